@@ -115,4 +115,6 @@ discards! {
     TxFull,
     /// Mail ring to another lane was full.
     SteerRingFull,
+    /// Somebody else on the link claims one of our addresses (RFC 5227, RFC 4862).
+    NeighbourConflict,
 }

@@ -1,1 +1,87 @@
-//! ethernet
+//! Owns whether a frame is for us, and the header that goes before each packet to one neighbour.
+//!
+//! path: device::rx → ingress → [ethernet] → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx
+
+use crate::discard::Discard;
+use laneway_wire::ethernet::Header;
+pub use laneway_wire::ethernet::{EtherType, HEADER_LEN, Mac};
+
+/// Takes the link header off `frame`: what it carries, the bytes after the header (padding included), and whether it was sent
+/// to a group (multicast or broadcast) rather than to `ours`.
+///
+/// A type that nobody here speaks is the caller's to discard: it dispatches on the type anyway.
+#[inline]
+pub fn accept(frame: &[u8], ours: Mac) -> Result<(EtherType, &[u8], bool), Discard> {
+    let Some((header, payload)) = frame.split_first_chunk::<HEADER_LEN>() else {
+        return Err(Discard::EthernetMalformed);
+    };
+    let [d0, d1, d2, d3, d4, d5, _, _, _, _, _, _, t0, t1] = *header;
+    let dst = Mac([d0, d1, d2, d3, d4, d5]);
+    let multicast = dst.is_multicast();
+    if dst != ours && !multicast {
+        return Err(Discard::EthernetNotForUs);
+    }
+    Ok((EtherType(u16::from_be_bytes([t0, t1])), payload, multicast))
+}
+
+/// The header from `src` to `dst` as bytes, made once per neighbour and copied before each packet.
+#[inline]
+pub const fn template(dst: Mac, src: Mac, ethertype: EtherType) -> [u8; HEADER_LEN] {
+    Header {
+        dst,
+        src,
+        ethertype,
+    }
+    .to_bytes()
+}
+
+/// The group address of an IPv6 multicast address (RFC 2464 section 7).
+pub const fn multicast_mac_v6(octets: [u8; 16]) -> Mac {
+    Mac([0x33, 0x33, octets[12], octets[13], octets[14], octets[15]])
+}
+
+/// The group address of an IPv4 multicast address (RFC 1112 section 6.4).
+pub const fn multicast_mac_v4(octets: [u8; 4]) -> Mac {
+    Mac([0x01, 0x00, 0x5e, octets[1] & 0x7f, octets[2], octets[3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: Mac = Mac([2, 0, 0, 0, 0, 1]);
+    const PEER: Mac = Mac([2, 0, 0, 0, 0, 2]);
+
+    fn frame(dst: Mac) -> Vec<u8> {
+        [&template(dst, PEER, EtherType::IPV4)[..], b"data"].concat()
+    }
+
+    #[test]
+    fn takes_what_is_for_us_or_for_all() {
+        assert_eq!(
+            accept(&frame(OURS), OURS),
+            Ok((EtherType::IPV4, &b"data"[..], false))
+        );
+        assert_eq!(
+            accept(&frame(Mac::BROADCAST), OURS),
+            Ok((EtherType::IPV4, &b"data"[..], true))
+        );
+        let group = multicast_mac_v6([0xff; 16]);
+        assert_eq!(
+            accept(&frame(group), OURS),
+            Ok((EtherType::IPV4, &b"data"[..], true))
+        );
+        assert!(multicast_mac_v4([224, 0, 0, 1]).is_multicast());
+    }
+
+    #[test]
+    fn refuses_the_rest() {
+        assert_eq!(accept(&frame(PEER), OURS), Err(Discard::EthernetNotForUs));
+        for len in 0..HEADER_LEN {
+            assert_eq!(
+                accept(&frame(OURS)[..len], OURS),
+                Err(Discard::EthernetMalformed)
+            );
+        }
+    }
+}

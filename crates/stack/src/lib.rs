@@ -1,1 +1,34 @@
-//! stack
+//! Where the columns meet: lanes, the loop that drives them, and what lanes share. No protocol rule lives here.
+//!
+//! Start reading at [`worker`].
+#![forbid(unsafe_code)]
+
+pub mod accept;
+pub mod app;
+pub mod clock;
+pub mod config;
+pub mod control;
+pub mod counters;
+pub mod demux;
+pub mod egress;
+pub mod entropy;
+pub mod error;
+pub mod ingress;
+pub mod lane;
+pub mod mail;
+pub mod neighbours;
+pub mod ports;
+pub mod runtime;
+pub mod sharing;
+pub mod slow_path;
+pub mod snapshot;
+pub mod steering;
+pub mod tables;
+pub mod timers;
+pub mod udp;
+pub mod worker;
+
+pub use app::{App, ConnId, Context, ListenerId};
+pub use config::Config;
+pub use error::Error;
+pub use lane::Lane;

@@ -1,1 +1,24 @@
-//! sync
+//! What cores share: the few primitives through which one thread hands something to another.
+//!
+//! Each primitive has a room of its own: `mod.rs` (an essay, then the code), `tests.rs` (what it promises), `loom.rs`
+//! (a model of every interleaving, and known-broken variants that the model must catch). Nothing here knows what the
+//! bytes that pass through it mean.
+//!
+//! * [`ring::records`] — one producer, one consumer, records of any length, written and read in place.
+//! * [`ring::items`] — one producer, one consumer, values of one type.
+//! * [`doorbell`] — wakes a consumer that sleeps, and costs a fence and a load when it does not.
+//! * [`padded`] — keeps what two cores write on lines of their own.
+//!
+//! Models: `RUSTFLAGS="--cfg laneway_loom" cargo test -p laneway-sync --release --lib loom`.
+
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+pub mod doorbell;
+pub mod padded;
+mod primitive;
+pub mod ring;
+
+pub use doorbell::{Doorbell, ParkFlag, Sleeper, Wake};
+pub use padded::Padded;
+pub use ring::items::{ItemConsumer, ItemProducer, items};
+pub use ring::records::{RecordConsumer, RecordProducer, records};

@@ -1,1 +1,49 @@
-//! wire
+//! What bytes mean: the formats of Ethernet, ARP, IPv4, IPv6, ICMP, neighbour discovery, UDP and TCP.
+//!
+//! # The two-step law
+//! Bytes are checked once, when a `View` is made of them (`View::new(bytes)?`); all that a view hands out after that
+//! is infallible. A view is then read into a *meaning* (`Header`, `Segment`, `Message`), a plain value in which
+//! nonsense cannot be written: a window that still lacks its scale has another type than one that met it, a sequence
+//! number has no order. A meaning is written by `emit`, and `parse` and `emit` are each other's inverse; the
+//! property tests hold them to that, and an independent parser is the outside oracle.
+//!
+//! What fails the check is [`error::Malformed`]: always the sender's fault, never ours. Whether well-formed bytes are
+//! *acceptable* (a multicast source, a closed port) is not asked here; the protocol core decides that.
+//!
+//! No clock, no randomness, no atomics, no threads, no allocation, no `unsafe`.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod arp;
+pub mod checksum;
+pub mod error;
+pub mod ethernet;
+pub mod flow;
+pub mod icmpv4;
+pub mod icmpv6;
+pub mod ipv4;
+pub mod ipv6;
+pub mod ndp;
+pub mod segmentation;
+pub mod tcp;
+pub mod udp;
+
+pub use error::{Layer, Malformed, Why};
+pub use flow::{Address, FlowKey};
+
+/// Protocol numbers of the IPv4 `protocol` and IPv6 `next header` fields (IANA "Assigned Internet Protocol Numbers").
+pub mod protocol {
+    /// ICMP for IPv4 (RFC 792).
+    pub const ICMPV4: u8 = 1;
+    /// TCP (RFC 9293).
+    pub const TCP: u8 = 6;
+    /// UDP (RFC 768).
+    pub const UDP: u8 = 17;
+    /// ICMP for IPv6 (RFC 4443).
+    pub const ICMPV6: u8 = 58;
+    /// "No next header" (RFC 8200 section 4.7).
+    pub const NO_NEXT_HEADER: u8 = 59;
+}

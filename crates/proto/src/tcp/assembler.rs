@@ -1,1 +1,201 @@
-//! assembler
+//! Owns which bytes beyond rcv.nxt have arrived: the ranges that lie out of order in the receive ring (RFC 9293
+//! section 3.10.7.4, seventh step), and the SACK blocks that report them (RFC 2018).
+//!
+//! Only positions are kept here, as offsets from rcv.nxt; the bytes lie in the receive ring. Offsets do not wrap, so
+//! this is the one place of the receiver where sequence numbers may be compared as numbers.
+
+use laneway_wire::tcp::{SackBlocks, SeqNum, SeqRange};
+
+/// How many ranges are kept. The last one is for a range that begins at rcv.nxt: data in order always finds room.
+pub const RANGES_MAX: usize = 32;
+
+/// The ranges are used up, or the range ends beyond what an offset can say: the segment must be dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Full;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Range {
+    start: u32,
+    /// One past the last byte; always greater than `start`.
+    end: u32,
+    /// The value of `Assembler::touches` when the range last grew.
+    touched: u32,
+}
+
+/// The out-of-order ranges of one connection: sorted, disjoint, never adjacent. 392 bytes; a connection that sees no
+/// reordering needs none, so keep it in an `Option<Box<Assembler>>`.
+#[derive(Clone, Debug)]
+pub struct Assembler {
+    ranges: [Range; RANGES_MAX],
+    len: u8,
+    /// Counts insertions, on the circle.
+    touches: u32,
+}
+
+impl Default for Assembler {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Assembler {
+    /// No ranges.
+    pub const fn new() -> Self {
+        Assembler {
+            ranges: [Range {
+                start: 0,
+                end: 0,
+                touched: 0,
+            }; RANGES_MAX],
+            len: 0,
+            touches: 0,
+        }
+    }
+
+    /// Whether nothing is held.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many separate ranges are held.
+    #[inline]
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Bytes held, all ranges together.
+    pub fn bytes(&self) -> u32 {
+        self.held().iter().map(|r| r.end - r.start).sum()
+    }
+
+    /// One past the farthest byte held, from rcv.nxt; 0 if nothing is held.
+    #[inline]
+    pub fn end(&self) -> u32 {
+        self.held().last().map_or(0, |r| r.end)
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// The `len` bytes from `offset` (counted from rcv.nxt) are now in the ring. What overlaps or touches merges.
+    ///
+    /// On `Err` nothing has changed. A range at offset 0 fails only if it ends beyond 2³² - 1.
+    #[inline]
+    pub fn insert(&mut self, offset: u32, len: u32) -> Result<(), Full> {
+        let start = offset;
+        let end = offset.checked_add(len).ok_or(Full)?;
+        if len == 0 {
+            return Ok(());
+        }
+        self.touches = self.touches.wrapping_add(1);
+        let new = Range {
+            start,
+            end,
+            touched: self.touches,
+        };
+
+        // The segment after the last one: what follows a single loss.
+        let count = self.len();
+        if let Some(last) = self.ranges[..count].last_mut()
+            && last.end == start
+        {
+            last.end = end;
+            last.touched = self.touches;
+            return Ok(());
+        }
+        self.insert_sorted(new)
+    }
+
+    fn insert_sorted(&mut self, mut new: Range) -> Result<(), Full> {
+        let count = self.len();
+        // `first..last` are the ranges that the new one overlaps or touches.
+        let first = self.held().partition_point(|r| r.end < new.start);
+        let last = first + self.held()[first..].partition_point(|r| r.start <= new.end);
+        if first == last {
+            let limit = if new.start == 0 {
+                RANGES_MAX
+            } else {
+                RANGES_MAX - 1
+            };
+            if count >= limit {
+                return Err(Full);
+            }
+            self.ranges.copy_within(first..count, first + 1);
+            self.len += 1;
+        } else {
+            new.start = new.start.min(self.ranges[first].start);
+            new.end = new.end.max(self.ranges[last - 1].end);
+            self.ranges.copy_within(last..count, first + 1);
+            self.len -= (last - first - 1) as u8;
+        }
+        self.ranges[first] = new;
+        Ok(())
+    }
+
+    /// How many bytes from rcv.nxt on are there without a gap: what can be delivered now. Then call [`Self::advance`].
+    #[inline]
+    pub fn contiguous(&self) -> u32 {
+        match self.held().first() {
+            Some(r) if r.start == 0 => r.end,
+            _ => 0,
+        }
+    }
+
+    /// rcv.nxt moved forward by `n`. What it passed is forgotten.
+    pub fn advance(&mut self, n: u32) {
+        let count = self.len();
+        let gone = self.held().partition_point(|r| r.end <= n);
+        self.ranges.copy_within(gone..count, 0);
+        self.len -= gone as u8;
+        let kept = self.len();
+        for r in &mut self.ranges[..kept] {
+            r.start = r.start.saturating_sub(n);
+            r.end -= n;
+        }
+    }
+
+    /// The SACK option of the next ACK: up to four blocks, the range that grew last first.
+    ///
+    /// RFC 2018 section 4 asks for this order: the first block names the segment that caused the ACK, and the further
+    /// ones repeat what was reported most recently, so that every block is sent several times and a lost ACK costs
+    /// nothing. Next to timestamps only three fit; see [`Self::blocks_up_to`].
+    pub fn blocks(&self, rcv_nxt: SeqNum) -> SackBlocks {
+        self.blocks_up_to(rcv_nxt, 4)
+    }
+
+    /// As [`Self::blocks`], but at most `max` of them.
+    pub fn blocks_up_to(&self, rcv_nxt: SeqNum, max: usize) -> SackBlocks {
+        let mut blocks = SackBlocks::default();
+        // The smallest age that has not been taken yet. Ages differ: each insertion touches one range.
+        let mut least_age = 0;
+        for _ in 0..max.min(4) {
+            let next = self
+                .held()
+                .iter()
+                // A range at rcv.nxt is not out of order: the acknowledgment number is about to cover it.
+                .filter(|r| r.start != 0)
+                .map(|r| (self.touches.wrapping_sub(r.touched), r))
+                .filter(|(age, _)| *age >= least_age)
+                .min_by_key(|(age, _)| *age);
+            let Some((age, r)) = next else { break };
+            blocks.push(SeqRange {
+                start: rcv_nxt + r.start,
+                end: rcv_nxt + r.end,
+            });
+            least_age = age.saturating_add(1);
+        }
+        blocks
+    }
+
+    #[inline]
+    fn held(&self) -> &[Range] {
+        // `len` never exceeds the array; `min` lets the compiler see it.
+        &self.ranges[..self.len().min(RANGES_MAX)]
+    }
+}
+
+#[cfg(test)]
+mod tests;

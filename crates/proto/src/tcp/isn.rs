@@ -1,1 +1,59 @@
-//! isn
+//! Owns the numbers that a stranger must not guess: initial sequence numbers (RFC 6528) and timestamp offsets
+//! (RFC 7323 section 5.4). Pure: the secret and the time are arguments.
+
+use core::hash::Hasher;
+
+use laneway_wire::flow::{Address, FlowKey};
+use laneway_wire::tcp::SeqNum;
+use siphasher::sip::SipHasher13;
+
+/// What a hash is for. It goes into the hash, so that one secret serves all and no output tells of another.
+#[derive(Clone, Copy)]
+#[repr(u64)]
+pub(super) enum Purpose {
+    InitialSequence = 1,
+    TimestampOffset = 2,
+    CookieBase = 3,
+    CookieBody = 4,
+}
+
+/// The initial sequence number of a connection that starts `now_us` microseconds after the process's base:
+/// `ISN = M + F(localip, localport, remoteip, remoteport, secretkey)` (RFC 6528 section 3).
+///
+/// M ticks every 4 µs, so the numbers of one four-tuple only move forward, as RFC 9293 section 3.4.1 wants, and whoever
+/// sees those of one four-tuple learns nothing about another's.
+#[inline]
+pub fn isn(secret: &[u64; 2], key: &FlowKey, now_us: u64) -> SeqNum {
+    let clock = (now_us / 4) as u32;
+    SeqNum::new(clock.wrapping_add(hash_flow(secret, Purpose::InitialSequence, key, 0) as u32))
+}
+
+/// What is added to the clock to make the timestamps of connections between these two addresses. One for all ports, so
+/// that timestamps still order the connections of one pair (PAWS, TIME_WAIT reuse by RFC 6191); another for every
+/// pair, so that they tell neither uptime nor who shares a host.
+#[inline]
+pub fn ts_offset(secret: &[u64; 2], local: &Address, remote: &Address) -> u32 {
+    let pair = FlowKey {
+        local: *local,
+        remote: *remote,
+        local_port: 0,
+        remote_port: 0,
+    };
+    hash_flow(secret, Purpose::TimestampOffset, &pair, 0) as u32
+}
+
+/// Keyed hash of a flow and 64 bits more.
+#[inline]
+pub(super) fn hash_flow(secret: &[u64; 2], purpose: Purpose, key: &FlowKey, more: u64) -> u64 {
+    let (words, used) = key.hash_words();
+    let mut hasher = SipHasher13::new_with_keys(secret[0], secret[1]);
+    hasher.write_u64(purpose as u64);
+    hasher.write_u64(more);
+    for word in &words[..used.min(words.len())] {
+        hasher.write_u64(*word);
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,61 @@
-//! tcp (core in preparation)
+//! TCP (RFC 9293): the protocol as pure functions of segments, verbs and time.
+//!
+//! path: device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → [tcp::output] → ip::output → egress → device::tx
+//!
+//! Eleven names (`state::State`), four shapes of data:
+//!
+//! | shape | type | states | bytes |
+//! |---|---|---|---|
+//! | half-open | [`HalfOpen`] | SYN-RECEIVED of a passive open | ≤ 64 |
+//! | handshaking | [`Handshake`] | SYN-SENT, SYN-RECEIVED of an active open | small |
+//! | synchronized | [`Connection`] | ESTABLISHED … LAST-ACK | ≤ 512 |
+//! | time-wait | [`TimeWaitV4`], [`TimeWaitV6`] | TIME-WAIT | ≤ 64 |
+//!
+//! LISTEN and CLOSED hold no data of a connection. A shape becomes the next one only through [`Agreed`], what two
+//! ends settled in the handshake, or through [`Connection::time_wait`].
+//!
+//! The methods come in four kinds, as everywhere in this crate. Events in: `on_segment`, `on_timeout`,
+//! `on_path_mtu`. Verbs: `send`, `recv`, `close`, `abort`. Out: `decide` → `build` → `commit`, and `deadline`.
+//! Call `decide` after any event or verb, until it answers `None`; call `deadline` after that.
+
 pub mod assembler;
+pub mod buffer;
+pub mod config;
 pub mod congestion;
+pub mod connection;
 pub mod cookie;
+pub mod handshake;
+pub mod input;
 pub mod isn;
+pub mod listen;
+pub mod loss;
+pub mod nagle;
+pub mod output;
+pub mod reset;
 pub mod rtt;
 pub mod sack;
+pub mod state;
+pub mod timers;
+pub mod timewait;
+
+pub use buffer::{BufferPool, Ring};
+pub use config::Config;
+pub use connection::{Agreed, CloseReason, Connection};
+pub use handshake::Handshake;
+pub use input::Arrival;
+pub use listen::HalfOpen;
+pub use output::Plan;
+pub use state::State;
+pub use timewait::{TimeWait, TimeWaitV4, TimeWaitV6};
+
+use crate::time::Instant;
+
+/// What every event and verb is given: the time, the tunables, and the memory that buffers are lent from.
+pub struct Cx<'a> {
+    /// The time of this poll.
+    pub now: Instant,
+    /// The tunables, the same for a whole lane.
+    pub config: &'a Config,
+    /// Where rings for unsent, unacknowledged or unread bytes come from.
+    pub pool: &'a mut BufferPool,
+}

@@ -1,1 +1,134 @@
-//! rtt
+//! Owns the round-trip estimate of one connection: smoothed RTT, its variation, the retransmission time-out and the
+//! smallest RTT seen (RFC 6298).
+//!
+//! Karn's rule is the caller's: an ACK of data that was sent twice gives no sample, unless a timestamp says which
+//! transmission it answers.
+
+/// Time-out before anything was measured: RFC 6298 section 2.1.
+pub const RTO_INITIAL_US: u32 = 1_000_000;
+/// Least distance kept between the smoothed RTT and the time-out.
+///
+/// RFC 6298 section 2.4 asks for a floor of one second below the whole RTO. Like Linux we use 200 ms, and put it below
+/// the variation term instead: on a long and steady path the variation goes to zero, and a floor below the sum would
+/// leave no room for the peer's delayed ACK.
+pub const RTO_MARGIN_US: u32 = 200_000;
+/// Largest time-out, backed off or not: RFC 6298 section 2.5 wants at least 60 s; this is Linux's `TCP_RTO_MAX`.
+pub const RTO_MAX_US: u32 = 120_000_000;
+/// Time-out with which data starts when a SYN was lost and nothing was measured: RFC 6298 section 5.7.
+pub const RTO_AFTER_LOST_SYN_US: u32 = 3_000_000;
+
+/// Doublings after which every time-out has reached [`RTO_MAX_US`]; counting on would tell nothing.
+const BACKOFFS_MAX: u8 = 16;
+/// No sample yet. A real sample is at most [`RTO_MAX_US`].
+const NEVER: u32 = u32::MAX;
+
+/// Round-trip estimator of one connection. Plain arithmetic, no clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RttEstimator {
+    /// SRTT, µs × 8, so that the gain of 1/8 loses no fraction. 0: no sample yet.
+    srtt_x8: u32,
+    /// RTTVAR, µs × 4, for its gain of 1/4; also the `K = 4` that the time-out wants.
+    rttvar_x4: u32,
+    /// Time-out before back-off, µs.
+    rto_us: u32,
+    min_rtt_us: u32,
+    backoffs: u8,
+}
+
+const _: () = assert!(size_of::<RttEstimator>() <= 24);
+
+impl Default for RttEstimator {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RttEstimator {
+    /// An estimator that has seen nothing: the time-out is one second.
+    pub const fn new() -> Self {
+        RttEstimator {
+            srtt_x8: 0,
+            rttvar_x4: 0,
+            rto_us: RTO_INITIAL_US,
+            min_rtt_us: NEVER,
+            backoffs: 0,
+        }
+    }
+
+    /// A round trip took `rtt_us` microseconds. Ends any back-off.
+    ///
+    /// 0 is taken for 1 µs: a memory device is faster than the clock. What exceeds [`RTO_MAX_US`] is taken for that: an
+    /// echoed timestamp is the peer's to forge.
+    #[inline]
+    pub fn on_sample(&mut self, rtt_us: u32) {
+        let rtt = rtt_us.clamp(1, RTO_MAX_US);
+        if self.srtt_x8 == 0 {
+            // Section 2.2: SRTT <- R, RTTVAR <- R/2.
+            self.srtt_x8 = rtt * 8;
+            self.rttvar_x4 = rtt * 2;
+        } else {
+            // Section 2.3: RTTVAR first, with the SRTT from before this sample.
+            let error = (self.srtt_x8 / 8).abs_diff(rtt);
+            self.rttvar_x4 = self.rttvar_x4 - self.rttvar_x4 / 4 + error;
+            self.srtt_x8 = (self.srtt_x8 - self.srtt_x8 / 8 + rtt).max(1);
+        }
+        self.min_rtt_us = self.min_rtt_us.min(rtt);
+        self.rto_us = (self.srtt_x8 / 8 + self.rttvar_x4.max(RTO_MARGIN_US)).min(RTO_MAX_US);
+        self.backoffs = 0;
+    }
+
+    /// The retransmission timer fired: the next time-out is twice as long (section 5.5).
+    #[inline]
+    pub fn on_timeout(&mut self) {
+        self.backoffs = (self.backoffs + 1).min(BACKOFFS_MAX);
+    }
+
+    /// New data was acknowledged, with or without a sample: the path is alive, the back-off ends.
+    #[inline]
+    pub fn on_new_ack(&mut self) {
+        self.backoffs = 0;
+    }
+
+    /// The handshake is complete, but its SYN (or SYN-ACK) had to be sent again. Without a sample, data then starts
+    /// with a time-out of three seconds (section 5.7): one second was evidently too short, or the path is lossy.
+    pub fn on_syn_lost(&mut self) {
+        self.backoffs = 0;
+        if self.srtt_x8 == 0 {
+            self.rto_us = RTO_AFTER_LOST_SYN_US;
+        }
+    }
+
+    /// The time-out to arm now, back-off included, in microseconds: 200 ms to 120 s.
+    #[inline]
+    pub fn rto_us(&self) -> u32 {
+        let backed_off = u64::from(self.rto_us) << self.backoffs;
+        backed_off.min(u64::from(RTO_MAX_US)) as u32
+    }
+
+    /// The smoothed round trip in microseconds (at least 1), once there is one.
+    #[inline]
+    pub fn srtt_us(&self) -> Option<u32> {
+        (self.srtt_x8 != 0).then(|| (self.srtt_x8 / 8).max(1))
+    }
+
+    /// The mean deviation of the round trip in microseconds; 0 without a sample.
+    #[inline]
+    pub fn rttvar_us(&self) -> u32 {
+        self.rttvar_x4 / 4
+    }
+
+    /// The smallest round trip seen in microseconds (at least 1), once there is one.
+    #[inline]
+    pub fn min_rtt_us(&self) -> Option<u32> {
+        (self.min_rtt_us != NEVER).then_some(self.min_rtt_us)
+    }
+
+    /// How often in a row the timer fired without an answer (saturates at 16, when the time-out has long been 120 s).
+    #[inline]
+    pub fn backoffs(&self) -> u8 {
+        self.backoffs
+    }
+}
+
+#[cfg(test)]
+mod tests;

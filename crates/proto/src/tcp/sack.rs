@@ -1,1 +1,262 @@
-//! sack
+//! Owns the sender's scoreboard: which of the outstanding bytes the peer has reported by SACK, and what follows from
+//! that about loss (RFC 6675).
+//!
+//! SACK is advice (RFC 2018 section 8): the peer may take a report back, and we may forget one. Both cost a needless
+//! retransmission and nothing else, so the scoreboard is bounded and refuses what it cannot hold.
+//!
+//! Whatever the peer sends, all ranges lie between snd.una and snd.max, sorted, disjoint and never adjacent.
+
+use laneway_wire::tcp::{SackBlocks, SeqNum, SeqRange};
+
+/// How many separate ranges are remembered. Reports that would need more are ignored until others merge.
+pub const RANGES_MAX: usize = 128;
+
+/// DupThresh of RFC 6675: so many separate reports above a byte, and it is lost.
+const DUP_THRESH: u32 = 3;
+
+/// The scoreboard of one connection, about a kilobyte: a connection without loss needs none, so keep it in an
+/// `Option<Box<Scoreboard>>`.
+///
+/// Everywhere below, `mss` is the sender's segment size in bytes, and the end of a range is one past its last byte.
+#[derive(Clone, Debug)]
+pub struct Scoreboard {
+    ranges: [SeqRange; RANGES_MAX],
+    len: u8,
+    /// Bytes in all ranges together.
+    sacked: u32,
+}
+
+impl Default for Scoreboard {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Scoreboard {
+    /// Nothing reported.
+    pub const fn new() -> Self {
+        const NONE: SeqRange = SeqRange::new(SeqNum::new(0), SeqNum::new(0));
+        Scoreboard {
+            ranges: [NONE; RANGES_MAX],
+            len: 0,
+            sacked: 0,
+        }
+    }
+
+    /// Whether no outstanding byte is reported.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many outstanding bytes are reported.
+    #[inline]
+    pub fn sacked_bytes(&self) -> u32 {
+        self.sacked
+    }
+
+    /// Forgets every report: after a time-out, since the peer may have taken them back (RFC 6675 section 5.1).
+    pub fn clear(&mut self) {
+        self.len = 0;
+        self.sacked = 0;
+    }
+
+    /// An ACK came: `una` is snd.una with that ACK applied, `snd_max` the highest sequence number ever sent. Returns how
+    /// many bytes were reported for the first time.
+    ///
+    /// Blocks that are not wholly between the two, or are empty or backwards, are ignored; so a D-SACK below `una`
+    /// (RFC 2883) is, and one inside a known range changes nothing.
+    #[inline]
+    pub fn on_ack(&mut self, una: SeqNum, blocks: &SackBlocks, snd_max: SeqNum) -> u32 {
+        if self.len != 0 {
+            self.forget_before(una);
+        }
+        let mut newly = 0;
+        for block in blocks.iter() {
+            // As distances from `una`: three comparisons on the circle would not do, because "before" is not
+            // transitive, and a block on its far side could pass them all.
+            let from = block.start.offset_from(una);
+            let to = block.end.offset_from(una);
+            if 0 <= from && from < to && to <= snd_max.offset_from(una) {
+                newly += self.insert(block);
+            }
+        }
+        newly
+    }
+
+    /// Drops what lies below `una`.
+    fn forget_before(&mut self, una: SeqNum) {
+        let count = self.count();
+        let gone = self.held().partition_point(|r| r.end.at_or_before(una));
+        for r in &self.ranges[..gone] {
+            self.sacked -= r.len();
+        }
+        self.ranges.copy_within(gone..count, 0);
+        self.len -= gone as u8;
+        if let Some(first) = self.ranges[..count - gone].first_mut()
+            && first.start.before(una)
+        {
+            self.sacked -= bytes_between(first.start, una);
+            first.start = una;
+        }
+    }
+
+    /// Adds one valid block, merging. Returns the bytes that were new.
+    fn insert(&mut self, mut new: SeqRange) -> u32 {
+        let count = self.count();
+        // `first..last` are the ranges that the new one overlaps or touches.
+        let first = self.held().partition_point(|r| r.end.before(new.start));
+        let last = first + self.held()[first..].partition_point(|r| r.start.at_or_before(new.end));
+        let mut known = 0;
+        if first == last {
+            if count == RANGES_MAX {
+                return 0;
+            }
+            self.ranges.copy_within(first..count, first + 1);
+            self.len += 1;
+        } else {
+            new.start = new.start.earliest(self.ranges[first].start);
+            new.end = new.end.latest(self.ranges[last - 1].end);
+            known = self.ranges[first..last].iter().map(|r| r.len()).sum();
+            self.ranges.copy_within(last..count, first + 1);
+            self.len -= (last - first - 1) as u8;
+        }
+        self.ranges[first] = new;
+        let newly = new.len() - known;
+        self.sacked += newly;
+        newly
+    }
+
+    /// The edge of loss: every unreported byte below it is lost, none at or above. `None`: nothing is lost.
+    ///
+    /// IsLost of RFC 6675 section 4 holds for a byte if three separate ranges, or more than two segments of bytes, are
+    /// reported above it. Both only become truer downwards, so one position says it all, and it is within the three
+    /// highest ranges.
+    #[inline]
+    pub fn lost_edge(&self, mss: u32) -> Option<SeqNum> {
+        let mut above = 0u32;
+        let mut separate = 0;
+        for r in self.held().iter().rev() {
+            above += r.len();
+            separate += 1;
+            if separate >= DUP_THRESH || above > (DUP_THRESH - 1).saturating_mul(mss) {
+                return Some(r.start);
+            }
+        }
+        None
+    }
+
+    /// IsLost (RFC 6675 section 4): is the byte at `seq` presumed lost? A reported byte is not.
+    #[inline]
+    pub fn is_lost(&self, seq: SeqNum, mss: u32) -> bool {
+        self.lost_edge(mss).is_some_and(|edge| seq.before(edge)) && !self.is_sacked(seq)
+    }
+
+    /// Has the peer reported the byte at `seq`?
+    #[inline]
+    pub fn is_sacked(&self, seq: SeqNum) -> bool {
+        let i = self.held().partition_point(|r| r.end.at_or_before(seq));
+        self.held()
+            .get(i)
+            .is_some_and(|r| r.start.at_or_before(seq))
+    }
+
+    /// SetPipe (RFC 6675 section 4): bytes between `una` and `snd_nxt` that are presumed to be in the network. A byte
+    /// counts if it is neither reported nor lost, and once more if it was retransmitted.
+    ///
+    /// `high_rxt` is one past the highest byte retransmitted in this recovery; `una` if there is none.
+    pub fn pipe(&self, una: SeqNum, snd_nxt: SeqNum, high_rxt: SeqNum, mss: u32) -> u32 {
+        let unsacked = self.unsacked_between(una, snd_nxt);
+        let lost = match self.lost_edge(mss) {
+            Some(edge) => self.unsacked_between(una, edge.earliest(snd_nxt)),
+            None => 0,
+        };
+        let retransmitted = self.unsacked_between(una, high_rxt.earliest(snd_nxt));
+        unsacked.saturating_sub(lost).saturating_add(retransmitted)
+    }
+
+    /// Unreported bytes in `from..to`; 0 if that is backwards.
+    fn unsacked_between(&self, from: SeqNum, to: SeqNum) -> u32 {
+        let mut bytes = bytes_between(from, to);
+        for r in self.held() {
+            if r.start.at_or_after(to) {
+                break;
+            }
+            bytes = bytes.saturating_sub(bytes_between(r.start.latest(from), r.end.earliest(to)));
+        }
+        bytes
+    }
+
+    /// Rule 1 of NextSeg (RFC 6675 section 4): the first run of lost bytes at or above `from`, up to the next reported
+    /// byte. The caller sends at most a segment of it, and asks again from there.
+    ///
+    /// `from` is at or above snd.una: the larger of that and what was retransmitted already.
+    #[inline]
+    pub fn next_lost(&self, from: SeqNum, snd_max: SeqNum, mss: u32) -> Option<SeqRange> {
+        let edge = self.lost_edge(mss)?;
+        self.next_unsacked(from, edge.earliest(snd_max))
+    }
+
+    /// Rule 3 of NextSeg: the first unreported run at or above `from` and below the highest report, lost or not.
+    pub fn next_hole(&self, from: SeqNum, snd_max: SeqNum) -> Option<SeqRange> {
+        self.next_unsacked(from, self.highest()?.earliest(snd_max))
+    }
+
+    fn next_unsacked(&self, from: SeqNum, limit: SeqNum) -> Option<SeqRange> {
+        let first = self.held().partition_point(|r| r.end.at_or_before(from));
+        let mut start = from;
+        let mut end = limit;
+        if let Some(r) = self.held().get(first) {
+            if r.start.after(start) {
+                end = limit.earliest(r.start);
+            } else {
+                // `from` is inside a range. The next one cannot touch it: the run between them is not empty.
+                start = r.end;
+                if let Some(next) = self.held().get(first + 1) {
+                    end = limit.earliest(next.start);
+                }
+            }
+        }
+        start.before(end).then_some(SeqRange { start, end })
+    }
+
+    /// One past the highest reported byte.
+    #[inline]
+    pub fn highest(&self) -> Option<SeqNum> {
+        self.held().last().map(|r| r.end)
+    }
+
+    /// Has the peer taken a report back? It has if it acknowledges up to a byte that it once reported, and no further.
+    /// Then everything must be forgotten, or that byte is never sent again. `una` is snd.una after [`Self::on_ack`].
+    #[inline]
+    pub fn is_reneged(&self, una: SeqNum) -> bool {
+        self.held()
+            .first()
+            .is_some_and(|r| r.start.at_or_before(una))
+    }
+
+    /// The reported ranges, from low to high.
+    pub fn iter(&self) -> impl Iterator<Item = SeqRange> + '_ {
+        self.held().iter().copied()
+    }
+
+    #[inline]
+    fn count(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    #[inline]
+    fn held(&self) -> &[SeqRange] {
+        // `len` never exceeds the array; `min` lets the compiler see it.
+        &self.ranges[..self.count().min(RANGES_MAX)]
+    }
+}
+
+/// Bytes from `from` to `to`; 0 if that is backwards.
+#[inline]
+fn bytes_between(from: SeqNum, to: SeqNum) -> u32 {
+    to.offset_from(from).max(0) as u32
+}
+
+#[cfg(test)]
+mod tests;

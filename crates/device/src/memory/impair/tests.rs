@@ -1,0 +1,235 @@
+use super::*;
+use crate::testing::{checksum_is_right, make_partial, tcp};
+use crate::{Medium, Tx};
+
+struct Net {
+    first: LinkQueue,
+    node: Impair,
+    second: LinkQueue,
+}
+
+fn net(there: Impairments, seed: u64) -> Net {
+    let config = LinkConfig {
+        ring_bytes: 1 << 22,
+        ..LinkConfig::default()
+    };
+    let (mut first, node, mut second) =
+        impaired_link(config, [there, Impairments::default()], seed);
+    Net {
+        first: first.remove(0),
+        node,
+        second: second.remove(0),
+    }
+}
+
+impl Net {
+    fn send(&mut self, frame: &[u8]) {
+        self.first
+            .tx
+            .reserve(frame.len())
+            .expect("room")
+            .copy_from_slice(frame);
+        self.first.tx.commit(frame.len(), TxMeta::default());
+        self.first.tx.flush();
+    }
+
+    fn received(&mut self) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        loop {
+            let count = self.second.rx.poll(64);
+            if count == 0 {
+                return all;
+            }
+            all.extend((0..count).map(|i| self.second.rx.frame(i).bytes.to_vec()));
+            self.second.rx.release();
+        }
+    }
+
+    /// Sends numbered frames, one a millisecond, and runs until all is quiet. What arrived, and when.
+    fn run(&mut self, frames: u32) -> Vec<(u64, Vec<u8>)> {
+        let mut log = Vec::new();
+        let mut now = 0;
+        for number in 0..frames {
+            now = u64::from(number) * 1000;
+            self.send(&[&number.to_be_bytes()[..], &[0; 96]].concat());
+            self.node.step(now);
+            log.extend(self.received().into_iter().map(|frame| (now, frame)));
+        }
+        while let Some(next) = self.node.next_us() {
+            now = now.max(next);
+            self.node.step(now);
+            log.extend(self.received().into_iter().map(|frame| (now, frame)));
+        }
+        log
+    }
+}
+
+fn numbers(log: &[(u64, Vec<u8>)]) -> Vec<u32> {
+    log.iter()
+        .map(|(_, frame)| u32::from_be_bytes(frame[..4].try_into().unwrap()))
+        .collect()
+}
+
+#[test]
+fn delay_is_kept_to_the_microsecond() {
+    let mut net = net(
+        Impairments {
+            delay_us: 5000,
+            ..Impairments::default()
+        },
+        1,
+    );
+    net.send(b"x");
+    net.node.step(100);
+    assert_eq!(net.node.next_us(), Some(5100));
+    net.node.step(5099);
+    assert!(net.received().is_empty());
+    net.node.step(5100);
+    assert_eq!(net.received(), [b"x"]);
+    assert_eq!(net.node.next_us(), None);
+}
+
+#[test]
+fn a_perfect_network_changes_nothing() {
+    let log = net(Impairments::default(), 1).run(500);
+    assert_eq!(numbers(&log), (0..500).collect::<Vec<_>>());
+}
+
+#[test]
+fn jitter_keeps_the_order() {
+    let impairments = Impairments {
+        delay_us: 3000,
+        jitter_us: 5000,
+        ..Impairments::default()
+    };
+    let log = net(impairments, 3).run(500);
+    assert_eq!(numbers(&log), (0..500).collect::<Vec<_>>());
+    let late = |i: usize| log[i].0 - i as u64 * 1000;
+    assert!((0..500).all(|i| late(i) >= 3000));
+    assert!((0..500).any(|i| late(i) > 5000));
+}
+
+#[test]
+fn the_bottleneck_spaces_and_then_overflows() {
+    // 100 bytes take 8 ms.
+    let impairments = Impairments {
+        rate_bps: 100_000,
+        queue_bytes: 1000,
+        ..Impairments::default()
+    };
+    let mut net = net(impairments, 1);
+    for _ in 0..20 {
+        net.send(&[0; 100]);
+    }
+    net.node.step(0);
+    assert_eq!(net.node.counters()[0].overflowed, 10);
+    let mut times = Vec::new();
+    while let Some(next) = net.node.next_us() {
+        net.node.step(next);
+        times.extend(net.received().iter().map(|_| next));
+    }
+    assert_eq!(times, (1..=10).map(|i| i * 8000).collect::<Vec<u64>>());
+}
+
+#[test]
+fn each_mischief_is_done_and_counted() {
+    let rates = Rates {
+        loss_ppm: 100_000,
+        duplicate_ppm: 50_000,
+        reorder_ppm: 50_000,
+        corrupt_ppm: 20_000,
+    };
+    let impairments = Impairments {
+        rates,
+        delay_us: 2000,
+        reorder_us: 3500,
+        ..Impairments::default()
+    };
+    let mut net = net(impairments, 7);
+    let log = net.run(2000);
+    let counters = net.node.counters()[0];
+    assert!((150..250).contains(&counters.lost), "{counters:?}");
+    assert!((60..140).contains(&counters.duplicated), "{counters:?}");
+    assert!((60..140).contains(&counters.reordered), "{counters:?}");
+    assert!((15..65).contains(&counters.corrupted), "{counters:?}");
+    assert_eq!(log.len() as u64, 2000 - counters.lost + counters.duplicated);
+    assert_eq!(counters.delivered, log.len() as u64);
+    assert!(numbers(&log).windows(2).any(|pair| pair[1] < pair[0]));
+    assert_eq!(net.node.held(), 0);
+}
+
+#[test]
+fn a_seed_is_a_run() {
+    let rates = Rates {
+        loss_ppm: 100_000,
+        duplicate_ppm: 50_000,
+        reorder_ppm: 50_000,
+        corrupt_ppm: 20_000,
+    };
+    let impairments = Impairments {
+        rates,
+        delay_us: 2000,
+        jitter_us: 700,
+        ..Impairments::default()
+    };
+    assert_eq!(
+        net(impairments, 4711).run(500),
+        net(impairments, 4711).run(500)
+    );
+    assert_ne!(
+        net(impairments, 4711).run(500),
+        net(impairments, 4712).run(500)
+    );
+}
+
+#[test]
+fn a_full_receiver_delays_and_loses_nothing() {
+    let config = LinkConfig {
+        ring_bytes: 8192,
+        ..LinkConfig::default()
+    };
+    let (mut first, mut node, mut second) = impaired_link(config, [Impairments::default(); 2], 1);
+    let mut got = 0;
+    for _ in 0..50 {
+        let tx = &mut first[0].tx;
+        tx.reserve(1500).expect("room").fill(1);
+        tx.commit(1500, TxMeta::default());
+        tx.flush();
+        node.step(0);
+    }
+    while node.next_us().is_some() {
+        got += second[0].rx.poll(64);
+        second[0].rx.release();
+        node.step(0);
+    }
+    got += second[0].rx.poll(64);
+    assert_eq!(got, 50);
+}
+
+#[test]
+fn offloads_end_at_the_node_and_steering_goes_through_it() {
+    let config = LinkConfig {
+        queues: 2,
+        steer: [None, Some(std::sync::Arc::new(|_| 1))],
+        ..LinkConfig::default().with_offloads()
+    };
+    let (mut first, mut node, mut second) = impaired_link(config, [Impairments::default(); 2], 1);
+    assert_eq!((first.len(), second.len()), (2, 2));
+    let mut packet = tcp(([192, 0, 2, 1], 1), ([192, 0, 2, 2], 2), 5, &[9; 5000]);
+    let partial = make_partial(&mut packet, Medium::Ip);
+    let tx = &mut first[0].tx;
+    tx.reserve(packet.len()).unwrap().copy_from_slice(&packet);
+    tx.commit(
+        packet.len(),
+        TxMeta {
+            checksum_partial: Some(partial),
+            gso_size: 1000,
+            header_len: 40,
+        },
+    );
+    tx.flush();
+    node.step(0);
+    assert_eq!(second[0].rx.poll(64), 0);
+    assert_eq!(second[1].rx.poll(64), 5);
+    assert!((0..5).all(|i| checksum_is_right(second[1].rx.frame(i).bytes)));
+}

@@ -1,0 +1,203 @@
+use pcap_file::DataLink;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
+use pcap_file::pcapng::{Block, PcapNgReader};
+
+use super::*;
+use crate::memory::{LinkConfig, link};
+use crate::testing::{make_partial, udp};
+
+/// A file in memory that outlives its writer.
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Memory {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct Read {
+    interface: u32,
+    time_us: u64,
+    flags: u32,
+    bytes: Vec<u8>,
+}
+
+/// The file as an independent reader sees it. It takes every time stamp for nanoseconds whatever the interface's resolution is, which is
+/// therefore checked by itself.
+fn read(file: &[u8]) -> (Vec<(String, DataLink)>, Vec<Read>) {
+    let mut reader = PcapNgReader::new(file).unwrap();
+    let mut interfaces = Vec::new();
+    let mut frames = Vec::new();
+    while let Some(block) = reader.next_block() {
+        match block.unwrap().into_owned() {
+            Block::InterfaceDescription(block) => {
+                let name = block.options.iter().find_map(|option| match option {
+                    InterfaceDescriptionOption::IfName(name) => Some(name.to_string()),
+                    _ => None,
+                });
+                assert!(
+                    block
+                        .options
+                        .contains(&InterfaceDescriptionOption::IfTsResol(6)),
+                    "microseconds"
+                );
+                interfaces.push((name.unwrap(), block.linktype));
+            }
+            Block::EnhancedPacket(block) => {
+                assert_eq!(block.original_len as usize, block.data.len());
+                let flags = block.options.iter().find_map(|option| match option {
+                    EnhancedPacketOption::Flags(flags) => Some(*flags),
+                    _ => None,
+                });
+                frames.push(Read {
+                    interface: block.interface_id,
+                    time_us: block.timestamp.as_nanos() as u64,
+                    flags: flags.unwrap(),
+                    bytes: block.data.into_owned(),
+                });
+            }
+            other => panic!("nothing else is written: {other:?}"),
+        }
+    }
+    (interfaces, frames)
+}
+
+#[test]
+fn an_independent_reader_reads_both_directions() {
+    let memory = Memory::default();
+    let capture = Capture::new(memory.clone()).unwrap();
+    let (mut a, mut b) = link(LinkConfig {
+        tx_checksum: true,
+        ..LinkConfig::default()
+    });
+    let mut a = capture.tap("lane 0", a.remove(0));
+    let mut b = b.remove(0);
+
+    let whole = udp(([192, 0, 2, 1], 1), ([192, 0, 2, 2], 2), b"question");
+    let mut partly = whole.clone();
+    let partial = make_partial(&mut partly, Medium::Ip);
+    let late = (7 << 32) + 123_456; // more microseconds than 32 bits hold
+    capture.set_time(late);
+    a.tx.reserve(partly.len()).unwrap().copy_from_slice(&partly);
+    a.tx.commit(
+        partly.len(),
+        TxMeta {
+            checksum_partial: Some(partial),
+            ..TxMeta::default()
+        },
+    );
+    a.tx.flush();
+    assert_eq!(b.rx.poll(64), 1);
+    assert_eq!(b.rx.frame(0).bytes, whole);
+    b.rx.release();
+    let answer = udp(
+        ([192, 0, 2, 2], 2),
+        ([192, 0, 2, 1], 1),
+        b"an answer of odd length",
+    );
+    b.tx.reserve(answer.len()).unwrap().copy_from_slice(&answer);
+    b.tx.commit(answer.len(), TxMeta::default());
+    b.tx.flush();
+    capture.set_time(late + 1);
+    assert_eq!(a.rx.poll(64), 1);
+    assert_eq!(a.rx.frame(0).bytes, answer);
+    capture.flush().unwrap();
+
+    let (interfaces, frames) = read(&memory.0.lock().unwrap());
+    assert_eq!(interfaces, [("lane 0".to_string(), DataLink::RAW)]);
+    assert_eq!(
+        frames,
+        [
+            Read {
+                interface: 0,
+                time_us: late,
+                flags: 2,
+                bytes: whole
+            },
+            Read {
+                interface: 0,
+                time_us: late + 1,
+                flags: 1,
+                bytes: answer
+            },
+        ]
+    );
+}
+
+#[test]
+fn several_taps_share_a_file() {
+    let memory = Memory::default();
+    let capture = Capture::new(memory.clone()).unwrap();
+    let (mut a, mut b) = link(LinkConfig {
+        medium: Medium::Ethernet,
+        ..LinkConfig::default()
+    });
+    let mut a = capture.tap("a", a.remove(0));
+    let mut b = capture.tap("b", b.remove(0));
+    for len in 14..80 {
+        a.tx.reserve(len).unwrap().fill(len as u8);
+        a.tx.commit(len, TxMeta::default());
+    }
+    a.tx.flush();
+    assert_eq!(b.rx.poll(64), 64);
+    let (interfaces, frames) = read(&memory.0.lock().unwrap());
+    assert_eq!(
+        interfaces,
+        [
+            ("a".to_string(), DataLink::ETHERNET),
+            ("b".to_string(), DataLink::ETHERNET)
+        ]
+    );
+    assert_eq!(frames.len(), 66 + 64);
+    for (i, frame) in frames[..66].iter().enumerate() {
+        assert_eq!(
+            (frame.interface, frame.flags, frame.bytes.len()),
+            (0, 2, 14 + i)
+        );
+    }
+    assert!(
+        frames[66..]
+            .iter()
+            .all(|frame| (frame.interface, frame.flags) == (1, 1))
+    );
+    assert!(capture.flush().is_ok());
+}
+
+#[test]
+fn a_full_disk_stops_the_capture_and_not_the_traffic() {
+    struct Full(usize);
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self
+                .0
+                .checked_sub(bytes.len())
+                .ok_or(io::ErrorKind::StorageFull)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let capture = Capture::new(Full(300)).unwrap();
+    let (mut a, mut b) = link(LinkConfig::default());
+    let mut a = capture.tap("a", a.remove(0));
+    for _ in 0..10 {
+        a.tx.reserve(100).unwrap().fill(1);
+        a.tx.commit(100, TxMeta::default());
+    }
+    a.tx.flush();
+    assert_eq!(b[0].rx.poll(64), 10);
+    for _ in 0..2 {
+        assert_eq!(
+            capture.flush().unwrap_err().kind(),
+            io::ErrorKind::StorageFull
+        );
+    }
+}

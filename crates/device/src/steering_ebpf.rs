@@ -1,0 +1,421 @@
+//! Our Toeplitz hash as a program in the kernel: chooses the queue of a multi-queue TUN (`TUNSETSTEERINGEBPF`).
+//!
+//! Without it the kernel picks queues by a flow table of its own, and replies land where the last frame was *sent* from. With it a flow
+//! arrives on the lane that owns it from its first SYN, as with receive-side scaling in hardware:
+//!
+//! ```text
+//! hash   = toeplitz(key, source, destination, source port, destination port)
+//! bucket = hash mod 128
+//! queue  = table[bucket]
+//! ```
+//!
+//! The hash is `laneway_wire::flow::toeplitz`, bit for bit. Fragments, and packets that are neither TCP nor UDP or have extension
+//! headers, are hashed over the addresses alone, which is the same as ports of zero. A packet too short to tell goes to queue 0.
+//!
+//! # How it is computed
+//! The hash is the XOR of one 32-bit window of the key per set bit of the input. The windows are constants in the code: the key is known
+//! when the program is made. Each bit takes five instructions without a branch (isolate the bit, multiply the window by it, XOR), because
+//! a branch per bit would give the verifier 2^96 paths to walk. Nor is the window masked with the bit spread by an arithmetic shift, the
+//! obvious thing: a verifier of 2025 takes `s>>= 31` and `&=` for a hidden branch, walks both sides of each, and gives up.
+//! That is 480 instructions for IPv4 and 1,440 for IPv6, which a core does several of in a cycle.
+//!
+//! The table is a map that the program reads as memory, so it can be changed ([`Steering::set_table`]) while packets flow.
+
+use std::fmt;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::Medium;
+
+/// Entries of the indirection table.
+pub const BUCKETS: usize = 128;
+
+/// The bucket of a Toeplitz hash.
+#[inline]
+pub const fn bucket(hash: u32) -> usize {
+    hash as usize % BUCKETS
+}
+
+/// A table that deals the buckets out to `queues` queues in turn.
+///
+/// # Panics
+/// If `queues` is 0 or more than 256.
+pub fn even_table(queues: usize) -> [u8; BUCKETS] {
+    assert!((1..=256).contains(&queues), "1 to 256 queues, not {queues}");
+    std::array::from_fn(|bucket| (bucket % queues) as u8)
+}
+
+/// A loaded steering program and its table. The kernel keeps the program while a device uses it, even after this is dropped.
+#[derive(Debug)]
+pub struct Steering {
+    program: OwnedFd,
+    table: OwnedFd,
+}
+
+/// Why the kernel does not steer for us, in a sentence.
+#[derive(Debug)]
+pub enum SteeringError {
+    /// The program could not be loaded.
+    Load(io::Error),
+    /// The table could not be made.
+    Table(io::Error),
+    /// The device did not take the program.
+    Attach(io::Error),
+}
+
+impl fmt::Display for SteeringError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, error) = match self {
+            SteeringError::Load(error) => ("loaded", error),
+            SteeringError::Table(error) => ("given its table", error),
+            SteeringError::Attach(error) => ("attached", error),
+        };
+        write!(f, "the steering program could not be {what} ({error}")?;
+        if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) {
+            f.write_str(": it needs the capabilities CAP_BPF and CAP_NET_ADMIN")?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl std::error::Error for SteeringError {}
+
+impl Steering {
+    /// Makes the program for this key and medium, and loads it with its table.
+    pub fn load(
+        key: &[u8; 40],
+        medium: Medium,
+        table: &[u8; BUCKETS],
+    ) -> Result<Steering, SteeringError> {
+        let map = create_table().map_err(SteeringError::Table)?;
+        update_table(&map, table).map_err(SteeringError::Table)?;
+        let program =
+            load_program(&assemble(key, medium, map.as_raw_fd())).map_err(SteeringError::Load)?;
+        Ok(Steering {
+            program,
+            table: map,
+        })
+    }
+
+    /// Has the TUN device behind this descriptor (any of its queues) use the program, in place of an earlier one.
+    pub fn attach(&self, tun: BorrowedFd<'_>) -> Result<(), SteeringError> {
+        const TUNSETSTEERINGEBPF: libc::Ioctl = 0x8004_54e0_u32 as libc::Ioctl;
+        crate::tun::ioctl_int(tun, TUNSETSTEERINGEBPF, self.program.as_raw_fd())
+            .map_err(SteeringError::Attach)
+    }
+
+    /// Changes which queue each bucket goes to. Packets that the kernel is queueing at this moment may see some of both.
+    pub fn set_table(&self, table: &[u8; BUCKETS]) -> Result<(), SteeringError> {
+        update_table(&self.table, table).map_err(SteeringError::Table)
+    }
+}
+
+/// One eBPF instruction (`struct bpf_insn`).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Insn {
+    code: u8,
+    /// Destination in the low four bits, source in the high four.
+    registers: u8,
+    offset: i16,
+    imm: i32,
+}
+
+/// Registers by what they hold here. 6 to 9 survive a packet load.
+mod reg {
+    /// Result of a packet load; the program's answer.
+    pub const ACC: u8 = 0;
+    /// Scratch.
+    pub const WORD: u8 = 1;
+    /// Scratch.
+    pub const TERM: u8 = 2;
+    /// Packet loads want the context here.
+    pub const CONTEXT: u8 = 6;
+    pub const HASH: u8 = 7;
+    pub const PROTOCOL: u8 = 8;
+    pub const PORTS: u8 = 9;
+}
+
+// Operation codes: class | operation | source.
+const ALU32: u8 = 0x04;
+const ALU64: u8 = 0x07;
+const JMP: u8 = 0x05;
+const FROM_REGISTER: u8 = 0x08;
+const AND: u8 = 0x50;
+const LSH: u8 = 0x60;
+const RSH: u8 = 0x70;
+const XOR: u8 = 0xa0;
+const MOV: u8 = 0xb0;
+const MUL: u8 = 0x20;
+const ADD: u8 = 0x00;
+const JEQ: u8 = 0x10;
+const JNE: u8 = 0x50;
+const LOAD_PACKET: u8 = 0x20; // BPF_LD | BPF_ABS
+const LOAD_PACKET_INDEXED: u8 = 0x40; // BPF_LD | BPF_IND
+const W: u8 = 0x00;
+const H: u8 = 0x08;
+const B: u8 = 0x10;
+const LOAD_BYTE: u8 = 0x71; // BPF_LDX | BPF_MEM | BPF_B
+const LOAD_IMM64: u8 = 0x18;
+const PSEUDO_MAP_VALUE: u8 = 2;
+const EXIT: u8 = 0x95;
+
+/// An assembler with forward jumps.
+struct Program(Vec<Insn>);
+
+/// A jump whose target is not known yet.
+#[must_use]
+struct Jump(usize);
+
+impl Program {
+    fn push(&mut self, code: u8, dst: u8, src: u8, imm: i32) -> usize {
+        self.0.push(Insn {
+            code,
+            registers: src << 4 | dst,
+            offset: 0,
+            imm,
+        });
+        self.0.len() - 1
+    }
+
+    /// `dst = dst op imm`, in 32 bits.
+    fn op(&mut self, op: u8, dst: u8, imm: i32) {
+        self.push(ALU32 | op, dst, 0, imm);
+    }
+
+    /// `dst = dst op src`, in 32 bits.
+    fn op_register(&mut self, op: u8, dst: u8, src: u8) {
+        self.push(ALU32 | op | FROM_REGISTER, dst, src, 0);
+    }
+
+    /// `ACC = packet[at..]` in host order. The program ends with 0 if the packet is shorter.
+    fn load(&mut self, size: u8, at: usize) {
+        self.push(LOAD_PACKET | size, 0, 0, at as i32);
+    }
+
+    fn jump_if(&mut self, op: u8, register: u8, imm: i32) -> Jump {
+        Jump(self.push(JMP | op, register, 0, imm))
+    }
+
+    fn jump(&mut self) -> Jump {
+        Jump(self.push(JMP, 0, 0, 0))
+    }
+
+    fn land(&mut self, jump: Jump) {
+        self.0[jump.0].offset = (self.0.len() - jump.0 - 1) as i16;
+    }
+
+    /// Takes the 32 bits in ACC into the hash; they are the input's bits from `bit` on.
+    fn absorb(&mut self, key: &[u8; 40], bit: usize) {
+        self.op_register(MOV, reg::WORD, reg::ACC);
+        for i in 0..32 {
+            self.op_register(MOV, reg::TERM, reg::WORD);
+            self.op(RSH, reg::TERM, 31); // the highest bit: 0 or 1
+            self.op(MUL, reg::TERM, window(key, bit + i) as i32);
+            self.op_register(XOR, reg::HASH, reg::TERM);
+            self.op(LSH, reg::WORD, 1);
+        }
+    }
+}
+
+/// The 32 bits of the key that begin at `bit`.
+fn window(key: &[u8; 40], bit: usize) -> u32 {
+    let at = |byte: usize| u64::from(key.get(byte).copied().unwrap_or(0));
+    let first = bit / 8;
+    let forty = at(first) << 32
+        | at(first + 1) << 24
+        | at(first + 2) << 16
+        | at(first + 3) << 8
+        | at(first + 4);
+    (forty >> (8 - bit % 8)) as u32
+}
+
+/// The whole program; see the head of this file.
+fn assemble(key: &[u8; 40], medium: Medium, table: i32) -> Vec<Insn> {
+    const TCP: i32 = 6;
+    const UDP: i32 = 17;
+    let ip = medium.header_len();
+    let mut p = Program(Vec::with_capacity(2100));
+    p.push(ALU64 | MOV | FROM_REGISTER, reg::CONTEXT, 1, 0);
+    p.op(MOV, reg::HASH, 0);
+    p.op(MOV, reg::PORTS, 0);
+
+    // Which family?
+    let (to_v4, to_v6) = match medium {
+        Medium::Ethernet => {
+            p.load(H, 12);
+            (
+                p.jump_if(JEQ, reg::ACC, 0x0800),
+                p.jump_if(JEQ, reg::ACC, 0x86dd),
+            )
+        }
+        Medium::Ip => {
+            p.load(B, 0);
+            p.op(RSH, reg::ACC, 4);
+            (p.jump_if(JEQ, reg::ACC, 4), p.jump_if(JEQ, reg::ACC, 6))
+        }
+    };
+    let neither = p.jump();
+
+    p.land(to_v4);
+    p.load(B, ip + 9);
+    p.op_register(MOV, reg::PROTOCOL, reg::ACC);
+    p.load(H, ip + 6);
+    p.op(AND, reg::ACC, 0x3fff); // more fragments, or an offset
+    let fragment = p.jump_if(JNE, reg::ACC, 0);
+    let tcp = p.jump_if(JEQ, reg::PROTOCOL, TCP);
+    let other = p.jump_if(JNE, reg::PROTOCOL, UDP);
+    p.land(tcp);
+    p.load(B, ip);
+    p.op(AND, reg::ACC, 0x0f);
+    p.op(LSH, reg::ACC, 2);
+    p.op_register(MOV, reg::PROTOCOL, reg::ACC);
+    p.push(LOAD_PACKET_INDEXED | W, 0, reg::PROTOCOL, ip as i32);
+    p.op_register(MOV, reg::PORTS, reg::ACC);
+    p.land(fragment);
+    p.land(other);
+    for word in 0..2 {
+        p.load(W, ip + 12 + 4 * word);
+        p.absorb(key, 32 * word);
+    }
+    p.op_register(MOV, reg::ACC, reg::PORTS);
+    p.absorb(key, 64);
+    let v4_done = p.jump();
+
+    p.land(to_v6);
+    p.load(B, ip + 6);
+    p.op_register(MOV, reg::PROTOCOL, reg::ACC);
+    let tcp = p.jump_if(JEQ, reg::PROTOCOL, TCP);
+    let other = p.jump_if(JNE, reg::PROTOCOL, UDP);
+    p.land(tcp);
+    p.load(W, ip + 40);
+    p.op_register(MOV, reg::PORTS, reg::ACC);
+    p.land(other);
+    for word in 0..8 {
+        p.load(W, ip + 8 + 4 * word);
+        p.absorb(key, 32 * word);
+    }
+    p.op_register(MOV, reg::ACC, reg::PORTS);
+    p.absorb(key, 256);
+
+    p.land(neither);
+    p.land(v4_done);
+    p.op(AND, reg::HASH, BUCKETS as i32 - 1);
+    p.push(LOAD_IMM64, reg::WORD, PSEUDO_MAP_VALUE, table);
+    p.push(0, 0, 0, 0); // its second half: the offset within the value
+    p.push(ALU64 | ADD | FROM_REGISTER, reg::WORD, reg::HASH, 0);
+    p.push(LOAD_BYTE, reg::ACC, reg::WORD, 0);
+    p.push(EXIT, 0, 0, 0);
+    p.0
+}
+
+// The parts of `union bpf_attr` that we use; the kernel takes a shorter one for zeroes.
+
+#[repr(C)]
+struct MapCreate {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
+}
+
+#[repr(C)]
+struct MapUpdate {
+    map_fd: u32,
+    _padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+struct ProgramLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+}
+
+const BPF_MAP_CREATE: i32 = 0;
+const BPF_MAP_UPDATE_ELEM: i32 = 2;
+const BPF_PROG_LOAD: i32 = 5;
+const BPF_MAP_TYPE_ARRAY: u32 = 2;
+const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
+/// The program may only read the map.
+const BPF_F_RDONLY_PROG: u32 = 1 << 7;
+
+/// # Safety
+/// Pointers within `attr` must be valid for what `command` does with them.
+unsafe fn bpf<T>(command: i32, attr: &T) -> io::Result<i32> {
+    // SAFETY: `attr` is live and of the size that is passed; what it points to is the caller's promise.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            &raw const *attr,
+            mem::size_of::<T>(),
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result as i32)
+    }
+}
+
+fn create_table() -> io::Result<OwnedFd> {
+    let attr = MapCreate {
+        map_type: BPF_MAP_TYPE_ARRAY,
+        key_size: 4,
+        value_size: BUCKETS as u32,
+        max_entries: 1,
+        map_flags: BPF_F_RDONLY_PROG,
+    };
+    // SAFETY: the attribute holds no pointers.
+    let fd = unsafe { bpf(BPF_MAP_CREATE, &attr) }?;
+    // SAFETY: the kernel has just given us this descriptor (with close-on-exec), and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn update_table(map: &OwnedFd, table: &[u8; BUCKETS]) -> io::Result<()> {
+    let key = 0u32;
+    let attr = MapUpdate {
+        map_fd: map.as_raw_fd() as u32,
+        _padding: 0,
+        key: (&raw const key) as u64,
+        value: table.as_ptr() as u64,
+        flags: 0,
+    };
+    // SAFETY: `key` has the map's key size (4) and `table` its value size (BUCKETS); both live through the call.
+    unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attr) }.map(drop)
+}
+
+fn load_program(insns: &[Insn]) -> io::Result<OwnedFd> {
+    // No helper is called that is kept for the GPL.
+    let license = c"MIT";
+    let attr = ProgramLoad {
+        prog_type: BPF_PROG_TYPE_SOCKET_FILTER,
+        insn_cnt: insns.len() as u32,
+        insns: insns.as_ptr() as u64,
+        license: license.as_ptr() as u64,
+        log_level: 0,
+        log_size: 0,
+        log_buf: 0,
+        kern_version: 0,
+        prog_flags: 0,
+    };
+    // SAFETY: `insns` holds as many instructions as said, `license` ends with a zero byte; both live through the call.
+    let fd = unsafe { bpf(BPF_PROG_LOAD, &attr) }?;
+    // SAFETY: the kernel has just given us this descriptor (with close-on-exec), and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,619 @@
+//! Linux TUN and TAP: frames to and from the kernel's own stack.
+//!
+//! path: [device::rx] → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → [device::tx]
+//!
+//! One file descriptor per queue. A receive batch is up to 64 `read`s into buffers that were made at start; a frame is sent by one
+//! `write` at commit. With offload on, each frame is preceded by a virtio header: the kernel then leaves checksums to us and takes
+//! super-packets from us.
+//!
+//! Everything that `ip(8)` would be called for (addresses, routes, MTU, up) is in [`configure`].
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::steering_ebpf::{BUCKETS, Steering};
+use crate::{
+    BATCH_MAX, Capabilities, Medium, Queue, Rx, RxFrame, RxMeta, Tx, TxMeta, frame_too_long,
+};
+
+pub mod configure;
+mod vnet;
+
+use vnet::VNET_LEN;
+
+/// From `linux/if_tun.h`; libc has only some of them.
+mod abi {
+    pub const IFF_TUN: i16 = 0x0001;
+    pub const IFF_TAP: i16 = 0x0002;
+    pub const IFF_MULTI_QUEUE: i16 = 0x0100;
+    pub const IFF_NO_PI: i16 = 0x1000;
+    pub const IFF_VNET_HDR: i16 = 0x4000;
+    pub const TUNSETIFF: libc::Ioctl = 0x4004_54ca_u32 as libc::Ioctl;
+    pub const TUNSETPERSIST: libc::Ioctl = 0x4004_54cb_u32 as libc::Ioctl;
+    pub const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0_u32 as libc::Ioctl;
+    pub const TUNSETVNETHDRSZ: libc::Ioctl = 0x4004_54d8_u32 as libc::Ioctl;
+    pub const TUNSETVNETLE: libc::Ioctl = 0x4004_54dc_u32 as libc::Ioctl;
+    pub const TUN_F_CSUM: u32 = 0x01;
+    pub const TUN_F_TSO4: u32 = 0x02;
+    pub const TUN_F_TSO6: u32 = 0x04;
+}
+
+/// The most queues that a TUN device can have (`MAX_TAP_QUEUES`).
+pub const QUEUES_MAX: usize = 256;
+
+/// The largest IP packet that the kernel passes in one piece, in bytes.
+const SUPER_MAX: usize = 65_535;
+
+/// An IP address with the length of its network's prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of it that name the network.
+    pub len: u8,
+}
+
+impl Prefix {
+    /// `address/len`.
+    pub fn new(address: impl Into<IpAddr>, len: u8) -> Self {
+        Prefix {
+            address: address.into(),
+            len,
+        }
+    }
+}
+
+/// What to open, and how to set it up. The default is one TUN queue without offload on a new interface, which is brought up.
+#[derive(Clone, Debug)]
+pub struct TunConfig {
+    /// Interface name, at most 15 bytes; `%d` in it is replaced by the first free number. An existing persistent device is attached to.
+    pub name: String,
+    /// [`Medium::Ip`] opens a TUN, [`Medium::Ethernet`] a TAP.
+    pub medium: Medium,
+    /// Queues, 1 to [`QUEUES_MAX`].
+    pub queues: usize,
+    /// Checksums are left partial in both directions, and we may send super-packets (`IFF_VNET_HDR`).
+    pub offload: bool,
+    /// The kernel may hand us TCP super-packets. Only with `offload`.
+    pub receive_super: bool,
+    /// MTU to set, in bytes; `None` leaves it.
+    pub mtu: Option<usize>,
+    /// The *kernel's* addresses on this interface. Ours are whatever else lies in these networks.
+    pub addresses: Vec<Prefix>,
+    /// Further networks that the kernel shall find behind this interface.
+    pub routes: Vec<Prefix>,
+    /// Bring the interface up.
+    pub up: bool,
+    /// Our link address on a TAP; `None` derives one from the kernel's. Ignored on a TUN.
+    pub mac: Option<[u8; 6]>,
+    /// Have the kernel choose the queue by our Toeplitz hash. `None`, or a kernel that refuses: the kernel's own flow table chooses.
+    pub steering: Option<SteeringConfig>,
+}
+
+impl Default for TunConfig {
+    fn default() -> Self {
+        TunConfig {
+            name: "laneway%d".into(),
+            medium: Medium::Ip,
+            queues: 1,
+            offload: false,
+            receive_super: false,
+            mtu: None,
+            addresses: Vec::new(),
+            routes: Vec::new(),
+            up: true,
+            mac: None,
+            steering: None,
+        }
+    }
+}
+
+/// How the kernel shall spread flows over queues.
+#[derive(Clone)]
+pub struct SteeringConfig {
+    /// The Toeplitz key; random per boot where we choose it.
+    pub key: [u8; 40],
+    /// The queue of each bucket.
+    pub table: [u8; BUCKETS],
+}
+
+impl fmt::Debug for SteeringConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key is a secret: who knows it can aim flows at one lane.
+        f.debug_struct("SteeringConfig")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An open TUN or TAP device.
+#[derive(Debug)]
+pub struct Tun {
+    /// The interface's name.
+    pub name: String,
+    /// Its queues, by number.
+    pub queues: Vec<Queue<TunRx, TunTx>>,
+    /// Counters of each queue; they outlive the move of the queue to its thread.
+    pub counters: Vec<Arc<TunCounters>>,
+    /// The steering program, if it is in place: the table can be changed through it.
+    pub steering: Option<Steering>,
+    /// What the operator should know, one sentence each: what was asked for and could not be had.
+    pub notes: Vec<String>,
+    capabilities: Capabilities,
+    control: File,
+}
+
+/// What went wrong on one queue. Written by the queue's thread, read by any.
+#[derive(Debug, Default)]
+pub struct TunCounters {
+    /// Frames lost because the kernel had no room (`EAGAIN`, `ENOBUFS`, `ENOMEM`).
+    pub tx_full: AtomicU64,
+    /// Frames that the kernel refused (interface down, malformed).
+    pub tx_refused: AtomicU64,
+    /// Reads that failed for another reason than that nothing waits.
+    pub rx_errors: AtomicU64,
+    /// Received frames too short for their virtio header.
+    pub rx_short: AtomicU64,
+}
+
+/// One more, by the only writer.
+fn count(counter: &AtomicU64) {
+    // Not `fetch_add`: only this thread writes, and a locked instruction is what a full queue needs least.
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// Why a TUN device could not be had. Each says in one sentence what is wrong and what to do.
+#[derive(Debug)]
+pub enum TunError {
+    /// `/dev/net/tun` cannot be opened.
+    Node(io::Error),
+    /// The configuration makes no sense.
+    Config(String),
+    /// The interface cannot be created or attached to.
+    Attach {
+        /// The name asked for.
+        name: String,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The interface is there, but one setting of it was refused.
+    Configure {
+        /// The interface.
+        name: String,
+        /// What was to be set, for a sentence.
+        what: String,
+        /// What the kernel said.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for TunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TunError::Node(error) => match error.raw_os_error() {
+                Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => f.write_str(
+                    "this machine has no /dev/net/tun: load the module with `modprobe tun`, or in a container pass the device in (`--device /dev/net/tun`)",
+                ),
+                Some(libc::EACCES | libc::EPERM) => f.write_str("/dev/net/tun may not be opened by this user: run as root, or allow it with `chmod 666 /dev/net/tun`"),
+                _ => write!(f, "/dev/net/tun cannot be opened: {error}"),
+            },
+            TunError::Config(what) => f.write_str(what),
+            TunError::Attach { name, error } => match error.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => write!(
+                    f,
+                    "the interface {name} may not be created without the capability CAP_NET_ADMIN: run as root, or have root make it once for you with `ip tuntap add dev {name} mode tun multi_queue user $USER`"
+                ),
+                Some(libc::EBUSY) => write!(f, "the interface {name} is in use by another program: stop that one, or choose another name"),
+                Some(libc::EINVAL) => write!(
+                    f,
+                    "the interface {name} exists with other properties (TUN or TAP, one queue or many): delete it with `ip link del {name}`, or choose another name"
+                ),
+                Some(libc::E2BIG) => write!(f, "the interface {name} has no free queue left (at most {QUEUES_MAX}): ask for fewer"),
+                _ => write!(f, "the interface {name} cannot be opened: {error}"),
+            },
+            TunError::Configure { name, what, error } => match error.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => {
+                    write!(f, "{what} of the interface {name} may not be set without the capability CAP_NET_ADMIN: run as root, or have root set it before")
+                }
+                _ => write!(f, "{what} of the interface {name} cannot be set: {error}"),
+            },
+        }
+    }
+}
+
+impl std::error::Error for TunError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            TunError::Node(error)
+            | TunError::Attach { error, .. }
+            | TunError::Configure { error, .. } => Some(error),
+            TunError::Config(_) => None,
+        }
+    }
+}
+
+impl Tun {
+    /// Opens or creates the interface, sets it up, and brings it up if asked to.
+    ///
+    /// An interface that was created here is gone when the last queue is dropped, unless [`Tun::set_persistent`] was called.
+    pub fn open(config: &TunConfig) -> Result<Tun, TunError> {
+        if !(1..=QUEUES_MAX).contains(&config.queues) {
+            return Err(TunError::Config(format!(
+                "a TUN device has 1 to {QUEUES_MAX} queues, not {}",
+                config.queues
+            )));
+        }
+        if config.name.is_empty() || config.name.len() > 15 || config.name.contains('\0') {
+            return Err(TunError::Config(format!(
+                "{:?} is no interface name: it must have 1 to 15 bytes",
+                config.name
+            )));
+        }
+        let mut name = config.name.clone();
+        let mut files = Vec::with_capacity(config.queues);
+        let mut multi_queue = config.queues > 1;
+        for _ in 0..config.queues {
+            let file = match attach(&mut name, config, multi_queue) {
+                // A persistent device that was made with many queues must be opened as such, even for one.
+                Err(TunError::Attach { error, .. })
+                    if !multi_queue && error.raw_os_error() == Some(libc::EINVAL) =>
+                {
+                    multi_queue = true;
+                    attach(&mut name, config, multi_queue)?
+                }
+                other => other?,
+            };
+            files.push(file);
+        }
+
+        let control = files[0].try_clone().map_err(TunError::Node)?;
+        // Before the interface is up, so that no frame is placed by another rule.
+        let mut notes = Vec::new();
+        let mut steering = None;
+        if let Some(wanted) = &config.steering {
+            let attached = Steering::load(&wanted.key, config.medium, &wanted.table)
+                .and_then(|program| program.attach(control.as_fd()).map(|()| program));
+            match attached {
+                Ok(program) => steering = Some(program),
+                Err(error) => notes.push(format!(
+                    "{error}; the kernel chooses the queues of {name} by its own flow table, and frames that land on the wrong lane are passed on"
+                )),
+            }
+        }
+
+        configure::set_up(&name, config)?;
+        let mtu =
+            configure::mtu(&name).map_err(|error| configure_error(&name, "the MTU", error))?;
+        let mac = match config.medium {
+            Medium::Ip => [0; 6],
+            Medium::Ethernet => match config.mac {
+                Some(mac) => mac,
+                None => {
+                    let kernels = configure::mac(&name)
+                        .map_err(|error| configure_error(&name, "the link address", error))?;
+                    neighbour_of(kernels)
+                }
+            },
+        };
+        let capabilities = Capabilities {
+            medium: config.medium,
+            mtu,
+            tx_checksum: config.offload,
+            tso_max: if config.offload { SUPER_MAX } else { 0 },
+            rx_checksum: config.offload,
+            mac,
+        };
+
+        let counters: Vec<_> = files
+            .iter()
+            .map(|_| Arc::new(TunCounters::default()))
+            .collect();
+        let mut queues = Vec::with_capacity(files.len());
+        for (file, counters) in files.into_iter().zip(&counters) {
+            let write_side = file.try_clone().map_err(TunError::Node)?;
+            queues.push(Queue {
+                rx: TunRx::new(file, config, &capabilities, counters.clone()),
+                tx: TunTx::new(write_side, config.offload, capabilities, counters.clone()),
+            });
+        }
+        Ok(Tun {
+            name,
+            queues,
+            counters,
+            steering,
+            notes,
+            capabilities,
+            control,
+        })
+    }
+
+    /// What the device can do.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// Whether the interface outlives this program.
+    pub fn set_persistent(&self, persistent: bool) -> io::Result<()> {
+        ioctl_value(
+            self.control.as_fd(),
+            abi::TUNSETPERSIST,
+            u64::from(persistent),
+        )
+    }
+}
+
+fn configure_error(name: &str, what: &str, error: io::Error) -> TunError {
+    TunError::Configure {
+        name: name.into(),
+        what: what.into(),
+        error,
+    }
+}
+
+/// A link address that differs from the kernel's in one bit, and is marked as locally administered and unicast.
+fn neighbour_of(mut mac: [u8; 6]) -> [u8; 6] {
+    mac[0] = mac[0] & 0xfe | 0x02;
+    mac[5] ^= 1;
+    mac
+}
+
+/// Opens one queue; puts the name that the kernel chose into `name`.
+fn attach(name: &mut String, config: &TunConfig, multi_queue: bool) -> Result<File, TunError> {
+    // `File` opens with O_CLOEXEC.
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/net/tun")
+        .map_err(TunError::Node)?;
+    let mut request = configure::ifreq(name);
+    let kind = match config.medium {
+        Medium::Ip => abi::IFF_TUN,
+        Medium::Ethernet => abi::IFF_TAP,
+    };
+    let flags = kind
+        | abi::IFF_NO_PI
+        | if multi_queue { abi::IFF_MULTI_QUEUE } else { 0 }
+        | if config.offload { abi::IFF_VNET_HDR } else { 0 };
+    request.ifr_ifru.ifru_flags = flags;
+    let failed = |name: &str, error| TunError::Attach {
+        name: name.into(),
+        error,
+    };
+    configure::ioctl_ifreq(file.as_fd(), abi::TUNSETIFF, &mut request)
+        .map_err(|error| failed(name, error))?;
+    *name = configure::name_of(&request);
+    if config.offload {
+        let offload = abi::TUN_F_CSUM
+            | if config.receive_super {
+                abi::TUN_F_TSO4 | abi::TUN_F_TSO6
+            } else {
+                0
+            };
+        ioctl_int(file.as_fd(), abi::TUNSETVNETHDRSZ, VNET_LEN as i32)
+            .map_err(|error| failed(name, error))?;
+        // virtio 1 byte order; the header is written little-endian by `vnet`, whatever the machine.
+        ioctl_int(file.as_fd(), abi::TUNSETVNETLE, 1).map_err(|error| failed(name, error))?;
+        ioctl_value(file.as_fd(), abi::TUNSETOFFLOAD, u64::from(offload))
+            .map_err(|error| failed(name, error))?;
+    }
+    Ok(file)
+}
+
+/// An ioctl whose argument is a number.
+fn ioctl_value(fd: BorrowedFd<'_>, request: libc::Ioctl, value: u64) -> io::Result<()> {
+    // SAFETY: the requests that this is called with (TUNSETOFFLOAD, TUNSETPERSIST) take their argument by value; no memory is passed.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, value as libc::c_ulong) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// An ioctl whose argument points to an int.
+pub(crate) fn ioctl_int(fd: BorrowedFd<'_>, request: libc::Ioctl, value: i32) -> io::Result<()> {
+    // SAFETY: the requests that this is called with read one int through the pointer; `value` lives through the call.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw const value) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// The receiving half of one TUN queue.
+pub struct TunRx {
+    file: File,
+    /// [`BATCH_MAX`] slots of `stride` bytes.
+    buffers: Box<[u8]>,
+    stride: usize,
+    vnet: bool,
+    /// Length and meaning of each lent frame.
+    lent: Box<[(u32, RxMeta); BATCH_MAX]>,
+    count: usize,
+    counters: Arc<TunCounters>,
+}
+
+/// Bytes of a slot before the frame: the virtio header fits in, and the frame begins on a multiple of 16.
+const SLOT_HEADROOM: usize = 16;
+
+impl TunRx {
+    fn new(
+        file: File,
+        config: &TunConfig,
+        capabilities: &Capabilities,
+        counters: Arc<TunCounters>,
+    ) -> Self {
+        // An operator can raise the MTU while we run. A frame that is then too long is cut off by the kernel, and refused by the stack.
+        let packet = if config.offload && config.receive_super {
+            SUPER_MAX
+        } else {
+            capabilities.mtu.max(1500)
+        };
+        let stride =
+            (SLOT_HEADROOM + capabilities.medium.header_len() + packet).next_multiple_of(64);
+        TunRx {
+            file,
+            buffers: vec![0; stride * BATCH_MAX].into(),
+            stride,
+            vnet: config.offload,
+            lent: Box::new([(0, RxMeta::default()); BATCH_MAX]),
+            count: 0,
+            counters,
+        }
+    }
+}
+
+impl Rx for TunRx {
+    fn poll(&mut self, max: usize) -> usize {
+        self.count = 0;
+        let max = max.min(BATCH_MAX);
+        let before = if self.vnet {
+            SLOT_HEADROOM - VNET_LEN
+        } else {
+            SLOT_HEADROOM
+        };
+        while self.count < max {
+            let slot = &mut self.buffers[self.count * self.stride..][..self.stride];
+            let got = match self.file.read(&mut slot[before..]) {
+                Ok(0) => break,
+                Ok(got) => got,
+                Err(error) => {
+                    match error.kind() {
+                        io::ErrorKind::WouldBlock => {}
+                        io::ErrorKind::Interrupted => continue,
+                        _ => count(&self.counters.rx_errors),
+                    }
+                    break;
+                }
+            };
+            let (len, meta) = if self.vnet {
+                let header = slot[before..]
+                    .first_chunk::<VNET_LEN>()
+                    .expect("a slot is longer than the header");
+                let Some(len) = got.checked_sub(VNET_LEN) else {
+                    count(&self.counters.rx_short);
+                    continue;
+                };
+                (len, vnet::parse(header))
+            } else {
+                (got, RxMeta::default())
+            };
+            self.lent[self.count] = (len as u32, meta);
+            self.count += 1;
+        }
+        self.count
+    }
+
+    #[inline]
+    fn frame(&self, i: usize) -> RxFrame<'_> {
+        assert!(i < self.count, "frame {i} of {} lent", self.count);
+        let (len, meta) = self.lent[i];
+        RxFrame {
+            bytes: &self.buffers[i * self.stride + SLOT_HEADROOM..][..len as usize],
+            meta,
+        }
+    }
+
+    fn release(&mut self) {
+        self.count = 0;
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}
+
+impl fmt::Debug for TunRx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TunRx")
+            .field("fd", &self.file.as_raw_fd())
+            .field("lent", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The sending half of one TUN queue.
+pub struct TunTx {
+    file: File,
+    /// One frame, after [`SLOT_HEADROOM`] bytes.
+    buffer: Box<[u8]>,
+    vnet: bool,
+    capabilities: Capabilities,
+    counters: Arc<TunCounters>,
+}
+
+impl TunTx {
+    fn new(file: File, vnet: bool, capabilities: Capabilities, counters: Arc<TunCounters>) -> Self {
+        let buffer = vec![0; SLOT_HEADROOM + capabilities.frame_max()].into();
+        TunTx {
+            file,
+            buffer,
+            vnet,
+            capabilities,
+            counters,
+        }
+    }
+}
+
+impl Tx for TunTx {
+    #[inline]
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    #[inline]
+    fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
+        if len > self.capabilities.frame_max() {
+            frame_too_long(len, self.capabilities.frame_max());
+        }
+        Some(&mut self.buffer[SLOT_HEADROOM..][..len])
+    }
+
+    fn commit(&mut self, len: usize, meta: TxMeta) {
+        let mut begin = SLOT_HEADROOM;
+        let end = SLOT_HEADROOM + len;
+        if self.vnet {
+            begin -= VNET_LEN;
+            let link = self.capabilities.medium.header_len();
+            let is_v6 = self
+                .buffer
+                .get(SLOT_HEADROOM + link)
+                .is_some_and(|first| first >> 4 == 6);
+            self.buffer[begin..SLOT_HEADROOM].copy_from_slice(&vnet::emit(&meta, is_v6));
+        }
+        loop {
+            // A frame is taken whole or not at all.
+            let Err(error) = self.file.write(&self.buffer[begin..end]) else {
+                return;
+            };
+            match error.raw_os_error() {
+                Some(libc::EINTR) => continue,
+                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => count(&self.counters.tx_full),
+                _ => count(&self.counters.tx_refused),
+            }
+            return;
+        }
+    }
+
+    fn flush(&mut self) {}
+}
+
+impl fmt::Debug for TunTx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TunTx")
+            .field("fd", &self.file.as_raw_fd())
+            .field("capabilities", &self.capabilities)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

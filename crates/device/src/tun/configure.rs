@@ -1,0 +1,297 @@
+//! What `ip(8)` would be called for: addresses, routes, MTU and state of an interface, by ioctl and rtnetlink.
+//!
+//! Acts in the network namespace of the calling thread. Settings that already hold are left alone, so that an unprivileged program can
+//! use an interface that was made ready for it.
+
+use std::ffi::CStr;
+use std::io;
+use std::mem;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::{Prefix, TunConfig, TunError};
+
+/// Everything that `config` asks for, in the order in which the kernel wants it.
+pub(super) fn set_up(name: &str, config: &TunConfig) -> Result<(), TunError> {
+    let failed = |what: String| {
+        move |error| TunError::Configure {
+            name: name.into(),
+            what,
+            error,
+        }
+    };
+    if let Some(wanted) = config.mtu
+        && mtu(name).map_err(failed("the MTU".into()))? != wanted
+    {
+        set_mtu(name, wanted).map_err(failed(format!("the MTU ({wanted})")))?;
+    }
+    let index = index(name).map_err(failed("the state".into()))?;
+    for prefix in &config.addresses {
+        add_address(index, prefix).map_err(failed(format!(
+            "the address {}/{}",
+            prefix.address, prefix.len
+        )))?;
+    }
+    if config.up && !is_up(name).map_err(failed("the state".into()))? {
+        set_up_flag(name).map_err(failed("the state (up)".into()))?;
+    }
+    for prefix in &config.routes {
+        add_route(index, prefix).map_err(failed(format!(
+            "the route to {}/{}",
+            prefix.address, prefix.len
+        )))?;
+    }
+    Ok(())
+}
+
+/// An `ifreq` that holds this name and else zeroes. `name` must be shorter than 16 bytes; the rest is cut off.
+pub(super) fn ifreq(name: &str) -> libc::ifreq {
+    // SAFETY: `ifreq` is plain old data, for which all zeroes is a value.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    for (into, byte) in request.ifr_name[..libc::IFNAMSIZ - 1]
+        .iter_mut()
+        .zip(name.bytes())
+    {
+        *into = byte as libc::c_char;
+    }
+    request
+}
+
+/// The name that the kernel left in a request.
+pub(super) fn name_of(request: &libc::ifreq) -> String {
+    let bytes: Vec<u8> = request
+        .ifr_name
+        .iter()
+        .map(|c| *c as u8)
+        .chain([0])
+        .collect();
+    CStr::from_bytes_until_nul(&bytes).map_or_else(
+        |_| String::new(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}
+
+/// An ioctl whose argument points to an `ifreq`, which the kernel reads and writes.
+pub(super) fn ioctl_ifreq(
+    fd: BorrowedFd<'_>,
+    request: libc::Ioctl,
+    ifreq: &mut libc::ifreq,
+) -> io::Result<()> {
+    // SAFETY: every request that this is called with takes a pointer to a whole `ifreq`, which lives through the call.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut *ifreq) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let fd = unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Asks about an interface through any socket.
+fn ask(
+    name: &str,
+    request: libc::Ioctl,
+    fill: impl FnOnce(&mut libc::ifreq),
+) -> io::Result<libc::ifreq> {
+    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    let mut ifreq = ifreq(name);
+    fill(&mut ifreq);
+    ioctl_ifreq(socket.as_fd(), request, &mut ifreq)?;
+    Ok(ifreq)
+}
+
+/// The interface's MTU, in bytes.
+pub fn mtu(name: &str) -> io::Result<usize> {
+    let answer = ask(name, libc::SIOCGIFMTU as libc::Ioctl, |_| ())?;
+    // SAFETY: SIOCGIFMTU fills in this member.
+    Ok(unsafe { answer.ifr_ifru.ifru_mtu } as usize)
+}
+
+/// Sets the interface's MTU, in bytes.
+pub fn set_mtu(name: &str, mtu: usize) -> io::Result<()> {
+    let mtu = i32::try_from(mtu).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    ask(name, libc::SIOCSIFMTU as libc::Ioctl, |ifreq| {
+        ifreq.ifr_ifru.ifru_mtu = mtu
+    })
+    .map(drop)
+}
+
+/// The interface's number.
+pub fn index(name: &str) -> io::Result<u32> {
+    let answer = ask(name, libc::SIOCGIFINDEX as libc::Ioctl, |_| ())?;
+    // SAFETY: SIOCGIFINDEX fills in this member.
+    Ok(unsafe { answer.ifr_ifru.ifru_ifindex } as u32)
+}
+
+/// The kernel's link address on the interface.
+pub fn mac(name: &str) -> io::Result<[u8; 6]> {
+    let answer = ask(name, libc::SIOCGIFHWADDR as libc::Ioctl, |_| ())?;
+    // SAFETY: SIOCGIFHWADDR fills in this member.
+    let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
+    Ok(std::array::from_fn(|i| address.sa_data[i] as u8))
+}
+
+fn flags(name: &str) -> io::Result<i16> {
+    let answer = ask(name, libc::SIOCGIFFLAGS as libc::Ioctl, |_| ())?;
+    // SAFETY: SIOCGIFFLAGS fills in this member.
+    Ok(unsafe { answer.ifr_ifru.ifru_flags })
+}
+
+/// Whether the interface is up.
+pub fn is_up(name: &str) -> io::Result<bool> {
+    Ok(flags(name)? & libc::IFF_UP as i16 != 0)
+}
+
+/// Brings the interface up.
+pub fn set_up_flag(name: &str) -> io::Result<()> {
+    let flags = flags(name)? | libc::IFF_UP as i16;
+    ask(name, libc::SIOCSIFFLAGS as libc::Ioctl, |ifreq| {
+        ifreq.ifr_ifru.ifru_flags = flags
+    })
+    .map(drop)
+}
+
+// From `linux/rtnetlink.h` and `linux/if_addr.h`; libc's headers differ between targets.
+const RTM_NEWADDR: u16 = 20;
+const RTM_NEWROUTE: u16 = 24;
+const NLM_F_REQUEST_ACK_CREATE_REPLACE: u16 = 0x1 | 0x4 | 0x400 | 0x100;
+const NLMSG_ERROR: u16 = 2;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_F_NODAD: u8 = 0x02;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RT_TABLE_MAIN: u8 = 254;
+const RTPROT_STATIC: u8 = 4;
+const RT_SCOPE_UNIVERSE: u8 = 0;
+const RT_SCOPE_LINK: u8 = 253;
+const RTN_UNICAST: u8 = 1;
+
+/// Gives the interface an address. No duplicate address detection: on such a link there is nobody to ask, and it takes a second.
+pub fn add_address(index: u32, prefix: &Prefix) -> io::Result<()> {
+    let octets = octets(prefix.address);
+    let mut message = Message::new(RTM_NEWADDR);
+    message.bytes(&[
+        family(prefix.address),
+        prefix.len,
+        IFA_F_NODAD,
+        RT_SCOPE_UNIVERSE,
+    ]);
+    message.bytes(&index.to_ne_bytes());
+    message.attribute(IFA_LOCAL, &octets);
+    message.attribute(IFA_ADDRESS, &octets);
+    message.send()
+}
+
+/// Has the kernel find a network directly behind the interface.
+pub fn add_route(index: u32, prefix: &Prefix) -> io::Result<()> {
+    let scope = if prefix.address.is_ipv4() {
+        RT_SCOPE_LINK
+    } else {
+        RT_SCOPE_UNIVERSE
+    };
+    let mut message = Message::new(RTM_NEWROUTE);
+    let (source_len, type_of_service) = (0, 0);
+    message.bytes(&[
+        family(prefix.address),
+        prefix.len,
+        source_len,
+        type_of_service,
+    ]);
+    message.bytes(&[RT_TABLE_MAIN, RTPROT_STATIC, scope, RTN_UNICAST]);
+    message.bytes(&0u32.to_ne_bytes());
+    message.attribute(RTA_DST, &octets(prefix.address));
+    message.attribute(RTA_OIF, &index.to_ne_bytes());
+    message.send()
+}
+
+fn family(address: IpAddr) -> u8 {
+    (if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    }) as u8
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+/// One rtnetlink request.
+struct Message(Vec<u8>);
+
+/// `sizeof(struct nlmsghdr)`.
+const NLMSG_LEN: usize = 16;
+
+impl Message {
+    fn new(kind: u16) -> Self {
+        let mut bytes = Vec::with_capacity(128);
+        bytes.extend_from_slice(&0u32.to_ne_bytes()); // the length, known at the end
+        bytes.extend_from_slice(&kind.to_ne_bytes());
+        bytes.extend_from_slice(&NLM_F_REQUEST_ACK_CREATE_REPLACE.to_ne_bytes());
+        bytes.extend_from_slice(&1u32.to_ne_bytes()); // sequence number: there is only one request per socket
+        bytes.extend_from_slice(&0u32.to_ne_bytes());
+        Message(bytes)
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn attribute(&mut self, kind: u16, value: &[u8]) {
+        self.bytes(&(4 + value.len() as u16).to_ne_bytes());
+        self.bytes(&kind.to_ne_bytes());
+        self.bytes(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+    }
+
+    /// Sends the request, and waits for the kernel's answer (which it gives before `send` returns).
+    fn send(mut self) -> io::Result<()> {
+        let len = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&len.to_ne_bytes());
+        let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+        // SAFETY: pointer and length are those of a live vector.
+        let sent =
+            unsafe { libc::send(socket.as_raw_fd(), self.0.as_ptr().cast(), self.0.len(), 0) };
+        if sent < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut answer = [0u8; 4096];
+        // SAFETY: pointer and length are those of a live array.
+        let got = unsafe {
+            libc::recv(
+                socket.as_raw_fd(),
+                answer.as_mut_ptr().cast(),
+                answer.len(),
+                0,
+            )
+        };
+        if got < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let answer = &answer[..got as usize];
+        let kind = answer.get(4..6).map(|b| u16::from_ne_bytes([b[0], b[1]]));
+        let error = answer
+            .get(NLMSG_LEN..NLMSG_LEN + 4)
+            .map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
+        match (kind, error) {
+            (Some(NLMSG_ERROR), Some(0)) => Ok(()),
+            (Some(NLMSG_ERROR), Some(errno)) => Err(io::Error::from_raw_os_error(-errno)),
+            _ => Err(io::Error::other(
+                "the kernel's answer on the netlink socket makes no sense",
+            )),
+        }
+    }
+}

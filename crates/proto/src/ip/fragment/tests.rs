@@ -1,0 +1,90 @@
+use super::*;
+use crate::ip::input::input;
+use crate::ip::reassembly::{Config, Reassembly};
+use crate::time::Instant;
+use laneway_wire::flow::Address;
+use laneway_wire::protocol;
+use proptest::prelude::*;
+
+fn spec(v4: bool) -> HeaderSpec {
+    let address = |last| {
+        if v4 {
+            Address::from_v4([192, 0, 2, last])
+        } else {
+            Address::from_v6([0x20, 1, 13, 184, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last])
+        }
+    };
+    let spec = HeaderSpec::new(address(1), address(2), protocol::UDP);
+    HeaderSpec {
+        dont_fragment: false,
+        dscp_ecn: 0b1010_0010,
+        ..spec
+    }
+}
+
+fn cut(v4: bool, payload: &[u8], mtu: usize) -> Vec<Vec<u8>> {
+    let mut fragments = Fragments::new(&spec(v4), 0xfeed_4711, payload, mtu).unwrap();
+    let mut all = Vec::new();
+    while let Some(len) = fragments.next_len() {
+        assert!(len <= mtu);
+        let mut buf = vec![0; len];
+        fragments.write_next(&mut buf);
+        all.push(buf);
+    }
+    all
+}
+
+#[test]
+fn says_why_not() {
+    let whole = HeaderSpec {
+        dont_fragment: true,
+        ..spec(true)
+    };
+    assert_eq!(
+        Fragments::new(&whole, 1, &[0; 100], 60).unwrap_err(),
+        Uncuttable::DontFragment
+    );
+    assert_eq!(
+        Fragments::new(&spec(true), 1, &[0; 100], 27).unwrap_err(),
+        Uncuttable::MtuTooSmall
+    );
+    assert_eq!(
+        Fragments::new(&spec(false), 1, &[0; 100], 0).unwrap_err(),
+        Uncuttable::MtuTooSmall
+    );
+    assert_eq!(
+        Fragments::new(&spec(true), 1, &vec![0; 65_516], 1500).unwrap_err(),
+        Uncuttable::TooLong
+    );
+}
+
+proptest! {
+    /// What is cut here is joined there, in any order, and the joined packet is what would have been sent whole.
+    #[test]
+    fn reassembly_undoes_it(v4: bool, len in 8usize..20_000, mtu in 576usize..3000, seed: u64) {
+        let payload: Vec<u8> = (0..len).map(|i| (i as u64 ^ seed) as u8).collect();
+        let mut fragments = cut(v4, &payload, mtu);
+        prop_assume!(fragments.len() > 1);
+        let pivot = seed as usize % fragments.len();
+        fragments.rotate_left(pivot);
+        if seed & 1 == 1 {
+            fragments.reverse();
+        }
+        let mut reassembly = Reassembly::new(Config::default());
+        let last = fragments.len() - 1;
+        for (i, fragment) in fragments.iter().enumerate() {
+            let packet = input(fragment, false).unwrap();
+            let joined = reassembly.on_fragment(&packet, Instant::ZERO).unwrap();
+            prop_assert_eq!(joined.is_some(), i == last);
+            if let Some(joined) = joined {
+                let packet = input(&joined.packet, false).unwrap();
+                prop_assert!(packet.fragment.is_none());
+                prop_assert_eq!(packet.payload, &payload[..]);
+                prop_assert_eq!((packet.src, packet.dst, packet.protocol), (spec(v4).src, spec(v4).dst, protocol::UDP));
+                prop_assert_eq!(packet.ecn, 2);
+            }
+        }
+        prop_assert!(reassembly.is_empty());
+        prop_assert_eq!(reassembly.bytes(), 0);
+    }
+}

@@ -1,0 +1,124 @@
+//! Owns the bytes of the IP headers that we send.
+//!
+//! path: device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → [ip::output] → egress → device::tx
+
+use laneway_wire::flow::Address;
+use laneway_wire::{ipv4, ipv6};
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes of an IPv4 header without options.
+pub const HEADER_LEN_V4: usize = ipv4::HEADER_LEN;
+/// Bytes of an IPv6 header without extension headers.
+pub const HEADER_LEN_V6: usize = ipv6::HEADER_LEN;
+
+/// What is to stand in an IP header. Both addresses are of one family, and it decides the version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeaderSpec {
+    /// Our address.
+    pub src: Address,
+    /// The peer's address.
+    pub dst: Address,
+    /// Of the payload.
+    pub protocol: u8,
+    /// Time to live or hop limit.
+    pub hop_limit: u8,
+    /// DSCP in the upper six bits, ECN in the lower two.
+    pub dscp_ecn: u8,
+    /// IPv4 identification. Means nothing while `dont_fragment` is set (RFC 6864 section 4.1).
+    pub id: u16,
+    /// IPv4: routers must report instead of cutting.
+    pub dont_fragment: bool,
+    /// IPv6 flow label, 20 bits (RFC 6437).
+    pub flow_label: u32,
+}
+
+impl HeaderSpec {
+    /// A header as a host sends it by default: hop limit 64, no fragmentation on the way.
+    #[inline]
+    pub const fn new(src: Address, dst: Address, protocol: u8) -> Self {
+        HeaderSpec {
+            src,
+            dst,
+            protocol,
+            hop_limit: 64,
+            dscp_ecn: 0,
+            id: 0,
+            dont_fragment: true,
+            flow_label: 0,
+        }
+    }
+
+    /// Bytes of this header.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        header_len(self.src.is_v4())
+    }
+
+    /// Never: a header has bytes.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+/// Bytes of the header that [`emit`] writes.
+#[inline]
+pub const fn header_len(v4: bool) -> usize {
+    if v4 { HEADER_LEN_V4 } else { HEADER_LEN_V6 }
+}
+
+/// Writes the header before a payload of `payload_len` bytes to the first [`header_len`] bytes of `buf`, IPv4 checksum included.
+///
+/// # Panics
+/// If `buf` is shorter than the header, or the payload too long for its length field: whoever cut the payload is mistaken.
+#[inline]
+pub fn emit(spec: &HeaderSpec, buf: &mut [u8], payload_len: usize) {
+    let (dscp, ecn) = (spec.dscp_ecn >> 2, spec.dscp_ecn & 3);
+    let HeaderSpec {
+        src,
+        dst,
+        hop_limit,
+        flow_label,
+        ..
+    } = *spec;
+    if src.is_v4() {
+        let header = ipv4::Header {
+            dscp,
+            ecn,
+            id: spec.id,
+            dont_fragment: spec.dont_fragment,
+            more_fragments: false,
+            fragment_offset: 0,
+            ttl: hop_limit,
+            protocol: spec.protocol,
+            src,
+            dst,
+            payload_len: length_field(payload_len, usize::from(u16::MAX) - HEADER_LEN_V4),
+        };
+        header.emit(buf);
+    } else {
+        let payload_len = length_field(payload_len, usize::from(u16::MAX));
+        let header = ipv6::Header {
+            dscp,
+            ecn,
+            flow_label,
+            payload_len,
+            next_header: spec.protocol,
+            hop_limit,
+            src,
+            dst,
+        };
+        header.emit(buf);
+    }
+}
+
+#[inline(always)]
+fn length_field(len: usize, max: usize) -> u16 {
+    assert!(
+        len <= max,
+        "a payload too long for the IP length field was cut for sending"
+    );
+    len as u16
+}

@@ -1,0 +1,36 @@
+use super::*;
+use crate::ip::input::input;
+use laneway_wire::protocol;
+use proptest::prelude::*;
+
+proptest! {
+    #[test]
+    fn input_reads_what_output_wrote(
+        v4: bool, src: [u8; 16], dst: [u8; 16], hop_limit: u8, dscp_ecn: u8, id: u16, dont_fragment: bool,
+        flow_label in 0u32..1 << 20, payload in prop::collection::vec(any::<u8>(), 0..100),
+    ) {
+        let address = |mut o: [u8; 16]| {
+            o[0] = 0x2a;
+            if v4 { Address::from_v4([o[0], o[1], o[2], o[3]]) } else { Address::from_v6(o) }
+        };
+        let protocol = protocol::TCP;
+        let spec = HeaderSpec { src: address(src), dst: address(dst), protocol, hop_limit, dscp_ecn, id, dont_fragment, flow_label };
+        let mut bytes = vec![0xaa; spec.len()];
+        bytes.extend_from_slice(&payload);
+        bytes.extend_from_slice(&[0xee; 6]); // the link's padding
+        emit(&spec, &mut bytes, payload.len());
+        let packet = input(&bytes, false).unwrap();
+        prop_assert_eq!((packet.src, packet.dst, packet.protocol), (spec.src, spec.dst, protocol));
+        prop_assert_eq!((packet.hop_limit, packet.ecn), (hop_limit, dscp_ecn & 3));
+        prop_assert_eq!(packet.header, &bytes[..spec.len()]);
+        prop_assert_eq!(packet.payload, &payload[..]);
+        prop_assert!(packet.fragment.is_none());
+    }
+}
+
+#[test]
+#[should_panic(expected = "too long")]
+fn our_own_mistake_is_loud() {
+    let address = Address::from_v4([192, 0, 2, 1]);
+    emit(&HeaderSpec::new(address, address, 6), &mut [0; 20], 65_516);
+}

@@ -1,0 +1,94 @@
+use super::*;
+
+const NOW: Instant = Instant::from_us(5_000_000);
+
+fn v4(last: u8) -> Address {
+    Address::from_v4([192, 0, 2, last])
+}
+
+fn v6(last: u8) -> Address {
+    let mut octets = [0x20; 16];
+    octets[15] = last;
+    Address::from_v6(octets)
+}
+
+#[test]
+fn an_estimate_only_shrinks_and_is_forgotten() {
+    let mut cache = PathMtuCache::new(Config::default());
+    assert_eq!(cache.get(v4(1), NOW), None);
+    assert_eq!(cache.on_packet_too_big(v4(1), 1400, 1500, NOW), Some(1400));
+    assert_eq!(cache.on_packet_too_big(v4(1), 1450, 1500, NOW), None);
+    assert_eq!(cache.on_packet_too_big(v4(1), 1500, 1500, NOW), None);
+    assert_eq!(cache.get(v4(1), NOW), Some(1400));
+    assert_eq!(cache.get(v4(2), NOW), None);
+    let later = cache.poll_timeout().unwrap();
+    assert_eq!(later.since_us(NOW), 600_000_000);
+    assert_eq!(cache.get(v4(1), later), None);
+    cache.on_timeout(later);
+    assert!(cache.is_empty() && cache.poll_timeout().is_none());
+}
+
+#[test]
+fn a_renewed_estimate_outlives_its_first_record() {
+    let mut cache = PathMtuCache::new(Config::default());
+    cache.on_packet_too_big(v4(1), 1400, 1500, NOW);
+    let renewed = NOW.after_us(1_000_000);
+    cache.on_packet_too_big(v4(1), 1300, 1500, renewed);
+    cache.on_timeout(NOW.after_us(600_000_000));
+    assert_eq!(cache.get(v4(1), NOW.after_us(600_000_000)), Some(1300));
+}
+
+#[test]
+fn floors_hold() {
+    let mut cache = PathMtuCache::new(Config::default());
+    assert_eq!(cache.on_packet_too_big(v4(1), 68, 1500, NOW), Some(552));
+    assert_eq!(cache.on_packet_too_big(v6(1), 1279, 1500, NOW), None);
+    assert_eq!(cache.on_packet_too_big(v6(1), 0, 1500, NOW), None);
+    assert_eq!(cache.on_packet_too_big(v6(1), 1280, 1500, NOW), Some(1280));
+}
+
+#[test]
+fn a_router_that_does_not_say_means_the_next_plateau() {
+    let mut cache = PathMtuCache::new(Config::default());
+    assert_eq!(cache.on_packet_too_big(v4(1), 0, 1500, NOW), Some(1492));
+    assert_eq!(cache.on_packet_too_big(v4(1), 0, 1500, NOW), Some(1006));
+    assert_eq!(cache.on_packet_too_big(v4(1), 0, 1500, NOW), Some(552));
+    assert_eq!(cache.on_packet_too_big(v4(1), 0, 1500, NOW), None);
+}
+
+#[test]
+fn entries_and_records_are_bounded() {
+    let config = Config {
+        entries_max: 8,
+        updates_per_s_max: 1_000_000,
+        ..Config::default()
+    };
+    let mut cache = PathMtuCache::new(config);
+    for round in 0..50u32 {
+        for last in 0..20 {
+            cache.on_packet_too_big(v4(last), 1400 - round, 1500, NOW);
+        }
+    }
+    assert_eq!(cache.len(), 8);
+    assert!(cache.expiry.len() <= 17);
+    // Every entry still has a record that will expire it.
+    cache.on_timeout(Instant::NEVER);
+    assert!(cache.is_empty());
+}
+
+#[test]
+fn a_flood_of_messages_is_not_believed() {
+    let mut cache = PathMtuCache::new(Config::default());
+    let believed = |cache: &mut PathMtuCache, now| {
+        (0..=255u8)
+            .filter(|last| {
+                cache
+                    .on_packet_too_big(v6(*last), 1280, 1500, now)
+                    .is_some()
+            })
+            .count()
+    };
+    assert_eq!(believed(&mut cache, NOW), 128);
+    assert_eq!(believed(&mut cache, NOW), 0);
+    assert_eq!(believed(&mut cache, NOW.after_us(500_000)), 64);
+}

@@ -1,0 +1,565 @@
+//! Owns the fragments of datagrams that are not whole yet, under a hard budget of bytes and entries.
+//!
+//! Off the packet's path: TCP does not meet fragments. Every rule here has an attack behind it:
+//! - A datagram in which two fragments overlap is refused whole and stays refused (RFC 5722, for IPv4 as well): overlaps are
+//!   only ever sent to show one thing to a filter and another to us. An exact repetition of a fragment is harmless.
+//! - The first fragment must hold the whole transport header (RFC 1858, RFC 7112), for the same reason.
+//! - The pieces of one datagram are counted (CVE-2018-5391), and held apart: a fragment at the far end costs its own length,
+//!   not the hole before it.
+//! - When the budget is used up the oldest datagram goes. To refuse the newest instead would let one burst shut out everybody for
+//!   the whole timeout.
+
+use crate::discard::Discard;
+use crate::ip::input::{FragmentInfo, Packet};
+use crate::time::Instant;
+use laneway_wire::checksum::Sum;
+use laneway_wire::{ipv4, ipv6, protocol};
+use std::collections::{BTreeMap, VecDeque};
+
+#[cfg(test)]
+mod tests;
+
+/// The limits of one lane's [`Reassembly`].
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Bytes held at most, bookkeeping included (the kernel's `ipfrag_high_thresh`, per lane).
+    pub bytes_max: usize,
+    /// Datagrams under way at most.
+    pub entries_max: usize,
+    /// Pieces of one datagram at most.
+    pub pieces_max: usize,
+    /// How long an IPv4 datagram is waited for, microseconds (the kernel's `ipfrag_time`).
+    pub timeout_v4_us: u64,
+    /// How long an IPv6 datagram is waited for, microseconds (RFC 8200 section 4.5).
+    pub timeout_v6_us: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            bytes_max: 1 << 20,
+            entries_max: 256,
+            pieces_max: 128,
+            timeout_v4_us: 30_000_000,
+            timeout_v6_us: 60_000_000,
+        }
+    }
+}
+
+/// What a piece or a datagram is taken to cost besides its bytes: allocations are not free, however small.
+const OVERHEAD: usize = 64;
+
+/// The most bytes that an IP packet has.
+const PACKET_MAX: usize = 65_535;
+
+/// A datagram that is whole: one IP packet without any sign of fragmentation, to be judged by [`super::input::input`] like
+/// one that has just arrived. (An IPv4 header checksum is filled in and need not be verified.)
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reassembled {
+    /// The IP packet.
+    pub packet: Vec<u8>,
+}
+
+/// A datagram that was not whole in time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Expired {
+    /// The first fragment, cut to what an ICMP error quotes, if it had come: "time exceeded, code 1" may be sent for it.
+    pub first_fragment: Option<Vec<u8>>,
+}
+
+/// Which fragments belong together. (RFC 791: IPv4 tells apart protocols too; RFC 8200 does not, and 0 stands there.)
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Key {
+    src: [u32; 4],
+    dst: [u32; 4],
+    id: u32,
+    protocol: u8,
+}
+
+#[derive(Debug)]
+struct Datagram {
+    /// Which creation this is: queue records of an earlier datagram with the same key do not count.
+    serial: u64,
+    /// Bytes charged to the budget.
+    charged: usize,
+    progress: Progress,
+}
+
+#[derive(Debug)]
+enum Progress {
+    Collecting(Collecting),
+    //= https://www.rfc-editor.org/rfc/rfc8200#section-4.5
+    //# If any of the fragments being reassembled overlap with any other fragments being reassembled for the same packet,
+    //# reassembly of that packet must be abandoned and all the fragments that have been received for that packet must be
+    //# discarded
+    Refused,
+}
+
+#[derive(Debug, Default)]
+struct Collecting {
+    /// By offset; no two meet.
+    pieces: Vec<Piece>,
+    /// Bytes in `pieces`.
+    held: usize,
+    /// The datagram's length, once its last fragment has come.
+    total: Option<u32>,
+    /// The header of the first fragment: the datagram gets it.
+    header: Option<Vec<u8>>,
+    /// Which of the four ECN values were seen, a bit each.
+    ecn_seen: u8,
+}
+
+#[derive(Debug)]
+struct Piece {
+    offset: u32,
+    more: bool,
+    bytes: Box<[u8]>,
+}
+
+impl Piece {
+    fn end(&self) -> u32 {
+        self.offset + self.bytes.len() as u32
+    }
+}
+
+/// The datagrams under way on one lane.
+#[derive(Debug)]
+pub struct Reassembly {
+    config: Config,
+    datagrams: BTreeMap<Key, Datagram>,
+    /// In order of creation and so of expiry, a queue for each family's timeout; a record whose serial is not its datagram's is
+    /// stale.
+    queues: [VecDeque<Record>; 2],
+    bytes: usize,
+    next_serial: u64,
+    evicted: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    expires: Instant,
+    serial: u64,
+    key: Key,
+}
+
+impl Reassembly {
+    /// Nothing under way.
+    pub fn new(config: Config) -> Self {
+        Reassembly {
+            config,
+            datagrams: BTreeMap::new(),
+            queues: [VecDeque::new(), VecDeque::new()],
+            bytes: 0,
+            next_serial: 0,
+            evicted: 0,
+        }
+    }
+
+    /// A fragment arrived. `Ok(Some(_))` when it makes its datagram whole.
+    ///
+    /// # Panics
+    /// If `packet` is not a fragment: whole packets have no business here.
+    pub fn on_fragment(
+        &mut self,
+        packet: &Packet<'_>,
+        now: Instant,
+    ) -> Result<Option<Reassembled>, Discard> {
+        let Some(info) = packet.fragment else {
+            panic!("only fragments are reassembled")
+        };
+        check(packet, info)?;
+        let key = Key {
+            src: packet.src.words(),
+            dst: packet.dst.words(),
+            id: info.id,
+            protocol: if packet.src.is_v4() {
+                packet.protocol
+            } else {
+                0
+            },
+        };
+        let cost = packet.payload.len()
+            + OVERHEAD
+            + if info.offset == 0 {
+                packet.header.len()
+            } else {
+                0
+            };
+        if !self.make_room(cost, &key) {
+            return Err(Discard::FragmentBudget);
+        }
+        let datagram = match self.datagrams.entry(key) {
+            std::collections::btree_map::Entry::Occupied(found) => found.into_mut(),
+            std::collections::btree_map::Entry::Vacant(place) => {
+                let serial = self.next_serial;
+                self.next_serial += 1;
+                let v4 = packet.src.is_v4();
+                let timeout = if v4 {
+                    self.config.timeout_v4_us
+                } else {
+                    self.config.timeout_v6_us
+                };
+                self.queues[usize::from(v4)].push_back(Record {
+                    expires: now.after_us(timeout),
+                    serial,
+                    key,
+                });
+                self.bytes += OVERHEAD;
+                let progress = Progress::Collecting(Collecting::default());
+                place.insert(Datagram {
+                    serial,
+                    charged: OVERHEAD,
+                    progress,
+                })
+            }
+        };
+        let Progress::Collecting(collecting) = &mut datagram.progress else {
+            return Err(Discard::FragmentOverlap);
+        };
+        match collecting.add(packet, info, self.config.pieces_max) {
+            Ok(Added::Repeated) => return Ok(None),
+            Ok(Added::New) => {
+                datagram.charged += cost;
+                self.bytes += cost;
+            }
+            Err(why) => {
+                self.bytes -= datagram.charged - OVERHEAD;
+                datagram.charged = OVERHEAD;
+                datagram.progress = Progress::Refused;
+                return Err(why);
+            }
+        }
+        if !collecting.is_whole() {
+            return Ok(None);
+        }
+        let whole = self
+            .remove(&key)
+            .and_then(|datagram| match datagram.progress {
+                Progress::Collecting(collecting) => Some(collecting),
+                Progress::Refused => None,
+            });
+        whole.map(Collecting::join).transpose()
+    }
+
+    /// Gives up the next datagram that was not whole in time. Call until `None`, at or after [`Reassembly::poll_timeout`];
+    /// earlier is harmless. Each `Some` is a [`Discard::FragmentTimeout`].
+    pub fn poll_expired(&mut self, now: Instant) -> Option<Expired> {
+        for queue in 0..2 {
+            while let Some(record) = self.queues[queue].front().copied()
+                && record.expires <= now
+            {
+                self.queues[queue].pop_front();
+                if !self.is_current(&record) {
+                    continue;
+                }
+                // A refused datagram was discarded and counted when it was refused.
+                if let Some(Datagram {
+                    progress: Progress::Collecting(collecting),
+                    ..
+                }) = self.remove(&record.key)
+                {
+                    return Some(Expired {
+                        first_fragment: collecting.quote(),
+                    });
+                }
+            }
+        }
+        None
+    }
+
+    /// Gives up all that was not whole in time, and says how many datagrams that were.
+    pub fn on_timeout(&mut self, now: Instant) -> usize {
+        core::iter::from_fn(|| self.poll_expired(now)).count()
+    }
+
+    /// When something may have to be given up next; may be early. Changes after `on_fragment`, `poll_expired` and `on_timeout`.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.queues
+            .iter()
+            .filter_map(|queue| queue.front())
+            .map(|record| record.expires)
+            .min()
+    }
+
+    /// Datagrams under way, refused ones included.
+    pub fn len(&self) -> usize {
+        self.datagrams.len()
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.datagrams.is_empty()
+    }
+
+    /// Bytes charged to the budget.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many datagrams had to make room for others, ever: each is a [`Discard::FragmentBudget`].
+    pub fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    /// Gives up the oldest datagrams until a fragment of `cost` bytes can be taken in. `false` if it cannot: its datagram does not
+    /// fit into the budget even alone, or was itself the oldest and is gone.
+    fn make_room(&mut self, cost: usize, key: &Key) -> bool {
+        let (new, own) = match self.datagrams.get(key) {
+            Some(datagram) => (0, datagram.charged),
+            None => (1, OVERHEAD),
+        };
+        if own + cost > self.config.bytes_max || self.config.entries_max == 0 {
+            return false;
+        }
+        let over = |this: &Self| {
+            this.bytes + new * OVERHEAD + cost > this.config.bytes_max
+                || this.datagrams.len() + new > this.config.entries_max
+        };
+        while over(self) {
+            let Some(record) = self.pop_oldest() else {
+                return false;
+            };
+            if !self.is_current(&record) {
+                continue;
+            }
+            self.remove(&record.key);
+            if record.key == *key {
+                return false;
+            }
+            self.evicted += 1;
+        }
+        self.drop_stale_records();
+        true
+    }
+
+    /// The first record of the queue whose front was created first.
+    fn pop_oldest(&mut self) -> Option<Record> {
+        let [v6, v4] = &self.queues;
+        let serial =
+            |queue: &VecDeque<Record>| queue.front().map_or(u64::MAX, |record| record.serial);
+        let older = usize::from(serial(v4) < serial(v6));
+        self.queues[older].pop_front()
+    }
+
+    /// Whole datagrams leave their records behind. Keeps the queues no longer than twice what can be under way.
+    fn drop_stale_records(&mut self) {
+        for queue in 0..2 {
+            if self.queues[queue].len() > 2 * self.config.entries_max {
+                let datagrams = &self.datagrams;
+                self.queues[queue].retain(|record| {
+                    datagrams
+                        .get(&record.key)
+                        .is_some_and(|datagram| datagram.serial == record.serial)
+                });
+            }
+        }
+    }
+
+    fn is_current(&self, record: &Record) -> bool {
+        self.datagrams
+            .get(&record.key)
+            .is_some_and(|datagram| datagram.serial == record.serial)
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Datagram> {
+        let datagram = self.datagrams.remove(key)?;
+        self.bytes -= datagram.charged;
+        Some(datagram)
+    }
+}
+
+enum Added {
+    New,
+    Repeated,
+}
+
+impl Collecting {
+    /// Takes in a fragment, or says why the whole datagram is to be refused.
+    fn add(
+        &mut self,
+        packet: &Packet<'_>,
+        info: FragmentInfo,
+        pieces_max: usize,
+    ) -> Result<Added, Discard> {
+        let end = info.offset + packet.payload.len() as u32;
+        let at = self
+            .pieces
+            .partition_point(|piece| piece.offset < info.offset);
+        if let Some(same) = self.pieces.get(at)
+            && same.offset == info.offset
+            && same.more == info.more
+            && *same.bytes == *packet.payload
+        {
+            return Ok(Added::Repeated);
+        }
+        let meets_before = at
+            .checked_sub(1)
+            .is_some_and(|before| self.pieces[before].end() > info.offset);
+        let meets_after = self.pieces.get(at).is_some_and(|after| after.offset < end);
+        // Two ends, or something beyond the end: as contradictory as an overlap.
+        let contradicts = match self.total {
+            Some(total) => !info.more || end > total,
+            None => !info.more && self.pieces.last().is_some_and(|last| last.end() > end),
+        };
+        if meets_before || meets_after || contradicts {
+            return Err(Discard::FragmentOverlap);
+        }
+        if self.pieces.len() >= pieces_max {
+            return Err(Discard::FragmentBudget);
+        }
+        if info.offset == 0 {
+            self.header = Some(packet.header.to_vec());
+        }
+        if !info.more {
+            self.total = Some(end);
+        }
+        self.ecn_seen |= 1 << (packet.ecn & 3);
+        self.held += packet.payload.len();
+        self.pieces.insert(
+            at,
+            Piece {
+                offset: info.offset,
+                more: info.more,
+                bytes: packet.payload.into(),
+            },
+        );
+        Ok(Added::New)
+    }
+
+    /// Nothing overlaps, so the lengths tell.
+    fn is_whole(&self) -> bool {
+        self.total.is_some_and(|total| total as usize == self.held)
+    }
+
+    /// The datagram as one packet, under the first fragment's header.
+    fn join(self) -> Result<Reassembled, Discard> {
+        let Some(header) = self.header else {
+            return Err(Discard::FragmentMalformed);
+        };
+        let v4 = header.first().is_some_and(|first| first >> 4 == 4);
+        let header_len = if v4 {
+            header.len()
+        } else {
+            header.len().saturating_sub(ipv6::FRAGMENT_HEADER_LEN)
+        };
+        // For IPv6 the payload length field could do without the fixed header; one limit is enough.
+        if header_len + self.held > PACKET_MAX {
+            return Err(Discard::FragmentMalformed);
+        }
+        let ecn = join_ecn(self.ecn_seen)?;
+        let mut packet = Vec::with_capacity(header_len + self.held);
+        packet.extend_from_slice(&header[..header_len]);
+        if v4 {
+            mend_v4(&mut packet, ecn, self.held)
+        } else {
+            mend_v6(&mut packet, ecn, self.held, &header[header_len..])
+        }
+        .ok_or(Discard::FragmentMalformed)?;
+        for piece in &self.pieces {
+            packet.extend_from_slice(&piece.bytes);
+        }
+        Ok(Reassembled { packet })
+    }
+
+    /// What an ICMP error about the datagram would quote.
+    fn quote(&self) -> Option<Vec<u8>> {
+        const QUOTED_MAX: usize = 1232;
+        let mut quoted = self.header.clone()?;
+        let first = self.pieces.first().filter(|piece| piece.offset == 0)?;
+        let room = QUOTED_MAX.saturating_sub(quoted.len());
+        quoted.extend_from_slice(&first.bytes[..first.bytes.len().min(room)]);
+        Some(quoted)
+    }
+}
+
+/// The ECN bits of the whole from those of the parts (RFC 3168 section 5.3): one mark of congestion marks the whole, unless a
+/// part says that it could not have been marked; then the datagram is dropped, which is a congestion signal as well.
+fn join_ecn(seen: u8) -> Result<u8, Discard> {
+    const NOT_ECT: u8 = 1 << 0;
+    const ECT_1: u8 = 1 << 1;
+    const CE: u8 = 1 << 3;
+    match seen {
+        _ if seen & CE != 0 && seen & NOT_ECT != 0 => Err(Discard::FragmentMalformed),
+        _ if seen & CE != 0 => Ok(3),
+        _ if seen & NOT_ECT != 0 => Ok(0),
+        ECT_1 => Ok(1),
+        _ => Ok(2),
+    }
+}
+
+/// Makes the first fragment's IPv4 header that of the whole.
+fn mend_v4(header: &mut [u8], ecn: u8, payload_len: usize) -> Option<()> {
+    let total = (header.len() + payload_len) as u16;
+    let fixed = header.first_chunk_mut::<{ ipv4::HEADER_LEN }>()?;
+    fixed[1] = fixed[1] & !3 | ecn;
+    fixed[2..4].copy_from_slice(&total.to_be_bytes());
+    fixed[6..8].fill(0);
+    fixed[10..12].fill(0);
+    let checksum = Sum::of(header).checksum();
+    header.get_mut(10..12)?.copy_from_slice(&checksum);
+    Some(())
+}
+
+/// Makes the headers before the fragment header those of the whole: whatever named the fragment header names what it named.
+fn mend_v6(headers: &mut [u8], ecn: u8, payload_len: usize, fragment_header: &[u8]) -> Option<()> {
+    const FIXED: usize = ipv6::HEADER_LEN;
+    let next = *fragment_header.first()?;
+    let payload_len = (headers.len().checked_sub(FIXED)? + payload_len) as u16;
+    headers[1] = headers[1] & 0xcf | ecn << 4;
+    headers[4..6].copy_from_slice(&payload_len.to_be_bytes());
+    // The walk that led here has checked every length; all that stands before a fragment header has the common form.
+    let (mut named_at, mut at) = (6, FIXED);
+    while at < headers.len() {
+        named_at = at;
+        at += (usize::from(*headers.get(at + 1)?) + 1) * 8;
+    }
+    *headers.get_mut(named_at)? = next;
+    Some(())
+}
+
+/// What can be said about a fragment without knowing the others.
+fn check(packet: &Packet<'_>, info: FragmentInfo) -> Result<(), Discard> {
+    let len = packet.payload.len();
+    if len == 0 || info.more && !len.is_multiple_of(8) {
+        return Err(Discard::FragmentMalformed);
+    }
+    if info.offset as usize + len + packet.header.len() > PACKET_MAX {
+        return Err(Discard::FragmentMalformed);
+    }
+    if info.offset == 0 && !holds_headers(packet) {
+        return Err(Discard::FragmentTiny);
+    }
+    Ok(())
+}
+
+/// Whether a first fragment holds every header down to the end of the transport's.
+//= https://www.rfc-editor.org/rfc/rfc8200#section-4.5
+//# If the first fragment does not include all headers through an Upper-Layer header, then that fragment should be
+//# discarded
+fn holds_headers(packet: &Packet<'_>) -> bool {
+    let mut upper = (packet.protocol, packet.payload);
+    if !packet.src.is_v4() {
+        // A fragment header inside a fragment has no honest use, and would be reassembled twice.
+        const FRAGMENT: u8 = 44;
+        if packet.protocol == FRAGMENT {
+            return false;
+        }
+        match ipv6::walk(packet.protocol, packet.payload) {
+            Ok(found) if found.fragment.is_none() => {
+                upper = (
+                    found.protocol,
+                    packet.payload.get(found.offset..).unwrap_or_default(),
+                );
+            }
+            _ => return false,
+        }
+    }
+    let (protocol, bytes) = upper;
+    match protocol {
+        protocol::TCP => bytes
+            .get(12)
+            .is_some_and(|offset| bytes.len() >= usize::from(offset >> 4).max(5) * 4),
+        protocol::UDP | protocol::ICMPV4 | protocol::ICMPV6 => bytes.len() >= 8,
+        _ => true,
+    }
+}

@@ -1,0 +1,389 @@
+use super::*;
+use crate::ip::input::input;
+use crate::ip::output::{self, HeaderSpec};
+use laneway_wire::flow::Address;
+use proptest::prelude::*;
+
+const NOW: Instant = Instant::from_us(1_000_000);
+
+fn v4(last: u8) -> Address {
+    Address::from_v4([192, 0, 2, last])
+}
+
+fn v6(last: u8) -> Address {
+    Address::from_v6([0x20, 1, 13, 184, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last])
+}
+
+/// An IPv4 fragment of a UDP datagram, or of another protocol.
+#[derive(Clone)]
+struct Fragment {
+    id: u16,
+    offset: u32,
+    more: bool,
+    protocol: u8,
+    ecn: u8,
+    bytes: Vec<u8>,
+}
+
+fn fragment(offset: u32, len: usize, more: bool) -> Fragment {
+    let bytes = (0..len).map(|i| (offset as usize + i) as u8).collect();
+    Fragment {
+        id: 7,
+        offset,
+        more,
+        protocol: protocol::UDP,
+        ecn: 0,
+        bytes,
+    }
+}
+
+fn feed(
+    reassembly: &mut Reassembly,
+    fragment: &Fragment,
+    now: Instant,
+) -> Result<Option<Reassembled>, Discard> {
+    let mut packet = vec![0; 20];
+    let header = ipv4::Header {
+        dscp: 0,
+        ecn: fragment.ecn,
+        id: fragment.id,
+        dont_fragment: false,
+        more_fragments: fragment.more,
+        fragment_offset: fragment.offset as u16,
+        ttl: 64,
+        protocol: fragment.protocol,
+        src: v4(1),
+        dst: v4(2),
+        payload_len: fragment.bytes.len() as u16,
+    };
+    header.emit(&mut packet);
+    packet.extend_from_slice(&fragment.bytes);
+    reassembly.on_fragment(&input(&packet, false).unwrap(), now)
+}
+
+/// An IPv6 fragment whose unfragmentable part has a hop-by-hop header if `hop_by_hop`.
+fn packet_v6(hop_by_hop: bool, next: u8, offset: u32, more: bool, bytes: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0; 40];
+    if hop_by_hop {
+        packet.extend_from_slice(&[44, 0, 1, 4, 0, 0, 0, 0]);
+    }
+    let at = packet.len();
+    packet.extend_from_slice(&[0; 8]);
+    ipv6::Fragment {
+        offset,
+        more,
+        id: 9,
+    }
+    .emit(next, &mut packet[at..]);
+    packet.extend_from_slice(bytes);
+    let spec = HeaderSpec::new(v6(1), v6(2), if hop_by_hop { 0 } else { 44 });
+    let payload_len = packet.len() - 40;
+    output::emit(&spec, &mut packet, payload_len);
+    packet
+}
+
+#[test]
+fn two_halves_make_a_whole_in_either_order() {
+    for swapped in [false, true] {
+        let mut reassembly = Reassembly::new(Config::default());
+        let mut halves = [fragment(0, 16, true), fragment(16, 5, false)];
+        if swapped {
+            halves.reverse();
+        }
+        assert_eq!(feed(&mut reassembly, &halves[0], NOW), Ok(None));
+        let whole = feed(&mut reassembly, &halves[1], NOW).unwrap().unwrap();
+        let packet = input(&whole.packet, false).unwrap();
+        assert_eq!(packet.payload, (0..21).collect::<Vec<u8>>());
+        assert!(packet.fragment.is_none());
+        assert!(reassembly.is_empty() && reassembly.bytes() == 0);
+    }
+}
+
+#[test]
+fn headers_before_the_fragment_header_stay() {
+    for hop_by_hop in [false, true] {
+        let mut reassembly = Reassembly::new(Config::default());
+        let first = packet_v6(hop_by_hop, protocol::UDP, 0, true, &[1; 8]);
+        let last = packet_v6(hop_by_hop, protocol::UDP, 8, false, &[2; 3]);
+        assert_eq!(
+            reassembly.on_fragment(&input(&last, false).unwrap(), NOW),
+            Ok(None)
+        );
+        let whole = reassembly
+            .on_fragment(&input(&first, false).unwrap(), NOW)
+            .unwrap()
+            .unwrap();
+        let packet = input(&whole.packet, false).unwrap();
+        assert_eq!(packet.protocol, protocol::UDP);
+        assert_eq!(packet.payload, [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2]);
+        assert_eq!(packet.header.len(), if hop_by_hop { 48 } else { 40 });
+    }
+}
+
+#[test]
+fn repetition_is_tolerated_and_overlap_is_not() {
+    let mut reassembly = Reassembly::new(Config::default());
+    assert_eq!(feed(&mut reassembly, &fragment(0, 16, true), NOW), Ok(None));
+    let bytes = reassembly.bytes();
+    assert_eq!(feed(&mut reassembly, &fragment(0, 16, true), NOW), Ok(None));
+    assert_eq!(reassembly.bytes(), bytes);
+    assert_eq!(
+        feed(&mut reassembly, &fragment(8, 16, true), NOW),
+        Err(Discard::FragmentOverlap)
+    );
+    // What would have completed it comes too late: the datagram stays refused.
+    assert_eq!(
+        feed(&mut reassembly, &fragment(16, 8, false), NOW),
+        Err(Discard::FragmentOverlap)
+    );
+    assert_eq!((reassembly.len(), reassembly.bytes()), (1, OVERHEAD));
+    // Refused is not expired: no ICMP message, no second count. Then the id may be used again.
+    let later = NOW.after_us(30_000_000);
+    assert_eq!(reassembly.on_timeout(later), 0);
+    assert_eq!(reassembly.bytes(), 0);
+    assert_eq!(
+        feed(&mut reassembly, &fragment(0, 16, true), later),
+        Ok(None)
+    );
+    assert!(
+        feed(&mut reassembly, &fragment(16, 8, false), later)
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[test]
+fn a_repetition_with_other_bytes_is_an_overlap() {
+    let mut reassembly = Reassembly::new(Config::default());
+    feed(&mut reassembly, &fragment(0, 16, true), NOW).unwrap();
+    let mut forged = fragment(0, 16, true);
+    forged.bytes[9] ^= 1;
+    assert_eq!(
+        feed(&mut reassembly, &forged, NOW),
+        Err(Discard::FragmentOverlap)
+    );
+}
+
+#[test]
+fn ends_that_contradict_refuse_the_datagram() {
+    for (a, b) in [
+        (fragment(16, 8, false), fragment(32, 8, false)),
+        (fragment(32, 8, false), fragment(16, 8, false)),
+        (fragment(16, 8, false), fragment(24, 8, true)),
+        (fragment(24, 8, true), fragment(16, 8, false)),
+    ] {
+        let mut reassembly = Reassembly::new(Config::default());
+        feed(&mut reassembly, &a, NOW).unwrap();
+        assert_eq!(
+            feed(&mut reassembly, &b, NOW),
+            Err(Discard::FragmentOverlap)
+        );
+    }
+}
+
+#[test]
+fn impossible_fragments_create_nothing() {
+    let mut reassembly = Reassembly::new(Config::default());
+    let refused = |reassembly: &mut Reassembly, f| feed(reassembly, &f, NOW).unwrap_err();
+    assert_eq!(
+        refused(&mut reassembly, fragment(8, 12, true)),
+        Discard::FragmentMalformed
+    );
+    assert_eq!(
+        refused(&mut reassembly, fragment(8, 0, false)),
+        Discard::FragmentMalformed
+    );
+    assert_eq!(
+        refused(&mut reassembly, fragment(65_528, 8, false)),
+        Discard::FragmentMalformed
+    );
+    let tcp = Fragment {
+        protocol: protocol::TCP,
+        ..fragment(0, 16, true)
+    };
+    assert_eq!(refused(&mut reassembly, tcp), Discard::FragmentTiny);
+    let mut options = Fragment {
+        protocol: protocol::TCP,
+        ..fragment(0, 24, true)
+    };
+    options.bytes[12] = 0xf0;
+    assert_eq!(refused(&mut reassembly, options), Discard::FragmentTiny);
+    // IPv6: the chain of headers has to end in the first fragment.
+    let cut = packet_v6(false, 60, 0, true, &[17, 1, 1, 4, 0, 0, 0, 0]);
+    assert_eq!(
+        reassembly.on_fragment(&input(&cut, false).unwrap(), NOW),
+        Err(Discard::FragmentTiny)
+    );
+    let nested = packet_v6(false, 44, 0, true, &[17; 16]);
+    assert_eq!(
+        reassembly.on_fragment(&input(&nested, false).unwrap(), NOW),
+        Err(Discard::FragmentTiny)
+    );
+    assert!(reassembly.is_empty());
+}
+
+#[test]
+fn congestion_marks_survive() {
+    let join = |a, b| {
+        let mut reassembly = Reassembly::new(Config::default());
+        feed(
+            &mut reassembly,
+            &Fragment {
+                ecn: a,
+                ..fragment(0, 8, true)
+            },
+            NOW,
+        )
+        .unwrap();
+        feed(
+            &mut reassembly,
+            &Fragment {
+                ecn: b,
+                ..fragment(8, 8, false)
+            },
+            NOW,
+        )
+        .map(|whole| input(&whole.unwrap().packet, false).unwrap().ecn)
+    };
+    assert_eq!(join(2, 3), Ok(3));
+    assert_eq!(join(1, 3), Ok(3));
+    assert_eq!(join(1, 1), Ok(1));
+    assert_eq!(join(2, 2), Ok(2));
+    assert_eq!(join(0, 0), Ok(0));
+    assert_eq!(join(3, 0), Err(Discard::FragmentMalformed));
+}
+
+#[test]
+fn a_datagram_that_is_late_is_given_up() {
+    let mut reassembly = Reassembly::new(Config::default());
+    feed(&mut reassembly, &fragment(0, 16, true), NOW).unwrap();
+    feed(
+        &mut reassembly,
+        &Fragment {
+            id: 8,
+            ..fragment(16, 16, true)
+        },
+        NOW.after_us(1),
+    )
+    .unwrap();
+    let six = packet_v6(false, protocol::UDP, 0, true, &[1; 8]);
+    reassembly
+        .on_fragment(&input(&six, false).unwrap(), NOW)
+        .unwrap();
+    let deadline = reassembly.poll_timeout().unwrap();
+    assert_eq!(deadline.since_us(NOW), 30_000_000);
+    assert_eq!(reassembly.poll_expired(NOW), None);
+    let expired = reassembly.poll_expired(deadline).unwrap();
+    assert_eq!(expired.first_fragment.unwrap().len(), 36);
+    assert_eq!(reassembly.poll_expired(deadline), None);
+    let expired = reassembly.poll_expired(deadline.after_us(1)).unwrap();
+    assert_eq!(expired.first_fragment, None);
+    assert_eq!(reassembly.poll_timeout().unwrap().since_us(NOW), 60_000_000);
+    assert_eq!(reassembly.on_timeout(Instant::NEVER), 1);
+    assert_eq!((reassembly.bytes(), reassembly.poll_timeout()), (0, None));
+}
+
+#[test]
+fn the_oldest_makes_room() {
+    let config = Config {
+        entries_max: 4,
+        ..Config::default()
+    };
+    let mut reassembly = Reassembly::new(config);
+    for id in 0..10 {
+        feed(
+            &mut reassembly,
+            &Fragment {
+                id,
+                ..fragment(0, 8, true)
+            },
+            NOW,
+        )
+        .unwrap();
+    }
+    assert_eq!((reassembly.len(), reassembly.evicted()), (4, 6));
+    for id in 6..10 {
+        assert!(
+            feed(
+                &mut reassembly,
+                &Fragment {
+                    id,
+                    ..fragment(8, 8, false)
+                },
+                NOW
+            )
+            .unwrap()
+            .is_some()
+        );
+    }
+    assert_eq!(reassembly.bytes(), 0);
+}
+
+#[test]
+fn pieces_of_one_datagram_are_counted() {
+    let mut reassembly = Reassembly::new(Config {
+        pieces_max: 4,
+        ..Config::default()
+    });
+    for i in 1..5 {
+        feed(&mut reassembly, &fragment(i * 16, 8, true), NOW).unwrap();
+    }
+    assert_eq!(
+        feed(&mut reassembly, &fragment(160, 8, true), NOW),
+        Err(Discard::FragmentBudget)
+    );
+    assert_eq!(reassembly.bytes(), OVERHEAD);
+}
+
+#[test]
+fn a_budget_too_small_for_one_datagram_takes_none() {
+    let mut reassembly = Reassembly::new(Config {
+        bytes_max: 100,
+        ..Config::default()
+    });
+    assert_eq!(
+        feed(&mut reassembly, &fragment(0, 64, true), NOW),
+        Err(Discard::FragmentBudget)
+    );
+    let mut reassembly = Reassembly::new(Config {
+        entries_max: 0,
+        ..Config::default()
+    });
+    assert_eq!(
+        feed(&mut reassembly, &fragment(0, 64, true), NOW),
+        Err(Discard::FragmentBudget)
+    );
+    assert!(reassembly.is_empty());
+}
+
+proptest! {
+    /// Whatever comes in whatever order: the budget holds, and after the timeout nothing is left.
+    #[test]
+    fn the_budget_holds(
+        fragments in prop::collection::vec((0u16..12, 0u32..20, 0usize..6, any::<bool>(), 0u8..4, 0u64..3_000_000), 1..200)
+    ) {
+        let config = Config { bytes_max: 1500, entries_max: 6, pieces_max: 5, ..Config::default() };
+        let mut reassembly = Reassembly::new(config);
+        let mut now = NOW;
+        for (id, offset, len, more, ecn, wait) in fragments {
+            now = now.after_us(wait);
+            reassembly.on_timeout(now);
+            let f = Fragment { id, ecn, ..fragment(offset * 8, len * 8, more) };
+            if !more && offset == 0 {
+                continue;
+            }
+            if let Ok(Some(whole)) = feed(&mut reassembly, &f, now) {
+                prop_assert!(input(&whole.packet, false).unwrap().fragment.is_none());
+            }
+            prop_assert!(reassembly.bytes() <= config.bytes_max);
+            prop_assert!(reassembly.len() <= config.entries_max);
+            prop_assert!(reassembly.queues.iter().all(|queue| queue.len() <= 2 * config.entries_max + 1));
+            let charged: usize = reassembly.datagrams.values().map(|datagram| datagram.charged).sum();
+            prop_assert_eq!(charged, reassembly.bytes());
+            let recorded = reassembly.queues.iter().flatten().filter(|record| reassembly.is_current(record)).count();
+            prop_assert_eq!(recorded, reassembly.len());
+        }
+        reassembly.on_timeout(Instant::NEVER);
+        prop_assert!(reassembly.is_empty() && reassembly.bytes() == 0);
+    }
+}

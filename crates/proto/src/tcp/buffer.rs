@@ -1,0 +1,208 @@
+//! Owns the bytes that TCP keeps: a ring per direction, lent from a pool while there is something in it.
+//!
+//! An idle connection holds no ring. Rings come in power-of-two size classes from free lists that are last in, first
+//! out, so a short connection writes into memory that is still in the cache, and no heap call is made after warm-up.
+
+/// Size classes: 512 B, then times four.
+const CLASSES: usize = 8;
+const SMALLEST: usize = 512;
+
+/// The largest ring: 8 MiB.
+pub const LARGEST: usize = SMALLEST << (2 * (CLASSES - 1));
+
+const fn class_bytes(class: usize) -> usize {
+    SMALLEST << (2 * class)
+}
+
+fn class_of(bytes: usize) -> Option<usize> {
+    (0..CLASSES).find(|&class| class_bytes(class) >= bytes)
+}
+
+/// Free rings by size, and how many bytes are out. `tcp_mem` of one lane.
+#[derive(Debug)]
+pub struct BufferPool {
+    free: [Vec<Box<[u8]>>; CLASSES],
+    lent: usize,
+    quota: usize,
+    kept: usize,
+}
+
+impl BufferPool {
+    /// A pool that lends at most `quota` bytes at a time.
+    pub fn new(quota: usize) -> Self {
+        BufferPool { free: Default::default(), lent: 0, quota, kept: 0 }
+    }
+
+    /// Bytes lent now.
+    pub fn lent(&self) -> usize {
+        self.lent
+    }
+
+    /// Bytes kept on free lists.
+    pub fn kept(&self) -> usize {
+        self.kept
+    }
+
+    #[inline]
+    fn take(&mut self, bytes: usize) -> Option<Box<[u8]>> {
+        let class = if bytes <= SMALLEST { 0 } else { class_of(bytes)? };
+        let size = class_bytes(class);
+        if self.lent + size > self.quota {
+            return None;
+        }
+        self.lent += size;
+        match self.free[class].pop() {
+            Some(memory) => {
+                self.kept -= size;
+                Some(memory)
+            }
+            None => Some(vec![0; size].into_boxed_slice()),
+        }
+    }
+
+    #[inline]
+    fn give(&mut self, memory: Box<[u8]>) {
+        let size = memory.len();
+        self.lent -= size;
+        let class = if size == SMALLEST { 0 } else { class_of(size).unwrap_or(0) };
+        // Large rings are returned to the system once a quarter of the quota lies idle.
+        if size > SMALLEST && self.kept > self.quota / 4 {
+            return;
+        }
+        self.kept += size;
+        self.free[class].push(memory);
+    }
+}
+
+/// A byte ring: `len` bytes in order from `start`, and room behind them for bytes that came too early.
+#[derive(Debug, Default)]
+pub struct Ring {
+    memory: Box<[u8]>,
+    start: u32,
+    len: u32,
+}
+
+impl Ring {
+    /// Bytes in order.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// No bytes in order.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of memory lent to this ring.
+    pub fn lent(&self) -> usize {
+        self.memory.len()
+    }
+
+    #[inline]
+    fn place(&self, offset: u32) -> usize {
+        // The memory is a power of two, or empty (then nothing is ever placed).
+        (self.start.wrapping_add(offset) as usize) & self.memory.len().wrapping_sub(1)
+    }
+
+    /// Makes room for `needed` bytes from the start. False, with nothing changed, if the pool has none to lend.
+    #[must_use]
+    fn reserve(&mut self, needed: usize, extent: u32, pool: &mut BufferPool) -> bool {
+        if needed <= self.memory.len() {
+            return true;
+        }
+        let Some(mut larger) = pool.take(needed) else { return false };
+        // Bytes beyond `len` may be out-of-order text: `extent` says how far they reach.
+        let keep = (self.len + extent).min(self.memory.len() as u32);
+        let (a, b) = self.slices(0, keep);
+        larger[..a.len()].copy_from_slice(a);
+        larger[a.len()..a.len() + b.len()].copy_from_slice(b);
+        let old = core::mem::replace(&mut self.memory, larger);
+        if !old.is_empty() {
+            pool.give(old);
+        }
+        self.start = 0;
+        true
+    }
+
+    /// `len` bytes from `offset`, as at most two slices. The range must lie within the lent memory.
+    #[inline]
+    pub fn slices(&self, offset: u32, len: u32) -> (&[u8], &[u8]) {
+        if len == 0 {
+            return (&[], &[]);
+        }
+        let at = self.place(offset);
+        let first = (self.memory.len() - at).min(len as usize);
+        (&self.memory[at..at + first], &self.memory[..len as usize - first])
+    }
+
+    /// The bytes in order that lie together at the front.
+    #[inline]
+    pub fn front(&self) -> &[u8] {
+        self.slices(0, self.len).0
+    }
+
+    fn write_at(&mut self, offset: u32, bytes: &[u8]) {
+        let at = self.place(offset);
+        let first = (self.memory.len() - at).min(bytes.len());
+        self.memory[at..at + first].copy_from_slice(&bytes[..first]);
+        self.memory[..bytes.len() - first].copy_from_slice(&bytes[first..]);
+    }
+
+    /// Appends `bytes` in order; false, with nothing changed, if there is no memory. `extent`: how many bytes beyond
+    /// the ordered ones hold out-of-order text that must survive a move (0 for a send ring).
+    #[must_use]
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8], extent: u32, pool: &mut BufferPool) -> bool {
+        if bytes.is_empty() {
+            return true;
+        }
+        if !self.reserve(self.len as usize + bytes.len(), extent, pool) {
+            return false;
+        }
+        self.write_at(self.len, bytes);
+        self.len += bytes.len() as u32;
+        true
+    }
+
+    /// Writes `bytes` at `gap` bytes beyond the ordered ones, where they wait for the gap to fill.
+    #[must_use]
+    pub fn put(&mut self, gap: u32, bytes: &[u8], extent: u32, pool: &mut BufferPool) -> bool {
+        if !self.reserve(self.len as usize + gap as usize + bytes.len(), extent, pool) {
+            return false;
+        }
+        self.write_at(self.len + gap, bytes);
+        true
+    }
+
+    /// `n` bytes that were [`put`](Self::put) are now in order.
+    pub fn extend(&mut self, n: u32) {
+        debug_assert!((self.len + n) as usize <= self.memory.len(), "extended over memory that was never lent");
+        self.len += n;
+    }
+
+    /// Drops `n` bytes from the front. With nothing left, in order or waiting, the memory goes back to the pool.
+    #[inline]
+    pub fn consume(&mut self, n: u32, waiting: bool, pool: &mut BufferPool) {
+        let n = n.min(self.len);
+        self.start = self.start.wrapping_add(n);
+        self.len -= n;
+        if self.len == 0 && !waiting {
+            self.release(pool);
+        }
+    }
+
+    /// Gives the memory back.
+    #[inline]
+    pub fn release(&mut self, pool: &mut BufferPool) {
+        if !self.memory.is_empty() {
+            pool.give(core::mem::take(&mut self.memory));
+        }
+        self.start = 0;
+        self.len = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+use super::*;
+use proptest::prelude::*;
+
+proptest! {
+    /// The ring is a queue of bytes, whatever the order of pushes, early arrivals and reads.
+    #[test]
+    fn a_ring_is_a_queue(steps in proptest::collection::vec((0u8..3, 1usize..3000), 1..60)) {
+        let mut pool = BufferPool::new(64 << 20);
+        let mut ring = Ring::default();
+        let mut model = std::collections::VecDeque::new();
+        let mut next = 0u8;
+        for (kind, n) in steps {
+            let bytes: Vec<u8> = (0..n).map(|_| { next = next.wrapping_add(7); next }).collect();
+            match kind {
+                0 => { prop_assert!(ring.push(&bytes, 0, &mut pool)); model.extend(bytes); }
+                1 => {
+                    // The second half first, then the first half: what reassembly does.
+                    let (a, b) = bytes.split_at(n / 2);
+                    prop_assert!(ring.put(a.len() as u32, b, 0, &mut pool));
+                    prop_assert!(ring.push(a, (a.len() + b.len()) as u32, &mut pool));
+                    ring.extend(b.len() as u32);
+                    model.extend(bytes.iter());
+                }
+                _ => {
+                    let n = n.min(model.len());
+                    let (a, b) = ring.slices(0, n as u32);
+                    let got: Vec<u8> = [a, b].concat();
+                    let want: Vec<u8> = model.drain(..n).collect();
+                    prop_assert_eq!(got, want);
+                    ring.consume(n as u32, false, &mut pool);
+                }
+            }
+            prop_assert_eq!(ring.len() as usize, model.len());
+        }
+        ring.release(&mut pool);
+        prop_assert_eq!(pool.lent(), 0);
+    }
+}
+
+#[test]
+fn a_pool_refuses_beyond_its_quota() {
+    let mut pool = BufferPool::new(1024);
+    let mut a = Ring::default();
+    let mut b = Ring::default();
+    assert!(a.push(&[1; 512], 0, &mut pool));
+    assert!(b.push(&[2; 512], 0, &mut pool));
+    assert!(!a.push(&[3; 1], 0, &mut pool), "a larger ring would exceed the quota");
+    assert_eq!(a.len(), 512, "a refused push changes nothing");
+    b.release(&mut pool);
+    assert_eq!(pool.lent(), 512);
+}

@@ -1,0 +1,83 @@
+//! Owns the tunables of TCP, under the kernel's names where the kernel has one.
+
+use super::congestion::Algorithm;
+
+/// What an operator may set. Times in microseconds, sizes in bytes.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Maximum segment lifetime; a TIME_WAIT record lives for twice this (RFC 9293 section 3.4.2). 30 s.
+    pub msl_us: u64,
+    /// Retransmissions of a SYN before `connect` gives up. 6.
+    pub tcp_syn_retries: u8,
+    /// Retransmissions of a SYN-ACK before a half-open entry is dropped. 5.
+    pub tcp_synack_retries: u8,
+    /// Retransmissions of data before a connection is given up (R2 of RFC 9293 section 3.8.3). 15.
+    pub tcp_retries2: u8,
+    /// How long a closed connection waits in FIN-WAIT-2 for the peer's FIN. 60 s.
+    pub tcp_fin_timeout_us: u64,
+    /// Idle time before the first keepalive probe, on connections that ask for keepalive. 2 h.
+    pub tcp_keepalive_time_us: u64,
+    /// Time between keepalive probes. 75 s.
+    pub tcp_keepalive_intvl_us: u64,
+    /// Unanswered probes before the connection is given up. 9.
+    pub tcp_keepalive_probes: u8,
+    /// Receive buffer: initial and largest size that autotuning may reach.
+    pub tcp_rmem: (u32, u32),
+    /// Send buffer: the most bytes that one connection may hold unacknowledged and unsent.
+    pub tcp_wmem: u32,
+    /// Longest delay of an ACK. 40 ms (RFC 9293 section 3.8.6.3 allows 500 ms).
+    pub delayed_ack_us: u64,
+    /// Segments acknowledged at once at the start of a connection, so that slow start is not slowed.
+    pub quick_acks: u8,
+    /// Congestion control for new connections.
+    pub tcp_congestion_control: Algorithm,
+    /// Offer and accept window scaling (RFC 7323).
+    pub tcp_window_scaling: bool,
+    /// Offer and accept timestamps (RFC 7323).
+    pub tcp_timestamps: bool,
+    /// Offer and accept selective acknowledgements (RFC 2018).
+    pub tcp_sack: bool,
+    /// Answer with SYN cookies when the half-open cache is full.
+    pub tcp_syncookies: bool,
+    /// Least time between two ACKs that answer invalid segments of one connection. 500 ms.
+    pub tcp_invalid_ratelimit_us: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            msl_us: 30_000_000,
+            tcp_syn_retries: 6,
+            tcp_synack_retries: 5,
+            tcp_retries2: 15,
+            tcp_fin_timeout_us: 60_000_000,
+            tcp_keepalive_time_us: 7_200_000_000,
+            tcp_keepalive_intvl_us: 75_000_000,
+            tcp_keepalive_probes: 9,
+            tcp_rmem: (131_072, 6_291_456),
+            tcp_wmem: 524_288,
+            delayed_ack_us: 40_000,
+            quick_acks: 16,
+            tcp_congestion_control: Algorithm::Cubic,
+            tcp_window_scaling: true,
+            tcp_timestamps: true,
+            tcp_sack: true,
+            tcp_syncookies: true,
+            tcp_invalid_ratelimit_us: 500_000,
+        }
+    }
+}
+
+impl Config {
+    /// The window scale we offer: the smallest that can describe the largest receive buffer.
+    pub fn receive_scale(&self) -> u8 {
+        if !self.tcp_window_scaling {
+            return 0;
+        }
+        let mut scale = 0;
+        while scale < 14 && (65_535u64 << scale) < u64::from(self.tcp_rmem.1) {
+            scale += 1;
+        }
+        scale
+    }
+}

@@ -1,0 +1,82 @@
+//! Owns Reno: halve on loss, one segment more per window (RFC 5681, counting bytes as RFC 3465).
+
+use super::window::Window;
+use super::{Acked, Controller};
+use crate::time::Instant;
+
+/// The controller of RFC 5681.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reno {
+    window: Window,
+}
+
+impl Reno {
+    /// A controller for segments of `mss` bytes.
+    pub const fn new(mss: u32) -> Self {
+        Reno {
+            window: Window::new(mss),
+        }
+    }
+}
+
+impl Controller for Reno {
+    #[inline]
+    fn window(&self) -> u32 {
+        self.window.cwnd
+    }
+
+    #[inline]
+    fn slow_start_threshold(&self) -> u32 {
+        self.window.ssthresh
+    }
+
+    #[inline]
+    fn on_ack(&mut self, ack: Acked) {
+        let window = &mut self.window;
+        if !window.may_grow(ack.is_cwnd_limited) {
+            return;
+        }
+        let bytes = window.slow_start(ack.bytes);
+        // RFC 3465 section 2.1: a window of acknowledged bytes is worth one segment. One at a time: an ACK of several
+        // windows is the echo of an older, larger window.
+        window.credit = window.credit.saturating_add(bytes);
+        if window.credit >= window.cwnd {
+            window.credit = (window.credit - window.cwnd).min(window.cwnd);
+            window.grow(window.mss());
+        }
+    }
+
+    fn on_congestion(&mut self, _now: Instant, in_flight: u32) {
+        self.window.remember();
+        self.window
+            .enter_recovery(self.window.flight(in_flight) / 2);
+    }
+
+    fn on_timeout(&mut self, _now: Instant, in_flight: u32) {
+        self.window.remember();
+        self.window.collapse(self.window.flight(in_flight) / 2);
+    }
+
+    fn on_recovered(&mut self, _now: Instant) {
+        self.window.recovered();
+    }
+
+    fn undo(&mut self) {
+        self.window.undo();
+    }
+
+    fn on_idle(&mut self, idle_us: u64, rto_us: u32) {
+        self.window.restart_if_idle(idle_us, rto_us);
+    }
+
+    fn on_mss(&mut self, mss: u32) {
+        self.window.set_mss(mss);
+    }
+
+    fn on_syn_lost(&mut self) {
+        self.window.syn_lost();
+    }
+}
+
+#[cfg(test)]
+mod tests;

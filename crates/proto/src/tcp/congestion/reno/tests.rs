@@ -1,0 +1,60 @@
+use super::*;
+
+const MSS: u32 = 1_000;
+
+fn ack(bytes: u32) -> Acked {
+    Acked {
+        now: Instant::ZERO,
+        bytes,
+        in_flight: 0,
+        srtt_us: 0,
+        is_cwnd_limited: true,
+    }
+}
+
+fn after_loss_at(window: u32) -> Reno {
+    let mut reno = Reno::new(MSS);
+    reno.on_ack(ack(window - reno.window()));
+    reno.on_congestion(Instant::ZERO, window);
+    reno.on_recovered(Instant::ZERO);
+    reno
+}
+
+#[test]
+fn a_loss_halves_what_was_in_flight() {
+    let reno = after_loss_at(40_000);
+    assert_eq!(
+        (reno.window(), reno.slow_start_threshold()),
+        (20_000, 20_000)
+    );
+}
+
+#[test]
+fn congestion_avoidance_is_one_segment_per_window() {
+    let mut reno = after_loss_at(40_000);
+    for round in 1..=10 {
+        let window = reno.window();
+        // As segments, then the rest as crumbs: only the bytes count.
+        for _ in 0..window / MSS - 1 {
+            reno.on_ack(ack(MSS));
+        }
+        assert_eq!(reno.window(), window);
+        for _ in 0..MSS {
+            reno.on_ack(ack(1));
+        }
+        assert_eq!(reno.window(), 20_000 + round * MSS);
+    }
+}
+
+#[test]
+fn one_ack_crosses_the_threshold_and_is_counted_on_both_sides() {
+    let mut reno = Reno::new(MSS);
+    reno.on_timeout(Instant::ZERO, 10_000);
+    assert_eq!((reno.window(), reno.slow_start_threshold()), (1_000, 5_000));
+    // 4000 up to the threshold, 5000 of avoidance: a window's worth.
+    reno.on_ack(ack(9_000));
+    assert_eq!(reno.window(), 6_000);
+    // However much one ACK covers, one segment.
+    reno.on_ack(ack(1_000_000));
+    assert_eq!(reno.window(), 7_000);
+}

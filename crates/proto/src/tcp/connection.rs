@@ -1,0 +1,624 @@
+//! Owns the synchronized shape of a connection: its variables by the RFC's names, its verbs, its getters.
+
+use super::assembler::Assembler;
+use super::buffer::Ring;
+use super::congestion::{Congestion, Controller};
+use super::rtt::RttEstimator;
+use super::sack::Scoreboard;
+use super::state::{Event, State};
+use super::{BufferPool, Config, Cx};
+use crate::time::Instant;
+use laneway_wire::flow::FlowKey;
+use laneway_wire::tcp::{SeqNum, UnscaledWindow, Window, WindowScale};
+
+/// What two ends settled in a handshake: the only thing that a [`Connection`] can be made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Agreed {
+    /// The flow, seen from here.
+    pub key: FlowKey,
+    /// Our initial sequence number; acknowledged.
+    pub iss: SeqNum,
+    /// The peer's initial sequence number.
+    pub irs: SeqNum,
+    /// The peer's MSS option, or the default of RFC 9293 section 3.7.1.
+    pub peer_mss: u16,
+    /// Scale of windows that we receive.
+    pub snd_scale: WindowScale,
+    /// Scale of windows that we send.
+    pub rcv_scale: WindowScale,
+    /// Both ends permit selective acknowledgements.
+    pub sack: bool,
+    /// Both ends use timestamps.
+    pub timestamps: bool,
+    /// The peer's latest timestamp.
+    pub ts_recent: u32,
+    /// What is added to our clock in timestamps of this flow.
+    pub ts_offset: u32,
+    /// The peer's window, already scaled.
+    pub snd_wnd: Window,
+    /// The right edge of the window that we have advertised.
+    pub rcv_adv: SeqNum,
+    /// Round-trip time of the handshake, unless it was retransmitted (Karn).
+    pub rtt_us: Option<u32>,
+    /// Our SYN or SYN-ACK had to be sent again.
+    pub syn_lost: bool,
+}
+
+/// Why a connection came to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CloseReason {
+    /// Both sides closed.
+    Normal,
+    /// The peer reset it.
+    Reset,
+    /// The peer answered our SYN with a reset, or a router said that it cannot be reached.
+    Refused,
+    /// The peer stayed silent: retransmissions, keepalive or the user timeout ran out.
+    TimedOut,
+    /// The application aborted it.
+    Aborted,
+}
+
+/// A set of facts about a connection, one bit each.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Facts(u32);
+
+impl Facts {
+    pub(super) const TIMESTAMPS: u32 = 1 << 0;
+    pub(super) const SACK: u32 = 1 << 1;
+    pub(super) const NODELAY: u32 = 1 << 2;
+    pub(super) const KEEPALIVE: u32 = 1 << 3;
+    /// An ACK must go out at the end of this poll.
+    pub(super) const ACK_NOW: u32 = 1 << 4;
+    /// Text has arrived that is not acknowledged yet.
+    pub(super) const ACK_PENDING: u32 = 1 << 5;
+    /// The application has closed for writing: a FIN follows the queued data.
+    pub(super) const FIN_QUEUED: u32 = 1 << 6;
+    /// The FIN has been sent at least once.
+    pub(super) const FIN_SENT: u32 = 1 << 7;
+    /// The place of the peer's FIN is known (`rcv.fin`).
+    pub(super) const FIN_SEEN: u32 = 1 << 8;
+    /// The application reads no more.
+    pub(super) const RECEIVE_SHUT: u32 = 1 << 9;
+    /// An RST has to go out.
+    pub(super) const RESET_DUE: u32 = 1 << 10;
+    /// One segment is being timed (`rtt_seq`, `rtt_at`).
+    pub(super) const TIMING: u32 = 1 << 11;
+    /// The next retransmission goes out whatever the congestion window says.
+    pub(super) const FORCE: u32 = 1 << 12;
+    /// `rexmt_at` is the persist timer.
+    pub(super) const PERSIST: u32 = 1 << 13;
+    /// A window or keepalive probe is due.
+    pub(super) const PROBE_DUE: u32 = 1 << 14;
+    /// The application was refused room to send and waits for it.
+    pub(super) const WANTS_ROOM: u32 = 1 << 15;
+    /// Urgent data is queued up to `snd.up`.
+    pub(super) const URGENT_OUT: u32 = 1 << 16;
+    /// The peer has announced urgent data up to `rcv.up`.
+    pub(super) const URGENT_IN: u32 = 1 << 17;
+    /// The send phase was limited by the congestion window when it last stopped.
+    pub(super) const CWND_LIMITED: u32 = 1 << 18;
+
+    #[inline]
+    pub(super) fn has(self, fact: u32) -> bool {
+        self.0 & fact != 0
+    }
+    #[inline]
+    pub(super) fn set(&mut self, fact: u32) {
+        self.0 |= fact;
+    }
+    #[inline]
+    pub(super) fn clear(&mut self, fact: u32) {
+        self.0 &= !fact;
+    }
+}
+
+/// Which way lost segments are being repaired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Nothing is known to be lost.
+    Open,
+    /// Fast recovery: RFC 6675 with SACK, RFC 6582 without.
+    Recovery,
+    /// After a retransmission timeout: everything up to `recover` is sent again.
+    Loss,
+}
+
+/// The send sequence space (RFC 9293 section 3.3.1) and its buffer, whose first byte is `una`.
+pub(super) struct Send {
+    pub(super) una: SeqNum,
+    pub(super) nxt: SeqNum,
+    pub(super) wnd: u32,
+    pub(super) wl1: SeqNum,
+    pub(super) wl2: SeqNum,
+    pub(super) max_wnd: u32,
+    /// End of the last sub-MSS segment of new data (Minshall's SND.SML).
+    pub(super) sml: SeqNum,
+    pub(super) up: SeqNum,
+    /// Payload bytes of a full segment: options of every segment are already taken off.
+    pub(super) mss: u16,
+    pub(super) scale: WindowScale,
+    pub(super) buf: Ring,
+    pub(super) buf_max: u32,
+}
+
+/// The receive sequence space and its buffer, whose in-order bytes end at `nxt`.
+pub(super) struct Receive {
+    pub(super) nxt: SeqNum,
+    /// Right edge of the advertised window. It never moves left.
+    pub(super) adv: SeqNum,
+    /// RCV.NXT of the last ACK that was sent.
+    pub(super) acked: SeqNum,
+    pub(super) fin: SeqNum,
+    pub(super) up: SeqNum,
+    pub(super) scale: WindowScale,
+    /// The peer's segment size, as seen: what "every second full-sized segment" is measured in.
+    pub(super) mss: u16,
+    pub(super) buf: Ring,
+    pub(super) buf_max: u32,
+    pub(super) ooo: Option<Box<Assembler>>,
+    /// Autotuning: bytes read by the application since `tuned_at`.
+    pub(super) read: u32,
+    pub(super) tuned_at: Instant,
+}
+
+/// One synchronized connection. Not shared: it belongs to one lane, and nothing in it is atomic.
+pub struct Connection {
+    pub(super) key: FlowKey,
+    pub(super) state: State,
+    pub(super) phase: Phase,
+    pub(super) dup_acks: u8,
+    pub(super) retries: u8,
+    pub(super) probes: u8,
+    pub(super) quick_acks: u8,
+    pub(super) reason: CloseReason,
+    pub(super) facts: Facts,
+    pub(super) snd: Send,
+    pub(super) rcv: Receive,
+    pub(super) congestion: Congestion,
+    pub(super) rtt: RttEstimator,
+    pub(super) rtt_seq: SeqNum,
+    pub(super) rtt_at: Instant,
+    pub(super) recover: SeqNum,
+    /// What lies before this has been retransmitted in the current phase (HighRxt).
+    pub(super) rexmit_nxt: SeqNum,
+    pub(super) board: Option<Box<Scoreboard>>,
+    pub(super) ts_recent: u32,
+    pub(super) ts_recent_ms: u32,
+    pub(super) ts_offset: u32,
+    pub(super) rexmt_at: Instant,
+    pub(super) delack_at: Instant,
+    /// Keepalive, or the end of an orphan's FIN-WAIT-2.
+    pub(super) keep_at: Instant,
+    /// When the oldest unacknowledged byte was first sent, or the last progress after that.
+    pub(super) progress_ms: u32,
+    pub(super) heard_ms: u32,
+    pub(super) challenged_ms: u32,
+    pub(super) user_timeout_ms: u32,
+    pub(super) retransmitted: u32,
+    /// The application's own word for this connection.
+    pub token: u64,
+    /// The listener that it came from; `u32::MAX` for an active open.
+    pub listener: u32,
+}
+
+const _: () = assert!(core::mem::size_of::<Connection>() <= 448, "an idle connection must fit 512 bytes with its table entries");
+
+impl Connection {
+    /// A connection in ESTABLISHED, made of what the handshake settled. `path_mtu` bounds segments sent.
+    pub fn new(agreed: &Agreed, path_mtu: u32, config: &Config, now: Instant) -> Self {
+        let mut facts = Facts::default();
+        if agreed.timestamps {
+            facts.set(Facts::TIMESTAMPS);
+        }
+        if agreed.sack {
+            facts.set(Facts::SACK);
+        }
+        let mss = effective_mss(agreed.peer_mss, path_mtu, agreed.key.is_v4(), agreed.timestamps);
+        let mut rtt = RttEstimator::new();
+        if let Some(sample) = agreed.rtt_us {
+            rtt.on_sample(sample);
+        }
+        let mut congestion = Congestion::new(config.tcp_congestion_control, u32::from(mss));
+        if agreed.syn_lost {
+            rtt.on_syn_lost();
+            congestion.on_syn_lost();
+        }
+        let una = agreed.iss + 1;
+        let nxt = agreed.irs + 1;
+        let ms = now.as_ms() as u32;
+        Connection {
+            key: agreed.key,
+            state: State::Established,
+            phase: Phase::Open,
+            dup_acks: 0,
+            retries: 0,
+            probes: 0,
+            quick_acks: config.quick_acks,
+            reason: CloseReason::Normal,
+            facts,
+            snd: Send {
+                una,
+                nxt: una,
+                wnd: agreed.snd_wnd.get(),
+                wl1: agreed.irs,
+                wl2: una,
+                max_wnd: agreed.snd_wnd.get(),
+                sml: una,
+                up: una,
+                mss,
+                scale: agreed.snd_scale,
+                buf: Ring::default(),
+                buf_max: config.tcp_wmem,
+            },
+            rcv: Receive {
+                nxt,
+                adv: agreed.rcv_adv,
+                acked: nxt,
+                fin: nxt,
+                up: nxt,
+                scale: agreed.rcv_scale,
+                mss: 536,
+                buf: Ring::default(),
+                buf_max: config.tcp_rmem.0,
+                ooo: None,
+                read: 0,
+                tuned_at: now,
+            },
+            congestion,
+            rtt,
+            rtt_seq: una,
+            rtt_at: now,
+            recover: agreed.iss,
+            rexmit_nxt: una,
+            board: None,
+            ts_recent: agreed.ts_recent,
+            ts_recent_ms: ms,
+            ts_offset: agreed.ts_offset,
+            rexmt_at: Instant::NEVER,
+            delack_at: Instant::NEVER,
+            keep_at: Instant::NEVER,
+            progress_ms: ms,
+            heard_ms: ms,
+            challenged_ms: ms.wrapping_sub(u32::MAX / 2),
+            user_timeout_ms: 0,
+            retransmitted: 0,
+            token: 0,
+            listener: u32::MAX,
+        }
+    }
+
+    // Verbs ----------------------------------------------------------------------------------------------------
+
+    /// Queues bytes to be sent, as many as the send buffer has room for; says how many. The rest is the caller's:
+    /// [`takes_room`](Self::takes_room) tells when there is room again.
+    #[inline]
+    pub fn send(&mut self, bytes: &[u8], cx: &mut Cx<'_>) -> usize {
+        if !self.state.can_send() || self.facts.has(Facts::FIN_QUEUED) {
+            return 0;
+        }
+        let room = self.snd.buf_max.saturating_sub(self.snd.buf.len()) as usize;
+        let take = bytes.len().min(room);
+        let taken = if self.snd.buf.push(&bytes[..take], 0, cx.pool) { take } else { 0 };
+        if taken < bytes.len() {
+            self.facts.set(Facts::WANTS_ROOM);
+        }
+        taken
+    }
+
+    /// Like [`send`](Self::send), the last byte of it being urgent (RFC 9293 section 3.8.5, RFC 6093).
+    pub fn send_urgent(&mut self, bytes: &[u8], cx: &mut Cx<'_>) -> usize {
+        let taken = self.send(bytes, cx);
+        if taken > 0 {
+            self.snd.up = self.snd.una + self.snd.buf.len();
+            self.facts.set(Facts::URGENT_OUT);
+        }
+        taken
+    }
+
+    /// Bytes that arrived in order and were not taken at once, as far as they lie together.
+    #[inline]
+    pub fn readable(&self) -> &[u8] {
+        self.rcv.buf.front()
+    }
+
+    /// Bytes in order that wait for the application.
+    #[inline]
+    pub fn buffered(&self) -> u32 {
+        self.rcv.buf.len()
+    }
+
+    /// Takes the whole receive buffer out, so that the application can look at it while it uses its other verbs. Give
+    /// it back with [`return_readable`](Self::return_readable) before the next event.
+    pub fn lend_readable(&mut self) -> Ring {
+        core::mem::take(&mut self.rcv.buf)
+    }
+
+    /// Gives the lent buffer back, of which the application has read `consumed` bytes.
+    pub fn return_readable(&mut self, ring: Ring, consumed: usize, cx: &mut Cx<'_>) {
+        self.rcv.buf = ring;
+        if self.state == State::Closed {
+            return self.rcv.buf.release(cx.pool);
+        }
+        self.consume(consumed, cx);
+        if self.facts.has(Facts::RECEIVE_SHUT) && !self.rcv.buf.is_empty() {
+            self.abort(cx); // closed with bytes unread, as in `close`
+        }
+    }
+
+    /// The application has read `n` of the buffered bytes.
+    pub fn consume(&mut self, n: usize, cx: &mut Cx<'_>) {
+        let n = (n as u32).min(self.rcv.buf.len());
+        self.rcv.buf.consume(n, self.rcv.ooo.is_some(), cx.pool);
+        self.on_read(n, cx);
+    }
+
+    /// Copies buffered bytes out; says how many.
+    pub fn recv(&mut self, out: &mut [u8], cx: &mut Cx<'_>) -> usize {
+        let n = out.len().min(self.rcv.buf.len() as usize);
+        let (a, b) = self.rcv.buf.slices(0, n as u32);
+        out[..a.len()].copy_from_slice(a);
+        out[a.len()..n].copy_from_slice(b);
+        self.consume(n, cx);
+        n
+    }
+
+    /// Half-close: what is queued is still sent, then FIN. Reading goes on.
+    pub fn shutdown(&mut self) {
+        if let Some(next) = self.state.on(Event::Close) {
+            self.state = next;
+            self.facts.set(Facts::FIN_QUEUED);
+        }
+    }
+
+    /// Close both ways: what is queued is still sent, then FIN; text that still arrives is answered with RST. Unread
+    /// bytes mean that the peer's data is being thrown away, and then the connection is reset (RFC 2525 section 2.17).
+    pub fn close(&mut self, cx: &mut Cx<'_>) {
+        if !self.rcv.buf.is_empty() {
+            return self.abort(cx);
+        }
+        self.facts.set(Facts::RECEIVE_SHUT);
+        self.shutdown();
+        if self.state == State::FinWait2 {
+            self.keep_at = cx.now.after_us(cx.config.tcp_fin_timeout_us);
+        }
+    }
+
+    /// Ends it at once: RST to the peer, everything queued is dropped.
+    pub fn abort(&mut self, cx: &mut Cx<'_>) {
+        if self.state.is_synchronized() && self.state != State::TimeWait {
+            self.facts.set(Facts::RESET_DUE);
+        }
+        self.die(CloseReason::Aborted, cx);
+    }
+
+    /// `TCP_NODELAY`.
+    pub fn set_nodelay(&mut self, on: bool) {
+        if on { self.facts.set(Facts::NODELAY) } else { self.facts.clear(Facts::NODELAY) }
+    }
+
+    /// `SO_KEEPALIVE`, with the times of the configuration.
+    pub fn set_keepalive(&mut self, on: bool, cx: &Cx<'_>) {
+        if on {
+            self.facts.set(Facts::KEEPALIVE);
+            self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_time_us);
+        } else {
+            self.facts.clear(Facts::KEEPALIVE);
+            self.keep_at = Instant::NEVER;
+        }
+    }
+
+    /// `TCP_USER_TIMEOUT` in milliseconds; 0 means that only `tcp_retries2` counts (RFC 5482).
+    pub fn set_user_timeout_ms(&mut self, ms: u32) {
+        self.user_timeout_ms = ms;
+    }
+
+    /// The peer's SYN-ACK is to be acknowledged, by itself if nothing else goes out in this poll.
+    #[inline]
+    pub fn owe_ack(&mut self) {
+        self.facts.set(Facts::ACK_NOW);
+    }
+
+    // Out ------------------------------------------------------------------------------------------------------
+
+    /// True once, when the application was refused room to send and a third of the buffer is free again.
+    #[inline]
+    pub fn takes_room(&mut self) -> bool {
+        if !self.facts.has(Facts::WANTS_ROOM) || !self.state.can_send() {
+            return false;
+        }
+        let room = self.snd.buf_max.saturating_sub(self.snd.buf.len()) >= self.snd.buf_max / 3;
+        if room {
+            self.facts.clear(Facts::WANTS_ROOM);
+        }
+        room
+    }
+
+    /// Nothing is left to do for it: it can be removed.
+    #[inline]
+    pub fn is_finished(&self) -> bool {
+        self.state == State::Closed && !self.facts.has(Facts::RESET_DUE)
+    }
+
+    // Getters --------------------------------------------------------------------------------------------------
+
+    /// The flow.
+    #[inline]
+    pub fn key(&self) -> &FlowKey {
+        &self.key
+    }
+
+    /// The state, by the RFC's name.
+    #[inline]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Why it ended, once it is CLOSED.
+    pub fn reason(&self) -> CloseReason {
+        self.reason
+    }
+
+    /// How losses are being repaired at the moment.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Payload bytes of a full segment.
+    pub fn mss(&self) -> u16 {
+        self.snd.mss
+    }
+
+    /// The application has closed both ways, and wants to hear nothing more of the peer.
+    #[inline]
+    pub fn is_receive_shut(&self) -> bool {
+        self.facts.has(Facts::RECEIVE_SHUT)
+    }
+
+    /// Bytes that `send` would take now.
+    pub fn room(&self) -> u32 {
+        if self.state.can_send() { self.snd.buf_max.saturating_sub(self.snd.buf.len()) } else { 0 }
+    }
+
+    /// Sequence numbers sent and not acknowledged.
+    #[inline]
+    pub fn flight(&self) -> u32 {
+        self.snd.nxt.offset_from(self.snd.una) as u32
+    }
+
+    /// Bytes queued and not acknowledged.
+    pub fn queued(&self) -> u32 {
+        self.snd.buf.len()
+    }
+
+    /// SND.UNA, SND.NXT and RCV.NXT.
+    pub fn sequence(&self) -> (SeqNum, SeqNum, SeqNum) {
+        (self.snd.una, self.snd.nxt, self.rcv.nxt)
+    }
+
+    /// The congestion window in bytes.
+    pub fn cwnd(&self) -> u32 {
+        self.congestion.window()
+    }
+
+    /// Smoothed round-trip time, once there is a sample.
+    pub fn srtt_us(&self) -> Option<u32> {
+        self.rtt.srtt_us()
+    }
+
+    /// The retransmission timeout now in force.
+    pub fn rto_us(&self) -> u32 {
+        self.rtt.rto_us()
+    }
+
+    /// Segments retransmitted so far.
+    pub fn retransmitted(&self) -> u32 {
+        self.retransmitted
+    }
+
+    /// Size that autotuning has given to the receive buffer.
+    pub fn receive_buffer(&self) -> u32 {
+        self.rcv.buf_max
+    }
+
+    /// Bytes until the end of the peer's urgent data, if there is any ahead (RFC 6093: it is delivered in line).
+    pub fn urgent_ahead(&self) -> Option<u32> {
+        let read = self.rcv.nxt - self.rcv.buf.len();
+        (self.facts.has(Facts::URGENT_IN) && self.rcv.up.after(read)).then(|| self.rcv.up.offset_from(read) as u32)
+    }
+
+    /// Bytes of buffer memory that it holds.
+    pub fn memory(&self) -> usize {
+        self.snd.buf.lent() + self.rcv.buf.lent()
+    }
+
+    /// The peer has closed and everything before its FIN has been read.
+    pub fn is_at_end(&self) -> bool {
+        self.rcv.buf.is_empty() && !self.state.can_receive()
+    }
+
+    // Inside ---------------------------------------------------------------------------------------------------
+
+    /// Milliseconds on the clock of our timestamps.
+    #[inline]
+    pub(super) fn ts_now(&self, now: Instant) -> u32 {
+        (now.as_ms() as u32).wrapping_add(self.ts_offset)
+    }
+
+    /// What the window field says next, and the right edge that this means. RFC 9293 section 3.8.6.2.2: the edge moves
+    /// only by steps worth moving; rounding by the scale is upwards, so that the edge never moves left.
+    #[inline]
+    pub(super) fn advertise(&self) -> (UnscaledWindow, SeqNum) {
+        let free = self.rcv.buf_max.saturating_sub(self.rcv.buf.len());
+        let target = self.rcv.nxt + free;
+        let step = u32::from(self.rcv.mss).min(self.rcv.buf_max / 2) as i32;
+        let edge = if target.offset_from(self.rcv.adv) >= step { target } else { self.rcv.adv };
+        let open = edge.offset_from(self.rcv.nxt).max(0) as u32;
+        let unit = 1u32 << self.rcv.scale.get();
+        let field = (open.div_ceil(unit)).min(65_535);
+        (UnscaledWindow::new(field as u16), (self.rcv.nxt + field * unit).latest(self.rcv.adv))
+    }
+
+    /// Bookkeeping after the application has taken `n` bytes: the window may open, the buffer may grow.
+    #[inline]
+    pub(super) fn on_read(&mut self, n: u32, cx: &mut Cx<'_>) {
+        self.rcv.read = self.rcv.read.saturating_add(n);
+        // Dynamic right-sizing: once a round trip, a buffer twice what was read in it, so that slow start is never
+        // held back by us. Memory is lent only when something is in the buffer.
+        if self.rcv.read > self.rcv.buf_max / 2 {
+            let round = u64::from(self.rtt.srtt_us().unwrap_or(1_000));
+            if cx.now.since_us(self.rcv.tuned_at) <= round.max(1_000) {
+                self.rcv.buf_max = self.rcv.read.saturating_mul(2).clamp(self.rcv.buf_max, cx.config.tcp_rmem.1);
+            }
+            self.rcv.read = 0;
+            self.rcv.tuned_at = cx.now;
+        }
+    }
+
+    /// Moves to CLOSED and gives all memory back.
+    pub(super) fn die(&mut self, reason: CloseReason, cx: &mut Cx<'_>) {
+        self.state = State::Closed;
+        self.reason = reason;
+        self.release(cx.pool);
+        self.rexmt_at = Instant::NEVER;
+        self.delack_at = Instant::NEVER;
+        self.keep_at = Instant::NEVER;
+        self.facts.clear(Facts::ACK_NOW | Facts::ACK_PENDING | Facts::PROBE_DUE);
+    }
+
+    /// Gives the buffers back: to be called before the connection is dropped in any other way than by its own end.
+    pub fn release(&mut self, pool: &mut BufferPool) {
+        self.snd.buf.release(pool);
+        self.rcv.buf.release(pool);
+        self.rcv.ooo = None;
+        self.board = None;
+    }
+
+    /// The path's MTU has become smaller: later segments fit it, and what is in flight is sent again in segments that
+    /// do (RFC 1191 section 6.5). The caller has validated the ICMP message against `sequence()`.
+    pub fn on_path_mtu(&mut self, mtu: u32) {
+        let timestamps = self.facts.has(Facts::TIMESTAMPS);
+        let mss = effective_mss(u16::MAX, mtu, self.key.is_v4(), timestamps);
+        if mss >= self.snd.mss {
+            return;
+        }
+        self.snd.mss = mss;
+        self.congestion.on_mss(u32::from(mss));
+        if self.flight() > 0 {
+            self.phase = Phase::Loss;
+            self.recover = self.snd.nxt;
+            self.rexmit_nxt = self.snd.una;
+            self.facts.set(Facts::FORCE);
+            self.facts.clear(Facts::TIMING);
+        }
+    }
+}
+
+/// Payload bytes of a full segment towards a peer that announced `peer_mss`, on a path of `mtu`. The MSS option speaks of
+/// segments without options (RFC 6691), so the timestamps of every segment come off.
+pub fn effective_mss(peer_mss: u16, mtu: u32, v4: bool, timestamps: bool) -> u16 {
+    let by_path = mtu.saturating_sub(if v4 { 40 } else { 60 }).min(65_535) as u16;
+    let options = if timestamps { 12 } else { 0 };
+    // A peer that announces less than anyone needs is trying to make us send many packets.
+    peer_mss.max(88).min(by_path).saturating_sub(options).max(64)
+}

@@ -1,0 +1,215 @@
+//! Owns an active open, from the SYN until both ends are [`Agreed`]: SYN-SENT, and SYN-RECEIVED of a simultaneous open.
+
+use super::Cx;
+use super::connection::{Agreed, CloseReason};
+use super::listen::offer;
+use super::state::{Event, State};
+use crate::discard::Discard;
+use crate::time::Instant;
+use laneway_wire::flow::FlowKey;
+use laneway_wire::tcp::{Flags, Header, Segment, SeqNum, Timestamps, UnscaledWindow, Window, WindowScale};
+
+/// An active open under way.
+pub struct Handshake {
+    key: FlowKey,
+    state: State,
+    retries: u8,
+    due: bool,
+    iss: SeqNum,
+    ts_offset: u32,
+    /// The MSS that we announce.
+    mss: u16,
+    rcv_scale: WindowScale,
+    /// What the peer's SYN said, in a simultaneous open.
+    peer: Option<PeerSyn>,
+    sent_at: Instant,
+    deadline: Instant,
+    /// The application's own word, carried over to the connection.
+    pub token: u64,
+}
+
+#[derive(Clone, Copy)]
+struct PeerSyn {
+    irs: SeqNum,
+    mss: u16,
+    scale: Option<WindowScale>,
+    sack: bool,
+    timestamp: Option<u32>,
+    window: u16,
+}
+
+/// What a segment did to the handshake.
+#[must_use]
+pub enum Outcome {
+    /// Nothing changed, or a SYN-ACK is due: ask `decide`.
+    Waiting(Option<Discard>),
+    /// The two ends agree; the connection owes the peer an ACK.
+    Established(Agreed),
+    /// It is over.
+    Failed(CloseReason),
+    /// The segment belongs to something else and is answered by RST (RFC 9293 section 3.10.7.3, first step).
+    Unacceptable,
+}
+
+impl Handshake {
+    /// Starts an active open. `iss` and `ts_offset` come from `isn`; `mss` is what we announce for this path.
+    pub fn connect(key: FlowKey, iss: SeqNum, ts_offset: u32, mss: u16, cx: &Cx<'_>) -> Self {
+        Handshake {
+            key,
+            state: State::SynSent,
+            retries: 0,
+            due: true,
+            iss,
+            ts_offset,
+            mss,
+            rcv_scale: WindowScale::new(cx.config.receive_scale()),
+            peer: None,
+            sent_at: cx.now,
+            deadline: Instant::NEVER,
+            token: 0,
+        }
+    }
+
+    /// The flow.
+    pub fn key(&self) -> &FlowKey {
+        &self.key
+    }
+
+    /// SYN-SENT or SYN-RECEIVED.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Our initial sequence number: what an ICMP error must quote to be believed.
+    pub fn iss(&self) -> SeqNum {
+        self.iss
+    }
+
+    /// The header of a segment to send now, if one is due. Call `commit` when it has gone.
+    pub fn decide(&self, cx: &Cx<'_>) -> Option<Header> {
+        if !self.due {
+            return None;
+        }
+        let mut options = offer(cx.config, self.mss, self.rcv_scale);
+        let mut flags = Flags::SYN;
+        let mut ack = SeqNum::new(0);
+        let mut echo = 0;
+        if let Some(peer) = &self.peer {
+            flags = flags | Flags::ACK;
+            ack = peer.irs + 1;
+            options.sack_permitted &= peer.sack;
+            options.window_scale = options.window_scale.filter(|_| peer.scale.is_some());
+            echo = peer.timestamp.unwrap_or(0);
+        }
+        if cx.config.tcp_timestamps && self.peer.is_none_or(|p| p.timestamp.is_some()) {
+            let val = (cx.now.as_ms() as u32).wrapping_add(self.ts_offset);
+            options.timestamps = Some(Timestamps { val, echo });
+        }
+        let window = UnscaledWindow::new(initial_window(cx));
+        Some(Header { src_port: self.key.local_port, dst_port: self.key.remote_port, seq: self.iss, ack, flags, window, urgent: 0, options })
+    }
+
+    /// The segment was handed to the device.
+    pub fn commit(&mut self, cx: &Cx<'_>) {
+        self.due = false;
+        if self.retries == 0 {
+            self.sent_at = cx.now;
+        }
+        // RFC 6298: 1 s, doubled with each retry.
+        self.deadline = cx.now.after_us(1_000_000 << self.retries.min(6));
+    }
+
+    /// When `on_timeout` has something to do.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Time has passed. `Some` if the peer has stayed silent for too long.
+    pub fn on_timeout(&mut self, cx: &Cx<'_>) -> Option<CloseReason> {
+        if self.deadline > cx.now {
+            return None;
+        }
+        if self.retries >= cx.config.tcp_syn_retries {
+            return Some(CloseReason::TimedOut);
+        }
+        self.retries += 1;
+        self.due = true;
+        self.deadline = Instant::NEVER;
+        None
+    }
+
+    /// A segment arrived (RFC 9293 section 3.10.7.3 and, in SYN-RECEIVED, 3.10.7.4).
+    pub fn on_segment(&mut self, seg: &Segment<'_>, cx: &Cx<'_>) -> Outcome {
+        // first: is the ACK of our SYN?
+        let acks_us = seg.flags.ack() && seg.ack == self.iss + 1;
+        if seg.flags.ack() && !acks_us {
+            return if seg.flags.rst() { Outcome::Waiting(Some(Discard::TcpAckInvalid)) } else { Outcome::Unacceptable };
+        }
+        // second: RST. Without an ACK of our SYN anyone could have sent it.
+        if seg.flags.rst() {
+            let exact = self.peer.is_some_and(|peer| seg.seq == peer.irs + 1);
+            return if acks_us || exact { Outcome::Failed(CloseReason::Refused) } else { Outcome::Waiting(Some(Discard::TcpAckInvalid)) };
+        }
+        if let Some(peer) = self.peer
+            && !seg.flags.syn()
+        {
+            // SYN-RECEIVED of a simultaneous open: the ACK of our SYN-ACK.
+            if !acks_us || seg.seq != peer.irs + 1 {
+                return Outcome::Waiting(Some(Discard::TcpOutOfWindow));
+            }
+            return Outcome::Established(self.agree(peer, seg, Event::AckOfSyn, cx));
+        }
+        // fourth: SYN
+        if !seg.flags.syn() {
+            return Outcome::Waiting(Some(Discard::TcpNoAck));
+        }
+        let peer = PeerSyn {
+            irs: seg.seq,
+            mss: seg.options.mss.unwrap_or(if self.key.is_v4() { 536 } else { 1220 }),
+            scale: seg.options.window_scale,
+            sack: seg.options.sack_permitted,
+            timestamp: seg.options.timestamps.map(|ts| ts.val),
+            window: seg.window.raw(),
+        };
+        if acks_us {
+            return Outcome::Established(self.agree(peer, seg, Event::SynAck, cx));
+        }
+        if let Some(next) = self.state.on(Event::Syn) {
+            self.state = next;
+        }
+        self.peer = Some(peer);
+        self.due = true;
+        Outcome::Waiting(None)
+    }
+
+    fn agree(&mut self, peer: PeerSyn, seg: &Segment<'_>, event: Event, cx: &Cx<'_>) -> Agreed {
+        if let Some(next) = self.state.on(event) {
+            self.state = next;
+        }
+        let scaling = peer.scale.is_some() && cx.config.tcp_window_scaling;
+        let none = WindowScale::new(0);
+        // A window in a segment with SYN is never scaled.
+        let snd_wnd = if seg.flags.syn() { Window::new(peer.window.into()) } else { seg.window << peer.scale.unwrap_or(none) };
+        Agreed {
+            key: self.key,
+            iss: self.iss,
+            irs: peer.irs,
+            peer_mss: peer.mss.min(self.mss),
+            snd_scale: if scaling { peer.scale.unwrap_or(none) } else { none },
+            rcv_scale: if scaling { self.rcv_scale } else { none },
+            sack: peer.sack && cx.config.tcp_sack,
+            timestamps: peer.timestamp.is_some() && cx.config.tcp_timestamps,
+            ts_recent: peer.timestamp.unwrap_or(0),
+            ts_offset: self.ts_offset,
+            snd_wnd,
+            rcv_adv: peer.irs + 1 + u32::from(initial_window(cx)),
+            rtt_us: (self.retries == 0).then(|| cx.now.since_us(self.sent_at).min(u32::MAX.into()) as u32),
+            syn_lost: self.retries > 0,
+        }
+    }
+}
+
+/// The window in a SYN or SYN-ACK: unscaled, so at most 65,535.
+pub(super) fn initial_window(cx: &Cx<'_>) -> u16 {
+    cx.config.tcp_rmem.0.min(65_535) as u16
+}

@@ -1,0 +1,398 @@
+//! Owns what a segment does to a synchronized connection: RFC 9293 section 3.10.7.4, step by step.
+//!
+//! path: device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → tcp::output → ip::output → egress → device::tx
+
+use super::connection::{CloseReason, Connection, Facts, Phase};
+use super::congestion::{Acked, Controller};
+use super::state::{Event, State};
+use super::Cx;
+use crate::discard::Discard;
+use crate::time::Instant;
+use core::ops::ControlFlow::{self, Break, Continue};
+use laneway_wire::tcp::{Flags, Segment, SeqNum};
+
+/// What a segment brought. The application is shown `text` (then [`Connection::finish`] must be called with what it took)
+/// and, if `readable`, what [`Connection::readable`] has.
+#[derive(Default)]
+pub struct Arrival<'a> {
+    /// New text in order, still lying in the frame. Empty if it had to be buffered behind older text.
+    pub text: &'a [u8],
+    /// Buffered text has grown.
+    pub readable: bool,
+    /// Bytes of ours were acknowledged.
+    pub acked: bool,
+    /// Why the segment, or the rest of it, went no further.
+    pub discard: Option<Discard>,
+}
+
+/// How a step ends: with the proof that it held, or with the end of the segment.
+type Step<T> = ControlFlow<Option<Discard>, T>;
+
+// The tokens: each can be made only by the step that it is named after, so the steps cannot be reordered.
+struct InWindow<'s, 'a>(&'s Segment<'a>);
+struct NotReset<'s, 'a>(&'s Segment<'a>);
+struct NotSyn<'s, 'a>(&'s Segment<'a>);
+struct Acceptable<'s, 'a>(&'s Segment<'a>);
+
+impl Connection {
+    /// Takes in one segment. Afterwards call [`finish`](Self::finish), always, then `decide` until it answers `None`.
+    #[inline]
+    pub fn on_segment<'a>(&mut self, seg: &Segment<'a>, cx: &mut Cx<'_>) -> Arrival<'a> {
+        let mut arrival = Arrival::default();
+        self.heard_ms = cx.now.as_ms() as u32;
+        if let Break(discard) = self.segment_arrives(seg, cx, &mut arrival) {
+            arrival.discard = discard;
+        }
+        arrival
+    }
+
+    /// RFC 9293 section 3.10.7.4, in its order.
+    #[inline]
+    fn segment_arrives<'a>(&mut self, seg: &Segment<'a>, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) -> Step<()> {
+        let seg = self.check_sequence(seg, cx)?; // first (and PAWS, RFC 7323)
+        let seg = self.check_reset(seg, cx)?; // second
+        let seg = self.check_syn(seg, cx)?; // fourth: the third, security, is obsolete
+        let seg = self.process_ack(seg, cx, arrival)?; // fifth
+        self.note_urgent(&seg); // sixth
+        self.accept_text(&seg, cx, arrival) // seventh; the eighth, FIN, is `finish`
+    }
+
+    /// First: is it in the window, and is it not an old duplicate?
+    #[inline]
+    fn check_sequence<'s, 'a>(&mut self, seg: &'s Segment<'a>, cx: &Cx<'_>) -> Step<InWindow<'s, 'a>> {
+        if self.facts.has(Facts::TIMESTAMPS) {
+            match seg.options.timestamps {
+                Some(ts) => {
+                    if (ts.val.wrapping_sub(self.ts_recent) as i32) < 0 && !seg.flags.rst() && !self.ts_recent_is_stale(cx.now) {
+                        //= https://www.rfc-editor.org/rfc/rfc7323#section-5.3
+                        //# If the segment is not acceptable, then the receiver SHOULD send an acknowledgment in reply
+                        self.answer_invalid(seg, cx);
+                        return Break(Some(Discard::TcpPaws));
+                    }
+                    if seg.seq.at_or_before(self.rcv.acked) {
+                        self.ts_recent = ts.val;
+                        self.ts_recent_ms = cx.now.as_ms() as u32;
+                    }
+                }
+                //= https://www.rfc-editor.org/rfc/rfc7323#section-3.2
+                //# If a non-<RST> segment is received without a TSopt, a TCP SHOULD silently drop the segment.
+                None if !seg.flags.rst() => return Break(Some(Discard::TcpPaws)),
+                None => {}
+            }
+        }
+        // Everything up to the right edge is acceptable, the edge itself included: a peer that filled our window sends
+        // its pure ACKs from exactly there, and they must be heard.
+        let end = seg.seq + seg.seq_len();
+        if end.before(self.rcv.nxt) || seg.seq.after(self.rcv.adv.latest(self.rcv.nxt)) || self.is_old_text(seg, end) {
+            if !seg.flags.rst() {
+                self.answer_invalid(seg, cx);
+            }
+            return Break(Some(Discard::TcpOutOfWindow));
+        }
+        Continue(InWindow(seg))
+    }
+
+    /// Text that ends exactly where we stand is a duplicate of what we have; without text it is the ordinary ACK.
+    #[inline]
+    fn is_old_text(&self, seg: &Segment<'_>, end: SeqNum) -> bool {
+        end == self.rcv.nxt && seg.seq_len() > 0
+    }
+
+    /// Second: RST (RFC 5961 section 3). Only an exact hit resets; one in the window is challenged.
+    #[inline]
+    fn check_reset<'s, 'a>(&mut self, seg: InWindow<'s, 'a>, cx: &mut Cx<'_>) -> Step<NotReset<'s, 'a>> {
+        let seg = seg.0;
+        if !seg.flags.rst() {
+            return Continue(NotReset(seg));
+        }
+        if seg.seq == self.rcv.nxt {
+            let reason = match self.state {
+                // Both had already said all: the reset takes nothing away.
+                State::Closing | State::LastAck | State::TimeWait => CloseReason::Normal,
+                _ => CloseReason::Reset,
+            };
+            self.die(reason, cx);
+            return Break(None);
+        }
+        self.challenge(cx);
+        Break(Some(Discard::TcpRstChallenged))
+    }
+
+    /// Fourth: SYN in a synchronized state (RFC 5961 section 4).
+    #[inline]
+    fn check_syn<'s, 'a>(&mut self, seg: NotReset<'s, 'a>, cx: &Cx<'_>) -> Step<NotSyn<'s, 'a>> {
+        let seg = seg.0;
+        if seg.flags.syn() {
+            //= https://www.rfc-editor.org/rfc/rfc5961#section-4.2
+            //# If the SYN bit is set, irrespective of the sequence number, TCP MUST send an ACK (also referred to as
+            //# challenge ACK) to the remote peer
+            self.challenge(cx);
+            return Break(Some(Discard::TcpSynChallenged));
+        }
+        Continue(NotSyn(seg))
+    }
+
+    /// Fifth: ACK.
+    #[inline]
+    fn process_ack<'s, 'a>(&mut self, seg: NotSyn<'s, 'a>, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) -> Step<Acceptable<'s, 'a>> {
+        let seg = seg.0;
+        if !seg.flags.ack() {
+            return Break(Some(Discard::TcpNoAck));
+        }
+        if seg.ack.after(self.snd.nxt) {
+            self.challenge(cx);
+            return Break(Some(Discard::TcpAckInvalid));
+        }
+        if seg.ack.before(self.snd.una) {
+            //= https://www.rfc-editor.org/rfc/rfc5961#section-5.2
+            //# The ACK value is considered acceptable only if it is in the range of
+            //# ((SND.UNA - MAX.SND.WND) <= SEG.ACK <= SND.NXT).
+            if seg.ack.before(self.snd.una - self.snd.max_wnd) {
+                self.challenge(cx);
+                return Break(Some(Discard::TcpAckInvalid));
+            }
+            return Continue(Acceptable(seg)); // an old duplicate: its text may still be new
+        }
+        let window = (seg.window << self.snd.scale).get();
+        let same_window = window == self.snd.wnd;
+        if seg.ack.after(self.snd.una) {
+            self.on_new_ack(seg, cx);
+            arrival.acked = true;
+        } else if self.flight() > 0 {
+            let duplicate = seg.payload.is_empty() && same_window && !seg.flags.fin();
+            self.on_duplicate_ack(seg, duplicate, cx);
+        }
+        // The window is taken from the newest segment only, so that a reordered one cannot shrink it.
+        if self.snd.wl1.before(seg.seq) || (self.snd.wl1 == seg.seq && self.snd.wl2.at_or_before(seg.ack)) {
+            if window != 0 && self.facts.has(Facts::PERSIST) {
+                self.facts.clear(Facts::PERSIST | Facts::PROBE_DUE);
+                self.rexmt_at = if self.flight() > 0 { cx.now.after_us(self.rtt.rto_us().into()) } else { Instant::NEVER };
+            }
+            self.snd.wnd = window;
+            self.snd.wl1 = seg.seq;
+            self.snd.wl2 = seg.ack;
+            self.snd.max_wnd = self.snd.max_wnd.max(window);
+        }
+        // Only progress, or a peer that answers probes of its closed window, resets the count towards giving up.
+        if arrival.acked || self.facts.has(Facts::PERSIST) {
+            self.retries = 0;
+        }
+        self.probes = 0;
+        if self.state == State::Closed {
+            return Break(None); // LAST-ACK was waiting for just this
+        }
+        Continue(Acceptable(seg))
+    }
+
+    /// SND.UNA moves: time it, count it, repair, and see whether it was our FIN.
+    #[inline]
+    fn on_new_ack(&mut self, seg: &Segment<'_>, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        let in_flight = self.flight();
+        let acked = seg.ack.offset_from(self.snd.una) as u32;
+        let fin_acked = self.facts.has(Facts::FIN_SENT) && seg.ack == self.snd.nxt;
+        let bytes = acked - u32::from(fin_acked);
+        self.snd.una = seg.ack;
+        self.snd.buf.consume(bytes, false, cx.pool);
+        self.progress_ms = now.as_ms() as u32;
+
+        if self.facts.has(Facts::TIMING) && seg.ack.at_or_after(self.rtt_seq) {
+            self.rtt.on_sample(now.since_us(self.rtt_at).min(u32::MAX.into()) as u32);
+            self.facts.clear(Facts::TIMING);
+        }
+        self.rtt.on_new_ack();
+        if self.phase != Phase::Recovery {
+            let limited = self.facts.has(Facts::CWND_LIMITED);
+            let srtt_us = self.rtt.srtt_us().unwrap_or(0);
+            self.congestion.on_ack(Acked { now, bytes, in_flight, srtt_us, is_cwnd_limited: limited });
+        }
+        if self.phase != Phase::Open || self.dup_acks != 0 || self.board.is_some() || !seg.options.sack.is_empty() {
+            self.repair_on_ack(seg, acked, cx);
+        }
+
+        //= https://www.rfc-editor.org/rfc/rfc6298#section-5
+        //# When an ACK is received that acknowledges new data, restart the retransmission timer
+        self.rexmt_at = if seg.ack == self.snd.nxt { Instant::NEVER } else { now.after_us(self.rtt.rto_us().into()) };
+        self.facts.clear(Facts::PERSIST);
+
+        if fin_acked && let Some(next) = self.state.on(Event::AckOfFin) {
+            self.state = next;
+            match next {
+                State::Closed => self.die(CloseReason::Normal, cx),
+                State::FinWait2 if self.facts.has(Facts::RECEIVE_SHUT) => {
+                    self.keep_at = now.after_us(cx.config.tcp_fin_timeout_us);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Sixth: the urgent pointer (RFC 6093: it points behind the last urgent byte, which stays in line).
+    #[inline]
+    fn note_urgent(&mut self, seg: &Acceptable<'_, '_>) {
+        let seg = seg.0;
+        if seg.flags.urg() && self.state.can_receive() {
+            let up = seg.seq + u32::from(seg.urgent);
+            if up.after(self.rcv.nxt) && (!self.facts.has(Facts::URGENT_IN) || up.after(self.rcv.up)) {
+                self.rcv.up = up;
+                self.facts.set(Facts::URGENT_IN);
+            }
+        }
+    }
+
+    /// Seventh: text.
+    #[inline]
+    fn accept_text<'a>(&mut self, seg: &Acceptable<'_, 'a>, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) -> Step<()> {
+        let seg = seg.0;
+        if seg.payload.is_empty() && !seg.flags.fin() {
+            return Continue(());
+        }
+        if !self.state.can_receive() {
+            // The peer repeats text and FIN that we have: `check_sequence` has answered; anything newer is beyond its FIN.
+            return Break((!seg.payload.is_empty()).then_some(Discard::TcpDataAfterClose));
+        }
+        if self.facts.has(Facts::RECEIVE_SHUT) && (seg.seq + seg.payload.len() as u32).after(self.rcv.nxt) {
+            // Nobody will ever read this: the peer should know (RFC 9293 section 3.6.1).
+            self.abort(cx);
+            return Break(Some(Discard::TcpDataAfterClose));
+        }
+        // Trim to the window.
+        let mut seq = seg.seq;
+        let mut text = seg.payload;
+        let old = self.rcv.nxt.offset_from(seq);
+        if old > 0 {
+            let old = (old as usize).min(text.len());
+            text = &text[old..];
+            seq = seq + old as u32;
+        }
+        let room = self.rcv.adv.offset_from(seq).max(0) as usize;
+        let cut = text.len() > room;
+        if cut {
+            text = &text[..room];
+            self.facts.set(Facts::ACK_NOW);
+        }
+        if seg.flags.fin() && !cut {
+            self.rcv.fin = seq + text.len() as u32;
+            self.facts.set(Facts::FIN_SEEN);
+        }
+        if !text.is_empty() {
+            self.rcv.mss = self.rcv.mss.max(text.len().min(65_535) as u16);
+            self.note_ack_pending(cx);
+        }
+        if seq == self.rcv.nxt {
+            if self.rcv.buf.is_empty() && self.rcv.ooo.is_none() {
+                arrival.text = text;
+                return Continue(());
+            }
+            return self.buffer_text(text, cx, arrival);
+        }
+        self.keep_early_text(seq, text, cx)
+    }
+
+    /// Text in order that has to queue behind unread text, or fills a gap.
+    fn buffer_text<'a>(&mut self, text: &'a [u8], cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) -> Step<()> {
+        let extent = self.early_extent();
+        if !self.rcv.buf.push(text, extent, cx.pool) {
+            return Break(Some(Discard::TcpMemory));
+        }
+        let mut grown = text.len() as u32;
+        if let Some(ooo) = &mut self.rcv.ooo {
+            ooo.advance(grown);
+            let filled = ooo.contiguous();
+            if filled > 0 {
+                ooo.advance(filled);
+                self.rcv.buf.extend(filled);
+                grown += filled;
+            }
+            if ooo.is_empty() {
+                self.rcv.ooo = None;
+            }
+            // A gap that closes, wholly or in part, is news that the sender should have at once (RFC 5681 section 4.2).
+            self.facts.set(Facts::ACK_NOW);
+        }
+        self.rcv.nxt = self.rcv.nxt + grown;
+        arrival.readable = grown > 0;
+        Continue(())
+    }
+
+    /// Text beyond a gap: kept in the ring, and answered with a duplicate ACK.
+    fn keep_early_text(&mut self, seq: SeqNum, text: &[u8], cx: &mut Cx<'_>) -> Step<()> {
+        self.facts.set(Facts::ACK_NOW);
+        if text.is_empty() {
+            return Continue(());
+        }
+        let gap = seq.offset_from(self.rcv.nxt) as u32;
+        let extent = self.early_extent();
+        if !self.rcv.buf.put(gap, text, extent, cx.pool) {
+            return Break(Some(Discard::TcpMemory));
+        }
+        let ooo = self.rcv.ooo.get_or_insert_default();
+        match ooo.insert(gap, text.len() as u32) {
+            Ok(()) => Continue(()),
+            Err(_) => Break(Some(Discard::TcpAssemblerFull)),
+        }
+    }
+
+    /// How far early text reaches beyond RCV.NXT.
+    fn early_extent(&self) -> u32 {
+        self.rcv.ooo.as_ref().map_or(0, |ooo| ooo.end())
+    }
+
+    /// Completes the segment: of `arrival.text` the application has taken `consumed` bytes; the rest is buffered. Then the
+    /// eighth step: FIN. True if the peer has now closed, and the application should hear of it.
+    #[inline]
+    pub fn finish(&mut self, arrival: &Arrival<'_>, consumed: usize, cx: &mut Cx<'_>) -> bool {
+        let text = arrival.text;
+        if !text.is_empty() && self.state != State::Closed {
+            let consumed = consumed.min(text.len());
+            let rest = &text[consumed..];
+            // What the pool cannot hold was not received: the peer will send it again.
+            let kept = if self.rcv.buf.push(rest, 0, cx.pool) { text.len() } else { consumed };
+            self.rcv.nxt = self.rcv.nxt + kept as u32;
+            if consumed > 0 {
+                self.on_read(consumed as u32, cx);
+            }
+        }
+        if !self.facts.has(Facts::FIN_SEEN) || self.rcv.fin != self.rcv.nxt {
+            return false;
+        }
+        let Some(next) = self.state.on(Event::Fin) else { return false };
+        self.state = next;
+        self.rcv.nxt = self.rcv.nxt + 1;
+        self.facts.set(Facts::ACK_NOW);
+        true
+    }
+
+    #[inline]
+    fn note_ack_pending(&mut self, cx: &Cx<'_>) {
+        if !self.facts.has(Facts::ACK_PENDING) {
+            self.facts.set(Facts::ACK_PENDING);
+            self.delack_at = cx.now.after_us(cx.config.delayed_ack_us);
+        }
+    }
+
+    /// An ACK for a segment that is not acceptable. One without text is answered only so often, or two confused ends
+    /// would answer each other for ever.
+    fn answer_invalid(&mut self, seg: &Segment<'_>, cx: &Cx<'_>) {
+        if seg.payload.is_empty() && !seg.flags.intersects(Flags::FIN) {
+            self.challenge(cx);
+        } else {
+            self.facts.set(Facts::ACK_NOW);
+        }
+    }
+
+    /// A challenge ACK, limited per connection: a shared limit would tell an attacker about others (CVE-2016-5696).
+    fn challenge(&mut self, cx: &Cx<'_>) {
+        let ms = cx.now.as_ms() as u32;
+        let least = (cx.config.tcp_invalid_ratelimit_us / 1_000) as u32;
+        if ms.wrapping_sub(self.challenged_ms) >= least {
+            self.challenged_ms = ms;
+            self.facts.set(Facts::ACK_NOW);
+        }
+    }
+
+    /// A timestamp that has not been refreshed for 24 days proves nothing any more (RFC 7323 section 5.5).
+    fn ts_recent_is_stale(&self, now: Instant) -> bool {
+        (now.as_ms() as u32).wrapping_sub(self.ts_recent_ms) > 24 * 24 * 3_600 * 1_000
+    }
+}

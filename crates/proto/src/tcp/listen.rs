@@ -1,0 +1,303 @@
+//! Owns a passive open before it is a connection: a SYN becomes a half-open entry of at most 64 bytes, or a cookie.
+
+use super::connection::Agreed;
+use super::handshake::initial_window;
+use super::{Config, Cx, cookie, isn};
+use crate::discard::Discard;
+use crate::time::Instant;
+use laneway_wire::flow::FlowKey;
+use laneway_wire::tcp::{Flags, Header, Options, Segment, SeqNum, Timestamps, UnscaledWindow, WindowScale};
+
+/// Secrets of one boot; arguments, as everything random is.
+#[derive(Clone, Copy, Debug)]
+pub struct Secrets {
+    /// For initial sequence numbers (RFC 6528).
+    pub isn: [u64; 2],
+    /// For timestamp offsets.
+    pub timestamp: [u64; 2],
+    /// For SYN cookies.
+    pub cookie: [u64; 2],
+}
+
+/// A SYN that we have answered, waiting for the final ACK of the handshake.
+#[derive(Clone, Copy)]
+pub struct HalfOpen {
+    key: FlowKey,
+    iss: SeqNum,
+    irs: SeqNum,
+    ts_recent: u32,
+    /// When the SYN-ACK is sent again, in milliseconds on the clock of `Instant`.
+    retry_at_ms: u32,
+    /// The listener it came through.
+    pub listener: u16,
+    peer_mss: u16,
+    /// The peer's window scale; 15 if it offered none.
+    scale: u8,
+    retries: u8,
+    flags: u8,
+}
+
+const TIMESTAMPS: u8 = 1;
+const SACK: u8 = 2;
+const NO_SCALE: u8 = 15;
+
+const _: () = assert!(core::mem::size_of::<HalfOpen>() <= 64);
+
+/// What a segment does to a half-open entry.
+#[must_use]
+pub enum Outcome {
+    /// The three-way handshake is complete: the entry becomes a connection, which is shown the same segment.
+    Established(Agreed),
+    /// The peer repeats its SYN: send the SYN-ACK again.
+    Repeat,
+    /// A challenge: an ACK of what we expect.
+    Challenge,
+    /// The peer has taken its SYN back: drop the entry.
+    Reset,
+    /// An ACK of something we never sent is answered by RST.
+    Unacceptable,
+    /// Nothing.
+    Ignore(Discard),
+}
+
+/// The options that we offer in a SYN; timestamps are added by the caller, who knows the clock.
+pub(super) fn offer(config: &Config, mss: u16, scale: WindowScale) -> Options {
+    Options {
+        mss: Some(mss),
+        window_scale: config.tcp_window_scaling.then_some(scale),
+        sack_permitted: config.tcp_sack,
+        ..Options::default()
+    }
+}
+
+impl HalfOpen {
+    /// A SYN for a listener. `least` is the end of the sequence space of an earlier connection on the same flow that may
+    /// still have segments in the network: the new one starts beyond it (RFC 6191).
+    pub fn on_syn(key: &FlowKey, seg: &Segment<'_>, listener: u16, least: Option<SeqNum>, secrets: &Secrets, cx: &Cx<'_>) -> Self {
+        let mut iss = isn::isn(&secrets.isn, key, cx.now.as_us());
+        if let Some(old) = least
+            && !iss.after(old)
+        {
+            iss = old + 65_536 + 2;
+        }
+        let mut flags = 0;
+        if seg.options.timestamps.is_some() && cx.config.tcp_timestamps {
+            flags |= TIMESTAMPS;
+        }
+        if seg.options.sack_permitted && cx.config.tcp_sack {
+            flags |= SACK;
+        }
+        let scale = match seg.options.window_scale {
+            Some(scale) if cx.config.tcp_window_scaling => scale.get(),
+            _ => NO_SCALE,
+        };
+        HalfOpen {
+            key: *key,
+            iss,
+            irs: seg.seq,
+            ts_recent: seg.options.timestamps.map_or(0, |ts| ts.val),
+            retry_at_ms: cx.now.after_us(1_000_000).as_ms() as u32,
+            listener,
+            peer_mss: seg.options.mss.unwrap_or(if key.is_v4() { 536 } else { 1220 }),
+            scale,
+            retries: 0,
+            flags,
+        }
+    }
+
+    /// The flow.
+    #[inline]
+    pub fn key(&self) -> &FlowKey {
+        &self.key
+    }
+
+    /// Our initial sequence number.
+    pub fn iss(&self) -> SeqNum {
+        self.iss
+    }
+
+    /// When the SYN-ACK is due again.
+    #[inline]
+    pub fn retry_at_ms(&self) -> u32 {
+        self.retry_at_ms
+    }
+
+    /// The SYN-ACK was not answered in time. True: send it again; false: give up.
+    pub fn on_timeout(&mut self, cx: &Cx<'_>) -> bool {
+        if self.retries >= cx.config.tcp_synack_retries {
+            return false;
+        }
+        self.retries += 1;
+        self.retry_at_ms = cx.now.after_us(1_000_000 << self.retries).as_ms() as u32;
+        true
+    }
+
+    fn scaling(&self) -> bool {
+        self.scale != NO_SCALE
+    }
+
+    /// The SYN-ACK.
+    #[inline]
+    pub fn syn_ack(&self, mss: u16, secrets: &Secrets, cx: &Cx<'_>) -> Header {
+        let mut options = offer(cx.config, mss, WindowScale::new(cx.config.receive_scale()));
+        options.sack_permitted = self.flags & SACK != 0;
+        if !self.scaling() {
+            options.window_scale = None;
+        }
+        if self.flags & TIMESTAMPS != 0 {
+            let offset = isn::ts_offset(&secrets.timestamp, &self.key.local, &self.key.remote);
+            options.timestamps = Some(Timestamps { val: (cx.now.as_ms() as u32).wrapping_add(offset), echo: self.ts_recent });
+        }
+        syn_ack(&self.key, self.iss, self.irs, options, cx)
+    }
+
+    /// The ACK that answers something unacceptable.
+    pub fn challenge(&self, cx: &Cx<'_>) -> Header {
+        Header {
+            src_port: self.key.local_port,
+            dst_port: self.key.remote_port,
+            seq: self.iss + 1,
+            ack: self.irs + 1,
+            flags: Flags::ACK,
+            window: UnscaledWindow::new(initial_window(cx)),
+            urgent: 0,
+            options: Options::default(),
+        }
+    }
+
+    /// A segment for this flow arrived in SYN-RECEIVED (RFC 9293 section 3.10.7.4).
+    #[inline]
+    pub fn on_segment(&self, seg: &Segment<'_>, secrets: &Secrets, cx: &Cx<'_>) -> Outcome {
+        let window = u32::from(initial_window(cx));
+        let expected = self.irs + 1;
+        let in_window = seg.seq.at_or_after(expected) && seg.seq.before(expected + window);
+        if seg.flags.rst() {
+            return match (seg.seq == expected, in_window) {
+                (true, _) => Outcome::Reset,
+                (false, true) => Outcome::Challenge,
+                _ => Outcome::Ignore(Discard::TcpOutOfWindow),
+            };
+        }
+        if seg.flags.syn() {
+            return if seg.seq == self.irs && !seg.flags.ack() { Outcome::Repeat } else { Outcome::Challenge };
+        }
+        if self.flags & TIMESTAMPS != 0 {
+            match seg.options.timestamps {
+                Some(ts) if (ts.val.wrapping_sub(self.ts_recent) as i32) < 0 => return Outcome::Ignore(Discard::TcpPaws),
+                None => return Outcome::Ignore(Discard::TcpPaws),
+                Some(_) => {}
+            }
+        }
+        if !in_window {
+            return Outcome::Ignore(Discard::TcpOutOfWindow);
+        }
+        if !seg.flags.ack() {
+            return Outcome::Ignore(Discard::TcpNoAck);
+        }
+        if seg.ack != self.iss + 1 {
+            return Outcome::Unacceptable;
+        }
+        let ts_recent = seg.options.timestamps.map_or(self.ts_recent, |ts| ts.val);
+        let none = WindowScale::new(0);
+        let snd_scale = if self.scaling() { WindowScale::new(self.scale) } else { none };
+        // The SYN-ACK went out a second (doubled with each retry) before it was due again.
+        let sent_ms = self.retry_at_ms.wrapping_sub(1_000 << self.retries);
+        let rtt_ms = (cx.now.as_ms() as u32).wrapping_sub(sent_ms).min(60_000);
+        Outcome::Established(Agreed {
+            key: self.key,
+            iss: self.iss,
+            irs: self.irs,
+            peer_mss: self.peer_mss,
+            snd_scale,
+            rcv_scale: if self.scaling() { WindowScale::new(cx.config.receive_scale()) } else { none },
+            sack: self.flags & SACK != 0,
+            timestamps: self.flags & TIMESTAMPS != 0,
+            ts_recent,
+            ts_offset: isn::ts_offset(&secrets.timestamp, &self.key.local, &self.key.remote),
+            snd_wnd: seg.window << snd_scale,
+            rcv_adv: expected + window,
+            rtt_us: (self.retries == 0).then_some((rtt_ms * 1_000).max(100)),
+            syn_lost: self.retries > 0,
+        })
+    }
+}
+
+fn syn_ack(key: &FlowKey, iss: SeqNum, irs: SeqNum, options: Options, cx: &Cx<'_>) -> Header {
+    Header {
+        src_port: key.local_port,
+        dst_port: key.remote_port,
+        seq: iss,
+        ack: irs + 1,
+        flags: Flags::SYN | Flags::ACK,
+        window: UnscaledWindow::new(initial_window(cx)),
+        urgent: 0,
+        options,
+    }
+}
+
+/// The SYN-ACK of a SYN that we keep no state for: everything needed later is in its sequence number and timestamp.
+pub fn cookie_syn_ack(key: &FlowKey, seg: &Segment<'_>, mss: u16, secrets: &Secrets, cx: &Cx<'_>) -> Header {
+    let peer_mss = seg.options.mss.unwrap_or(if key.is_v4() { 536 } else { 1220 });
+    let iss = cookie::encode(&secrets.cookie, key, seg.seq, minute(cx.now), peer_mss);
+    let mut options = offer(cx.config, mss, WindowScale::new(cx.config.receive_scale()));
+    match seg.options.timestamps {
+        Some(ts) if cx.config.tcp_timestamps => {
+            // Scale and SACK survive in the low bits of our timestamp, which the final ACK echoes.
+            let kept = cookie::TimestampOptions {
+                window_scale: seg.options.window_scale.filter(|_| cx.config.tcp_window_scaling),
+                sack_permitted: seg.options.sack_permitted && cx.config.tcp_sack,
+            };
+            options.sack_permitted = kept.sack_permitted;
+            options.window_scale = options.window_scale.filter(|_| kept.window_scale.is_some());
+            let offset = isn::ts_offset(&secrets.timestamp, &key.local, &key.remote);
+            let val = cookie::encode_ts(cx.now.as_ms() as u32, kept).wrapping_add(offset);
+            options.timestamps = Some(Timestamps { val, echo: ts.val });
+        }
+        _ => {
+            options.sack_permitted = false;
+            options.window_scale = None;
+        }
+    }
+    syn_ack(key, iss, seg.seq, options, cx)
+}
+
+/// The final ACK of a handshake that we kept no state for: valid only if it carries a cookie of ours.
+pub fn on_cookie_ack(key: &FlowKey, seg: &Segment<'_>, secrets: &Secrets, cx: &Cx<'_>) -> Option<Agreed> {
+    if seg.flags.intersects(Flags::SYN | Flags::RST) || !seg.flags.ack() {
+        return None;
+    }
+    let iss = seg.ack - 1;
+    let irs = seg.seq - 1;
+    let peer_mss = cookie::decode(&secrets.cookie, key, irs, iss, minute(cx.now))?;
+    let ts_offset = isn::ts_offset(&secrets.timestamp, &key.local, &key.remote);
+    let kept = seg.options.timestamps.filter(|_| cx.config.tcp_timestamps).map(|ts| (ts, cookie::decode_ts(ts.echo.wrapping_sub(ts_offset))));
+    let scale = kept.and_then(|(_, kept)| kept.window_scale);
+    let none = WindowScale::new(0);
+    let snd_scale = scale.unwrap_or(none);
+    Some(Agreed {
+        key: *key,
+        iss,
+        irs,
+        peer_mss,
+        snd_scale,
+        rcv_scale: if scale.is_some() { WindowScale::new(cx.config.receive_scale()) } else { none },
+        sack: kept.is_some_and(|(_, kept)| kept.sack_permitted),
+        timestamps: kept.is_some(),
+        ts_recent: kept.map_or(0, |(ts, _)| ts.val),
+        ts_offset,
+        snd_wnd: seg.window << snd_scale,
+        rcv_adv: irs + 1 + u32::from(initial_window(cx)),
+        rtt_us: None,
+        syn_lost: false,
+    })
+}
+
+fn minute(now: Instant) -> u32 {
+    (now.as_us() / 60_000_000) as u32
+}
+
+/// Milliseconds, wrapped to 32 bits, compared on the circle: is `at` due at `now`?
+#[inline]
+pub fn is_due(at_ms: u32, now: Instant) -> bool {
+    (now.as_ms() as u32).wrapping_sub(at_ms) as i32 >= 0
+}

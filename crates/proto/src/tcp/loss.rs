@@ -1,0 +1,163 @@
+//! Owns the repair of losses on the sending side: when to believe that something is lost, and what to send again.
+//!
+//! With SACK this is RFC 6675, without it NewReno (RFC 6582); after a timeout everything up to `recover` counts as lost
+//! and is sent again under slow start (RFC 5681 section 3.1).
+
+use super::connection::{Connection, Facts, Phase};
+use super::congestion::Controller;
+use super::Cx;
+use laneway_wire::tcp::{Segment, SeqNum, SeqRange};
+
+/// Duplicate ACKs that mean a loss (RFC 5681 section 3.2).
+const DUP_THRESH: u8 = 3;
+
+impl Connection {
+    /// Bytes believed to be in the network.
+    #[inline]
+    pub(super) fn pipe(&self) -> u32 {
+        let outstanding = self.flight();
+        match (self.phase, &self.board) {
+            (Phase::Open, None) => outstanding,
+            (Phase::Loss, _) => {
+                let again = self.rexmit_nxt.offset_from(self.snd.una).max(0) as u32;
+                let new = self.snd.nxt.offset_from(self.recover).max(0) as u32;
+                again + new
+            }
+            (Phase::Open, Some(board)) => board.pipe(self.snd.una, self.snd.nxt, self.snd.una, self.snd.mss.into()),
+            (Phase::Recovery, Some(board)) => board.pipe(self.snd.una, self.snd.nxt, self.rexmit_nxt, self.snd.mss.into()),
+            (Phase::Recovery, None) => outstanding.saturating_sub(u32::from(self.dup_acks) * u32::from(self.snd.mss)),
+        }
+    }
+
+    fn note_sack(&mut self, seg: &Segment<'_>) -> u32 {
+        if !self.facts.has(Facts::SACK) || (seg.options.sack.is_empty() && self.board.is_none()) {
+            return 0;
+        }
+        let board = self.board.get_or_insert_default();
+        let newly = board.on_ack(self.snd.una, &seg.options.sack, self.snd.nxt);
+        if board.is_reneged(self.snd.una) {
+            board.clear();
+        }
+        if board.is_empty() {
+            self.board = None;
+        }
+        newly
+    }
+
+    /// An ACK that moved SND.UNA by `acked`, while something is being repaired or suspected.
+    pub(super) fn repair_on_ack(&mut self, seg: &Segment<'_>, acked: u32, cx: &mut Cx<'_>) {
+        self.note_sack(seg);
+        match self.phase {
+            Phase::Open => {
+                self.dup_acks = 0;
+                self.suspect(cx);
+            }
+            Phase::Recovery | Phase::Loss if seg.ack.at_or_after(self.recover) => {
+                self.congestion.on_recovered(cx.now);
+                self.phase = Phase::Open;
+                self.dup_acks = 0;
+                self.facts.clear(Facts::FORCE);
+            }
+            Phase::Recovery => {
+                // A partial ACK: the segment behind it is lost too (RFC 6582 section 3.2, step 3).
+                if self.board.is_none() {
+                    let segments = (acked / u32::from(self.snd.mss)).min(255) as u8;
+                    self.dup_acks = self.dup_acks.saturating_sub(segments).max(1);
+                    self.rexmit_nxt = seg.ack;
+                    self.facts.set(Facts::FORCE);
+                }
+                self.rexmit_nxt = self.rexmit_nxt.latest(seg.ack);
+            }
+            Phase::Loss => self.rexmit_nxt = self.rexmit_nxt.latest(seg.ack),
+        }
+    }
+
+    /// An ACK that moved nothing while data is in flight.
+    pub(super) fn on_duplicate_ack(&mut self, seg: &Segment<'_>, duplicate: bool, cx: &mut Cx<'_>) {
+        let newly = self.note_sack(seg);
+        if self.facts.has(Facts::SACK) {
+            // With SACK a duplicate is one that brings news; without news it is only a window probe or a copy.
+            if newly == 0 {
+                return;
+            }
+        } else if !duplicate {
+            return;
+        }
+        self.dup_acks = self.dup_acks.saturating_add(1);
+        if self.phase == Phase::Open {
+            self.suspect(cx);
+        }
+    }
+
+    /// Enters fast recovery if enough speaks for a loss.
+    fn suspect(&mut self, cx: &mut Cx<'_>) {
+        if self.flight() == 0 {
+            return;
+        }
+        let lost = match &self.board {
+            Some(board) => self.dup_acks >= DUP_THRESH || board.is_lost(self.snd.una, self.snd.mss.into()),
+            // Not when the ACKs only echo what a timeout sent twice (RFC 6582 section 3.2, step 1).
+            None => self.dup_acks >= DUP_THRESH && self.snd.una != self.recover,
+        };
+        if !lost {
+            return;
+        }
+        let in_flight = self.pipe();
+        self.congestion.on_congestion(cx.now, in_flight.max(self.flight().min(in_flight + u32::from(self.snd.mss))));
+        self.phase = Phase::Recovery;
+        self.recover = self.snd.nxt;
+        self.rexmit_nxt = self.snd.una;
+        self.facts.set(Facts::FORCE);
+        self.facts.clear(Facts::TIMING);
+    }
+
+    /// The retransmission timer ran out (RFC 6298 section 5.4 to 5.7).
+    pub(super) fn enter_loss(&mut self, cx: &mut Cx<'_>) {
+        let in_flight = self.flight();
+        self.rtt.on_timeout();
+        if self.phase != Phase::Loss || self.rexmit_nxt.after(self.snd.una) {
+            self.congestion.on_timeout(cx.now, in_flight);
+        }
+        self.phase = Phase::Loss;
+        self.recover = self.snd.nxt;
+        self.rexmit_nxt = self.snd.una;
+        self.dup_acks = 0;
+        // The receiver may have thrown away what it selectively acknowledged (RFC 2018 section 8).
+        self.board = None;
+        self.facts.set(Facts::FORCE);
+        self.facts.clear(Facts::TIMING);
+        self.rexmt_at = cx.now.after_us(self.rtt.rto_us().into());
+    }
+
+    /// What should be sent again next, if anything: sequence numbers known or presumed to be lost.
+    pub(super) fn next_lost(&self) -> Option<SeqRange> {
+        match (self.phase, &self.board) {
+            (Phase::Open, _) => None,
+            (Phase::Recovery, Some(board)) => {
+                let from = self.rexmit_nxt.latest(self.snd.una);
+                if self.facts.has(Facts::FORCE) {
+                    return Some(self.first_hole(self.snd.una));
+                }
+                board.next_lost(from, self.recover, self.snd.mss.into())
+            }
+            (Phase::Recovery, None) => {
+                self.facts.has(Facts::FORCE).then(|| SeqRange { start: self.snd.una, end: self.recover })
+            }
+            (Phase::Loss, _) => {
+                let from = self.rexmit_nxt.latest(self.snd.una);
+                let hole = self.first_hole(from);
+                (hole.start.before(self.recover)).then_some(SeqRange { start: hole.start, end: hole.end.earliest(self.recover) })
+            }
+        }
+    }
+
+    /// The first range at or after `from` that is not selectively acknowledged.
+    fn first_hole(&self, from: SeqNum) -> SeqRange {
+        let end = self.snd.nxt;
+        let Some(board) = &self.board else { return SeqRange { start: from, end } };
+        board.next_hole(from, end).unwrap_or_else(|| {
+            // Nothing missing below the highest report: what lies above it is the rest.
+            SeqRange { start: board.highest().map_or(from, |top| from.latest(top)), end }
+        })
+    }
+}

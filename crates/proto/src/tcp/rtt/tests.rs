@@ -1,0 +1,116 @@
+use super::*;
+use proptest::prelude::*;
+
+#[test]
+fn before_any_sample_the_timeout_is_one_second() {
+    let rtt = RttEstimator::new();
+    assert_eq!(rtt.rto_us(), 1_000_000);
+    assert_eq!(
+        (rtt.srtt_us(), rtt.min_rtt_us(), rtt.rttvar_us()),
+        (None, None, 0)
+    );
+}
+
+#[test]
+fn first_sample_sets_everything() {
+    let mut rtt = RttEstimator::new();
+    rtt.on_sample(400_000);
+    assert_eq!(rtt.srtt_us(), Some(400_000));
+    assert_eq!(rtt.rttvar_us(), 200_000);
+    // SRTT + 4·RTTVAR.
+    assert_eq!(rtt.rto_us(), 1_200_000);
+}
+
+#[test]
+fn later_samples_are_smoothed() {
+    let mut rtt = RttEstimator::new();
+    rtt.on_sample(100_000);
+    rtt.on_sample(180_000);
+    // RTTVAR = 3/4·50 + 1/4·|100 - 180| = 57.5 ms, with the old SRTT; SRTT = 7/8·100 + 1/8·180 = 110 ms.
+    assert_eq!(rtt.srtt_us(), Some(110_000));
+    assert_eq!(rtt.rttvar_us(), 57_500);
+    assert_eq!(rtt.rto_us(), 110_000 + 4 * 57_500);
+    assert_eq!(rtt.min_rtt_us(), Some(100_000));
+}
+
+#[test]
+fn a_steady_path_keeps_room_for_a_delayed_ack() {
+    let mut rtt = RttEstimator::new();
+    for _ in 0..1_000 {
+        rtt.on_sample(300_000);
+    }
+    assert_eq!(rtt.srtt_us(), Some(300_000));
+    assert_eq!(rtt.rto_us(), 500_000);
+}
+
+#[test]
+fn backing_off_doubles_up_to_two_minutes_and_ends_with_an_answer() {
+    let mut rtt = RttEstimator::new();
+    let mut seen = vec![];
+    for _ in 0..9 {
+        seen.push(rtt.rto_us() / 1_000_000);
+        rtt.on_timeout();
+    }
+    assert_eq!(seen, [1, 2, 4, 8, 16, 32, 64, 120, 120]);
+    for _ in 0..1_000 {
+        rtt.on_timeout();
+    }
+    assert_eq!(rtt.rto_us(), RTO_MAX_US);
+
+    let mut with_sample = rtt;
+    with_sample.on_sample(1_000);
+    assert_eq!(with_sample.rto_us(), 201_000);
+    rtt.on_new_ack();
+    assert_eq!(rtt.rto_us(), 1_000_000);
+    assert_eq!(rtt.backoffs(), 0);
+}
+
+#[test]
+fn after_a_lost_syn_data_starts_at_three_seconds_unless_measured() {
+    let mut rtt = RttEstimator::new();
+    rtt.on_timeout();
+    rtt.on_syn_lost();
+    assert_eq!(rtt.rto_us(), 3_000_000);
+    rtt.on_sample(10_000);
+    assert_eq!(rtt.rto_us(), 210_000);
+    rtt.on_syn_lost();
+    assert_eq!(rtt.rto_us(), 210_000);
+}
+
+proptest! {
+    /// Against RFC 6298 in floating point, whatever the samples.
+    #[test]
+    fn follows_the_rfc(samples in prop::collection::vec(prop_oneof![1u32..5_000, 1u32..2_000_000, any::<u32>()], 1..200)) {
+        let mut rtt = RttEstimator::new();
+        let mut model: Option<(f64, f64)> = None;
+        for sample in samples {
+            rtt.on_sample(sample);
+            let r = f64::from(sample.clamp(1, RTO_MAX_US));
+            let (srtt, rttvar) = match model {
+                None => (r, r / 2.0),
+                Some((srtt, rttvar)) => (0.875 * srtt + 0.125 * r, 0.75 * rttvar + 0.25 * (srtt - r).abs()),
+            };
+            model = Some((srtt, rttvar));
+            // Each step truncates less than one unit of 1/8 and 1/4 µs, and the gains sum what is left.
+            prop_assert!((f64::from(rtt.srtt_us().unwrap()) - srtt).abs() <= 4.0);
+            prop_assert!((f64::from(rtt.rttvar_us()) - rttvar).abs() <= 8.0);
+            let rto = (srtt + (4.0 * rttvar).max(200_000.0)).min(120e6);
+            prop_assert!((f64::from(rtt.rto_us()) - rto).abs() <= 40.0);
+        }
+    }
+
+    /// Bounds hold after any history.
+    #[test]
+    fn stays_in_bounds(events in prop::collection::vec((0u8..3, any::<u32>()), 0..300)) {
+        let mut rtt = RttEstimator::new();
+        for (event, sample) in events {
+            match event {
+                0 => rtt.on_sample(sample),
+                1 => rtt.on_timeout(),
+                _ => rtt.on_new_ack(),
+            }
+            prop_assert!((RTO_MARGIN_US..=RTO_MAX_US).contains(&rtt.rto_us()));
+            prop_assert!(rtt.srtt_us().is_none_or(|srtt| (1..=RTO_MAX_US).contains(&srtt)));
+        }
+    }
+}

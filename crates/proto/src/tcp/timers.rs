@@ -1,0 +1,117 @@
+//! Owns the timers of a synchronized connection: which there are, when the next one is due, what each one does.
+//!
+//! | timer | armed while | on expiry |
+//! |---|---|---|
+//! | retransmission (RFC 6298) | data or FIN is unacknowledged | enter loss repair, back off |
+//! | persist (RFC 9293 section 3.8.6.1) | data waits and the window is closed | probe with one byte, back off |
+//! | delayed ACK | text is not acknowledged yet | acknowledge |
+//! | keepalive | asked for | probe, then give up |
+//! | FIN-WAIT-2 | an orphan waits for the peer's FIN | give up |
+
+use super::Cx;
+use super::connection::{CloseReason, Connection, Facts};
+use super::state::State;
+use crate::time::Instant;
+
+impl Connection {
+    /// To be called when `decide` has answered `None`: arms what silence requires. Then `deadline` is right.
+    #[inline]
+    pub fn settle(&mut self, now: Instant) {
+        if self.state == State::Closed || self.snd.buf.is_empty() {
+            return;
+        }
+        let unsent = self.snd.buf.len() > self.flight();
+        if !unsent {
+            self.facts.clear(Facts::CWND_LIMITED);
+            return;
+        }
+        // Data waits. If nothing is in flight, no ACK will come to restart us: the peer's window is closed.
+        if self.rexmt_at == Instant::NEVER {
+            self.facts.set(Facts::PERSIST);
+            self.rexmt_at = now.after_us(self.rtt.rto_us().into());
+        }
+        let usable = (self.snd.una + self.snd.wnd).offset_from(self.snd.nxt);
+        if usable >= i32::from(self.snd.mss.min(i16::MAX as u16) as i16) {
+            self.facts.set(Facts::CWND_LIMITED);
+        } else {
+            self.facts.clear(Facts::CWND_LIMITED);
+        }
+    }
+
+    /// The next time at which [`on_timeout`](Self::on_timeout) has something to do. Changes with every event and verb.
+    #[inline]
+    pub fn deadline(&self) -> Instant {
+        self.rexmt_at.min(self.delack_at).min(self.keep_at)
+    }
+
+    /// Time has passed. May be called early, and then does nothing. Call `decide` afterwards.
+    pub fn on_timeout(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        if self.state == State::Closed {
+            return;
+        }
+        if self.delack_at <= now {
+            self.delack_at = Instant::NEVER;
+            if self.facts.has(Facts::ACK_PENDING) {
+                self.facts.set(Facts::ACK_NOW);
+            }
+        }
+        if self.rexmt_at <= now {
+            self.on_silence(cx);
+        }
+        if self.keep_at <= now && self.state != State::Closed {
+            self.on_idle(cx);
+        }
+    }
+
+    /// The retransmission or persist timer.
+    fn on_silence(&mut self, cx: &mut Cx<'_>) {
+        self.retries = self.retries.saturating_add(1);
+        let silent_ms = (cx.now.as_ms() as u32).wrapping_sub(self.progress_ms);
+        let over = if self.user_timeout_ms > 0 {
+            silent_ms >= self.user_timeout_ms
+        } else {
+            self.retries > cx.config.tcp_retries2
+        };
+        if over {
+            self.give_up(cx);
+        } else if self.facts.has(Facts::PERSIST) {
+            self.rtt.on_timeout();
+            self.facts.set(Facts::PROBE_DUE);
+            self.rexmt_at = cx.now.after_us(self.rtt.rto_us().into());
+        } else if self.flight() > 0 {
+            self.enter_loss(cx);
+        } else {
+            self.rexmt_at = Instant::NEVER;
+        }
+    }
+
+    /// The keepalive timer, or the end of an orphan.
+    fn on_idle(&mut self, cx: &mut Cx<'_>) {
+        if self.state == State::FinWait2 && self.facts.has(Facts::RECEIVE_SHUT) {
+            return self.die(CloseReason::Normal, cx);
+        }
+        if !self.facts.has(Facts::KEEPALIVE) {
+            self.keep_at = Instant::NEVER;
+            return;
+        }
+        let idle_us = u64::from((cx.now.as_ms() as u32).wrapping_sub(self.heard_ms)) * 1_000;
+        if idle_us < cx.config.tcp_keepalive_time_us && self.probes == 0 {
+            self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_time_us - idle_us);
+        } else if self.probes >= cx.config.tcp_keepalive_probes {
+            self.give_up(cx);
+        } else {
+            self.probes += 1;
+            // With data in flight the retransmission timer asks already.
+            if self.flight() == 0 {
+                self.facts.set(Facts::PROBE_DUE);
+            }
+            self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_intvl_us);
+        }
+    }
+
+    fn give_up(&mut self, cx: &mut Cx<'_>) {
+        self.facts.set(Facts::RESET_DUE);
+        self.die(CloseReason::TimedOut, cx);
+    }
+}

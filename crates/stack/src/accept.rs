@@ -1,0 +1,117 @@
+//! Owns listeners on a lane and their queues of finished connections.
+//!
+//! Each lane has a queue of its own per listener; on-lane acceptors never take from another lane. Only a
+//! [`ConnId`] of a connection that is fully set up can be put in: `push` is called in one place, after insertion.
+
+use crate::app::{ConnId, ListenerId};
+use laneway_wire::flow::Address;
+use std::collections::VecDeque;
+
+const NONE: u16 = u16::MAX;
+
+/// One listener, as one lane sees it.
+pub struct Listener {
+    /// The address that it is bound to; unspecified for any of its family (IPv6 unspecified: any of both).
+    pub address: Address,
+    /// The port.
+    pub port: u16,
+    backlog: usize,
+    queue: VecDeque<ConnId>,
+    /// The next listener on the same port.
+    next: u16,
+}
+
+/// The listeners of one lane: found by port with one index, whatever their number.
+pub struct Listeners {
+    by_port: Box<[u16]>,
+    all: Vec<Option<Listener>>,
+}
+
+impl Default for Listeners {
+    fn default() -> Self {
+        Listeners { by_port: vec![NONE; 65_536].into_boxed_slice(), all: Vec::new() }
+    }
+}
+
+impl Listeners {
+    /// Adds a listener under the id that the control thread chose. Of a backlog `b` over `lanes` lanes each lane holds
+    /// ⌈b/lanes⌉ + 16, so that uneven hashing does not refuse what `listen` promised.
+    pub fn add(&mut self, id: ListenerId, address: Address, port: u16, backlog: usize, lanes: usize) {
+        let at = usize::from(id.0);
+        if self.all.len() <= at {
+            self.all.resize_with(at + 1, || None);
+        }
+        let next = std::mem::replace(&mut self.by_port[usize::from(port)], id.0);
+        let backlog = backlog.div_ceil(lanes) + 16;
+        self.all[at] = Some(Listener { address, port, backlog, queue: VecDeque::new(), next });
+    }
+
+    /// Removes a listener; the answer is the connections that nobody will accept, to be reset.
+    pub fn remove(&mut self, id: ListenerId) -> VecDeque<ConnId> {
+        let Some(gone) = self.all.get_mut(usize::from(id.0)).and_then(Option::take) else { return VecDeque::new() };
+        let mut link = self.by_port[usize::from(gone.port)];
+        if link == id.0 {
+            self.by_port[usize::from(gone.port)] = gone.next;
+        } else {
+            while let Some(Some(listener)) = self.all.get_mut(usize::from(link)) {
+                if listener.next == id.0 {
+                    listener.next = gone.next;
+                    break;
+                }
+                link = listener.next;
+            }
+        }
+        gone.queue
+    }
+
+    /// The listener for a SYN: one bound to the exact address before one bound to any.
+    #[inline]
+    pub fn find(&self, address: &Address, port: u16) -> Option<ListenerId> {
+        let mut any = None;
+        let mut link = self.by_port[usize::from(port)];
+        while let Some(Some(listener)) = self.all.get(usize::from(link)) {
+            if listener.address == *address {
+                return Some(ListenerId(link));
+            }
+            let both = listener.address == Address::UNSPECIFIED_V6;
+            if both || (listener.address == Address::UNSPECIFIED_V4 && address.is_v4()) {
+                any = Some(ListenerId(link));
+            }
+            link = listener.next;
+        }
+        any
+    }
+
+    /// Still there?
+    #[inline]
+    pub fn contains(&self, id: ListenerId) -> bool {
+        self.all.get(usize::from(id.0)).is_some_and(Option::is_some)
+    }
+
+    /// Room for one more finished connection.
+    #[inline]
+    pub fn has_room(&self, id: ListenerId) -> bool {
+        self.all.get(usize::from(id.0)).and_then(Option::as_ref).is_some_and(|l| l.queue.len() < l.backlog)
+    }
+
+    /// Queues a finished connection. The caller has asked `has_room`.
+    #[inline]
+    pub fn push(&mut self, id: ListenerId, connection: ConnId) {
+        if let Some(Some(listener)) = self.all.get_mut(usize::from(id.0)) {
+            listener.queue.push_back(connection);
+        }
+    }
+
+    /// Takes the oldest finished connection.
+    #[inline]
+    pub fn pop(&mut self, id: ListenerId) -> Option<ConnId> {
+        self.all.get_mut(usize::from(id.0))?.as_mut()?.queue.pop_front()
+    }
+
+    /// Takes a connection that died before anyone accepted it out of the queue.
+    pub fn forget(&mut self, id: ListenerId, connection: ConnId) {
+        if let Some(Some(listener)) = self.all.get_mut(usize::from(id.0)) {
+            listener.queue.retain(|waiting| *waiting != connection);
+        }
+    }
+}

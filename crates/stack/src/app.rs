@@ -1,0 +1,326 @@
+//! Owns what an application on a lane sees: the events it is told of, and the verbs it has.
+//!
+//! path: … → tcp::input → tcp::state → [application] → tcp::output → …
+
+use crate::lane::Local;
+use crate::ports::Exhausted;
+use crate::tables::{Kind, Tables, Tcb};
+use crate::error::Error;
+use crate::counters::Mib;
+use laneway_proto::tcp::{self, CloseReason, Connection, Handshake, State, isn};
+use laneway_proto::time::Instant;
+use laneway_wire::flow::{Address, FlowKey};
+use std::net::SocketAddr;
+
+/// The name of a connection on its lane. Names of connections that are gone stay harmless for ever: their verbs do nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ConnId(u64);
+
+impl ConnId {
+    pub(crate) fn new(index: u32, generation: u32) -> Self {
+        ConnId(u64::from(generation) << 32 | u64::from(index))
+    }
+    pub(crate) fn index(self) -> u32 {
+        self.0 as u32
+    }
+    pub(crate) fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// The name of a listener, the same on every lane.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct ListenerId(pub u16);
+
+/// The name of a UDP socket, the same on every lane.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct UdpId(pub u16);
+
+/// An application that lives on a lane and runs to completion: it is called when something happened, and what it does
+/// takes effect at the end of the same poll. It must not block: every connection of the lane waits for it.
+pub trait App {
+    /// Once a poll, whether or not anything happened. The place to start connections.
+    fn on_poll(&mut self, cx: &mut Context<'_>) {
+        let _ = cx;
+    }
+    /// Finished connections wait. Those not accepted stay in the queue, and fill it up.
+    fn on_acceptable(&mut self, cx: &mut Context<'_>, listener: ListenerId) {
+        while let Some(connection) = cx.accept(listener) {
+            self.on_accept(cx, connection);
+        }
+    }
+    /// A connection was accepted.
+    fn on_accept(&mut self, cx: &mut Context<'_>, connection: ConnId) {
+        let _ = (cx, connection);
+    }
+    /// An active open has succeeded.
+    fn on_connect(&mut self, cx: &mut Context<'_>, connection: ConnId) {
+        let _ = (cx, connection);
+    }
+    /// Bytes have arrived, and lie where the device put them. Says how many were taken: the rest is kept, and shown again
+    /// when more arrives or when [`Context::resume`] asks for it.
+    fn on_data(&mut self, cx: &mut Context<'_>, connection: ConnId, data: &[u8]) -> usize;
+    /// After a short `send`, there is room again.
+    fn on_writable(&mut self, cx: &mut Context<'_>, connection: ConnId) {
+        let _ = (cx, connection);
+    }
+    /// The peer has closed its side; nothing more will arrive. Closes ours.
+    fn on_peer_closed(&mut self, cx: &mut Context<'_>, connection: ConnId) {
+        cx.close(connection);
+    }
+    /// The connection is over, and its name with it. `TIME_WAIT` is the stack's own affair.
+    fn on_closed(&mut self, cx: &mut Context<'_>, connection: ConnId, token: u64, reason: CloseReason) {
+        let _ = (cx, connection, token, reason);
+    }
+    /// A datagram has arrived.
+    fn on_datagram(&mut self, cx: &mut Context<'_>, socket: UdpId, from: SocketAddr, data: &[u8]) {
+        let _ = (cx, socket, from, data);
+    }
+}
+
+/// What an application can do while it is called.
+pub struct Context<'a> {
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) local: &'a mut Local,
+}
+
+impl Context<'_> {
+    /// The time of this poll.
+    pub fn now(&self) -> Instant {
+        self.local.now
+    }
+
+    /// The lane's number, from 0.
+    pub fn lane(&self) -> usize {
+        self.local.id
+    }
+
+    /// How many lanes there are.
+    pub fn lanes(&self) -> usize {
+        self.local.steering.lanes()
+    }
+
+    /// Takes a finished connection from a listener's queue on this lane.
+    #[inline]
+    pub fn accept(&mut self, listener: ListenerId) -> Option<ConnId> {
+        loop {
+            let id = self.tables.listeners.pop(listener)?;
+            if let Some(slot) = self.tables.slot(id) {
+                slot.accepted = true;
+                // What arrived before it was accepted is shown now.
+                if let Tcb::Synchronized(connection) = &slot.tcb
+                    && (connection.buffered() > 0 || !connection.state().can_receive())
+                {
+                    self.local.resumed.push(id);
+                }
+                return Some(id);
+            }
+        }
+    }
+
+    /// Starts an active open from a local address of the caller's choice, or the one that the route says. The port is
+    /// chosen such that the replies come to this lane. [`App::on_connect`] or [`App::on_closed`] tells how it ended.
+    pub fn connect(&mut self, from: Option<Address>, to: Address, port: u16, token: u64) -> Result<ConnId, Error> {
+        let to_socket = || SocketAddr::new(to.to_ip(), port);
+        let path = self.local.paths.get(&self.local.snapshot, to).ok_or(Error::NetworkUnreachable(to.to_ip()))?;
+        let (mtu, source) = (path.mtu, path.source);
+        let from = match from {
+            Some(from) if !self.local.snapshot.addresses.contains(&from) => return Err(Error::AddressNotAvailable(from.to_ip())),
+            Some(from) => from,
+            None => source.ok_or(Error::NetworkUnreachable(to.to_ip()))?,
+        };
+        if from.is_v4() != to.is_v4() || port == 0 {
+            return Err(Error::Invalid(format!("cannot connect from {from} to {to} port {port}: both addresses must be of one family, and the port not 0")));
+        }
+        let (now, delay_ms) = (self.local.now, self.local.config.tcp_tw_reuse_delay_ms);
+        let tables = &mut *self.tables;
+        let step = (self.local.entropy.next_u64() & 7) as u32;
+        let mut found = None;
+        let steering = &self.local.steering;
+        let local_port = self.local.ports.allocate(steering, from, to, port, step, |key| {
+            let hash = tables.hash(key);
+            let over = match tables.lookup(hash, key) {
+                None => None,
+                Some(handle) => match tables.time_wait_reusable(handle, now, delay_ms) {
+                    Some(least) => Some((handle, least)),
+                    None => return false,
+                },
+            };
+            found = Some((hash, over));
+            true
+        });
+        let local_port = local_port.map_err(|Exhausted| Error::LaneExhausted(to_socket()))?;
+        let Some((hash, over)) = found else { return Err(Error::LaneExhausted(to_socket())) };
+        let key = FlowKey { local: from, remote: to, local_port, remote_port: port };
+        let secrets = &self.local.secrets;
+        let mut iss = isn::isn(&secrets.isn, &key, now.as_us());
+        if let Some((handle, least)) = over {
+            if !iss.after(least) {
+                iss = least + 65_536 + 2;
+            }
+            tables.take_over(hash, handle);
+        }
+        let ts_offset = isn::ts_offset(&secrets.timestamp, &key.local, &key.remote);
+        let config = &self.local.config.tcp;
+        let cx = tcp::Cx { now, config, pool: &mut tables.pool };
+        let mut handshake = Handshake::connect(key, iss, ts_offset, announced_mss(mtu, key.is_v4()), &cx);
+        handshake.token = token;
+        let id = tables.insert(hash, Tcb::Handshaking(handshake), self.local.id as u16, true);
+        tables.counters.count(Mib::TcpActiveOpens);
+        self.touch(id);
+        Ok(id)
+    }
+
+    /// Queues bytes; says how many were taken. Less than all: [`App::on_writable`] will tell when to go on.
+    #[inline]
+    pub fn send(&mut self, connection: ConnId, bytes: &[u8]) -> usize {
+        self.with(connection, |c, cx| c.send(bytes, cx)).unwrap_or(0)
+    }
+
+    /// Copies bytes that were kept; says how many.
+    pub fn recv(&mut self, connection: ConnId, out: &mut [u8]) -> usize {
+        self.with(connection, |c, cx| c.recv(out, cx)).unwrap_or(0)
+    }
+
+    /// Bytes that are kept and wait.
+    pub fn buffered(&mut self, connection: ConnId) -> usize {
+        self.tables.connection(connection).map_or(0, |c| c.buffered() as usize)
+    }
+
+    /// Shows kept bytes again, in this poll or the next.
+    pub fn resume(&mut self, connection: ConnId) {
+        self.local.resumed.push(connection);
+    }
+
+    /// Closes our side for sending: what is queued still goes out, then FIN.
+    #[inline]
+    pub fn shutdown(&mut self, connection: ConnId) {
+        self.with(connection, |c, _| c.shutdown());
+    }
+
+    /// Closes both ways; what is queued still goes out. An active open under way is given up.
+    #[inline]
+    pub fn close(&mut self, connection: ConnId) {
+        if self.with(connection, |c, cx| c.close(cx)).is_none() {
+            self.give_up(connection);
+        }
+    }
+
+    /// Ends it with RST.
+    pub fn abort(&mut self, connection: ConnId) {
+        if self.with(connection, |c, cx| c.abort(cx)).is_none() {
+            self.give_up(connection);
+        }
+    }
+
+    fn give_up(&mut self, connection: ConnId) {
+        if let Some(slot) = self.tables.slot(connection)
+            && matches!(slot.tcb, Tcb::Handshaking(_))
+        {
+            self.tables.remove(connection.index());
+        }
+    }
+
+    /// `TCP_NODELAY`.
+    pub fn set_nodelay(&mut self, connection: ConnId, on: bool) {
+        self.with(connection, |c, _| c.set_nodelay(on));
+    }
+
+    /// `SO_KEEPALIVE`.
+    pub fn set_keepalive(&mut self, connection: ConnId, on: bool) {
+        self.with(connection, |c, cx| c.set_keepalive(on, cx));
+    }
+
+    /// `TCP_USER_TIMEOUT`, in milliseconds.
+    pub fn set_user_timeout_ms(&mut self, connection: ConnId, ms: u32) {
+        self.with(connection, |c, _| c.set_user_timeout_ms(ms));
+    }
+
+    /// The application's own word for a connection.
+    #[inline]
+    pub fn token(&mut self, connection: ConnId) -> u64 {
+        match self.tables.slot(connection).map(|slot| &slot.tcb) {
+            Some(Tcb::Synchronized(c)) => c.token,
+            Some(Tcb::Handshaking(h)) => h.token,
+            None => 0,
+        }
+    }
+
+    /// Sets the application's own word for a connection.
+    #[inline]
+    pub fn set_token(&mut self, connection: ConnId, token: u64) {
+        match self.tables.slot(connection).map(|slot| &mut slot.tcb) {
+            Some(Tcb::Synchronized(c)) => c.token = token,
+            Some(Tcb::Handshaking(h)) => h.token = token,
+            None => {}
+        }
+    }
+
+    /// The flow of a connection.
+    pub fn flow(&mut self, connection: ConnId) -> Option<FlowKey> {
+        self.tables.slot(connection).map(|slot| *slot.key())
+    }
+
+    /// The state of a connection; CLOSED once it is gone.
+    pub fn state(&mut self, connection: ConnId) -> State {
+        match self.tables.slot(connection).map(|slot| &slot.tcb) {
+            Some(Tcb::Synchronized(c)) => c.state(),
+            Some(Tcb::Handshaking(h)) => h.state(),
+            None => State::Closed,
+        }
+    }
+
+    /// Looks at a connection.
+    pub fn inspect<R>(&mut self, connection: ConnId, look: impl FnOnce(&Connection) -> R) -> Option<R> {
+        self.tables.connection(connection).map(|c| look(c))
+    }
+
+    /// Sends a datagram from a socket; false if it could not be queued or is longer than one can be.
+    pub fn send_datagram(&mut self, socket: UdpId, to: SocketAddr, data: &[u8]) -> bool {
+        self.local.udp.send(socket, to, data, &self.local.snapshot, &mut self.tables.counters)
+    }
+
+    #[inline]
+    fn with<R>(&mut self, id: ConnId, act: impl FnOnce(&mut Connection, &mut tcp::Cx<'_>) -> R) -> Option<R> {
+        let tables = &mut *self.tables;
+        if tables.slots.generation(id.index()) != id.generation() {
+            return None;
+        }
+        let slot = tables.slots.get_mut(id.index())?;
+        let Tcb::Synchronized(connection) = &mut slot.tcb else { return None };
+        let mut cx = tcp::Cx { now: self.local.now, config: &self.local.config.tcp, pool: &mut tables.pool };
+        let answer = act(connection, &mut cx);
+        if !slot.touched {
+            slot.touched = true;
+            self.local.touched.push(id.index());
+        }
+        Some(answer)
+    }
+
+    fn touch(&mut self, id: ConnId) {
+        if let Some(slot) = self.tables.slot(id)
+            && !slot.touched
+        {
+            slot.touched = true;
+            self.local.touched.push(id.index());
+        }
+    }
+}
+
+/// The MSS that we announce on a path of `mtu`.
+pub(crate) fn announced_mss(mtu: u32, v4: bool) -> u16 {
+    mtu.saturating_sub(if v4 { 40 } else { 60 }).min(65_535) as u16
+}
+
+impl Tables {
+    /// If this is a TIME_WAIT record that our own `connect` may take over: where the new ISS must lie beyond.
+    fn time_wait_reusable(&self, handle: crate::tables::Handle, now: Instant, delay_ms: u32) -> Option<laneway_wire::tcp::SeqNum> {
+        use crate::tables::position;
+        use laneway_proto::tcp::TimeWait;
+        match handle.kind() {
+            Kind::TimeWaitV4 => self.tw4.get(position(&self.tw4, handle))?.reusable(now, delay_ms),
+            Kind::TimeWaitV6 => self.tw6.get(position(&self.tw6, handle))?.reusable(now, delay_ms),
+            Kind::Connection | Kind::HalfOpen => None,
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Owns time: the only place that asks the machine for it. `sim` supplies its own.
+
+use laneway_proto::time::Instant;
+
+/// Microseconds since the process's monotonic base, the same for every lane.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    base: std::time::Instant,
+}
+
+impl Clock {
+    /// A clock that starts now, some hours after its zero: arithmetic about the past never meets the beginning.
+    pub fn start() -> Self {
+        Clock { base: std::time::Instant::now() }
+    }
+
+    /// The time.
+    #[inline]
+    pub fn now(&self) -> Instant {
+        Instant::from_us(Self::HEAD_START_US + self.base.elapsed().as_micros() as u64)
+    }
+
+    /// The monotonic base lies this far before the start.
+    pub const HEAD_START_US: u64 = 3_600_000_000;
+}

@@ -1,0 +1,45 @@
+//! Owns what an operator may set for a whole stack.
+
+use laneway_proto::tcp;
+
+/// The settings of a stack. TCP's own are in [`tcp::Config`].
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// TCP's tunables.
+    pub tcp: tcp::Config,
+    /// Half-open entries per lane before SYN cookies are sent.
+    pub tcp_max_syn_backlog: usize,
+    /// TIME_WAIT records per lane. Beyond it the oldest goes early, which is counted as `TcpExtTCPTimeWaitOverflow`.
+    pub tcp_max_tw_buckets: usize,
+    /// Least age in milliseconds of a TIME_WAIT record before our own `connect` may take its flow over. 1 s.
+    pub tcp_tw_reuse_delay_ms: u32,
+    /// Largest backlog that `listen` may ask for.
+    pub somaxconn: usize,
+    /// Ephemeral ports, first and last.
+    pub ip_local_port_range: (u16, u16),
+    /// Hop limit of what we send.
+    pub ip_default_ttl: u8,
+    /// Bytes of TCP buffers that one lane may lend.
+    pub tcp_mem: usize,
+    /// Connections that one lane's tables have room for at the start. They grow by themselves.
+    pub connections: usize,
+    /// Compute and verify transport checksums in software even where the device offers to.
+    pub software_checksums: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            tcp: tcp::Config::default(),
+            tcp_max_syn_backlog: 4_096,
+            tcp_max_tw_buckets: 4_194_304,
+            tcp_tw_reuse_delay_ms: 1_000,
+            somaxconn: 4_096,
+            ip_local_port_range: (32_768, 60_999),
+            ip_default_ttl: 64,
+            tcp_mem: 1 << 30,
+            connections: 1_024,
+            software_checksums: false,
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Owns the control plane of a stack: addresses, routes, neighbours, who listens where. A plain value, like a lane:
+//! [`Control::turn`] is one poll; in the product a thread of its own calls it.
+
+use crate::app::{ListenerId, UdpId};
+use crate::counters::Counters;
+use crate::error::Error;
+use crate::mail::{ControlMail, ToControl, ToLane};
+use crate::snapshot::{AddressSet, Snapshot};
+use hashbrown::HashMap;
+use laneway_proto::ethernet;
+use laneway_proto::icmp::{self, Incoming};
+use laneway_proto::ip::input;
+use laneway_proto::ip::route::{Prefix, Route, RouteTable};
+use laneway_proto::neighbour::{self, NeighbourCache, Resolution};
+use laneway_proto::time::Instant;
+use laneway_wire::ethernet::{EtherType, Mac};
+use laneway_wire::flow::Address;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Messages taken from one lane in one turn, so that no lane's flood starves another's.
+const REPORTS_MAX: usize = 64;
+
+/// An address of ours with the network that it is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cidr {
+    /// The address.
+    pub address: IpAddr,
+    /// Length of the network prefix, in bits.
+    pub prefix: u8,
+}
+
+impl std::str::FromStr for Cidr {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let right = "write it as ADDRESS/BITS, for example 10.0.0.2/24 or fd00::2/64";
+        let (address, prefix) = text.split_once('/').ok_or_else(|| format!("'{text}' has no prefix length; {right}"))?;
+        let address: IpAddr = address.parse().map_err(|_| format!("'{address}' is no IP address; {right}"))?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.parse::<u8>().ok().filter(|bits| *bits <= most);
+        let prefix = prefix.ok_or_else(|| format!("the prefix length of '{text}' must be a number from 0 to {most}; {right}"))?;
+        Ok(Cidr { address, prefix })
+    }
+}
+
+impl std::fmt::Display for Cidr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+/// What a stack is told about the network that it is in.
+#[derive(Clone, Debug, Default)]
+pub struct Network {
+    /// Our addresses; each makes its network reachable.
+    pub addresses: Vec<Cidr>,
+    /// Where everything else goes, one gateway per family.
+    pub gateways: Vec<IpAddr>,
+}
+
+impl Network {
+    /// The first state of the world, which lanes are made with.
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        let addresses: Vec<Address> = self.addresses.iter().map(|cidr| Address::from(cidr.address)).collect();
+        let mut builder = RouteTable::builder();
+        let mut seen = Vec::new();
+        for cidr in &self.addresses {
+            let address = Address::from(cidr.address);
+            let prefix = Prefix::of(address, cidr.prefix).map_err(|e| Error::Invalid(e.to_string()))?;
+            if seen.contains(&(prefix.address(), prefix.len(), address.is_v4())) {
+                continue; // a second address in the same network needs no second route
+            }
+            seen.push((prefix.address(), prefix.len(), address.is_v4()));
+            builder = builder.add(Route { prefix, next_hop: None, interface: 0, mtu: None, source: Some(address) });
+        }
+        for gateway in &self.gateways {
+            let next_hop = Address::from(*gateway);
+            let source = addresses.iter().find(|a| a.is_v4() == next_hop.is_v4()).copied();
+            let prefix = if next_hop.is_v4() { Prefix::default_v4() } else { Prefix::default_v6() };
+            builder = builder.add(Route { prefix, next_hop: Some(next_hop), interface: 0, mtu: None, source });
+        }
+        let routes = builder.build().map_err(|e| Error::Invalid(e.to_string()))?;
+        Ok(Snapshot { generation: 1, addresses: Arc::new(AddressSet::new(&addresses)), routes: Arc::new(routes), neighbours: Arc::default() })
+    }
+}
+
+struct Listening {
+    id: ListenerId,
+    at: SocketAddr,
+    /// Lanes that have not answered yet.
+    missing: usize,
+}
+
+/// The control plane of one stack.
+pub struct Control {
+    mail: Vec<ControlMail>,
+    snapshot: Snapshot,
+    neighbours: NeighbourCache,
+    unreachable: Vec<Address>,
+    version: u64,
+    mac: Mac,
+    listeners: Vec<Listening>,
+    udp: Vec<(UdpId, SocketAddr)>,
+    next_id: u16,
+    /// Counters asked for: one place per lane.
+    counters: Vec<Option<(Counters, usize)>>,
+}
+
+impl Control {
+    /// For lanes at the other ends of `mail`, on a device with the link address `mac`.
+    pub fn new(mail: Vec<ControlMail>, snapshot: Snapshot, mac: [u8; 6]) -> Self {
+        let lanes = mail.len();
+        Control {
+            mail,
+            snapshot,
+            neighbours: NeighbourCache::new(neighbour::Config::default()),
+            unreachable: Vec::new(),
+            version: 0,
+            mac: Mac(mac),
+            listeners: Vec::new(),
+            udp: Vec::new(),
+            next_id: 0,
+            counters: vec![None; lanes],
+        }
+    }
+
+    /// Begins to listen: every lane is told. [`is_listening`](Self::is_listening) is true once all have answered, and from
+    /// then on no SYN can miss it.
+    pub fn listen(&mut self, at: SocketAddr, backlog: usize) -> Result<ListenerId, Error> {
+        self.check_address(at)?;
+        if self.listeners.iter().any(|l| overlaps(l.at, at)) {
+            return Err(Error::AddressInUse(at));
+        }
+        let id = ListenerId(self.take_id()?);
+        let address = Address::from(at.ip());
+        for mail in &mut self.mail {
+            mail.to_lane.push(ToLane::Listen { id, address, port: at.port(), backlog }).map_err(|_| Error::Closed)?;
+        }
+        self.listeners.push(Listening { id, at, missing: self.mail.len() });
+        Ok(id)
+    }
+
+    /// Every lane listens.
+    pub fn is_listening(&self, id: ListenerId) -> bool {
+        self.listeners.iter().any(|l| l.id == id && l.missing == 0)
+    }
+
+    /// Stops listening. What waits in the lanes' queues is reset.
+    pub fn unlisten(&mut self, id: ListenerId) {
+        self.listeners.retain(|l| l.id != id);
+        for mail in &mut self.mail {
+            let _ = mail.to_lane.push(ToLane::Unlisten(id));
+        }
+    }
+
+    /// Binds a UDP socket on every lane.
+    pub fn bind_udp(&mut self, at: SocketAddr) -> Result<UdpId, Error> {
+        self.check_address(at)?;
+        if self.udp.iter().any(|(_, other)| overlaps(*other, at)) {
+            return Err(Error::AddressInUse(at));
+        }
+        let id = UdpId(self.take_id()?);
+        for mail in &mut self.mail {
+            mail.to_lane.push(ToLane::BindUdp { id, address: Address::from(at.ip()), port: at.port() }).map_err(|_| Error::Closed)?;
+        }
+        self.udp.push((id, at));
+        Ok(id)
+    }
+
+    fn check_address(&self, at: SocketAddr) -> Result<(), Error> {
+        let address = Address::from(at.ip());
+        if at.port() == 0 {
+            return Err(Error::Invalid(format!("cannot listen on {at}: choose a port from 1 to 65535")));
+        }
+        if !address.is_unspecified() && !self.snapshot.addresses.contains(&address) {
+            return Err(Error::AddressNotAvailable(at.ip()));
+        }
+        Ok(())
+    }
+
+    fn take_id(&mut self) -> Result<u16, Error> {
+        let id = self.next_id;
+        // The last value means "none" on the lanes.
+        self.next_id = id.checked_add(1).filter(|next| *next < u16::MAX).ok_or(Error::Closed)?;
+        Ok(id)
+    }
+
+    /// Asks every lane for its counters; they are complete when [`counters`](Self::counters) answers.
+    pub fn request_counters(&mut self) {
+        self.counters.iter_mut().for_each(|c| *c = None);
+        for mail in &mut self.mail {
+            let _ = mail.to_lane.push(ToLane::ReportCounters);
+        }
+    }
+
+    /// The sum over all lanes and the bytes that their tables hold, once every lane has answered.
+    pub fn counters(&self) -> Option<(Counters, usize)> {
+        let mut sum = Counters::default();
+        let mut bytes = 0;
+        for lane in &self.counters {
+            let (counters, held) = lane.as_ref()?;
+            sum.merge(counters);
+            bytes += held;
+        }
+        Some((sum, bytes))
+    }
+
+    /// One poll. The answer is when the next one is due if no lane says anything.
+    pub fn turn(&mut self, now: Instant) -> Instant {
+        for lane in 0..self.mail.len() {
+            for _ in 0..REPORTS_MAX {
+                let Some(report) = self.mail[lane].from_lane.pop() else { break };
+                self.on_report(lane, report, now);
+            }
+        }
+        self.neighbours.on_timeout(now);
+        while let Some(request) = self.neighbours.poll_transmit() {
+            let source = self.snapshot.addresses.iter().find(|a| a.is_v4() == request.target.is_v4());
+            if let Some(source) = source.copied() {
+                let mut frame = vec![0; request.len()];
+                request.emit(self.mac, source, &mut frame);
+                self.transmit(frame);
+            }
+        }
+        self.publish_neighbours(now);
+        self.neighbours.poll_timeout().unwrap_or(Instant::NEVER)
+    }
+
+    fn on_report(&mut self, lane: usize, report: ToControl, now: Instant) {
+        match report {
+            ToControl::Frame(frame) => self.on_frame(&frame, now),
+            ToControl::Unresolved(next_hop) => {
+                if self.neighbours.lookup(now, next_hop) == Resolution::Unreachable && !self.unreachable.contains(&next_hop) {
+                    self.unreachable.push(next_hop);
+                }
+            }
+            ToControl::Confirmed(next_hop) => self.neighbours.confirm(next_hop, now),
+            ToControl::PathMtu(remote, mtu) => {
+                for (i, mail) in self.mail.iter_mut().enumerate() {
+                    if i != lane {
+                        let _ = mail.to_lane.push(ToLane::PathMtu(remote, mtu));
+                    }
+                }
+            }
+            ToControl::Listening(id) => {
+                if let Some(listener) = self.listeners.iter_mut().find(|l| l.id == id) {
+                    listener.missing = listener.missing.saturating_sub(1);
+                }
+            }
+            ToControl::Counters(counters, bytes) => self.counters[lane] = Some((*counters, bytes)),
+        }
+    }
+
+    /// ARP and neighbour discovery.
+    fn on_frame(&mut self, frame: &[u8], now: Instant) {
+        let Ok((ethertype, bytes, group)) = ethernet::accept(frame, self.mac) else { return };
+        let addresses = Arc::clone(&self.snapshot.addresses);
+        let is_local = |address: Address| addresses.contains(&address);
+        let answer = if ethertype == EtherType::ARP {
+            self.neighbours.on_arp(bytes, self.mac, is_local, now)
+        } else {
+            let Ok(mut packet) = input::input(bytes, false) else { return };
+            packet.link_broadcast = group;
+            match icmp::input(&packet) {
+                Ok(Incoming::Neighbour(message)) => self.neighbours.on_ndp(&packet, &message, self.mac, is_local, now),
+                _ => return,
+            }
+        };
+        if let Ok(Some(answer)) = answer {
+            let mut reply = vec![0; answer.len()];
+            answer.emit(&mut reply);
+            self.transmit(reply);
+        }
+    }
+
+    /// Frames of our own leave through the first lane.
+    fn transmit(&mut self, frame: Vec<u8>) {
+        if let Some(mail) = self.mail.first_mut() {
+            let _ = mail.to_lane.push(ToLane::Transmit(frame));
+        }
+    }
+
+    fn publish_neighbours(&mut self, now: Instant) {
+        // A next hop that was asked for in vain is published as such, so that nothing waits for it.
+        let mut failed = std::mem::take(&mut self.unreachable);
+        failed.retain(|hop| self.neighbours.peek(*hop).is_none());
+        let known_failed = self.snapshot.neighbours.iter().filter(|(_, mac)| mac.is_none()).count();
+        if self.neighbours.version() == self.version && failed.is_empty() && known_failed == 0 {
+            return;
+        }
+        let _ = now;
+        let mut neighbours: HashMap<Address, Option<Mac>> = self.neighbours.iter().map(|(ip, mac)| (ip, Some(mac))).collect();
+        for hop in failed {
+            neighbours.insert(hop, None);
+        }
+        if neighbours == *self.snapshot.neighbours {
+            self.version = self.neighbours.version();
+            return;
+        }
+        self.version = self.neighbours.version();
+        self.snapshot.neighbours = Arc::new(neighbours);
+        self.publish();
+    }
+
+    fn publish(&mut self) {
+        self.snapshot.generation = self.snapshot.generation.wrapping_add(1) & 0xffff;
+        for mail in &mut self.mail {
+            let _ = mail.to_lane.push(ToLane::Snapshot(Box::new(self.snapshot.clone())));
+        }
+    }
+}
+
+/// Two bindings of one port that the same packet could be for (BSD's rule without SO_REUSEADDR).
+fn overlaps(a: SocketAddr, b: SocketAddr) -> bool {
+    if a.port() != b.port() {
+        return false;
+    }
+    let any_v6 = |s: SocketAddr| s.ip().is_unspecified() && s.is_ipv6();
+    if any_v6(a) || any_v6(b) {
+        return true; // the IPv6 wildcard takes IPv4 too
+    }
+    a.is_ipv4() == b.is_ipv4() && (a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified())
+}

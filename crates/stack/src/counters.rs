@@ -1,0 +1,108 @@
+//! Owns what a lane counts: MIB names as the kernel's `nstat` prints them, and one counter per [`Discard`].
+//!
+//! A lane counts in plain integers that only it writes; whoever reads gets a copy.
+
+use laneway_proto::discard::Discard;
+
+macro_rules! mib {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// A counter by the name that the kernel gives it, or in its manner.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        #[allow(missing_docs)]
+        pub enum Mib { $($(#[$doc])* $name),* }
+
+        impl Mib {
+            /// Every counter, in order.
+            pub const ALL: &'static [Mib] = &[$(Mib::$name),*];
+            /// The printed name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Mib::$name => stringify!($name)),* }
+            }
+        }
+    };
+}
+
+mib! {
+    IpInReceives, IpInDelivers, IpOutRequests, IpOutNoRoutes, IpReasmOKs, IpReasmFails, IpFragCreates,
+    IpExtInOctets, IpExtOutOctets,
+    IcmpInMsgs, IcmpInErrors, IcmpOutMsgs,
+    TcpActiveOpens, TcpPassiveOpens, TcpAttemptFails, TcpEstabResets, TcpInSegs, TcpOutSegs, TcpRetransSegs,
+    TcpInErrs, TcpOutRsts,
+    TcpExtListenOverflows, TcpExtListenDrops, TcpExtSyncookiesSent, TcpExtSyncookiesRecv, TcpExtSyncookiesFailed,
+    TcpExtTW, TcpExtTWRecycled, TcpExtTWKilled, TcpExtTCPTimeWaitOverflow, TcpExtTCPTimeouts,
+    TcpExtTCPAbortOnTimeout, TcpExtTCPAbortOnData, TcpExtTCPPureAcks, TcpExtTCPChallengeACK,
+    UdpInDatagrams, UdpNoPorts, UdpInErrors, UdpOutDatagrams,
+    /// Frames that arrived on a lane which does not own their flow.
+    SteerMiss,
+    /// Frames taken over from other lanes.
+    SteerMailed,
+    /// Sends put off because the device was full.
+    TxBusy,
+    /// Polls that found a frame, mail or a timer.
+    PollsBusy,
+    /// Polls that found nothing.
+    PollsIdle,
+    /// Polls that took more than 10 ms.
+    PollsSlow,
+}
+
+/// The counters of one lane.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    mib: [u64; Mib::ALL.len()],
+    discards: [u64; Discard::ALL.len()],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Counters { mib: [0; Mib::ALL.len()], discards: [0; Discard::ALL.len()] }
+    }
+}
+
+impl Counters {
+    /// Counts one.
+    #[inline]
+    pub fn count(&mut self, mib: Mib) {
+        self.mib[mib as usize] += 1;
+    }
+
+    /// Counts `n`.
+    #[inline]
+    pub fn add(&mut self, mib: Mib, n: u64) {
+        self.mib[mib as usize] += n;
+    }
+
+    /// Counts a packet that went no further.
+    #[inline]
+    pub fn discard(&mut self, discard: Discard) {
+        self.discards[discard as usize] += 1;
+    }
+
+    /// The value of one counter.
+    pub fn get(&self, mib: Mib) -> u64 {
+        self.mib[mib as usize]
+    }
+
+    /// How many packets were dropped for this reason.
+    pub fn discarded(&self, discard: Discard) -> u64 {
+        self.discards[discard as usize]
+    }
+
+    /// Adds another lane's counters.
+    pub fn merge(&mut self, other: &Counters) {
+        for (sum, n) in self.mib.iter_mut().zip(&other.mib) {
+            *sum += n;
+        }
+        for (sum, n) in self.discards.iter_mut().zip(&other.discards) {
+            *sum += n;
+        }
+    }
+
+    /// Every counter that is not zero: MIB names first, then discards as `Discard<Name>`.
+    pub fn iter(&self) -> impl Iterator<Item = (String, u64)> + '_ {
+        let mib = Mib::ALL.iter().map(|m| (m.name().to_owned(), self.get(*m)));
+        let discards = Discard::ALL.iter().map(|d| (format!("Discard{}", d.name()), self.discarded(*d)));
+        mib.chain(discards).filter(|(_, n)| *n > 0)
+    }
+}

@@ -1,0 +1,379 @@
+//! Owns who a segment is for: one look-up finds the connection, the half-open entry, the TIME_WAIT record or the listener.
+//!
+//! path: device::rx → ingress → ethernet → ip::input → [demux] → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx
+
+use crate::app::{App, ConnId, Context, announced_mss};
+use crate::counters::Mib;
+use crate::egress;
+use crate::ingress::Arriving;
+use crate::lane::Local;
+use crate::tables::{Handle, Kind, Slot, Tables, Tcb, position};
+use laneway_device::Tx;
+use laneway_proto::discard::Discard;
+use laneway_proto::tcp::{self, Connection, HalfOpen, TimeWait, handshake, isn, listen, reset, timewait};
+use laneway_proto::time::Instant;
+use laneway_wire::flow::FlowKey;
+use laneway_wire::tcp::{Flags, SeqNum};
+
+/// An ACK out of the blue may carry a cookie for this long after cookies were last sent.
+const COOKIE_LIFE_US: u64 = 180_000_000;
+
+/// Everything that a segment may need on its way.
+pub struct Stage<'s, T, A> {
+    /// Shared, or the lane's own.
+    pub tables: &'s mut Tables,
+    /// The lane's own.
+    pub local: &'s mut Local,
+    /// Where answers go.
+    pub tx: &'s mut T,
+    /// Who is told.
+    pub app: &'s mut A,
+}
+
+macro_rules! cx {
+    ($stage:expr) => {
+        tcp::Cx { now: $stage.local.now, config: &$stage.local.config.tcp, pool: &mut $stage.tables.pool }
+    };
+}
+
+impl<T: Tx, A: App> Stage<'_, T, A> {
+    /// Takes a segment to whoever it is for.
+    #[inline]
+    pub fn segment(&mut self, arriving: &Arriving<'_>) {
+        match self.tables.lookup(arriving.hash, &arriving.key) {
+            Some(handle) => match handle.kind() {
+                Kind::Connection => self.connection(handle.index(), arriving),
+                Kind::HalfOpen => self.half_open(handle.index(), arriving),
+                Kind::TimeWaitV4 | Kind::TimeWaitV6 => self.time_wait(handle, arriving),
+            },
+            None => self.nobody(arriving),
+        }
+    }
+
+
+    /// For a connection.
+    #[inline]
+    fn connection(&mut self, index: u32, arriving: &Arriving<'_>) {
+        match self.tables.slots.get_mut(index) {
+            Some(Slot { tcb: Tcb::Synchronized(_), .. }) => self.synchronized(index, arriving),
+            Some(Slot { tcb: Tcb::Handshaking(_), .. }) => self.handshaking(index, arriving),
+            None => {}
+        }
+    }
+
+    #[inline]
+    fn synchronized(&mut self, index: u32, arriving: &Arriving<'_>) {
+        let id = self.tables.id(index);
+        let Some(slot) = self.tables.slots.get_mut(index) else { return };
+        let Tcb::Synchronized(connection) = &mut slot.tcb else { return };
+        let mut cx = cx!(self);
+        let arrival = connection.on_segment(&arriving.segment, &mut cx);
+        let accepted = slot.accepted;
+        if !slot.touched {
+            slot.touched = true;
+            self.local.touched.push(index);
+        }
+        if let Some(discard) = arrival.discard {
+            self.tables.counters.discard(discard);
+        }
+        let mut consumed = 0;
+        if !arrival.text.is_empty() && accepted {
+            consumed = self.app.on_data(&mut Context { tables: self.tables, local: self.local }, id, arrival.text);
+        }
+        // The application may have done anything to the connection, but it cannot have removed it: that happens at the
+        // end of the poll.
+        let mut cx = cx!(self);
+        let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.tables.slots.get_mut(index) else { return };
+        let closed = connection.finish(&arrival, consumed, &mut cx);
+        let room = arrival.acked && connection.takes_room();
+        let tell = closed && connection.buffered() == 0 && !connection.is_receive_shut();
+        if arrival.acked {
+            egress::confirm(self.local, arriving.key.remote);
+        }
+        if accepted {
+            if arrival.readable || (closed && !tell) {
+                self.show_kept(id);
+            } else if tell {
+                self.app.on_peer_closed(&mut Context { tables: self.tables, local: self.local }, id);
+            }
+            if room {
+                self.app.on_writable(&mut Context { tables: self.tables, local: self.local }, id);
+            }
+        }
+    }
+
+    /// Shows the application bytes that were kept, and the end if that is reached.
+    pub fn show_kept(&mut self, id: ConnId) {
+        loop {
+            let Some(connection) = self.tables.connection(id) else { return };
+            if connection.buffered() == 0 || connection.is_receive_shut() {
+                break;
+            }
+            let ring = connection.lend_readable();
+            let context = &mut Context { tables: self.tables, local: self.local };
+            let consumed = self.app.on_data(context, id, ring.front()).min(ring.front().len());
+            let mut cx = cx!(self);
+            if let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.tables.slots.get_mut(id.index()) {
+                connection.return_readable(ring, consumed, &mut cx);
+            }
+            if consumed == 0 {
+                break;
+            }
+        }
+        self.touch(id);
+        let Some(connection) = self.tables.connection(id) else { return };
+        let peer_closed = matches!(connection.state(), tcp::State::CloseWait | tcp::State::LastAck | tcp::State::Closing | tcp::State::TimeWait);
+        if peer_closed && connection.buffered() == 0 && !connection.is_receive_shut() {
+            self.app.on_peer_closed(&mut Context { tables: self.tables, local: self.local }, id);
+        }
+    }
+
+    fn touch(&mut self, id: ConnId) {
+        if let Some(slot) = self.tables.slot(id)
+            && !slot.touched
+        {
+            slot.touched = true;
+            self.local.touched.push(id.index());
+        }
+    }
+
+    /// For an active open under way.
+    fn handshaking(&mut self, index: u32, arriving: &Arriving<'_>) {
+        let id = self.tables.id(index);
+        let path_mtu = self.path_mtu(&arriving.key);
+        let cx = cx!(self);
+        let Some(slot) = self.tables.slots.get_mut(index) else { return };
+        let Tcb::Handshaking(handshake) = &mut slot.tcb else { return };
+        match handshake.on_segment(&arriving.segment, &cx) {
+            handshake::Outcome::Waiting(discard) => {
+                if let Some(discard) = discard {
+                    self.tables.counters.discard(discard);
+                }
+                self.touch(id);
+            }
+            handshake::Outcome::Established(agreed) => {
+                let mut connection = Connection::new(&agreed, path_mtu, cx.config, cx.now);
+                connection.token = handshake.token;
+                connection.owe_ack();
+                slot.tcb = Tcb::Synchronized(connection);
+                self.touch(id);
+                self.app.on_connect(&mut Context { tables: self.tables, local: self.local }, id);
+                if !arriving.segment.flags.syn() {
+                    self.synchronized(index, arriving); // the end of a simultaneous open may carry text
+                }
+            }
+            handshake::Outcome::Failed(reason) => {
+                let token = handshake.token;
+                self.tables.counters.count(Mib::TcpAttemptFails);
+                self.tables.remove(index);
+                self.app.on_closed(&mut Context { tables: self.tables, local: self.local }, id, token, reason);
+            }
+            handshake::Outcome::Unacceptable => self.reset(arriving),
+        }
+    }
+
+    /// For a passive open under way.
+    #[inline]
+    fn half_open(&mut self, index: u32, arriving: &Arriving<'_>) {
+        let cx = cx!(self);
+        let Some(half) = self.tables.half_open.get(index) else { return };
+        match half.on_segment(&arriving.segment, &self.local.secrets, &cx) {
+            listen::Outcome::Established(agreed) => {
+                let listener = crate::app::ListenerId(half.listener);
+                if !self.tables.listeners.has_room(listener) {
+                    // The peer will send it again, and by then somebody may have accepted.
+                    self.tables.counters.count(Mib::TcpExtListenOverflows);
+                    self.tables.counters.discard(Discard::TcpListenOverflow);
+                    return;
+                }
+                let mtu = self.path_mtu(&arriving.key);
+                let mut connection = Connection::new(&agreed, mtu, &self.local.config.tcp, self.local.now);
+                connection.listener = listener.0.into();
+                let id = self.tables.promote(arriving.hash, index, connection, self.local.id as u16);
+                self.welcome(listener, id, arriving);
+            }
+            listen::Outcome::Repeat => self.send_syn_ack(index),
+            listen::Outcome::Challenge => {
+                let header = half.challenge(&cx);
+                self.tables.counters.count(Mib::TcpExtTCPChallengeACK);
+                let _ = egress::header(self.local, self.tx, &arriving.key, &header);
+            }
+            listen::Outcome::Reset => self.tables.remove_half_open(index),
+            listen::Outcome::Unacceptable => self.reset(arriving),
+            listen::Outcome::Ignore(discard) => self.tables.counters.discard(discard),
+        }
+    }
+
+    /// A connection is complete: it is queued, offered, and shown the segment that completed it.
+    #[inline]
+    fn welcome(&mut self, listener: crate::app::ListenerId, id: ConnId, arriving: &Arriving<'_>) {
+        self.tables.counters.count(Mib::TcpPassiveOpens);
+        self.tables.listeners.push(listener, id);
+        self.app.on_acceptable(&mut Context { tables: self.tables, local: self.local }, listener);
+        self.connection(id.index(), arriving);
+    }
+
+    /// For a flow in TIME_WAIT.
+    #[inline]
+    fn time_wait(&mut self, handle: Handle, arriving: &Arriving<'_>) {
+        let now = self.local.now;
+        let secrets = &self.local.secrets;
+        let key = &arriving.key;
+        let ts_offset = || isn::ts_offset(&secrets.timestamp, &key.local, &key.remote);
+        let tables = &mut *self.tables;
+        let (at4, at6) = (position(&tables.tw4, handle), position(&tables.tw6, handle));
+        let outcome = if handle.kind() == Kind::TimeWaitV4 {
+            tables.tw4.get(at4).map(|tw| tw.on_segment(&arriving.segment, ts_offset, now))
+        } else {
+            tables.tw6.get(at6).map(|tw| tw.on_segment(&arriving.segment, ts_offset, now))
+        };
+        match outcome {
+            Some(timewait::Outcome::Reuse(least)) => self.syn(arriving, Some((handle, least))),
+            Some(timewait::Outcome::Answer { header, restart }) => {
+                if restart && handle.kind() == Kind::TimeWaitV4 {
+                    tables.tw4.get_mut(at4).into_iter().for_each(|tw| tw.restart(now));
+                } else if restart {
+                    tables.tw6.get_mut(at6).into_iter().for_each(|tw| tw.restart(now));
+                }
+                tables.counters.discard(Discard::TcpTimeWait);
+                let _ = egress::header(self.local, self.tx, key, &header);
+            }
+            Some(timewait::Outcome::Ignore(discard)) => tables.counters.discard(discard),
+            None => {}
+        }
+    }
+
+    /// For nothing that exists.
+    #[inline]
+    fn nobody(&mut self, arriving: &Arriving<'_>) {
+        let owner = self.local.steering.lane(&arriving.key);
+        if owner != self.local.id {
+            self.local.counters.count(Mib::SteerMiss);
+            return mail_packet(self.local, owner, arriving.packet);
+        }
+        let flags = arriving.segment.flags;
+        if flags.syn() && !flags.ack() {
+            return self.syn(arriving, None);
+        }
+        if self.local.cookies_until > self.local.now && self.cookie(arriving) {
+            return;
+        }
+        self.tables.counters.discard(Discard::TcpNoConnection);
+        self.reset(arriving);
+    }
+
+    /// A SYN. `over`: it takes over a flow in TIME_WAIT, and must start beyond a sequence number.
+    #[inline]
+    fn syn(&mut self, arriving: &Arriving<'_>, over: Option<(Handle, SeqNum)>) {
+        let Arriving { key, hash, segment, .. } = arriving;
+        let Some(listener) = self.tables.listeners.find(&key.local, key.local_port) else {
+            self.tables.counters.discard(Discard::TcpNoConnection);
+            return self.reset(arriving);
+        };
+        if segment.flags.intersects(Flags::RST | Flags::FIN) {
+            return self.tables.counters.discard(Discard::TcpSynDropped);
+        }
+        if !self.tables.listeners.has_room(listener) {
+            self.tables.counters.count(Mib::TcpExtListenDrops);
+            return self.tables.counters.discard(Discard::TcpListenOverflow);
+        }
+        if self.tables.half_open.len() >= self.local.config.tcp_max_syn_backlog {
+            return self.send_cookie(arriving, over);
+        }
+        let cx = cx!(self);
+        let half = HalfOpen::on_syn(key, segment, listener.0, over.map(|(_, least)| least), &self.local.secrets, &cx);
+        let index = self.tables.insert_half_open(*hash, half, over.map(|(handle, _)| handle));
+        let retry = next_ms(self.local.now, half.retry_at_ms());
+        self.tables.timers.arm(Handle::new(Kind::HalfOpen, index), retry);
+        self.send_syn_ack(index);
+    }
+
+    /// Sends the SYN-ACK of a half-open entry. One that does not fit the device is sent by the timer.
+    pub fn send_syn_ack(&mut self, index: u32) {
+        let Some(half) = self.tables.half_open.get(index) else { return };
+        let key = *half.key();
+        let mss = announced_mss(mtu(self.local, &key), key.is_v4());
+        let cx = cx!(self);
+        let header = half.syn_ack(mss, &self.local.secrets, &cx);
+        let _ = egress::header(self.local, self.tx, &key, &header);
+    }
+
+    #[cold]
+    fn send_cookie(&mut self, arriving: &Arriving<'_>, over: Option<(Handle, SeqNum)>) {
+        if !self.local.config.tcp.tcp_syncookies {
+            self.tables.counters.count(Mib::TcpExtListenDrops);
+            return self.tables.counters.discard(Discard::TcpSynDropped);
+        }
+        if let Some((handle, _)) = over {
+            self.tables.take_over(arriving.hash, handle);
+        }
+        let mss = announced_mss(mtu(self.local, &arriving.key), arriving.key.is_v4());
+        let cx = cx!(self);
+        let header = listen::cookie_syn_ack(&arriving.key, &arriving.segment, mss, &self.local.secrets, &cx);
+        self.local.cookies_until = self.local.now.after_us(COOKIE_LIFE_US);
+        self.tables.counters.count(Mib::TcpExtSyncookiesSent);
+        let _ = egress::header(self.local, self.tx, &arriving.key, &header);
+    }
+
+    /// An ACK that may be the answer to a cookie. True if it was dealt with.
+    #[cold]
+    fn cookie(&mut self, arriving: &Arriving<'_>) -> bool {
+        let Some(listener) = self.tables.listeners.find(&arriving.key.local, arriving.key.local_port) else { return false };
+        let cx = cx!(self);
+        let Some(agreed) = listen::on_cookie_ack(&arriving.key, &arriving.segment, &self.local.secrets, &cx) else {
+            self.tables.counters.count(Mib::TcpExtSyncookiesFailed);
+            self.tables.counters.discard(Discard::TcpCookieInvalid);
+            return false;
+        };
+        if !self.tables.listeners.has_room(listener) {
+            self.tables.counters.count(Mib::TcpExtListenOverflows);
+            self.tables.counters.discard(Discard::TcpListenOverflow);
+            return true;
+        }
+        self.tables.counters.count(Mib::TcpExtSyncookiesRecv);
+        let mtu = mtu(self.local, &arriving.key);
+        let mut connection = Connection::new(&agreed, mtu, &self.local.config.tcp, self.local.now);
+        connection.listener = listener.0.into();
+        let id = self.tables.insert(arriving.hash, Tcb::Synchronized(connection), self.local.id as u16, false);
+        self.welcome(listener, id, arriving);
+        true
+    }
+
+    /// Answers with RST (RFC 9293 section 3.10.7.1).
+    #[cold]
+    fn reset(&mut self, arriving: &Arriving<'_>) {
+        if let Some(header) = reset::answer(&arriving.segment) {
+            self.tables.counters.count(Mib::TcpOutRsts);
+            let _ = egress::header(self.local, self.tx, &arriving.key, &header);
+        }
+    }
+
+    #[inline]
+    fn path_mtu(&mut self, key: &FlowKey) -> u32 {
+        mtu(self.local, key)
+    }
+}
+
+/// The MTU of the path to a flow's peer; without a route, the least that every path carries.
+#[inline]
+fn mtu(local: &mut Local, key: &FlowKey) -> u32 {
+    let least = if key.is_v4() { 576 } else { 1_280 };
+    local.paths.get(&local.snapshot, key.remote).map_or(least, |path| path.mtu)
+}
+
+/// The point in time whose milliseconds, wrapped to 32 bits, are `at_ms`; near `now`.
+pub(crate) fn next_ms(now: Instant, at_ms: u32) -> Instant {
+    let ahead = (at_ms.wrapping_sub(now.as_ms() as u32) as i32).max(0) as u64;
+    Instant::from_us((now.as_ms() + ahead) * 1_000)
+}
+
+/// Hands an IP packet to the lane that owns its flow. A full ring is a counted drop.
+pub(crate) fn mail_packet(local: &mut Local, to: usize, packet: &[u8]) {
+    let sent = match local.mail.to_lanes.get_mut(to) {
+        Some(Some(ring)) => ring.push(packet, 0),
+        _ => false,
+    };
+    if !sent {
+        local.counters.discard(Discard::SteerRingFull);
+    }
+}

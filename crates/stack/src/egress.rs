@@ -1,0 +1,298 @@
+//! Owns the way out: which link header, which MTU, where the bytes of a packet are written.
+//!
+//! path: device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → [egress] → device::tx
+
+use crate::counters::Mib;
+use crate::lane::Local;
+use crate::mail::ToControl;
+use crate::snapshot::{Snapshot, mix};
+use laneway_device::{Capabilities, Medium, PartialChecksum, Tx, TxMeta};
+use laneway_proto::discard::Discard;
+use laneway_proto::ethernet;
+use laneway_proto::ip::output::{self, HeaderSpec};
+use laneway_proto::ip::pmtu::{self, PathMtuCache};
+use laneway_proto::ip::fragment::Fragments;
+use laneway_proto::time::Instant;
+use laneway_wire::checksum::{Sum, pseudo_header};
+use laneway_wire::ethernet::{EtherType, Mac};
+use laneway_wire::flow::{Address, FlowKey};
+use laneway_wire::tcp::Header;
+
+/// How a packet fared.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// It is in the device's hands, or waits for its neighbour.
+    Yes,
+    /// The device is full: keep it and try again next poll.
+    Full,
+    /// There is no way there. It is gone, and counted.
+    Nowhere,
+}
+
+/// How to reach one destination, worked out once.
+#[derive(Clone, Copy)]
+pub struct Path {
+    generation: u32,
+    dst: Address,
+    next_hop: Address,
+    /// The link header of every packet that goes there.
+    link: [u8; ethernet::HEADER_LEN],
+    resolved: bool,
+    /// Largest IP packet.
+    pub mtu: u32,
+    /// The address to send from, if the sender has no own.
+    pub source: Option<Address>,
+    confirmed_ms: u32,
+}
+
+const PATHS: usize = 1_024;
+
+/// Paths by destination, one place each: a miss asks the route table and the neighbours again.
+pub struct Paths {
+    places: Box<[Option<Path>]>,
+    learned: PathMtuCache,
+    medium: Medium,
+    mac: Mac,
+    mtu: u32,
+    generation: u32,
+    now: Instant,
+}
+
+impl Paths {
+    /// For a device that can do `capabilities`.
+    pub fn new(capabilities: &Capabilities) -> Self {
+        Paths {
+            places: vec![None; PATHS].into_boxed_slice(),
+            learned: PathMtuCache::new(pmtu::Config::default()),
+            medium: capabilities.medium,
+            mac: Mac(capabilities.mac),
+            mtu: capabilities.mtu.min(65_535) as u32,
+            generation: 0,
+            now: Instant::ZERO,
+        }
+    }
+
+    /// The path to `dst`; `None` if no route leads there.
+    #[inline]
+    pub fn get(&mut self, snapshot: &Snapshot, dst: Address) -> Option<&mut Path> {
+        let at = mix(&dst) % PATHS;
+        let generation = self.generation.wrapping_add(snapshot.generation);
+        let known = matches!(&self.places[at], Some(path) if path.dst == dst && path.generation == generation);
+        if !known {
+            self.places[at] = self.work_out(snapshot, dst, generation);
+        }
+        self.places[at].as_mut()
+    }
+
+    #[cold]
+    fn work_out(&mut self, snapshot: &Snapshot, dst: Address, generation: u32) -> Option<Path> {
+        let route = snapshot.routes.lookup(dst)?;
+        let next_hop = route.next_hop(dst);
+        let ethertype = if dst.is_v4() { EtherType::IPV4 } else { EtherType::IPV6 };
+        let mac = match self.medium {
+            Medium::Ip => Some(Mac([0; 6])),
+            Medium::Ethernet => snapshot.neighbours.get(&next_hop).copied().flatten(),
+        };
+        let link = ethernet::template(mac.unwrap_or(Mac([0; 6])), self.mac, ethertype);
+        let link_mtu = route.mtu.unwrap_or(self.mtu).min(self.mtu);
+        let mtu = self.learned.get(dst, self.now).map_or(link_mtu, |learned| learned.min(link_mtu));
+        let by_family = || snapshot.addresses.iter().find(|a| a.is_v4() == dst.is_v4()).copied();
+        let source = route.source.or_else(by_family);
+        Some(Path { generation, dst, next_hop, link, resolved: mac.is_some(), mtu, source, confirmed_ms: 0 })
+    }
+
+    /// A validated "packet too big": the new MTU, if it is news.
+    pub fn on_packet_too_big(&mut self, dst: Address, mtu: u32, now: Instant) -> Option<u32> {
+        self.now = now;
+        let news = self.learned.on_packet_too_big(dst, mtu, self.mtu, now)?;
+        self.generation = self.generation.wrapping_add(0x1_0000);
+        Some(news)
+    }
+
+    /// Time has passed: learned MTUs may have expired.
+    pub fn on_timeout(&mut self, now: Instant) {
+        self.now = now;
+        if self.learned.poll_timeout().is_some_and(|at| at <= now) {
+            self.learned.on_timeout(now);
+            self.generation = self.generation.wrapping_add(0x1_0000);
+        }
+    }
+
+    /// Ethernet or bare IP.
+    pub fn medium(&self) -> Medium {
+        self.medium
+    }
+}
+
+/// A TCP segment to be written: its flow, and how long header and payload are.
+pub struct Outgoing<'a> {
+    /// The flow, seen from here.
+    pub key: &'a FlowKey,
+    /// TCP header with options, bytes.
+    pub header_len: usize,
+    /// Payload bytes.
+    pub payload_len: usize,
+}
+
+/// Sends one TCP segment. `write` fills it in, checksum field zero, and answers with the sum over the payload.
+#[inline]
+pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, write: impl FnOnce(&mut [u8], bool) -> Sum) -> Sent {
+    let Outgoing { key, header_len, payload_len } = out;
+    let Some(path) = local.paths.get(&local.snapshot, key.remote) else {
+        local.counters.count(Mib::IpOutNoRoutes);
+        local.counters.discard(Discard::IpNoRoute);
+        return Sent::Nowhere;
+    };
+    let link_len = local.medium.header_len();
+    let mut spec = HeaderSpec::new(key.local, key.remote, 6);
+    spec.hop_limit = local.config.ip_default_ttl;
+    let ip_len = spec.len();
+    let tcp_len = header_len + payload_len;
+    let total = link_len + ip_len + tcp_len;
+    if !path.resolved {
+        let next_hop = path.next_hop;
+        let mut packet = vec![0; ip_len + tcp_len];
+        let (ip, tcp) = packet.split_at_mut(ip_len);
+        output::emit(&spec, ip, tcp_len);
+        let payload = write(tcp, false);
+        complete(tcp, header_len, payload, key);
+        return wait_for_neighbour(local, next_hop, &packet);
+    }
+    let Some(buf) = tx.reserve(total) else {
+        local.counters.count(Mib::TxBusy);
+        return Sent::Full;
+    };
+    let (link, rest) = buf.split_at_mut(link_len);
+    if link_len > 0 {
+        link.copy_from_slice(&path.link);
+    }
+    let (ip, tcp) = rest.split_at_mut(ip_len);
+    output::emit(&spec, ip, tcp_len);
+    let mut meta = TxMeta::default();
+    if local.tx_checksum {
+        write(tcp, true);
+        let pseudo = pseudo_header(&key.local, &key.remote, 6, tcp_len as u32);
+        Header::fill_partial(tcp, pseudo);
+        meta.checksum_partial = Some(PartialChecksum { start: (link_len + ip_len) as u16, offset: 16 });
+    } else {
+        let payload = write(tcp, false);
+        complete(tcp, header_len, payload, key);
+    }
+    tx.commit(total, meta);
+    local.counters.count(Mib::IpOutRequests);
+    local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
+    Sent::Yes
+}
+
+#[inline]
+fn complete(tcp: &mut [u8], header_len: usize, payload: Sum, key: &FlowKey) {
+    let pseudo = pseudo_header(&key.local, &key.remote, 6, tcp.len() as u32);
+    let sum = pseudo + payload + Sum::of(&tcp[..header_len]);
+    tcp[16..18].copy_from_slice(&sum.checksum());
+}
+
+/// Sends a segment that is a header only.
+pub fn header<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, header: &Header) -> Sent {
+    let out = Outgoing { key, header_len: header.len(), payload_len: 0 };
+    segment(local, tx, out, |buf, _| {
+        header.emit(buf);
+        Sum::ZERO
+    })
+}
+
+/// Sends a whole IP packet, which `write` fills in; fragmented if it is longer than the path carries.
+pub fn packet<T: Tx>(local: &mut Local, tx: &mut T, spec: &HeaderSpec, payload_len: usize, write: impl FnOnce(&mut [u8])) -> Sent {
+    let Some(path) = local.paths.get(&local.snapshot, spec.dst) else {
+        local.counters.count(Mib::IpOutNoRoutes);
+        local.counters.discard(Discard::IpNoRoute);
+        return Sent::Nowhere;
+    };
+    let mtu = path.mtu as usize;
+    let mut payload = vec![0; payload_len];
+    write(&mut payload);
+    let ip_len = spec.len();
+    if ip_len + payload_len <= mtu {
+        let mut whole = vec![0; ip_len + payload_len];
+        output::emit(spec, &mut whole, payload_len);
+        whole[ip_len..].copy_from_slice(&payload);
+        return raw(local, tx, spec.dst, &whole);
+    }
+    let mut spec = *spec;
+    spec.dont_fragment = false;
+    let id = local.entropy.next_u64();
+    spec.id = id as u16;
+    let Ok(mut pieces) = Fragments::new(&spec, id as u32, &payload, mtu) else {
+        local.counters.discard(Discard::IpNoRoute);
+        return Sent::Nowhere;
+    };
+    while let Some(len) = pieces.next_len() {
+        let mut piece = vec![0; len];
+        pieces.write_next(&mut piece);
+        local.counters.count(Mib::IpFragCreates);
+        let sent = raw(local, tx, spec.dst, &piece);
+        if sent != Sent::Yes {
+            return sent;
+        }
+    }
+    Sent::Yes
+}
+
+/// Sends an IP packet that is complete.
+pub fn raw<T: Tx>(local: &mut Local, tx: &mut T, dst: Address, packet: &[u8]) -> Sent {
+    let Some(path) = local.paths.get(&local.snapshot, dst) else { return Sent::Nowhere };
+    if !path.resolved {
+        let next_hop = path.next_hop;
+        return wait_for_neighbour(local, next_hop, packet);
+    }
+    let link_len = local.medium.header_len();
+    let Some(buf) = tx.reserve(link_len + packet.len()) else {
+        local.counters.discard(Discard::TxFull);
+        return Sent::Full;
+    };
+    buf[..link_len].copy_from_slice(&path.link[..link_len]);
+    buf[link_len..].copy_from_slice(packet);
+    tx.commit(link_len + packet.len(), TxMeta::default());
+    local.counters.count(Mib::IpOutRequests);
+    local.counters.add(Mib::IpExtOutOctets, packet.len() as u64);
+    Sent::Yes
+}
+
+#[cold]
+fn wait_for_neighbour(local: &mut Local, next_hop: Address, packet: &[u8]) -> Sent {
+    if let Some(None) = local.snapshot.neighbours.get(&next_hop) {
+        // It did not answer; ask again, but keep nothing for it.
+        local.counters.discard(Discard::NeighbourUnreachable);
+        let _ = local.mail.to_control.push(ToControl::Unresolved(next_hop));
+        return Sent::Nowhere;
+    }
+    match local.waiting.wait(next_hop, packet, local.now) {
+        Ok(ask) => {
+            if ask {
+                let _ = local.mail.to_control.push(ToControl::Unresolved(next_hop));
+            }
+            Sent::Yes
+        }
+        Err(()) => {
+            local.counters.discard(Discard::NeighbourQueueFull);
+            Sent::Nowhere
+        }
+    }
+}
+
+/// The peer behind this flow makes progress: once a second the control thread is told that its next hop is alive.
+#[inline]
+pub fn confirm(local: &mut Local, remote: Address) {
+    if local.medium == Medium::Ip {
+        return;
+    }
+    let now_ms = local.now.as_ms() as u32;
+    if let Some(path) = local.paths.get(&local.snapshot, remote)
+        && path.resolved
+        && now_ms.wrapping_sub(path.confirmed_ms) >= 1_000
+    {
+        path.confirmed_ms = now_ms;
+        let next_hop = path.next_hop;
+        let _ = local.mail.to_control.push(ToControl::Confirmed(next_hop));
+    }
+}

@@ -1,0 +1,93 @@
+//! Owns chance: the only place that asks the machine for random bytes. `sim` gives a seed instead.
+
+use laneway_proto::tcp::listen::Secrets;
+use laneway_table::keyed_hash::HashKey;
+
+/// A small generator for choices that need not be secret (jitter, tie-breaks), and the source of secrets at start.
+#[derive(Clone, Debug)]
+pub struct Entropy(u64);
+
+impl Entropy {
+    /// From a seed: the same seed gives the same run.
+    pub fn from_seed(seed: u64) -> Self {
+        Entropy(seed)
+    }
+
+    /// From the operating system.
+    ///
+    /// # Panics
+    /// If the system has no randomness to give: nothing here would be safe then.
+    pub fn from_system() -> Self {
+        let mut seed = [0; 8];
+        getrandom::fill(&mut seed).expect("the system gives no random bytes: initial sequence numbers would be guessable");
+        Entropy(u64::from_ne_bytes(seed))
+    }
+
+    /// The next 64 bits (splitmix64).
+    #[inline]
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// Every secret of one stack. All lanes share them: a cookie or sequence number may be checked on any.
+#[derive(Clone)]
+pub struct BootSecrets {
+    /// For TCP: sequence numbers, timestamps, cookies.
+    pub tcp: Secrets,
+    /// For the flow table.
+    pub flow: HashKey,
+    /// For ephemeral ports (RFC 6056).
+    pub port: HashKey,
+    /// For choosing IP identifications and the like.
+    pub seed: u64,
+    /// The Toeplitz key that steers flows to lanes, where the choice is ours.
+    pub steering: [u8; 40],
+}
+
+impl BootSecrets {
+    /// From a seed, for tests and simulations.
+    pub fn from_seed(seed: u64) -> Self {
+        let mut entropy = Entropy::from_seed(seed);
+        Self::draw(|bytes| {
+            for chunk in bytes.chunks_mut(8) {
+                chunk.copy_from_slice(&entropy.next_u64().to_ne_bytes()[..chunk.len()]);
+            }
+        })
+    }
+
+    /// From the operating system: every secret drawn on its own.
+    ///
+    /// # Panics
+    /// As [`Entropy::from_system`].
+    pub fn from_system() -> Self {
+        Self::draw(|bytes| {
+            getrandom::fill(bytes).expect("the system gives no random bytes: initial sequence numbers would be guessable");
+        })
+    }
+
+    fn draw(mut fill: impl FnMut(&mut [u8])) -> Self {
+        let mut word = || {
+            let mut bytes = [0; 8];
+            fill(&mut bytes);
+            u64::from_ne_bytes(bytes)
+        };
+        let tcp = Secrets { isn: [word(), word()], timestamp: [word(), word()], cookie: [word(), word()] };
+        let flow = HashKey { k0: word(), k1: word() };
+        let port = HashKey { k0: word(), k1: word() };
+        let seed = word();
+        let mut steering = [0; 40];
+        fill(&mut steering);
+        BootSecrets { tcp, flow, port, seed, steering }
+    }
+}
+
+impl std::fmt::Debug for BootSecrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BootSecrets { .. }")
+    }
+}

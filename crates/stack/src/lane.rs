@@ -1,0 +1,135 @@
+//! Owns a lane: one core's share of everything. A plain value, with no thread and no clock inside.
+//!
+//! Frames, commands and the time go in; frames and events come out. [`crate::worker::turn`] is how.
+
+use crate::app::ConnId;
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::egress::Paths;
+use crate::entropy::{BootSecrets, Entropy};
+use crate::mail::LaneMail;
+use crate::neighbours::WaitingRoom;
+use crate::ports::Ports;
+use crate::sharing::{Product, Sharing, Site};
+use crate::snapshot::Snapshot;
+use crate::steering::Steering;
+use crate::tables::{Handle, Tables};
+use crate::udp::UdpSockets;
+use laneway_device::{Capabilities, Medium};
+use laneway_proto::icmp::RateLimit;
+use laneway_proto::ip::reassembly::{self, Reassembly};
+use laneway_proto::tcp::listen::Secrets;
+use laneway_proto::time::Instant;
+use laneway_table::HashKey;
+use std::sync::Arc;
+
+/// A lane: what a variant of [`Sharing`] may share, and what is the lane's alone in every variant.
+pub struct Lane<S: Sharing = Product> {
+    pub(crate) shared: S,
+    pub(crate) local: Local,
+}
+
+/// What belongs to one lane in every variant.
+pub struct Local {
+    pub(crate) id: usize,
+    pub(crate) now: Instant,
+    pub(crate) config: Arc<Config>,
+    pub(crate) secrets: Secrets,
+    pub(crate) hash_key: HashKey,
+    pub(crate) entropy: Entropy,
+    pub(crate) steering: Steering,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) paths: Paths,
+    pub(crate) ports: Ports,
+    pub(crate) udp: UdpSockets,
+    pub(crate) waiting: WaitingRoom,
+    pub(crate) reassembly: Reassembly,
+    pub(crate) icmp_rate: RateLimit,
+    pub(crate) counters: Counters,
+    pub(crate) mail: LaneMail,
+    pub(crate) medium: Medium,
+    /// Leave transport checksums to the device.
+    pub(crate) tx_checksum: bool,
+    /// Believe the device that a transport checksum is right.
+    pub(crate) rx_checksum: bool,
+    /// Connections to settle at the end of this poll.
+    pub(crate) touched: Vec<u32>,
+    /// Connections whose kept bytes the application wants to see again.
+    pub(crate) resumed: Vec<ConnId>,
+    pub(crate) due: Vec<Handle>,
+    /// Cookies were sent lately: an ACK out of the blue may carry one.
+    pub(crate) cookies_until: Instant,
+    pub(crate) housekeeping_at: Instant,
+}
+
+/// What a lane is made of.
+pub struct LaneParts<S> {
+    /// Its number, from 0.
+    pub id: usize,
+    /// Its way of sharing connections.
+    pub shared: S,
+    /// The settings.
+    pub config: Arc<Config>,
+    /// The secrets.
+    pub secrets: BootSecrets,
+    /// Who owns which flow.
+    pub steering: Steering,
+    /// What the lane's queue can do.
+    pub capabilities: Capabilities,
+    /// Its ends of the rings.
+    pub mail: LaneMail,
+    /// The first state of the world.
+    pub snapshot: Snapshot,
+}
+
+impl<S: Sharing> Lane<S> {
+    /// A lane that has seen nothing yet.
+    pub fn new(parts: LaneParts<S>) -> Self {
+        let LaneParts { id, shared, config, secrets, steering, capabilities, mail, snapshot } = parts;
+        let offload = !config.software_checksums;
+        let local = Local {
+            id,
+            now: Instant::ZERO,
+            secrets: secrets.tcp,
+            hash_key: secrets.flow,
+            entropy: Entropy::from_seed(secrets.seed ^ (id as u64).wrapping_mul(0x9e37_79b9)),
+            snapshot,
+            paths: Paths::new(&capabilities),
+            ports: Ports::new(config.ip_local_port_range, secrets.port, id),
+            steering,
+            udp: UdpSockets::default(),
+            waiting: WaitingRoom::default(),
+            reassembly: Reassembly::new(reassembly::Config::default()),
+            icmp_rate: RateLimit::new(1_000, 50),
+            counters: Counters::default(),
+            mail,
+            medium: capabilities.medium,
+            tx_checksum: capabilities.tx_checksum && offload,
+            rx_checksum: capabilities.rx_checksum && offload,
+            touched: Vec::new(),
+            resumed: Vec::new(),
+            due: Vec::new(),
+            cookies_until: Instant::ZERO,
+            housekeeping_at: Instant::ZERO,
+            config,
+        };
+        Lane { shared, local }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> usize {
+        self.local.id
+    }
+
+    /// Looks at the tables, for checks and listings.
+    pub fn tables<R>(&mut self, look: impl FnOnce(&mut Tables) -> R) -> R {
+        look(&mut self.shared.enter(Site::Control))
+    }
+
+    /// A copy of everything that it has counted. (With shared tables their counts are in each lane's copy.)
+    pub fn counters(&mut self) -> Counters {
+        let mut sum = self.local.counters.clone();
+        sum.merge(&self.shared.enter(Site::Control).counters);
+        sum
+    }
+}

@@ -1,0 +1,109 @@
+//! Owns what lanes and the control thread say to each other. No lane ever waits for a lane: a full ring is a counted drop.
+
+use crate::app::{ListenerId, UdpId};
+use crate::counters::Counters;
+use crate::snapshot::Snapshot;
+use laneway_sync::ring::items::{ItemConsumer, ItemProducer, items};
+use laneway_sync::ring::records::{RecordConsumer, RecordProducer, records};
+use laneway_wire::flow::Address;
+
+/// From the control thread to a lane.
+pub enum ToLane {
+    /// A new state of the world.
+    Snapshot(Box<Snapshot>),
+    /// Listen.
+    Listen {
+        /// The name, the same on every lane.
+        id: ListenerId,
+        /// Bound address, unspecified for any.
+        address: Address,
+        /// Port.
+        port: u16,
+        /// What `listen` asked for, over all lanes.
+        backlog: usize,
+    },
+    /// Stop listening: what waits is reset.
+    Unlisten(ListenerId),
+    /// Bind a UDP socket.
+    BindUdp {
+        /// The name, the same on every lane.
+        id: UdpId,
+        /// Bound address.
+        address: Address,
+        /// Port.
+        port: u16,
+    },
+    /// Unbind it.
+    UnbindUdp(UdpId),
+    /// Send this frame, link header and all.
+    Transmit(Vec<u8>),
+    /// Another lane has learned a path's MTU.
+    PathMtu(Address, u32),
+    /// Send a copy of the counters back.
+    ReportCounters,
+}
+
+/// From a lane to the control thread.
+pub enum ToControl {
+    /// A frame of ARP or neighbour discovery, link header and all.
+    Frame(Vec<u8>),
+    /// A packet waits for this next hop's link address.
+    Unresolved(Address),
+    /// A connection makes progress through this next hop: it is reachable (RFC 4861 section 7.3.1).
+    Confirmed(Address),
+    /// A path's MTU, validated.
+    PathMtu(Address, u32),
+    /// This lane listens: what arrives from now on meets the listener.
+    Listening(ListenerId),
+    /// A copy of the counters, and the bytes that the tables hold.
+    Counters(Box<Counters>, usize),
+}
+
+/// Messages that may wait in each direction between a lane and the control thread.
+const CONTROL_MAIL: usize = 1_024;
+/// Bytes of mis-steered packets that may wait from one lane to another.
+const FRAME_MAIL: usize = 1 << 20;
+
+/// A lane's ends of every ring that it has.
+pub struct LaneMail {
+    /// Commands.
+    pub from_control: ItemConsumer<ToLane>,
+    /// Reports.
+    pub to_control: ItemProducer<ToControl>,
+    /// IP packets for other lanes, by lane; `None` for itself.
+    pub to_lanes: Vec<Option<RecordProducer>>,
+    /// IP packets from other lanes.
+    pub from_lanes: Vec<RecordConsumer>,
+}
+
+/// The control thread's ends of one lane's rings.
+pub struct ControlMail {
+    /// Commands.
+    pub to_lane: ItemProducer<ToLane>,
+    /// Reports.
+    pub from_lane: ItemConsumer<ToControl>,
+}
+
+/// Rings between a control thread and `lanes` lanes, and between each two lanes.
+pub fn exchange(lanes: usize) -> (Vec<ControlMail>, Vec<LaneMail>) {
+    let mut control = Vec::new();
+    let mut mail: Vec<LaneMail> = Vec::new();
+    for _ in 0..lanes {
+        let (to_lane, from_control) = items(CONTROL_MAIL);
+        let (to_control, from_lane) = items(CONTROL_MAIL);
+        control.push(ControlMail { to_lane, from_lane });
+        mail.push(LaneMail { from_control, to_control, to_lanes: Vec::new(), from_lanes: Vec::new() });
+    }
+    for from in 0..lanes {
+        for to in 0..lanes {
+            if from == to {
+                mail[from].to_lanes.push(None);
+                continue;
+            }
+            let (producer, consumer) = records(FRAME_MAIL);
+            mail[from].to_lanes.push(Some(producer));
+            mail[to].from_lanes.push(consumer);
+        }
+    }
+    (control, mail)
+}

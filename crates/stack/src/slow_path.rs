@@ -1,0 +1,216 @@
+//! Owns what is not TCP: fragments on their way to being whole, ICMP, UDP.
+
+use crate::app::{App, Context};
+use crate::counters::Mib;
+use crate::demux::{Stage, mail_packet};
+use crate::egress;
+use crate::lane::Local;
+use crate::mail::ToControl;
+use crate::tables::{Slot, Tcb};
+use laneway_device::Tx;
+use laneway_proto::discard::Discard;
+use laneway_proto::icmp::{self, ErrorKind, IcmpError, Incoming, Problem};
+use laneway_proto::ip::input::Packet;
+use laneway_proto::ip::output::HeaderSpec;
+use laneway_proto::udp;
+use laneway_wire::checksum::RxChecksum;
+use laneway_wire::flow::Address;
+use laneway_wire::protocol;
+use std::net::SocketAddr;
+
+/// What a packet turned out to be.
+pub enum Slow {
+    /// It was dealt with.
+    Done,
+    /// A whole datagram, to be judged as if it had just arrived.
+    Whole(Vec<u8>),
+}
+
+impl<T: Tx, A: App> Stage<'_, T, A> {
+    /// Deals with an IP packet that is not a plain TCP segment. `bytes` is the packet as it came.
+    pub fn slow(&mut self, packet: &Packet<'_>, bytes: &[u8]) -> Slow {
+        if let Some(fragment) = packet.fragment {
+            // All fragments of a datagram meet on one lane.
+            let owner = self.local.steering.lane_of_fragments(packet.src, packet.dst, fragment.id);
+            if owner != self.local.id {
+                mail_packet(self.local, owner, bytes);
+                return Slow::Done;
+            }
+            return match self.local.reassembly.on_fragment(packet, self.local.now) {
+                Ok(Some(whole)) => {
+                    self.local.counters.count(Mib::IpReasmOKs);
+                    Slow::Whole(whole.packet)
+                }
+                Ok(None) => Slow::Done,
+                Err(discard) => {
+                    self.local.counters.count(Mib::IpReasmFails);
+                    self.local.counters.discard(discard);
+                    Slow::Done
+                }
+            };
+        }
+        match packet.protocol {
+            protocol::ICMPV4 | protocol::ICMPV6 => self.icmp(packet, bytes),
+            protocol::UDP => self.udp(packet, bytes),
+            _ => {
+                self.local.counters.discard(Discard::IpUnknownProtocol);
+                self.problem(packet, Problem::ProtocolUnreachable { at: next_header_offset(packet.header) });
+            }
+        }
+        Slow::Done
+    }
+
+    fn icmp(&mut self, packet: &Packet<'_>, bytes: &[u8]) {
+        self.local.counters.count(Mib::IcmpInMsgs);
+        match icmp::input(packet) {
+            Ok(Incoming::EchoRequest(echo)) => {
+                if !self.allowed() {
+                    return;
+                }
+                let group = packet.is_group_addressed() || packet.link_broadcast;
+                let first = self.local.snapshot.addresses.iter().find(|a| a.is_v4() == packet.dst.is_v4()).copied();
+                let from = if group { first.unwrap_or(packet.dst) } else { packet.dst };
+                let reply = icmp::echo_reply(packet, echo, from);
+                self.local.counters.count(Mib::IcmpOutMsgs);
+                let _ = egress::packet(self.local, self.tx, &reply.spec, reply.message_len(), |buf| reply.emit_message(buf));
+            }
+            Ok(Incoming::Error(error)) => self.icmp_error(&error, bytes),
+            Ok(Incoming::EchoReply(_) | Incoming::Neighbour(_)) => self.local.counters.discard(Discard::IcmpIgnored),
+            Err(discard) => {
+                self.local.counters.count(Mib::IcmpInErrors);
+                self.local.counters.discard(discard);
+            }
+        }
+    }
+
+    /// An ICMP error is believed only if it quotes a flow of ours and a sequence number that is in flight (RFC 5927).
+    fn icmp_error(&mut self, error: &IcmpError, bytes: &[u8]) {
+        let quoted = &error.quoted;
+        if quoted.protocol != protocol::TCP {
+            return self.local.counters.discard(Discard::IcmpIgnored);
+        }
+        let owner = self.local.steering.lane(&quoted.key);
+        if owner != self.local.id {
+            return mail_packet(self.local, owner, bytes);
+        }
+        let hash = self.tables.hash(&quoted.key);
+        let handle = self.tables.lookup(hash, &quoted.key);
+        let slot = handle.filter(|h| h.kind() == crate::tables::Kind::Connection).map(|h| h.index());
+        let Some((index, seq)) = slot.zip(quoted.seq) else {
+            return self.local.counters.discard(Discard::IcmpUnverified);
+        };
+        let Some(Slot { tcb, .. }) = self.tables.slots.get_mut(index) else { return };
+        match tcb {
+            Tcb::Handshaking(handshake) => {
+                if seq != handshake.iss() {
+                    return self.local.counters.discard(Discard::IcmpUnverified);
+                }
+                if error.kind.is_hard() {
+                    let (token, id) = (handshake.token, self.tables.id(index));
+                    self.tables.remove(index);
+                    self.tables.counters.count(Mib::TcpAttemptFails);
+                    let reason = laneway_proto::tcp::CloseReason::Refused;
+                    self.app.on_closed(&mut Context { tables: self.tables, local: self.local }, id, token, reason);
+                }
+            }
+            Tcb::Synchronized(connection) => {
+                let (una, nxt, _) = connection.sequence();
+                if seq.before(una) || seq.at_or_after(nxt) {
+                    return self.local.counters.discard(Discard::IcmpUnverified);
+                }
+                // Errors other than "too big" are soft on a synchronized connection (RFC 9293 section 3.9.2.2).
+                if error.kind == ErrorKind::PacketTooBig {
+                    let remote = quoted.key.remote;
+                    let mtu = error.mtu.unwrap_or(0);
+                    if let Some(mtu) = self.local.paths.on_packet_too_big(remote, mtu, self.local.now) {
+                        let _ = self.local.mail.to_control.push(ToControl::PathMtu(remote, mtu));
+                        self.shrink(remote, mtu);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The path to `remote` carries only `mtu` now: every connection there must know.
+    pub fn shrink(&mut self, remote: Address, mtu: u32) {
+        let mut there = Vec::new();
+        for (index, slot) in self.tables.slots.iter_mut() {
+            if let Slot { tcb: Tcb::Synchronized(connection), .. } = slot
+                && connection.key().remote == remote
+            {
+                connection.on_path_mtu(mtu);
+                if !slot.touched {
+                    slot.touched = true;
+                    there.push(index);
+                }
+            }
+        }
+        self.local.touched.extend(there);
+    }
+
+    fn udp(&mut self, packet: &Packet<'_>, bytes: &[u8]) {
+        let datagram = match udp::input(packet, RxChecksum::Unknown) {
+            Ok(datagram) => datagram,
+            Err(discard) => {
+                self.local.counters.count(Mib::UdpInErrors);
+                return self.local.counters.discard(discard);
+            }
+        };
+        let owner = self.local.steering.lane(&datagram.key);
+        if owner != self.local.id {
+            self.local.counters.count(Mib::SteerMiss);
+            return mail_packet(self.local, owner, bytes);
+        }
+        let Some(socket) = self.local.udp.find(&datagram.key.local, datagram.key.local_port) else {
+            self.local.counters.count(Mib::UdpNoPorts);
+            self.local.counters.discard(Discard::UdpNoPort);
+            return self.problem(packet, Problem::PortUnreachable);
+        };
+        self.local.counters.count(Mib::UdpInDatagrams);
+        let from = SocketAddr::new(datagram.key.remote.to_ip(), datagram.key.remote_port);
+        let mut context = Context { tables: self.tables, local: self.local };
+        self.app.on_datagram(&mut context, socket, from, datagram.payload);
+    }
+
+    fn problem(&mut self, packet: &Packet<'_>, problem: Problem) {
+        if packet.link_broadcast {
+            return;
+        }
+        if let Some(reply) = icmp::error_reply(packet, problem)
+            && self.allowed()
+        {
+            self.local.counters.count(Mib::IcmpOutMsgs);
+            let _ = egress::packet(self.local, self.tx, &reply.spec, reply.message_len(), |buf| reply.emit_message(buf));
+        }
+    }
+
+    fn allowed(&mut self) -> bool {
+        let random = self.local.entropy.next_u64() as u32;
+        let allowed = self.local.icmp_rate.allow(self.local.now, random);
+        if !allowed {
+            self.local.counters.discard(Discard::IcmpRateLimited);
+        }
+        allowed
+    }
+}
+
+/// Where in an IPv6 header chain the last next-header value stands (RFC 4443 section 3.4). IPv4's answer has no such field.
+fn next_header_offset(header: &[u8]) -> u32 {
+    let mut field = 6;
+    let mut at = 40;
+    while let Some(extension) = header.get(at..at + 2) {
+        field = at;
+        at += 8 * (usize::from(extension[1]) + 1);
+    }
+    field as u32
+}
+
+/// Sends the datagrams that the application has queued in this poll.
+pub fn send_datagrams<T: Tx>(local: &mut Local, tx: &mut T) {
+    while let Some(out) = local.udp.outgoing.pop_front() {
+        let key = laneway_wire::flow::FlowKey { local: out.local, remote: out.remote, local_port: out.local_port, remote_port: out.remote_port };
+        let spec = HeaderSpec::new(out.local, out.remote, protocol::UDP);
+        local.counters.count(Mib::UdpOutDatagrams);
+        let _ = egress::packet(local, tx, &spec, udp::HEADER_LEN + out.data.len(), |buf| udp::emit(&key, &out.data, buf));
+    }
+}

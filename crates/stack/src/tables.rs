@@ -1,0 +1,415 @@
+//! Owns the connections of a lane and the one index over their four shapes.
+
+use crate::accept::Listeners;
+use crate::app::ConnId;
+use crate::counters::{Counters, Mib};
+use crate::timers::Timers;
+use laneway_proto::tcp::{BufferPool, Connection, HalfOpen, Handshake, TimeWait, TimeWaitV4, TimeWaitV6};
+use laneway_proto::time::Instant;
+use laneway_table::{Fifo, HandleTable, HashKey, Slab};
+use laneway_wire::flow::FlowKey;
+
+/// Which shape a handle leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A [`Tcb`].
+    Connection,
+    /// A [`HalfOpen`].
+    HalfOpen,
+    /// A [`TimeWaitV4`].
+    TimeWaitV4,
+    /// A [`TimeWaitV6`].
+    TimeWaitV6,
+}
+
+/// What the index holds: a shape, and where in that shape's store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handle(u32);
+
+const INDEX_BITS: u32 = 30;
+const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
+
+impl Handle {
+    /// A handle; `index` keeps its low 30 bits.
+    #[inline]
+    pub fn new(kind: Kind, index: u32) -> Self {
+        Handle((kind as u32) << INDEX_BITS | (index & INDEX_MASK))
+    }
+    /// The shape.
+    #[inline]
+    pub fn kind(self) -> Kind {
+        match self.0 >> INDEX_BITS {
+            0 => Kind::Connection,
+            1 => Kind::HalfOpen,
+            2 => Kind::TimeWaitV4,
+            _ => Kind::TimeWaitV6,
+        }
+    }
+    /// Slot, or the low bits of a queue position.
+    #[inline]
+    pub fn index(self) -> u32 {
+        self.0 & INDEX_MASK
+    }
+    /// As the table and the wheel keep it.
+    #[inline]
+    pub fn raw(self) -> u32 {
+        self.0
+    }
+    /// Back from `raw`.
+    #[inline]
+    pub fn from_raw(raw: u32) -> Self {
+        Handle(raw)
+    }
+}
+
+/// A transmission control block: an active open under way, or a synchronized connection.
+#[allow(clippy::large_enum_variant)] // one slab for both, so that a connection keeps its slot when it is established
+pub enum Tcb {
+    /// SYN-SENT or SYN-RECEIVED.
+    Handshaking(Handshake),
+    /// ESTABLISHED and later.
+    Synchronized(Connection),
+}
+
+/// A slot of the slab.
+pub struct Slot {
+    /// What lives here.
+    pub tcb: Tcb,
+    /// The lane whose application owns it.
+    pub home: u16,
+    /// It is on its lane's list of connections to settle at the end of the poll.
+    pub touched: bool,
+    /// The application has it: accepted, or its own.
+    pub accepted: bool,
+}
+
+/// Everything about connections that a sharing variant shares or does not.
+pub struct Tables {
+    /// Flow hash to [`Handle`].
+    pub flows: HandleTable,
+    /// Key of the flow hash.
+    pub hash_key: HashKey,
+    /// Handshaking and synchronized.
+    pub slots: Slab<Slot>,
+    /// SYN-RECEIVED of passive opens.
+    pub half_open: Slab<HalfOpen>,
+    /// TIME-WAIT, in the order of expiry.
+    pub tw4: Fifo<TimeWaitV4>,
+    /// The same for IPv6.
+    pub tw6: Fifo<TimeWaitV6>,
+    /// Ring memory.
+    pub pool: BufferPool,
+    /// Deadlines.
+    pub timers: Timers,
+    /// Listeners and their accept queues.
+    pub listeners: Listeners,
+    /// Counts.
+    pub counters: Counters,
+    /// Live TIME_WAIT records (records taken over or evicted are in the queues but not counted).
+    pub time_waits: usize,
+    /// Connections whose timer fired on a lane that is not their home (only when tables are shared).
+    pub strays: Vec<(u16, u32)>,
+}
+
+/// The hash under which a flow is indexed.
+#[inline]
+pub fn hash_flow(hash_key: &HashKey, key: &FlowKey) -> u64 {
+    let (words, used) = key.hash_words();
+    if used == 2 { hash_key.sip13_words(&[words[0], words[1]]) } else { hash_key.sip13_words(&words) }
+}
+
+impl Tables {
+    /// Empty tables with room for `connections`, lending at most `tcp_mem` bytes of buffers.
+    pub fn new(hash_key: HashKey, connections: usize, tcp_mem: usize, now: Instant) -> Self {
+        Tables {
+            flows: HandleTable::with_capacity(connections),
+            hash_key,
+            slots: Slab::with_chunk(256),
+            half_open: Slab::with_chunk(256),
+            tw4: Fifo::new(),
+            tw6: Fifo::new(),
+            pool: BufferPool::new(tcp_mem),
+            timers: Timers::new(now),
+            listeners: Listeners::default(),
+            counters: Counters::default(),
+            time_waits: 0,
+            strays: Vec::new(),
+        }
+    }
+
+    /// The hash of a flow.
+    #[inline]
+    pub fn hash(&self, key: &FlowKey) -> u64 {
+        hash_flow(&self.hash_key, key)
+    }
+
+    /// What there is of this flow.
+    #[inline]
+    pub fn lookup(&self, hash: u64, key: &FlowKey) -> Option<Handle> {
+        self.flows.find(hash, |raw| self.is_flow(Handle(raw), key)).map(Handle)
+    }
+
+    #[inline]
+    fn is_flow(&self, handle: Handle, key: &FlowKey) -> bool {
+        match handle.kind() {
+            Kind::Connection => self.slots.get(handle.index()).is_some_and(|slot| slot.key() == key),
+            Kind::HalfOpen => self.half_open.get(handle.index()).is_some_and(|half| half.key() == key),
+            Kind::TimeWaitV4 => self.tw4.get(position(&self.tw4, handle)).is_some_and(|tw| !tw.is_dead() && tw.key() == *key),
+            Kind::TimeWaitV6 => self.tw6.get(position(&self.tw6, handle)).is_some_and(|tw| !tw.is_dead() && tw.key() == *key),
+        }
+    }
+
+    /// Brings what a later `lookup` of this hash will read into the cache: first the bucket …
+    #[inline]
+    pub fn prefetch_bucket(&self, hash: u64) {
+        self.flows.prefetch(hash);
+    }
+
+    /// … and, once that has arrived, the entity behind it.
+    #[inline]
+    pub fn prefetch_entity(&self, hash: u64) {
+        if let Some(raw) = self.flows.candidate(hash) {
+            let handle = Handle(raw);
+            match handle.kind() {
+                Kind::Connection => self.slots.prefetch_lines(handle.index(), 6),
+                Kind::HalfOpen => self.half_open.prefetch(handle.index()),
+                Kind::TimeWaitV4 => self.tw4.prefetch(position(&self.tw4, handle)),
+                Kind::TimeWaitV6 => self.tw6.prefetch(position(&self.tw6, handle)),
+            }
+        }
+    }
+
+    /// Adds a connection to be.
+    #[inline]
+    pub fn insert(&mut self, hash: u64, tcb: Tcb, home: u16, accepted: bool) -> ConnId {
+        let index = self.slots.insert(Slot { tcb, home, touched: false, accepted });
+        self.flows.insert(hash, Handle::new(Kind::Connection, index).raw());
+        self.id(index)
+    }
+
+    /// Turns a half-open entry into a connection, in the same place of the index.
+    #[inline]
+    pub fn promote(&mut self, hash: u64, half: u32, connection: Connection, home: u16) -> ConnId {
+        self.half_open.remove(half);
+        let index = self.slots.insert(Slot { tcb: Tcb::Synchronized(connection), home, touched: false, accepted: false });
+        let replaced = self.flows.replace(hash, Handle::new(Kind::HalfOpen, half).raw(), Handle::new(Kind::Connection, index).raw());
+        debug_assert!(replaced, "a half-open entry was not in the index");
+        self.id(index)
+    }
+
+    /// Removes a connection and gives its memory back.
+    #[inline]
+    pub fn remove(&mut self, index: u32) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let key = *slot.key();
+        if let Tcb::Synchronized(connection) = &mut slot.tcb {
+            connection.release(&mut self.pool);
+        }
+        let hash = self.hash(&key);
+        self.flows.remove(hash, Handle::new(Kind::Connection, index).raw());
+        self.slots.discard(index);
+    }
+
+    /// Adds a half-open entry, in the place of a TIME_WAIT record if the flow had one.
+    #[inline]
+    pub fn insert_half_open(&mut self, hash: u64, half: HalfOpen, over: Option<Handle>) -> u32 {
+        let index = self.half_open.insert(half);
+        let new = Handle::new(Kind::HalfOpen, index).raw();
+        match over {
+            Some(old) => {
+                self.kill_time_wait(old);
+                self.flows.replace(hash, old.raw(), new);
+            }
+            None => self.flows.insert(hash, new),
+        }
+        index
+    }
+
+    /// Drops a half-open entry.
+    pub fn remove_half_open(&mut self, index: u32) {
+        if let Some(half) = self.half_open.remove(index) {
+            let hash = self.hash(half.key());
+            self.flows.remove(hash, Handle::new(Kind::HalfOpen, index).raw());
+        }
+    }
+
+    /// Turns a connection in TIME-WAIT into a record, in the same place of the index. At most `cap` records are kept.
+    #[inline]
+    pub fn retire(&mut self, index: u32, cx_now: Instant, config: &laneway_proto::tcp::Config, cap: usize) {
+        let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.slots.get_mut(index) else { return };
+        let key = *connection.key();
+        let cx = laneway_proto::tcp::Cx { now: cx_now, config, pool: &mut self.pool };
+        let parts = connection.time_wait(&cx);
+        connection.release(&mut self.pool);
+        let old = Handle::new(Kind::Connection, index);
+        let new = if key.is_v4() {
+            Handle::new(Kind::TimeWaitV4, self.tw4.push(TimeWaitV4::from_parts(&key, parts)))
+        } else {
+            Handle::new(Kind::TimeWaitV6, self.tw6.push(TimeWaitV6::from_parts(&key, parts)))
+        };
+        let hash = self.hash(&key);
+        self.flows.replace(hash, old.raw(), new.raw());
+        self.slots.discard(index);
+        self.time_waits += 1;
+        self.counters.count(Mib::TcpExtTW);
+        if self.time_waits > cap {
+            self.evict_time_wait();
+        }
+    }
+
+    /// The flow of this record belongs to another connection now.
+    fn kill_time_wait(&mut self, handle: Handle) {
+        match handle.kind() {
+            Kind::TimeWaitV4 => {
+                let at = position(&self.tw4, handle);
+                self.tw4.get_mut(at).into_iter().for_each(TimeWait::kill);
+            }
+            Kind::TimeWaitV6 => {
+                let at = position(&self.tw6, handle);
+                self.tw6.get_mut(at).into_iter().for_each(TimeWait::kill);
+            }
+            Kind::Connection | Kind::HalfOpen => return,
+        }
+        self.time_waits -= 1;
+        self.counters.count(Mib::TcpExtTWRecycled);
+    }
+
+    /// Gives up a record of our own for a new active open (RFC 6191).
+    pub fn take_over(&mut self, hash: u64, handle: Handle) {
+        self.kill_time_wait(handle);
+        self.flows.remove(hash, handle.raw());
+    }
+
+    /// Over the cap: the oldest record goes before its time.
+    fn evict_time_wait(&mut self) {
+        let mut gone = false;
+        while !gone && (!self.tw4.is_empty() || !self.tw6.is_empty()) {
+            gone = if self.tw6.len() > self.tw4.len() { pop(&mut self.tw6, Kind::TimeWaitV6, &mut self.flows, &self.hash_key) } else { pop(&mut self.tw4, Kind::TimeWaitV4, &mut self.flows, &self.hash_key) };
+        }
+        if gone {
+            self.time_waits -= 1;
+            self.counters.count(Mib::TcpExtTCPTimeWaitOverflow);
+        }
+    }
+
+    /// Reaps records whose wait is over, at most `budget` of them; says how many it looked at.
+    #[inline]
+    pub fn reap(&mut self, now: Instant, msl_us: u64, budget: usize) -> usize {
+        let (a, live4) = reap(&mut self.tw4, Kind::TimeWaitV4, &mut self.flows, &self.hash_key, now, msl_us, budget);
+        let (b, live6) = reap(&mut self.tw6, Kind::TimeWaitV6, &mut self.flows, &self.hash_key, now, msl_us, budget - a);
+        self.time_waits -= live4 + live6;
+        self.counters.add(Mib::TcpExtTWKilled, (live4 + live6) as u64);
+        a + b
+    }
+
+    /// Moves index entries to a larger table, a few at a time.
+    #[inline]
+    pub fn maintain(&mut self, budget: usize) {
+        if self.flows.backlog() == 0 {
+            return;
+        }
+        let Tables { flows, slots, half_open, tw4, tw6, hash_key, .. } = self;
+        flows.maintain(budget, |raw| {
+            let handle = Handle(raw);
+            let key = match handle.kind() {
+                Kind::Connection => slots.get(handle.index()).map(|slot| *slot.key()),
+                Kind::HalfOpen => half_open.get(handle.index()).map(|half| *half.key()),
+                Kind::TimeWaitV4 => tw4.get(position(tw4, handle)).map(TimeWait::key),
+                Kind::TimeWaitV6 => tw6.get(position(tw6, handle)).map(TimeWait::key),
+            };
+            key.map_or(0, |key| hash_flow(hash_key, &key))
+        });
+    }
+
+    /// The name of what is in a slot now.
+    #[inline]
+    pub fn id(&self, index: u32) -> ConnId {
+        ConnId::new(index, self.slots.generation(index))
+    }
+
+    /// The slot of a connection, if it still is that connection's.
+    #[inline]
+    pub fn slot(&mut self, id: ConnId) -> Option<&mut Slot> {
+        if self.slots.generation(id.index()) != id.generation() {
+            return None;
+        }
+        self.slots.get_mut(id.index())
+    }
+
+    /// The synchronized connection of that name.
+    #[inline]
+    pub fn connection(&mut self, id: ConnId) -> Option<&mut Connection> {
+        match self.slot(id)? {
+            Slot { tcb: Tcb::Synchronized(connection), .. } => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Bytes that the tables and everything in them hold.
+    pub fn bytes(&self) -> usize {
+        self.flows.bytes()
+            + self.slots.bytes()
+            + self.half_open.bytes()
+            + self.tw4.bytes()
+            + self.tw6.bytes()
+            + self.timers.bytes()
+            + self.pool.lent()
+            + self.pool.kept()
+    }
+}
+
+impl Slot {
+    /// The flow.
+    #[inline]
+    pub fn key(&self) -> &FlowKey {
+        match &self.tcb {
+            Tcb::Handshaking(handshake) => handshake.key(),
+            Tcb::Synchronized(connection) => connection.key(),
+        }
+    }
+}
+
+/// A handle keeps 30 bits of a queue position; the rest follows from where the queue begins.
+#[inline]
+pub fn position<T: TimeWait>(queue: &Fifo<T>, handle: Handle) -> u32 {
+    let Some((head, _)) = queue.front() else { return 0 };
+    head.wrapping_add(handle.index().wrapping_sub(head) & INDEX_MASK)
+}
+
+/// Takes the oldest record out of queue and index; false if it was dead already.
+fn pop<T: TimeWait>(queue: &mut Fifo<T>, kind: Kind, flows: &mut HandleTable, hash_key: &HashKey) -> bool {
+    let Some((at, record)) = queue.front() else { return false };
+    let live = !record.is_dead();
+    if live {
+        flows.remove(hash_flow(hash_key, &record.key()), Handle::new(kind, at).raw());
+    }
+    queue.pop_front();
+    live
+}
+
+/// Reaps one queue; says how many records it looked at and how many of those were alive.
+fn reap<T: TimeWait>(queue: &mut Fifo<T>, kind: Kind, flows: &mut HandleTable, hash_key: &HashKey, now: Instant, msl_us: u64, budget: usize) -> (usize, usize) {
+    let mut seen = 0;
+    let mut live = 0;
+    while seen < budget {
+        let Some((at, record)) = queue.front() else { break };
+        if record.is_dead() {
+            queue.pop_front();
+        } else if record.is_expired(now, msl_us) {
+            pop(queue, kind, flows, hash_key);
+            live += 1;
+        } else {
+            // Not yet: either the queue is young, or this record was restarted and goes to the end, where it belongs.
+            let mut record = *record;
+            if !record.take_restarted() {
+                break;
+            }
+            queue.pop_front();
+            let moved = queue.push(record);
+            let hash = hash_flow(hash_key, &record.key());
+            flows.replace(hash, Handle::new(kind, at).raw(), Handle::new(kind, moved).raw());
+        }
+        seen += 1;
+    }
+    (seen, live)
+}

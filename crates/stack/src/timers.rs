@@ -1,0 +1,74 @@
+//! Owns when things are due on a lane: one wheel entry per connection or half-open entry, lazily re-armed.
+//!
+//! The entry belongs to the *slot* and not to what lives in it. A connection that dies leaves its entry in the wheel,
+//! and the next one in that slot finds it there, early; when it fires, the real deadline is looked up and armed. So a
+//! short connection touches no timer structure at all, and nothing is ever cancelled.
+
+use crate::tables::{Handle, Kind};
+use laneway_proto::time::Instant;
+use laneway_table::Wheel;
+
+const UNARMED: u32 = u32::MAX;
+
+/// The wheel of one lane; its tick is a millisecond.
+pub struct Timers {
+    wheel: Wheel,
+    /// For each slot of each kind the tick of its valid wheel entry.
+    armed: [Vec<u32>; 2],
+}
+
+fn tick_of(deadline: Instant) -> u64 {
+    deadline.as_us().div_ceil(1_000)
+}
+
+impl Timers {
+    /// An empty wheel.
+    pub fn new(now: Instant) -> Self {
+        Timers { wheel: Wheel::new(now.as_ms()), armed: [Vec::new(), Vec::new()] }
+    }
+
+    /// Makes sure that the slot is looked at by `deadline` at the latest.
+    #[inline]
+    pub fn arm(&mut self, handle: Handle, deadline: Instant) {
+        if deadline == Instant::NEVER {
+            return;
+        }
+        let tick = tick_of(deadline);
+        let armed = &mut self.armed[(handle.kind() == Kind::HalfOpen) as usize];
+        let index = handle.index() as usize;
+        if armed.len() <= index {
+            armed.resize((index + 1).next_power_of_two(), UNARMED);
+        }
+        // Ticks of a process fit 32 bits for seven weeks; the comparison is on the circle.
+        let short = tick as u32;
+        if armed[index] == UNARMED || (short.wrapping_sub(armed[index]) as i32) < 0 {
+            armed[index] = if short == UNARMED { short - 1 } else { short };
+            self.wheel.arm(handle.raw(), tick);
+        }
+    }
+
+    /// Collects up to `budget` slots to look at. A slot comes out at most once, and must be armed again if something in
+    /// it is still to come.
+    pub fn expire(&mut self, now: Instant, budget: usize, due: &mut Vec<Handle>) -> bool {
+        let armed = &mut self.armed;
+        self.wheel.advance(now.as_ms(), budget, |key, tick| {
+            let handle = Handle::from_raw(key);
+            let slot = &mut armed[(handle.kind() == Kind::HalfOpen) as usize][handle.index() as usize];
+            let short = if tick as u32 == UNARMED { UNARMED - 1 } else { tick as u32 };
+            if *slot == short {
+                *slot = UNARMED;
+                due.push(handle);
+            }
+        })
+    }
+
+    /// When to look again, at the latest.
+    pub fn next(&self) -> Option<Instant> {
+        self.wheel.next_tick_hint().map(|tick| Instant::from_us(tick * 1_000))
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        self.wheel.bytes() + self.armed.iter().map(|a| a.capacity() * 4).sum::<usize>()
+    }
+}

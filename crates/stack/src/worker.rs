@@ -1,0 +1,436 @@
+//! THE LOOP. Start reading here.
+//!
+//! path: device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx
+//!
+//! [`turn`] is one poll of one lane: whatever has arrived goes in, the application has its say, whatever is due goes out.
+//! It is the same function in the product's threads, in the simulator and in benchmarks; only time differs.
+
+use crate::app::{App, Context};
+use crate::counters::Mib;
+use crate::demux::{Stage, next_ms};
+use crate::egress::{self, Outgoing, Sent};
+use crate::ingress::{self, Arriving, Ingress};
+use crate::lane::{Lane, Local};
+use crate::mail::{ToControl, ToLane};
+use crate::sharing::{Sharing, Site};
+use crate::slow_path::{self, Slow};
+use crate::tables::{Handle, Kind, Tables, Tcb};
+use arrayvec::ArrayVec;
+use laneway_device::{BATCH_MAX, Medium, Rx, RxChecksum, RxFrame, Tx};
+use laneway_proto::tcp::output::Kind as PlanKind;
+use laneway_proto::tcp::{CloseReason, Cx, State};
+use laneway_proto::time::Instant;
+use laneway_wire::ethernet::Mac;
+
+/// TIME_WAIT records reaped in one poll at the most, so that a wave of expiries cannot starve input.
+const REAP_MAX: usize = 64;
+/// Index entries moved to a larger table in one poll.
+const MAINTAIN_MAX: usize = 64;
+/// Timers looked at in one poll.
+const TIMERS_MAX: usize = 256;
+/// Segments that one connection may send in one poll.
+const SEGMENTS_MAX: usize = 64;
+
+/// What a turn did, and when the next one is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Turn {
+    /// Frames taken in.
+    pub frames: usize,
+    /// Something was done, or could not be finished: turn again at once.
+    pub busy: bool,
+    /// Turn again at this time at the latest, even if no frame comes.
+    pub deadline: Instant,
+}
+
+/// One poll of one lane.
+pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(lane: &mut Lane<S>, now: Instant, rx: &mut R, tx: &mut T, app: &mut A) -> Turn {
+    lane.local.now = now;
+    let frames = rx.poll(BATCH_MAX);
+    // The newest state of the world comes after the frames: none of them was sent before it was published.
+    let commands = control_mail(lane, tx, app);
+    if frames > 0 {
+        let rx = &*rx;
+        batch(lane, frames, |i| (rx.frame(i), false), tx, app);
+    }
+    rx.release();
+    let mailed = lane_mail(lane, tx, app);
+    let timers = expire(lane, tx, app);
+    lane.resume(tx, app);
+    {
+        let mut tables = lane.shared.enter(Site::Verb);
+        app.on_poll(&mut Context { tables: &mut tables, local: &mut lane.local });
+    }
+    let unfinished = output(lane, tx, app);
+    slow_path::send_datagrams(&mut lane.local, tx);
+    tx.flush();
+    for ring in lane.local.mail.to_lanes.iter_mut().flatten() {
+        ring.publish();
+    }
+    let busy = frames > 0 || mailed || timers || commands || unfinished;
+    lane.local.counters.count(if busy { Mib::PollsBusy } else { Mib::PollsIdle });
+    let deadline = lane.deadline();
+    Turn { frames, busy, deadline }
+}
+
+/// A batch in three passes: hash and fetch the bucket, fetch what the bucket leads to, process. By the time a segment is
+/// looked at, everything that it needs is in the cache.
+#[inline]
+fn batch<'a, S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, n: usize, frame: impl Fn(usize) -> (RxFrame<'a>, bool), tx: &mut T, app: &mut A) {
+    let ours = Mac(tx.capabilities().mac);
+    let mut arriving: ArrayVec<Arriving<'a>, BATCH_MAX> = ArrayVec::new();
+    for i in 0..n {
+        let (frame, bare) = frame(i);
+        let local = &mut lane.local;
+        let ingress = if bare { ingress::packet(local, frame.bytes, RxChecksum::Unknown, false) } else { ingress::frame(local, frame, ours) };
+        match ingress {
+            Ingress::Tcp(segment) => {
+                if let Some(tables) = lane.shared.peek() {
+                    tables.prefetch_bucket(segment.hash);
+                }
+                arriving.push(segment);
+            }
+            Ingress::Other(packet, bytes) => {
+                let mut tables = lane.shared.enter(Site::Input);
+                let mut stage = Stage { tables: &mut tables, local: &mut lane.local, tx: &mut *tx, app: &mut *app };
+                if let Slow::Whole(datagram) = stage.slow(&packet, bytes) {
+                    drop(tables);
+                    whole(lane, &datagram, tx, app);
+                }
+            }
+            Ingress::Done => {}
+        }
+    }
+    if let Some(tables) = lane.shared.peek()
+        && arriving.len() > 1
+    {
+        for segment in &arriving {
+            tables.prefetch_entity(segment.hash);
+        }
+    }
+    for segment in &arriving {
+        let mut tables = lane.shared.enter(Site::Input);
+        Stage { tables: &mut tables, local: &mut lane.local, tx: &mut *tx, app: &mut *app }.segment(segment);
+    }
+}
+
+/// A datagram whose last fragment has come: its flow, now that it is known, may belong to another lane; `demux` sees to that.
+#[cold]
+fn whole<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, datagram: &[u8], tx: &mut T, app: &mut A) {
+    let ingress = ingress::packet(&mut lane.local, datagram, RxChecksum::Unknown, false);
+    let mut tables = lane.shared.enter(Site::Input);
+    let mut stage = Stage { tables: &mut tables, local: &mut lane.local, tx, app };
+    match ingress {
+        Ingress::Tcp(segment) => stage.segment(&segment),
+        Ingress::Other(packet, bytes) if packet.fragment.is_none() => {
+            stage.slow(&packet, bytes);
+        }
+        Ingress::Other(..) | Ingress::Done => {}
+    }
+}
+
+/// Frames that other lanes found in their queues and that are ours.
+fn lane_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A) -> bool {
+    let mut any = false;
+    for i in 0..lane.local.mail.from_lanes.len() {
+        if lane.local.mail.from_lanes[i].is_empty() {
+            continue;
+        }
+        // The ring is taken out for the batch, because its frames are lent from it while the lane works.
+        let mut ring = lane.local.mail.from_lanes.swap_remove(i);
+        let n = ring.poll(BATCH_MAX);
+        batch(lane, n, |i| (RxFrame { bytes: ring.record(i).0, meta: Default::default() }, true), tx, app);
+        lane.local.counters.add(Mib::SteerMailed, n as u64);
+        ring.release(n);
+        let rings = &mut lane.local.mail.from_lanes;
+        rings.push(ring);
+        let last = rings.len() - 1;
+        rings.swap(i, last);
+        any |= n > 0;
+    }
+    any
+}
+
+/// Commands of the control thread.
+fn control_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A) -> bool {
+    let mut any = false;
+    while let Some(command) = lane.local.mail.from_control.pop() {
+        any = true;
+        let mut tables = lane.shared.enter(Site::Control);
+        let local = &mut lane.local;
+        match command {
+            ToLane::Snapshot(snapshot) => {
+                local.snapshot = *snapshot;
+                let neighbours = std::sync::Arc::clone(&local.snapshot.neighbours);
+                for (next_hop, packets, reachable) in local.waiting.settle(|hop| neighbours.get(hop).map(Option::is_some)) {
+                    for packet in packets {
+                        if reachable {
+                            send_waited(local, tx, next_hop, &packet);
+                        } else {
+                            local.counters.discard(laneway_proto::discard::Discard::NeighbourUnreachable);
+                        }
+                    }
+                }
+            }
+            ToLane::Listen { id, address, port, backlog } => {
+                // With shared tables the first lane's addition serves all.
+                if !tables.listeners.contains(id) {
+                    let lanes = if S::NAME == "lane" { local.steering.lanes() } else { 1 };
+                    tables.listeners.add(id, address, port, backlog, lanes);
+                }
+                let _ = local.mail.to_control.push(ToControl::Listening(id));
+            }
+            ToLane::Unlisten(id) => {
+                for orphan in tables.listeners.remove(id) {
+                    Context { tables: &mut tables, local }.abort(orphan);
+                }
+                let stale: Vec<u32> = tables.half_open.iter().filter(|(_, half)| half.listener == id.0).map(|(i, _)| i).collect();
+                for index in stale {
+                    tables.remove_half_open(index);
+                }
+            }
+            ToLane::BindUdp { id, address, port } => local.udp.bind(id, address, port),
+            ToLane::UnbindUdp(id) => local.udp.unbind(id),
+            ToLane::Transmit(frame) => {
+                if let Some(buf) = tx.reserve(frame.len()) {
+                    buf.copy_from_slice(&frame);
+                    tx.commit(frame.len(), Default::default());
+                }
+            }
+            ToLane::PathMtu(remote, mtu) => {
+                if local.paths.on_packet_too_big(remote, mtu, local.now).is_some() {
+                    Stage { tables: &mut tables, local, tx, app }.shrink(remote, mtu);
+                }
+            }
+            ToLane::ReportCounters => {
+                let mut counters = local.counters.clone();
+                if S::NAME == "lane" || local.id == 0 {
+                    counters.merge(&tables.counters);
+                }
+                let _ = local.mail.to_control.push(ToControl::Counters(Box::new(counters), tables.bytes()));
+            }
+        }
+    }
+    any
+}
+
+fn send_waited<T: Tx>(local: &mut Local, tx: &mut T, next_hop: laneway_wire::flow::Address, packet: &[u8]) {
+    let dst = crate::steering::flow_of_packet(packet).map_or(next_hop, |flow| flow.local);
+    let _ = egress::raw(local, tx, dst, packet);
+}
+
+/// Everything whose time has come.
+fn expire<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A) -> bool {
+    let now = lane.local.now;
+    let mut guard = lane.shared.enter(Site::Timers);
+    let tables: &mut Tables = &mut guard;
+    let local = &mut lane.local;
+    let reaped = tables.reap(now, local.config.tcp.msl_us, REAP_MAX);
+    tables.maintain(MAINTAIN_MAX);
+    if now >= local.housekeeping_at {
+        local.housekeeping_at = now.after_us(100_000);
+        local.paths.on_timeout(now);
+        while local.reassembly.poll_expired(now).is_some() {
+            local.counters.discard(laneway_proto::discard::Discard::FragmentTimeout);
+        }
+    }
+    let mut due = std::mem::take(&mut local.due);
+    let more = tables.timers.expire(now, TIMERS_MAX, &mut due);
+    let any = !due.is_empty();
+    for handle in due.drain(..) {
+        match handle.kind() {
+            Kind::Connection => connection_timer(tables, local, app, handle),
+            Kind::HalfOpen => half_open_timer(&mut Stage { tables, local, tx, app }, handle),
+            Kind::TimeWaitV4 | Kind::TimeWaitV6 => {}
+        }
+    }
+    local.due = due;
+    // With shared tables a timer may fire on a lane that is not the connection's home.
+    if !tables.strays.is_empty() {
+        let id = local.id as u16;
+        let mine: Vec<u32> = tables.strays.iter().filter(|(home, _)| *home == id).map(|(_, index)| *index).collect();
+        tables.strays.retain(|(home, _)| *home != id);
+        for index in mine {
+            connection_timer(tables, local, app, Handle::new(Kind::Connection, index));
+        }
+    }
+    any || more || reaped == REAP_MAX
+}
+
+fn connection_timer<A: App>(tables: &mut Tables, local: &mut Local, app: &mut A, handle: Handle) {
+    let index = handle.index();
+    let id = tables.id(index);
+    let Some(slot) = tables.slots.get_mut(index) else { return };
+    if usize::from(slot.home) != local.id {
+        return tables.strays.push((slot.home, index));
+    }
+    let mut cx = Cx { now: local.now, config: &local.config.tcp, pool: &mut tables.pool };
+    let deadline = match &mut slot.tcb {
+        Tcb::Synchronized(connection) => {
+            if connection.deadline() <= cx.now {
+                tables.counters.count(Mib::TcpExtTCPTimeouts);
+            }
+            connection.on_timeout(&mut cx);
+            connection.deadline()
+        }
+        Tcb::Handshaking(handshake) => {
+            if let Some(reason) = handshake.on_timeout(&cx) {
+                let token = handshake.token;
+                tables.remove(index);
+                tables.counters.count(Mib::TcpAttemptFails);
+                return app.on_closed(&mut Context { tables, local }, id, token, reason);
+            }
+            handshake.deadline()
+        }
+    };
+    if !slot.touched {
+        slot.touched = true;
+        local.touched.push(index);
+    }
+    tables.timers.arm(handle, deadline);
+}
+
+fn half_open_timer<T: Tx, A: App>(stage: &mut Stage<'_, T, A>, handle: Handle) {
+    let index = handle.index();
+    let now = stage.local.now;
+    let cx = Cx { now, config: &stage.local.config.tcp, pool: &mut stage.tables.pool };
+    let Some(half) = stage.tables.half_open.get_mut(index) else { return };
+    if laneway_proto::tcp::listen::is_due(half.retry_at_ms(), now) {
+        if !half.on_timeout(&cx) {
+            return stage.tables.remove_half_open(index);
+        }
+        let at = half.retry_at_ms();
+        stage.tables.timers.arm(handle, next_ms(now, at));
+        stage.tables.counters.count(Mib::TcpRetransSegs);
+        stage.send_syn_ack(index);
+    } else {
+        let at = half.retry_at_ms();
+        stage.tables.timers.arm(handle, next_ms(now, at));
+    }
+}
+
+/// The end of the poll: every connection that something happened to says what is to be sent, now that the application has
+/// had its turn. True if the device was full before all was out.
+fn output<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A) -> bool {
+    let mut at = 0;
+    let mut kept = 0;
+    // The list may grow while it is walked: an application that is told of an end may begin something new.
+    while at < lane.local.touched.len() {
+        let index = lane.local.touched[at];
+        at += 1;
+        let mut tables = lane.shared.enter(Site::Output);
+        if !settle(&mut tables, &mut lane.local, tx, app, index) {
+            lane.local.touched[kept] = index;
+            kept += 1;
+        }
+    }
+    lane.local.touched.truncate(kept);
+    kept > 0
+}
+
+/// Sends what one connection has to send, and sees to its end. False if it could not finish: it stays on the list.
+#[inline]
+fn settle<T: Tx, A: App>(tables: &mut Tables, local: &mut Local, tx: &mut T, app: &mut A, index: u32) -> bool {
+    let id = tables.id(index);
+    let now = local.now;
+    let Some(slot) = tables.slots.get_mut(index) else { return true };
+    let handle = Handle::new(Kind::Connection, index);
+    let connection = match &mut slot.tcb {
+        Tcb::Synchronized(connection) => connection,
+        Tcb::Handshaking(handshake) => {
+            let config = std::sync::Arc::clone(&local.config);
+            let cx = Cx { now, config: &config.tcp, pool: &mut tables.pool };
+            if let Some(header) = handshake.decide(&cx) {
+                let key = *handshake.key();
+                if egress::header(local, tx, &key, &header) == Sent::Full {
+                    return false;
+                }
+                handshake.commit(&cx);
+                tables.counters.count(Mib::TcpOutSegs);
+            }
+            tables.timers.arm(handle, handshake.deadline());
+            slot.touched = false;
+            return true;
+        }
+    };
+    let mut segments = 0;
+    while let Some(plan) = connection.decide() {
+        let out = Outgoing { key: connection.key(), header_len: plan.header_len.into(), payload_len: plan.len as usize };
+        let sent = egress::segment(local, tx, out, |buf, offloaded| connection.build(&plan, now, offloaded, buf));
+        if sent == Sent::Full {
+            return false;
+        }
+        connection.commit(&plan, now);
+        let counters = &mut tables.counters;
+        counters.count(Mib::TcpOutSegs);
+        match plan.kind {
+            PlanKind::Again => counters.count(Mib::TcpRetransSegs),
+            PlanKind::Ack => counters.count(Mib::TcpExtTCPPureAcks),
+            PlanKind::Reset => counters.count(Mib::TcpOutRsts),
+            PlanKind::New | PlanKind::Probe => {}
+        }
+        segments += 1;
+        if segments == SEGMENTS_MAX {
+            return false;
+        }
+    }
+    connection.settle(now);
+    slot.touched = false;
+    match connection.state() {
+        State::Closed if connection.is_finished() => {
+            let (reason, token, listener, accepted) = (connection.reason(), connection.token, connection.listener, slot.accepted);
+            if !accepted {
+                tables.listeners.forget(crate::app::ListenerId(listener as u16), id);
+            }
+            match reason {
+                CloseReason::Reset => tables.counters.count(Mib::TcpEstabResets),
+                CloseReason::TimedOut => tables.counters.count(Mib::TcpExtTCPAbortOnTimeout),
+                _ => {}
+            }
+            tables.remove(index);
+            if accepted {
+                app.on_closed(&mut Context { tables, local }, id, token, reason);
+            }
+        }
+        // With unread bytes the connection stays until they are read; the record could not hold them.
+        State::TimeWait if connection.buffered() == 0 && slot.accepted => {
+            let token = connection.token;
+            tables.retire(index, now, &local.config.tcp, local.config.tcp_max_tw_buckets);
+            app.on_closed(&mut Context { tables, local }, id, token, CloseReason::Normal);
+        }
+        _ => {
+            let deadline = connection.deadline();
+            tables.timers.arm(handle, deadline);
+        }
+    }
+    true
+}
+
+impl<S: Sharing> Lane<S> {
+    /// Kept bytes that the application has asked to see again.
+    fn resume<T: Tx, A: App>(&mut self, tx: &mut T, app: &mut A) {
+        if self.local.resumed.is_empty() {
+            return;
+        }
+        let resumed = std::mem::take(&mut self.local.resumed);
+        for id in resumed {
+            let mut tables = self.shared.enter(Site::Verb);
+            Stage { tables: &mut tables, local: &mut self.local, tx: &mut *tx, app: &mut *app }.show_kept(id);
+        }
+    }
+
+    /// When something is due even if nothing arrives.
+    fn deadline(&mut self) -> Instant {
+        if !self.local.resumed.is_empty() {
+            return self.local.now;
+        }
+        let tables = self.shared.enter(Site::Timers);
+        let waits = if tables.time_waits > 0 || !tables.tw4.is_empty() { self.local.now.after_us(10_000) } else { Instant::NEVER };
+        let migrating = if tables.flows.backlog() > 0 { self.local.now } else { Instant::NEVER };
+        tables.timers.next().unwrap_or(Instant::NEVER).min(waits).min(migrating)
+    }
+
+    /// Ethernet or bare IP.
+    pub fn medium(&self) -> Medium {
+        self.local.medium
+    }
+}

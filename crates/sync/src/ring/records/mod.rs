@@ -1,0 +1,454 @@
+//! A ring of variable-length records, written in place by one thread and read in place by another.
+//!
+//! # How it is used
+//!
+//! ```
+//! let (mut producer, mut consumer) = laneway_sync::records(4096);
+//! if let Some(bytes) = producer.reserve(1500) {
+//!     bytes[..5].copy_from_slice(b"hello");
+//!     producer.commit(5, /* meta: */ 7);
+//! }
+//! producer.publish(); // once per batch
+//!
+//! let n = consumer.poll(64);
+//! for i in 0..n {
+//!     assert_eq!(consumer.record(i), (&b"hello"[..], 7));
+//! }
+//! consumer.release(n); // once per batch
+//! ```
+//!
+//! # Why not the obvious thing
+//!
+//! A queue of `Vec<u8>` costs an allocation per record and frees it on the other core, so the allocator's lists become
+//! what the two cores share. A queue of descriptors into a pool needs a second ring to bring the buffers home. Here
+//! the bytes lie in the ring: one copy in (the one that a device's DMA would have made), none out, and the memory comes
+//! home by the consumer's index.
+//!
+//! # Theory
+//!
+//! Positions count bytes and only ever grow (modulo 2³²); the offset in the block is the position modulo the capacity,
+//! which is a power of two. A record is a header of two words, `{ len: u32, kind: u32 }` and `meta: u64`, then its
+//! bytes, padded to a multiple of 8. Records are contiguous: where one does not fit before the end of the block, a
+//! header of kind SKIP covers the rest and the record begins at offset 0. At most half of the capacity per record, so
+//! that one always fits an empty ring, wherever its indices stand.
+//!
+//! ```text
+//!        released            published          committed
+//!   ────────┼──── lent / waiting ────┼── not yet seen ──┼─── reserved ─ ─ ─ (free, until released + capacity)
+//!           │ written by consumer    │ written by producer   └ private to the producer
+//! ```
+//!
+//! # The bad interleavings
+//!
+//! ```text
+//!   producer                                   consumer
+//!   writes the record's bytes
+//!   published := p + n          (Relaxed)      sees p + n, reads bytes that have not arrived      ← publish is Release,
+//!                                                                                                   its load Acquire
+//!                                              reads the last byte of record r
+//!                                              released := r + n (Relaxed), the read drifts below
+//!   sees r + n, overwrites record r            … and reads the next lap's bytes                   ← release is Release,
+//!                                                                                                   its load Acquire
+//!   drops: gone := true
+//!                                              polls: nothing; sees gone; stops                   ← a record published
+//!                                                                                                   in between is lost:
+//!                                                                       ask is_closed() first, then poll once more
+//! ```
+//!
+//! # Memory ordering
+//!
+//! * `published`: stored Release (after the bytes and headers), loaded Acquire by the consumer before it reads them.
+//! * `released`: stored Release (after the last read of the records), loaded Acquire by the producer before it
+//!   overwrites them.
+//! * Each side's own index is read Relaxed by itself: from a private copy, that is, not at all.
+//! * `gone`: stored Release after the last publication, loaded Acquire: who sees it sees all that was published.
+
+#[cfg(all(test, laneway_loom))]
+mod loom;
+#[cfg(all(test, not(laneway_loom)))]
+mod tests;
+
+use super::End;
+use super::block::Block;
+use crate::padded::Padded;
+use crate::primitive::{Arc, order};
+use std::fmt;
+
+/// How many records one poll lends at most.
+pub const BATCH: usize = 64;
+
+const HEADER: u32 = 16;
+const MIN_CAPACITY: usize = 64;
+const MAX_CAPACITY: usize = 1 << 30;
+
+/// The kind of a header, in the upper half of its first word.
+const RECORD: u32 = 0;
+const SKIP: u32 = 1;
+
+struct Shared {
+    producer: Padded<End>,
+    consumer: Padded<End>,
+    block: Block,
+}
+
+/// Bytes that a record of `len` bytes takes in the ring.
+#[inline(always)]
+const fn footprint(len: u32) -> u32 {
+    HEADER + ((len + 7) & !7)
+}
+
+/// A ring of at least `capacity_bytes` (rounded up to a power of two; 64 B to 1 GiB), headers included.
+///
+/// A record takes 16 bytes more than its length, rounded up to 8.
+///
+/// # Panics
+/// If more than 1 GiB is asked for.
+pub fn records(capacity_bytes: usize) -> (RecordProducer, RecordConsumer) {
+    records_from(capacity_bytes, 0)
+}
+
+/// As [`records`], with the positions starting at `start` (a multiple of 8), to test their wrap-around.
+fn records_from(capacity_bytes: usize, start: u32) -> (RecordProducer, RecordConsumer) {
+    assert!(
+        capacity_bytes <= MAX_CAPACITY,
+        "a record ring holds at most 1 GiB; {capacity_bytes} bytes were asked for"
+    );
+    let capacity = capacity_bytes.max(MIN_CAPACITY).next_power_of_two();
+    let shared = Arc::new(Shared {
+        producer: Padded(End::at(start)),
+        consumer: Padded(End::at(start)),
+        block: Block::zeroed(capacity),
+    });
+    let capacity = capacity as u32;
+    let producer = RecordProducer {
+        shared: shared.clone(),
+        capacity,
+        committed: start,
+        published: start,
+        released_seen: start,
+        reservation: None,
+    };
+    let consumer = RecordConsumer {
+        shared,
+        capacity,
+        released: start,
+        published_seen: start,
+        first: 0,
+        end: 0,
+        lent: [Lent::default(); BATCH],
+    };
+    (producer, consumer)
+}
+
+/// A place for a record, handed out and not yet committed.
+#[derive(Clone, Copy)]
+struct Reservation {
+    position: u32,
+    len: u32,
+}
+
+/// The writing side.
+pub struct RecordProducer {
+    shared: Arc<Shared>,
+    capacity: u32,
+    /// End of the last committed record.
+    committed: u32,
+    /// What the consumer has been told.
+    published: u32,
+    /// What the consumer was last seen to have given back.
+    released_seen: u32,
+    reservation: Option<Reservation>,
+}
+
+impl RecordProducer {
+    /// The longest record that this ring takes, in bytes.
+    #[inline]
+    pub fn max_record(&self) -> usize {
+        (self.capacity / 2 - HEADER) as usize
+    }
+
+    /// Room for a record of up to `len` bytes, contiguous; what it holds is what an earlier record left there.
+    ///
+    /// `None`: the ring is full now, or `len` is more than [`max_record`](Self::max_record). Reserving again before
+    /// [`commit`](Self::commit) gives up the first reservation.
+    #[inline]
+    pub fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.reservation = None;
+        if len > self.max_record() {
+            return None;
+        }
+        let len = len as u32;
+        let offset = self.committed & (self.capacity - 1);
+        let to_end = self.capacity - offset;
+        let need = footprint(len);
+        let skipped = if need <= to_end { 0 } else { to_end };
+        if !self.has_room(skipped + need) {
+            return None;
+        }
+        if skipped != 0 {
+            // SAFETY: a multiple of 8 inside the block, and free: `has_room` covers it.
+            unsafe {
+                self.shared
+                    .block
+                    .set_word(offset as usize, u64::from(SKIP) << 32);
+            }
+        }
+        let position = self.committed.wrapping_add(skipped);
+        self.reservation = Some(Reservation { position, len });
+        let at = (position & (self.capacity - 1)) + HEADER;
+        // SAFETY: contiguous inside the block, since `need` fits before its end. Free, so the consumer, which only
+        // touches what is published, stays away until a later `publish`; the slice borrows this producer, so it is
+        // gone by then.
+        Some(unsafe { self.shared.block.exclusive(at as usize, len as usize) })
+    }
+
+    /// Makes the reserved bytes a record of `len` bytes (at most what was reserved) that carries `meta`.
+    ///
+    /// The consumer sees it after the next [`publish`](Self::publish).
+    ///
+    /// # Panics
+    /// If nothing is reserved, or less than `len`.
+    #[inline]
+    pub fn commit(&mut self, len: usize, meta: u64) {
+        let Some(reservation) = self.reservation.take() else {
+            panic!("commit without a reservation")
+        };
+        assert!(
+            len <= reservation.len as usize,
+            "a record of {len} bytes was committed in room for {}",
+            reservation.len
+        );
+        let at = (reservation.position & (self.capacity - 1)) as usize;
+        // SAFETY: the header lies inside the reservation's footprint: ours alone, inside the block, a multiple of 8.
+        unsafe {
+            self.shared
+                .block
+                .set_word(at, len as u64 | (u64::from(RECORD) << 32));
+            self.shared.block.set_word(at + 8, meta);
+        }
+        self.shared.block.end_of_writes(at + HEADER as usize, len);
+        self.committed = reservation.position.wrapping_add(footprint(len as u32));
+    }
+
+    /// Shows the consumer all that is committed: one store, however many records.
+    #[inline]
+    pub fn publish(&mut self) {
+        if self.published != self.committed {
+            self.published = self.committed;
+            let end = &self.shared.producer;
+            end.position.store(self.published, order::publish());
+        }
+    }
+
+    /// Reserve, copy, commit and publish in one. `false`: no room, nothing done.
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8], meta: u64) -> bool {
+        let Some(room) = self.reserve(bytes.len()) else {
+            return false;
+        };
+        room.copy_from_slice(bytes);
+        self.commit(bytes.len(), meta);
+        self.publish();
+        true
+    }
+
+    /// The consumer has been dropped: what is written now, nobody reads.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.shared.consumer.gone.load(order::observe())
+    }
+
+    /// The consumer has given back everything that was ever committed.
+    #[inline]
+    pub fn is_drained(&self) -> bool {
+        self.shared.consumer.position.load(order::observe()) == self.committed
+    }
+
+    #[inline(always)]
+    fn has_room(&mut self, bytes: u32) -> bool {
+        let used = self.committed.wrapping_sub(self.released_seen);
+        if used + bytes <= self.capacity {
+            return true;
+        }
+        self.released_seen = self.shared.consumer.position.load(order::observe());
+        self.committed.wrapping_sub(self.released_seen) + bytes <= self.capacity
+    }
+}
+
+impl Drop for RecordProducer {
+    fn drop(&mut self) {
+        // What was committed was meant to be seen.
+        self.publish();
+        self.shared.producer.gone.store(true, order::publish());
+    }
+}
+
+impl fmt::Debug for RecordProducer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordProducer")
+            .field("capacity", &self.capacity)
+            .field("committed", &self.committed)
+            .field("published", &self.published)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a record lies that a poll has found.
+#[derive(Clone, Copy, Default)]
+struct Lent {
+    position: u32,
+    len: u32,
+}
+
+/// The reading side.
+pub struct RecordConsumer {
+    shared: Arc<Shared>,
+    capacity: u32,
+    /// Everything before this has been given back.
+    released: u32,
+    /// What the producer was last seen to have published.
+    published_seen: u32,
+    /// `lent[first..end]` are the records that the last poll found and that are not yet given back.
+    first: usize,
+    end: usize,
+    lent: [Lent; BATCH],
+}
+
+impl RecordConsumer {
+    /// Looks for records, and lends the oldest of them: at most `max`, at most [`BATCH`]. Returns how many.
+    ///
+    /// Starts at the oldest record that has not been given back, so records of an earlier poll that were not released
+    /// are counted again.
+    #[inline]
+    pub fn poll(&mut self, max: usize) -> usize {
+        let max = max.min(BATCH);
+        self.first = 0;
+        self.end = 0;
+        let mut position = self.released;
+        let mut looked = false;
+        while self.end < max {
+            if position == self.published_seen {
+                if looked {
+                    break;
+                }
+                looked = true;
+                self.published_seen = self.shared.producer.position.load(order::observe());
+                continue;
+            }
+            let offset = position & (self.capacity - 1);
+            // SAFETY: `position` is before the published end, so a header of at least one word lies here, written
+            // before the publication that we have observed, and not written again before we release it.
+            let word = unsafe { self.shared.block.word(offset as usize) };
+            let (len, kind) = (word as u32, (word >> 32) as u32);
+            if kind == SKIP {
+                position = position.wrapping_add(self.capacity - offset);
+                continue;
+            }
+            self.lent[self.end] = Lent { position, len };
+            self.end += 1;
+            position = position.wrapping_add(footprint(len));
+        }
+        self.end
+    }
+
+    /// The `i`-th lent record and what its producer attached to it.
+    ///
+    /// # Panics
+    /// If fewer than `i + 1` records are lent.
+    #[inline]
+    pub fn record(&self, i: usize) -> (&[u8], u64) {
+        let (at, len) = self.place(i);
+        // SAFETY: inside a record that `poll` found: written before the publication that it observed, and the producer
+        // stays away until `release`, which takes `&mut self` and so ends this borrow.
+        unsafe {
+            (
+                self.shared.block.shared(at + HEADER as usize, len),
+                self.shared.block.word(at + 8),
+            )
+        }
+    }
+
+    /// As [`record`](Self::record), for a reader that works in place (decrypts, say, or completes a checksum).
+    ///
+    /// # Panics
+    /// If fewer than `i + 1` records are lent.
+    #[inline]
+    pub fn record_mut(&mut self, i: usize) -> (&mut [u8], u64) {
+        let (at, len) = self.place(i);
+        // SAFETY: as in `record`; and exclusive, since the slice borrows this consumer mutably.
+        unsafe {
+            let meta = self.shared.block.word(at + 8);
+            (self.shared.block.exclusive(at + HEADER as usize, len), meta)
+        }
+    }
+
+    /// Gives the first `n` lent records back, with one store. What was record `n` is record 0 now.
+    ///
+    /// # Panics
+    /// If fewer than `n` records are lent.
+    #[inline]
+    pub fn release(&mut self, n: usize) {
+        assert!(
+            n <= self.end - self.first,
+            "{n} records were released and {} are lent",
+            self.end - self.first
+        );
+        if n == 0 {
+            return;
+        }
+        for lent in &self.lent[self.first..self.first + n] {
+            let at = (lent.position & (self.capacity - 1)) + HEADER;
+            self.shared
+                .block
+                .end_of_reads(at as usize, lent.len as usize);
+        }
+        self.first += n;
+        let last = self.lent[self.first - 1];
+        self.released = last.position.wrapping_add(footprint(last.len));
+        let end = &self.shared.consumer;
+        end.position.store(self.released, order::publish());
+    }
+
+    /// How many records are lent: found by the last poll and not yet given back.
+    #[inline]
+    pub fn lent(&self) -> usize {
+        self.end - self.first
+    }
+
+    /// All that was published has been given back. Asks the producer's index, so not for the inner loop.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.shared.producer.position.load(order::observe()) == self.released
+    }
+
+    /// The producer has been dropped. It may have published before: after a `true`, poll until nothing comes.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.shared.producer.gone.load(order::observe())
+    }
+
+    #[inline(always)]
+    fn place(&self, i: usize) -> (usize, usize) {
+        let lent = self.lent[self.first..self.end][i];
+        (
+            (lent.position & (self.capacity - 1)) as usize,
+            lent.len as usize,
+        )
+    }
+}
+
+impl Drop for RecordConsumer {
+    fn drop(&mut self) {
+        self.shared.consumer.gone.store(true, order::publish());
+    }
+}
+
+impl fmt::Debug for RecordConsumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordConsumer")
+            .field("capacity", &self.capacity)
+            .field("released", &self.released)
+            .field("lent", &self.lent())
+            .finish_non_exhaustive()
+    }
+}

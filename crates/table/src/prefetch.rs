@@ -1,0 +1,35 @@
+//! A hint to the processor that memory will be needed soon. Never faults, never changes a result.
+
+#![allow(unsafe_code)]
+
+/// Bytes per cache line, as the prefetches count them.
+pub const LINE: usize = 64;
+
+/// Asks for the line that holds `address`, into all cache levels. Any address will do, also a dangling one.
+#[inline(always)]
+pub fn prefetch_line<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch does not access memory in the language's sense and cannot fault, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast::<i8>()) }
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    {
+        // SAFETY: PRFM is a hint: it cannot fault and changes neither memory nor registers.
+        unsafe {
+            std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, readonly, preserves_flags));
+        }
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = address;
+}
+
+/// Asks for `lines` lines from the one that holds `address` on.
+#[inline(always)]
+pub fn prefetch_lines<T>(address: *const T, lines: usize) {
+    let start = address.cast::<u8>();
+    for i in 0..lines {
+        prefetch_line(start.wrapping_add(i * LINE));
+    }
+}

@@ -1,0 +1,274 @@
+//! Handle to value: values that never move, in chunks that are never given back.
+//!
+//! A value is found with two loads (its chunk, then itself). A chunk's slots are touched first when they are first
+//! used, so a new chunk costs an allocation and nothing more. Freed slots are used again last in, first out: the one
+//! freed last is the one most likely still in the cache.
+//!
+//! A slot is an `Option<T>`. Give `T` a niche (an enum, a `bool`, a `NonZero`, a `Box` anywhere in it), or the `Option`
+//! costs a word, or a whole line if `T` is aligned to one. Align `T` itself if it should begin on a cache line.
+
+#[cfg(test)]
+mod tests;
+
+use crate::prefetch::{LINE, prefetch_lines};
+use std::fmt;
+use std::ops::{Index, IndexMut};
+
+const NONE: u32 = u32::MAX;
+
+/// What the slab keeps beside a slot.
+#[derive(Clone, Copy)]
+struct Side {
+    /// How many values have left this slot.
+    generation: u32,
+    /// The next vacant slot, while this one is vacant.
+    next_vacant: u32,
+}
+
+/// Both vectors have their full capacity from the start, so neither ever moves.
+struct Chunk<T> {
+    slots: Vec<Option<T>>,
+    sides: Vec<Side>,
+}
+
+/// Handle to value. See the [module](self).
+pub struct Slab<T> {
+    chunks: Vec<Chunk<T>>,
+    /// log2 of the entries per chunk.
+    shift: u32,
+    /// The vacant slot freed last, and so on.
+    vacant: u32,
+    /// The first slot that was never used.
+    fresh: u32,
+    len: usize,
+}
+
+impl<T> Slab<T> {
+    /// A slab that grows by `entries_per_chunk` (rounded up to a power of two) at a time.
+    pub fn with_chunk(entries_per_chunk: usize) -> Self {
+        let entries = entries_per_chunk.clamp(1, 1 << 24).next_power_of_two();
+        Self {
+            chunks: Vec::new(),
+            shift: entries.trailing_zeros(),
+            vacant: NONE,
+            fresh: 0,
+            len: 0,
+        }
+    }
+
+    /// Allocates chunks now, so that the slab can hold `entries` without a call to the allocator.
+    pub fn reserve(&mut self, entries: usize) {
+        while self.chunks.len() << self.shift < entries {
+            self.add_chunk();
+        }
+    }
+
+    /// Number of values.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// No values.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Memory that the slab has reserved.
+    pub fn bytes(&self) -> usize {
+        let per_entry = size_of::<Option<T>>() + size_of::<Side>();
+        (self.chunks.len() << self.shift) * per_entry
+            + self.chunks.capacity() * size_of::<Chunk<T>>()
+    }
+
+    /// Adds a value, and says how to find it. The handle is never `u32::MAX`.
+    ///
+    /// # Panics
+    /// If the slab holds 2³² − 1 values.
+    #[inline]
+    pub fn insert(&mut self, value: T) -> u32 {
+        self.insert_with(|_| value)
+    }
+
+    /// Adds the value that `make` returns when it is told its own handle.
+    ///
+    /// # Panics
+    /// If the slab holds 2³² − 1 values.
+    #[inline]
+    pub fn insert_with(&mut self, make: impl FnOnce(u32) -> T) -> u32 {
+        if self.vacant != NONE {
+            let handle = self.vacant;
+            let value = make(handle);
+            let (at, slot) = self.split(handle);
+            let chunk = &mut self.chunks[at];
+            self.vacant = chunk.sides[slot].next_vacant;
+            chunk.slots[slot] = Some(value);
+            self.len += 1;
+            return handle;
+        }
+        let handle = self.fresh;
+        assert_ne!(handle, NONE, "a slab holds fewer than 2^32 values");
+        let (at, _) = self.split(handle);
+        if at == self.chunks.len() {
+            self.add_chunk();
+        }
+        let value = make(handle);
+        let chunk = &mut self.chunks[at];
+        chunk.slots.push(Some(value));
+        chunk.sides.push(Side {
+            generation: 0,
+            next_vacant: NONE,
+        });
+        self.fresh += 1;
+        self.len += 1;
+        handle
+    }
+
+    #[cold]
+    fn add_chunk(&mut self) {
+        let entries = 1 << self.shift;
+        self.chunks.push(Chunk {
+            slots: Vec::with_capacity(entries),
+            sides: Vec::with_capacity(entries),
+        });
+    }
+
+    /// Takes a value out. Its handle will be used again, in a new generation.
+    #[inline]
+    pub fn remove(&mut self, handle: u32) -> Option<T> {
+        let value = self.slot_mut(handle)?.take()?;
+        self.vacated(handle);
+        Some(value)
+    }
+
+    /// Drops a value in its place, without moving it out first. `false`: there was none.
+    #[inline]
+    pub fn discard(&mut self, handle: u32) -> bool {
+        let Some(slot @ Some(_)) = self.slot_mut(handle) else {
+            return false;
+        };
+        *slot = None;
+        self.vacated(handle);
+        true
+    }
+
+    #[inline(always)]
+    fn vacated(&mut self, handle: u32) {
+        let (at, slot) = self.split(handle);
+        let side = &mut self.chunks[at].sides[slot];
+        side.generation = side.generation.wrapping_add(1);
+        side.next_vacant = self.vacant;
+        self.vacant = handle;
+        self.len -= 1;
+    }
+
+    /// The value, if the handle has one.
+    #[inline]
+    pub fn get(&self, handle: u32) -> Option<&T> {
+        let (at, slot) = self.split(handle);
+        self.chunks.get(at)?.slots.get(slot)?.as_ref()
+    }
+
+    /// The value, to change it, if the handle has one.
+    #[inline]
+    pub fn get_mut(&mut self, handle: u32) -> Option<&mut T> {
+        self.slot_mut(handle)?.as_mut()
+    }
+
+    /// The handle has a value.
+    #[inline]
+    pub fn contains(&self, handle: u32) -> bool {
+        self.get(handle).is_some()
+    }
+
+    /// How many values have been removed from this handle so far (modulo 2³²): tells a handle from its reuse.
+    #[inline]
+    pub fn generation(&self, handle: u32) -> u32 {
+        let (at, slot) = self.split(handle);
+        let side = self.chunks.get(at).and_then(|chunk| chunk.sides.get(slot));
+        side.map_or(0, |side| side.generation)
+    }
+
+    /// Asks for the lines of a value: the first four at most.
+    #[inline(always)]
+    pub fn prefetch(&self, handle: u32) {
+        self.prefetch_lines(handle, size_of::<T>().div_ceil(LINE).clamp(1, 4));
+    }
+
+    /// Asks for the first `lines` lines of a value.
+    #[inline(always)]
+    pub fn prefetch_lines(&self, handle: u32, lines: usize) {
+        let (at, slot) = self.split(handle);
+        if let Some(chunk) = self.chunks.get(at) {
+            prefetch_lines(chunk.slots.as_ptr().wrapping_add(slot), lines);
+        }
+    }
+
+    /// All values, by handle.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        let slots = self.chunks.iter().flat_map(|chunk| &chunk.slots);
+        (0..)
+            .zip(slots)
+            .filter_map(|(handle, slot)| Some((handle, slot.as_ref()?)))
+    }
+
+    /// All values, by handle, to change them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        let slots = self.chunks.iter_mut().flat_map(|chunk| &mut chunk.slots);
+        (0..)
+            .zip(slots)
+            .filter_map(|(handle, slot)| Some((handle, slot.as_mut()?)))
+    }
+
+    #[inline(always)]
+    fn split(&self, handle: u32) -> (usize, usize) {
+        (
+            (handle >> self.shift) as usize,
+            (handle & ((1 << self.shift) - 1)) as usize,
+        )
+    }
+
+    #[inline(always)]
+    fn slot_mut(&mut self, handle: u32) -> Option<&mut Option<T>> {
+        let (at, slot) = self.split(handle);
+        self.chunks.get_mut(at)?.slots.get_mut(slot)
+    }
+}
+
+impl<T> Index<u32> for Slab<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, handle: u32) -> &T {
+        match self.get(handle) {
+            Some(value) => value,
+            None => no_such_value(handle),
+        }
+    }
+}
+
+impl<T> IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, handle: u32) -> &mut T {
+        match self.get_mut(handle) {
+            Some(value) => value,
+            None => no_such_value(handle),
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn no_such_value(handle: u32) -> ! {
+    panic!("handle {handle} has no value: it was removed, or never given out")
+}
+
+impl<T> fmt::Debug for Slab<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slab")
+            .field("len", &self.len)
+            .field("chunks", &self.chunks.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,203 @@
+//! Owns the walk along the extension headers of an IPv6 packet (RFC 8200 section 4), bounded in headers and options.
+
+use super::malformed;
+use crate::error::{Malformed, Why};
+
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION_OPTIONS: u8 = 60;
+
+/// Bytes of a fragment header.
+pub const FRAGMENT_HEADER_LEN: usize = 8;
+
+/// Extension headers that one packet may have. The RFC's recommended order has seven (section 4.1).
+const HEADERS_MAX: usize = 8;
+/// Options, padding included, that one header may have. Linux lets eight pass, padding not counted.
+const OPTIONS_MAX: usize = 24;
+
+const PAD1: u8 = 0;
+const JUMBO_PAYLOAD: u8 = 0xc2;
+
+/// What a fragment header says.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Fragment {
+    /// Where in the fragmentable part the bytes behind the header belong: bytes, a multiple of 8.
+    pub offset: u32,
+    /// This is not the last fragment.
+    pub more: bool,
+    /// Which fragments belong together, with the addresses.
+    pub id: u32,
+}
+
+impl Fragment {
+    /// Is it all of the datagram (RFC 6946)? Such a packet is never joined with others.
+    #[inline]
+    pub const fn is_atomic(&self) -> bool {
+        self.offset == 0 && !self.more
+    }
+
+    /// Writes the header, before a `next_header`, to the first [`FRAGMENT_HEADER_LEN`] bytes of `buf`.
+    ///
+    /// # Panics
+    /// If `buf` is shorter.
+    pub fn emit(&self, next_header: u8, buf: &mut [u8]) {
+        buf[0] = next_header;
+        buf[1] = 0;
+        let field = self.offset as u16 & 0xfff8 | u16::from(self.more);
+        buf[2..4].copy_from_slice(&field.to_be_bytes());
+        buf[4..8].copy_from_slice(&self.id.to_be_bytes());
+    }
+}
+
+/// Where the extension headers end.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Upper {
+    /// The upper protocol; for a fragment, the kind of header that the fragmentable part begins with.
+    pub protocol: u8,
+    /// Where its bytes begin, counted from behind the fixed header.
+    pub offset: usize,
+    /// The packet is a fragment, and `offset` is where its piece begins; or it was an atomic one, and `offset` is
+    /// beyond all of its headers.
+    pub fragment: Option<Fragment>,
+}
+
+/// Is `next_header` one of the headers that [`walk`] passes?
+#[inline]
+pub const fn is_extension(next_header: u8) -> bool {
+    matches!(
+        next_header,
+        HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS
+    )
+}
+
+/// Walks along `bytes`, which begin behind the fixed header with a header of kind `next_header`, to the upper protocol
+/// or to a fragment's piece.
+#[inline]
+pub fn walk(next_header: u8, bytes: &[u8]) -> Result<Upper, Malformed> {
+    if !is_extension(next_header) {
+        return Ok(Upper {
+            protocol: next_header,
+            offset: 0,
+            fragment: None,
+        });
+    }
+    walk_far(next_header, bytes)
+}
+
+#[cold]
+#[inline(never)]
+fn walk_far(mut next_header: u8, bytes: &[u8]) -> Result<Upper, Malformed> {
+    let mut offset = 0;
+    let mut fragment = None;
+    for _ in 0..HEADERS_MAX {
+        let rest = bytes.get(offset..).unwrap_or_default();
+        match next_header {
+            HOP_BY_HOP if offset > 0 => return Err(malformed(Why::ExtensionOrder)),
+            // Payload length zero and a hop-by-hop header: that is how a jumbogram begins (RFC 2675 section 3).
+            HOP_BY_HOP if bytes.is_empty() => return Err(malformed(Why::Jumbogram)),
+            FRAGMENT => {
+                let Some(&[next, _, o0, o1, i0, i1, i2, i3]) =
+                    rest.first_chunk::<FRAGMENT_HEADER_LEN>()
+                else {
+                    return Err(malformed(Why::Truncated));
+                };
+                let field = u16::from_be_bytes([o0, o1]);
+                let found = Fragment {
+                    offset: u32::from(field & 0xfff8),
+                    more: field & 1 != 0,
+                    id: u32::from_be_bytes([i0, i1, i2, i3]),
+                };
+                // One atomic fragment may not hide another fragment header.
+                if fragment.is_some() {
+                    return Err(malformed(Why::ExtensionOrder));
+                }
+                fragment = Some(found);
+                next_header = next;
+                offset += FRAGMENT_HEADER_LEN;
+                if !found.is_atomic() {
+                    // What follows is a piece of a datagram: it is walked once the datagram is whole.
+                    return Ok(Upper {
+                        protocol: next,
+                        offset,
+                        fragment,
+                    });
+                }
+            }
+            HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => {
+                let &[next, len, ..] = rest else {
+                    return Err(malformed(Why::Truncated));
+                };
+                let header_len = (usize::from(len) + 1) * 8;
+                let Some(header) = rest.get(..header_len) else {
+                    return Err(malformed(Why::Truncated));
+                };
+                if next_header == ROUTING {
+                    check_routing(header)?;
+                } else {
+                    check_options(&header[2..])?;
+                }
+                next_header = next;
+                offset += header_len;
+            }
+            protocol => {
+                return Ok(Upper {
+                    protocol,
+                    offset,
+                    fragment,
+                });
+            }
+        }
+    }
+    if is_extension(next_header) {
+        return Err(malformed(Why::TooManyExtensions));
+    }
+    Ok(Upper {
+        protocol: next_header,
+        offset,
+        fragment,
+    })
+}
+
+/// A routing header may pass if it has been used up; type 0 never (RFC 5095 section 3).
+fn check_routing(header: &[u8]) -> Result<(), Malformed> {
+    match *header {
+        [_, _, 0, ..] => Err(malformed(Why::RoutingType0)),
+        //= https://www.rfc-editor.org/rfc/rfc8200#section-4.4
+        //# If Segments Left is zero, the node must ignore the Routing header and proceed to process the next header in
+        //# the packet
+        [_, _, _, 0, ..] => Ok(()),
+        _ => Err(malformed(Why::RoutingHeader)),
+    }
+}
+
+/// Looks at the options of a hop-by-hop or destination options header; none is known here but padding.
+fn check_options(mut bytes: &[u8]) -> Result<(), Malformed> {
+    for _ in 0..OPTIONS_MAX {
+        bytes = match *bytes {
+            [] => return Ok(()),
+            [PAD1, ref rest @ ..] => rest,
+            [kind, len, ref rest @ ..] => {
+                let Some(rest) = rest.get(usize::from(len)..) else {
+                    return Err(malformed(Why::OptionLength));
+                };
+                if kind == JUMBO_PAYLOAD {
+                    return Err(malformed(Why::Jumbogram));
+                }
+                match kind >> 6 {
+                    0b00 => {}
+                    0b01 => return Err(malformed(Why::OptionDiscard)),
+                    0b10 => return Err(malformed(Why::OptionReport)),
+                    _ => return Err(malformed(Why::OptionReportUnicast)),
+                }
+                rest
+            }
+            [_] => return Err(malformed(Why::OptionLength)),
+        };
+    }
+    if bytes.is_empty() {
+        Ok(())
+    } else {
+        Err(malformed(Why::TooManyOptions))
+    }
+}

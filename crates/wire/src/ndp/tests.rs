@@ -1,0 +1,115 @@
+use super::*;
+use proptest::prelude::*;
+use std::{vec, vec::Vec};
+
+fn any_message() -> impl Strategy<Value = Message> {
+    let link = || prop::option::of(any::<[u8; 6]>().prop_map(Mac));
+    let target = || {
+        any::<[u8; 16]>().prop_map(|mut o| {
+            o[0] &= 0x7f; // not multicast
+            Address::from_v6(o)
+        })
+    };
+    prop_oneof![
+        link().prop_map(|source_link| Message::RouterSolicit { source_link }),
+        (
+            any::<(u8, bool, bool, u16, u32, u32)>(),
+            link(),
+            any::<Option<u32>>()
+        )
+            .prop_map(
+                |(
+                    (hop_limit, managed, other, lifetime_s, reachable_ms, retransmit_ms),
+                    source_link,
+                    mtu,
+                )| {
+                    Message::RouterAdvert(RouterAdvert {
+                        hop_limit,
+                        managed,
+                        other,
+                        lifetime_s,
+                        reachable_ms,
+                        retransmit_ms,
+                        source_link,
+                        mtu,
+                    })
+                }
+            ),
+        (target(), link()).prop_map(|(target, source_link)| Message::NeighbourSolicit {
+            target,
+            source_link
+        }),
+        (target(), any::<(bool, bool, bool)>(), link()).prop_map(
+            |(target, (router, solicited, override_entry), target_link)| Message::NeighbourAdvert {
+                target,
+                router,
+                solicited,
+                override_entry,
+                target_link,
+            }
+        ),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn parse_is_the_inverse_of_emit(message in any_message()) {
+        let mut bytes = vec![0xaa; message.len()];
+        message.emit(&mut bytes);
+        prop_assert_eq!(Message::parse(&bytes), Ok(message));
+        prop_assert_eq!(&bytes[1..4], &[0, 0, 0]);
+        // An option that we do not know changes nothing.
+        bytes.extend([14, 1, 0, 0, 0, 0, 0, 0]);
+        prop_assert_eq!(Message::parse(&bytes), Ok(message));
+
+        use etherparse::{Icmpv6Type as T, Icmpv6Slice};
+        match (message, Icmpv6Slice::from_slice(&bytes).unwrap().icmp_type()) {
+            (Message::RouterSolicit { .. }, T::RouterSolicitation) | (Message::NeighbourSolicit { .. }, T::NeighborSolicitation) => {}
+            (Message::RouterAdvert(ours), T::RouterAdvertisement(oracle)) => {
+                prop_assert_eq!((ours.hop_limit, ours.managed, ours.other, ours.lifetime_s),
+                    (oracle.cur_hop_limit, oracle.managed_address_config, oracle.other_config, oracle.router_lifetime));
+            }
+            (Message::NeighbourAdvert { router, solicited, override_entry, .. }, T::NeighborAdvertisement(oracle)) => {
+                prop_assert_eq!((router, solicited, override_entry), (oracle.router, oracle.solicited, oracle.r#override));
+            }
+            (_, oracle) => prop_assert!(false, "the oracle sees {:?}", oracle),
+        }
+    }
+
+    #[test]
+    fn no_bytes_harm_us(kind in 132u8..138, bytes: Vec<u8>) {
+        let _ = Message::parse(&[&[kind, 0, 0, 0][..], &bytes].concat());
+    }
+}
+
+fn why(bytes: &[u8]) -> Why {
+    let malformed = Message::parse(bytes).unwrap_err();
+    assert_eq!(malformed.layer, Layer::Ndp);
+    malformed.why
+}
+
+#[test]
+fn what_we_refuse_has_a_name() {
+    let mut solicit = [0; 32];
+    Message::NeighbourSolicit {
+        target: Address::from_v6([0x20; 16]),
+        source_link: Some(Mac([2; 6])),
+    }
+    .emit(&mut solicit);
+    assert!(Message::parse(&solicit).is_ok());
+    let with = |at: usize, value: u8| {
+        let mut bytes = solicit;
+        bytes[at] = value;
+        why(&bytes)
+    };
+    assert_eq!(with(0, 128), Why::Operation);
+    assert_eq!(with(1, 1), Why::Field);
+    assert_eq!(with(8, 0xff), Why::Field);
+    assert_eq!(with(25, 0), Why::OptionLength);
+    assert_eq!(with(25, 2), Why::OptionLength);
+    assert_eq!(why(&solicit[..23]), Why::Truncated);
+    assert_eq!(why(&solicit[..25]), Why::OptionLength);
+    assert_eq!(why(&solicit[..7]), Why::Truncated);
+    let many = [&solicit[..24], &[14, 1, 0, 0, 0, 0, 0, 0].repeat(33)].concat();
+    assert_eq!(why(&many), Why::TooManyOptions);
+}
