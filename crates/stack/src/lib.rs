@@ -13,6 +13,7 @@ pub mod demux;
 pub mod egress;
 pub mod entropy;
 pub mod error;
+pub mod host;
 pub mod ingress;
 pub mod lane;
 pub mod mail;

@@ -8,6 +8,7 @@ use std::io;
 use std::mem;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use super::{Prefix, TunConfig, TunError};
 
@@ -34,6 +35,12 @@ pub(super) fn set_up(name: &str, config: &TunConfig) -> Result<(), TunError> {
     }
     if config.up && !is_up(name).map_err(failed("the state".into()))? {
         set_up_flag(name).map_err(failed("the state (up)".into()))?;
+    }
+    if config.up {
+        config
+            .addresses
+            .iter()
+            .for_each(|prefix| wait_until_local(prefix.address));
     }
     for prefix in &config.routes {
         add_route(index, prefix).map_err(failed(format!(
@@ -163,7 +170,9 @@ pub fn set_up_flag(name: &str) -> io::Result<()> {
 // From `linux/rtnetlink.h` and `linux/if_addr.h`; libc's headers differ between targets.
 const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
-const NLM_F_REQUEST_ACK_CREATE_REPLACE: u16 = 0x1 | 0x4 | 0x400 | 0x100;
+const RTM_GETROUTE: u16 = 26;
+const NLM_F_REQUEST: u16 = 0x1;
+const NLM_F_ACK_CREATE_REPLACE: u16 = 0x4 | 0x400 | 0x100;
 const NLMSG_ERROR: u16 = 2;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
@@ -175,11 +184,12 @@ const RTPROT_STATIC: u8 = 4;
 const RT_SCOPE_UNIVERSE: u8 = 0;
 const RT_SCOPE_LINK: u8 = 253;
 const RTN_UNICAST: u8 = 1;
+const RTN_LOCAL: u8 = 2;
 
 /// Gives the interface an address. No duplicate address detection: on such a link there is nobody to ask, and it takes a second.
 pub fn add_address(index: u32, prefix: &Prefix) -> io::Result<()> {
     let octets = octets(prefix.address);
-    let mut message = Message::new(RTM_NEWADDR);
+    let mut message = Message::new(RTM_NEWADDR, NLM_F_REQUEST | NLM_F_ACK_CREATE_REPLACE);
     message.bytes(&[
         family(prefix.address),
         prefix.len,
@@ -192,6 +202,30 @@ pub fn add_address(index: u32, prefix: &Prefix) -> io::Result<()> {
     message.send()
 }
 
+/// Whether the kernel takes packets to this address for its own.
+fn is_local(address: IpAddr) -> io::Result<bool> {
+    let octets = octets(address);
+    let mut message = Message::new(RTM_GETROUTE, NLM_F_REQUEST);
+    message.bytes(&[family(address), 8 * octets.len() as u8, 0, 0]);
+    message.bytes(&[0; 8]);
+    message.attribute(RTA_DST, &octets);
+    let answer = message.ask()?;
+    // `rtm_type` of the `rtmsg` that follows the header.
+    Ok(answer.get(NLMSG_LEN + 7) == Some(&RTN_LOCAL))
+}
+
+/// Waits until the kernel takes packets to this address, but no longer than a tenth of a second.
+///
+/// It finishes setting up an IPv6 address in the background, and drops what comes in before as wrongly addressed.
+fn wait_until_local(address: IpAddr) {
+    for _ in 0..100 {
+        if is_local(address).unwrap_or(false) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Has the kernel find a network directly behind the interface.
 pub fn add_route(index: u32, prefix: &Prefix) -> io::Result<()> {
     let scope = if prefix.address.is_ipv4() {
@@ -199,7 +233,7 @@ pub fn add_route(index: u32, prefix: &Prefix) -> io::Result<()> {
     } else {
         RT_SCOPE_UNIVERSE
     };
-    let mut message = Message::new(RTM_NEWROUTE);
+    let mut message = Message::new(RTM_NEWROUTE, NLM_F_REQUEST | NLM_F_ACK_CREATE_REPLACE);
     let (source_len, type_of_service) = (0, 0);
     message.bytes(&[
         family(prefix.address),
@@ -236,11 +270,11 @@ struct Message(Vec<u8>);
 const NLMSG_LEN: usize = 16;
 
 impl Message {
-    fn new(kind: u16) -> Self {
+    fn new(kind: u16, flags: u16) -> Self {
         let mut bytes = Vec::with_capacity(128);
         bytes.extend_from_slice(&0u32.to_ne_bytes()); // the length, known at the end
         bytes.extend_from_slice(&kind.to_ne_bytes());
-        bytes.extend_from_slice(&NLM_F_REQUEST_ACK_CREATE_REPLACE.to_ne_bytes());
+        bytes.extend_from_slice(&flags.to_ne_bytes());
         bytes.extend_from_slice(&1u32.to_ne_bytes()); // sequence number: there is only one request per socket
         bytes.extend_from_slice(&0u32.to_ne_bytes());
         Message(bytes)
@@ -257,41 +291,38 @@ impl Message {
         self.0.resize(self.0.len().next_multiple_of(4), 0);
     }
 
-    /// Sends the request, and waits for the kernel's answer (which it gives before `send` returns).
-    fn send(mut self) -> io::Result<()> {
+    /// Sends a request that changes something, and waits until the kernel has done it.
+    fn send(self) -> io::Result<()> {
+        self.ask().map(drop)
+    }
+
+    /// Sends the request; the kernel's answer (which it gives before `send` returns).
+    fn ask(mut self) -> io::Result<Vec<u8>> {
         let len = self.0.len() as u32;
         self.0[..4].copy_from_slice(&len.to_ne_bytes());
         let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+        let fd = socket.as_raw_fd();
         // SAFETY: pointer and length are those of a live vector.
-        let sent =
-            unsafe { libc::send(socket.as_raw_fd(), self.0.as_ptr().cast(), self.0.len(), 0) };
+        let sent = unsafe { libc::send(fd, self.0.as_ptr().cast(), self.0.len(), 0) };
         if sent < 0 {
             return Err(io::Error::last_os_error());
         }
-        let mut answer = [0u8; 4096];
-        // SAFETY: pointer and length are those of a live array.
-        let got = unsafe {
-            libc::recv(
-                socket.as_raw_fd(),
-                answer.as_mut_ptr().cast(),
-                answer.len(),
-                0,
-            )
-        };
+        let mut answer = vec![0u8; 4096];
+        // SAFETY: pointer and length are those of a live vector.
+        let got = unsafe { libc::recv(fd, answer.as_mut_ptr().cast(), answer.len(), 0) };
         if got < 0 {
             return Err(io::Error::last_os_error());
         }
-        let answer = &answer[..got as usize];
-        let kind = answer.get(4..6).map(|b| u16::from_ne_bytes([b[0], b[1]]));
-        let error = answer
-            .get(NLMSG_LEN..NLMSG_LEN + 4)
-            .map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
-        match (kind, error) {
-            (Some(NLMSG_ERROR), Some(0)) => Ok(()),
-            (Some(NLMSG_ERROR), Some(errno)) => Err(io::Error::from_raw_os_error(-errno)),
-            _ => Err(io::Error::other(
+        answer.truncate(got as usize);
+        let Some(body) = answer.get(NLMSG_LEN..).and_then(<[u8]>::first_chunk) else {
+            return Err(io::Error::other(
                 "the kernel's answer on the netlink socket makes no sense",
-            )),
+            ));
+        };
+        let is_error = answer[4..6] == NLMSG_ERROR.to_ne_bytes();
+        match i32::from_ne_bytes(*body) {
+            errno if is_error && errno != 0 => Err(io::Error::from_raw_os_error(-errno)),
+            _ => Ok(answer),
         }
     }
 }

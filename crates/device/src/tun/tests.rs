@@ -323,6 +323,29 @@ fn errors_are_one_sentence_with_the_fix() {
 }
 
 #[test]
+fn the_kernel_finds_further_networks_behind_the_interface() {
+    in_own_network(
+        "the_kernel_finds_further_networks_behind_the_interface",
+        || {
+            let far: [IpAddr; 2] = [
+                "203.0.113.77".parse().unwrap(),
+                "2001:db8:77::1".parse().unwrap(),
+            ];
+            let routes = vec![
+                Prefix::new([203, 0, 113, 0], 24),
+                Prefix::new("2001:db8:77::".parse::<Ipv6Addr>().unwrap(), 48),
+            ];
+            let mut tun = Tun::open(&TunConfig { routes, ..config() }).unwrap();
+            for (from, to) in [IpAddr::from(KERNEL4), KERNEL6.into()].into_iter().zip(far) {
+                kernel_socket(from).send_to(b"far away", (to, 7)).unwrap();
+                assert!(receive_until(&mut tun.queues[0].rx, |bytes, _| bytes
+                    .ends_with(b"far away")));
+            }
+        },
+    );
+}
+
+#[test]
 fn frames_to_an_interface_that_is_down_are_counted() {
     in_own_network("frames_to_an_interface_that_is_down_are_counted", || {
         let mut tun = Tun::open(&TunConfig {

@@ -126,11 +126,13 @@ pub trait TimeWait: Copy {
             return Outcome::Ignore(Discard::TcpTimeWaitRst);
         }
         if seg.flags.syn() && !seg.flags.ack() {
-            let newer = match seg.options.timestamps {
-                Some(ts) if memory.timestamps => (ts.val.wrapping_sub(memory.ts_recent) as i32) > 0,
-                _ => false,
+            // RFC 6191 section 2: a newer timestamp, or one as old (or none to compare) and a later sequence number.
+            let later = seg.seq.after(memory.rcv_nxt);
+            let age = match seg.options.timestamps {
+                Some(ts) if memory.timestamps => ts.val.wrapping_sub(memory.ts_recent) as i32,
+                _ => 0,
             };
-            if newer || (seg.seq.after(memory.rcv_nxt) && !(memory.timestamps && seg.options.timestamps.is_some())) {
+            if age > 0 || (age == 0 && later) {
                 return Outcome::Reuse(memory.snd_nxt);
             }
         }

@@ -1,0 +1,117 @@
+//! Owns a whole stack in one thread: control plane and lanes, stepped by whoever holds it.
+//!
+//! The simulator, the tests and the one-core benchmarks drive this; the product's [`crate::runtime`] gives each part a
+//! thread of its own. Both call the same [`worker::turn`] and [`Control::turn`].
+
+use crate::app::{App, ListenerId};
+use crate::config::Config;
+use crate::control::{Control, Network};
+use crate::counters::Counters;
+use crate::entropy::BootSecrets;
+use crate::error::Error;
+use crate::lane::{Lane, LaneParts};
+use crate::mail;
+use crate::sharing::{Product, Sharing};
+use crate::steering::Steering;
+use crate::tables::Tables;
+use crate::worker::{self, Turn};
+use laneway_device::{Queue, Rx, Tx};
+use laneway_proto::time::Instant;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// One lane with what it works on.
+pub struct Seat<S: Sharing, R, T, A> {
+    /// The lane.
+    pub lane: Lane<S>,
+    /// Its queue of the device.
+    pub queue: Queue<R, T>,
+    /// The application that lives on it.
+    pub app: A,
+}
+
+impl<S: Sharing, R: Rx, T: Tx, A: App> Seat<S, R, T, A> {
+    /// One poll of this lane.
+    pub fn turn(&mut self, now: Instant) -> Turn {
+        worker::turn(&mut self.lane, now, &mut self.queue.rx, &mut self.queue.tx, &mut self.app)
+    }
+}
+
+/// A stack: its control plane and its lanes.
+pub struct Host<R, T, A, S: Sharing = Product> {
+    /// The control plane.
+    pub control: Control,
+    /// The lanes.
+    pub seats: Vec<Seat<S, R, T, A>>,
+}
+
+impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
+    /// A stack with one lane per queue. `app` makes the application of each lane.
+    pub fn new(
+        config: Config,
+        network: &Network,
+        secrets: &BootSecrets,
+        queues: Vec<Queue<R, T>>,
+        now: Instant,
+        mut app: impl FnMut(usize) -> A,
+    ) -> Result<Self, Error> {
+        let lanes = queues.len();
+        let snapshot = network.snapshot()?;
+        let steering = Steering::new(secrets.steering, lanes);
+        let config = Arc::new(config);
+        let mac = queues.first().map_or([0; 6], |queue| queue.tx.capabilities().mac);
+        let (control_mail, lane_mail) = mail::exchange(lanes);
+        let shared = S::spread(lanes, || Tables::new(secrets.flow, config.connections, config.tcp_mem, now));
+        let seats = queues.into_iter().zip(lane_mail).zip(shared).enumerate().map(|(id, ((queue, mail), shared))| {
+            let parts = LaneParts {
+                id,
+                shared,
+                config: Arc::clone(&config),
+                secrets: secrets.clone(),
+                steering: steering.clone(),
+                capabilities: *queue.tx.capabilities(),
+                mail,
+                snapshot: snapshot.clone(),
+            };
+            Seat { lane: Lane::new(parts), queue, app: app(id) }
+        });
+        let seats = seats.collect();
+        Ok(Host { control: Control::new(control_mail, snapshot, mac), seats })
+    }
+
+    /// Listens, and returns when every lane does.
+    pub fn listen(&mut self, at: SocketAddr, backlog: usize, now: Instant) -> Result<ListenerId, Error> {
+        let id = self.control.listen(at, backlog)?;
+        while !self.control.is_listening(id) {
+            self.turn(now);
+        }
+        Ok(id)
+    }
+
+    /// One poll of every lane and of the control plane. The answer is what all lanes together did.
+    pub fn turn(&mut self, now: Instant) -> Turn {
+        let mut all = Turn { frames: 0, busy: false, deadline: Instant::NEVER };
+        for seat in &mut self.seats {
+            let turn = seat.turn(now);
+            all.frames += turn.frames;
+            all.busy |= turn.busy;
+            all.deadline = all.deadline.min(turn.deadline);
+        }
+        all.deadline = all.deadline.min(self.control.turn(now));
+        all
+    }
+
+    /// The counters of all lanes.
+    pub fn counters(&mut self) -> Counters {
+        let mut sum = Counters::default();
+        for (i, seat) in self.seats.iter_mut().enumerate() {
+            // Shared tables are counted once.
+            if S::NAME == Product::NAME || i == 0 {
+                sum.merge(&seat.lane.counters());
+            } else {
+                sum.merge(&seat.lane.local.counters);
+            }
+        }
+        sum
+    }
+}
