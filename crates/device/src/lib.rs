@@ -1,6 +1,6 @@
 //! Frames in, frames out: the traits [`Rx`] and [`Tx`], and who owns a frame when.
 //!
-//! path: [device::rx] → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → [device::tx]
+//! path: `[device::rx] → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → [device::tx]`
 //!
 //! A device moves frames together with what the hardware said about them: the state of the checksum, and whether the frame is a
 //! super-packet that stands for many. It routes nothing, and looks inside a frame only to do what hardware would do (finish a

@@ -1,6 +1,6 @@
 //! Linux TUN and TAP: frames to and from the kernel's own stack.
 //!
-//! path: [device::rx] → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → [device::tx]
+//! path: `[device::rx] → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → [device::tx]`
 //!
 //! One file descriptor per queue. A receive batch is up to 64 `read`s into buffers that were made at start; a frame is sent by one
 //! `write` at commit. With offload on, each frame is preceded by a virtio header: the kernel then leaves checksums to us and takes

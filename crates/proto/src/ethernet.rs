@@ -1,6 +1,6 @@
 //! Owns whether a frame is for us, and the header that goes before each packet to one neighbour.
 //!
-//! path: device::rx → ingress → [ethernet] → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx
+//! path: `device::rx → ingress → [ethernet] → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx`
 
 use crate::discard::Discard;
 use laneway_wire::ethernet::Header;

@@ -33,18 +33,18 @@ mod tests;
 
 pub use frames::{Answer, FRAME_LEN_MAX, solicited_node};
 
-/// What may be set about neighbours. Times in microseconds; the names in brackets are the RFC's.
+/// What may be set about neighbours. Times in microseconds; the names in parentheses are the RFC's.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Entries held at most (the kernel's `gc_thresh3`).
     pub entries_max: usize,
-    /// How long a confirmation holds [ReachableTime]. The caller draws it between 0.5 and 1.5 × 30 s, as the RFC asks.
+    /// How long a confirmation holds (ReachableTime). The caller draws it between 0.5 and 1.5 × 30 s, as the RFC asks.
     pub reachable_us: u64,
-    /// From first use of a stale entry to the first probe [DELAY_FIRST_PROBE_TIME].
+    /// From first use of a stale entry to the first probe (DELAY_FIRST_PROBE_TIME).
     pub delay_us: u64,
-    /// Between two requests to one next hop [RETRANS_TIMER]; also for how long a failed entry stays silent.
+    /// Between two requests to one next hop (RETRANS_TIMER); also for how long a failed entry stays silent.
     pub retransmit_us: u64,
-    /// Requests before giving up [MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT].
+    /// Requests before giving up (MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT).
     pub requests_max: u8,
     /// For how long after a change another link address is not believed unasked (the kernel's `locktime`).
     pub lock_us: u64,

@@ -1,6 +1,6 @@
 //! Owns what an application on a lane sees: the events it is told of, and the verbs it has.
 //!
-//! path: … → tcp::input → tcp::state → [application] → tcp::output → …
+//! path: `… → tcp::input → tcp::state → [application] → tcp::output → …`
 
 use crate::lane::Local;
 use crate::ports::Exhausted;
@@ -71,6 +71,15 @@ pub trait App {
     /// The connection is over, and its name with it. `TIME_WAIT` is the stack's own affair.
     fn on_closed(&mut self, cx: &mut Context<'_>, connection: ConnId, token: u64, reason: CloseReason) {
         let _ = (cx, connection, token, reason);
+    }
+    /// When [`on_poll`](Self::on_poll) is wanted at the latest, even if nothing happens. Asked after each poll.
+    fn poll_timeout(&self) -> Instant {
+        Instant::NEVER
+    }
+    /// The stack is stopping. What is still open after the grace period is reset; until then everything goes on as
+    /// before, but no new connection comes. By default every connection is closed.
+    fn on_stop(&mut self, cx: &mut Context<'_>) {
+        cx.close_all();
     }
     /// A datagram has arrived.
     fn on_datagram(&mut self, cx: &mut Context<'_>, socket: UdpId, from: SocketAddr, data: &[u8]) {
@@ -177,6 +186,11 @@ impl Context<'_> {
         self.with(connection, |c, cx| c.send(bytes, cx)).unwrap_or(0)
     }
 
+    /// As [`send`](Self::send), the last byte of it being urgent (RFC 6093: it stays in line).
+    pub fn send_urgent(&mut self, connection: ConnId, bytes: &[u8]) -> usize {
+        self.with(connection, |c, cx| c.send_urgent(bytes, cx)).unwrap_or(0)
+    }
+
     /// Copies bytes that were kept; says how many.
     pub fn recv(&mut self, connection: ConnId, out: &mut [u8]) -> usize {
         self.with(connection, |c, cx| c.recv(out, cx)).unwrap_or(0)
@@ -203,6 +217,15 @@ impl Context<'_> {
     pub fn close(&mut self, connection: ConnId) {
         if self.with(connection, |c, cx| c.close(cx)).is_none() {
             self.give_up(connection);
+        }
+    }
+
+    /// Closes every connection of this lane.
+    pub fn close_all(&mut self) {
+        let home = self.local.id as u16;
+        let all: Vec<u32> = self.tables.slots.iter().filter(|(_, slot)| slot.home == home).map(|(index, _)| index).collect();
+        for index in all {
+            self.close(self.tables.id(index));
         }
     }
 

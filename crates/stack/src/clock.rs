@@ -20,6 +20,12 @@ impl Clock {
         Instant::from_us(Self::HEAD_START_US + self.base.elapsed().as_micros() as u64)
     }
 
+    /// Microseconds since 1970, for captures only: it may be set, and then jumps.
+    pub fn wall_us() -> u64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_micros() as u64)
+    }
+
     /// The monotonic base lies this far before the start.
     pub const HEAD_START_US: u64 = 3_600_000_000;
 }

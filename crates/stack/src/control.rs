@@ -98,6 +98,10 @@ pub struct Control {
     neighbours: NeighbourCache,
     unreachable: Vec<Address>,
     version: u64,
+    /// The latest snapshot names next hops that did not answer.
+    failed_published: bool,
+    /// When there is something to do even if no lane reports.
+    due: Instant,
     mac: Mac,
     listeners: Vec<Listening>,
     udp: Vec<(UdpId, SocketAddr)>,
@@ -116,6 +120,8 @@ impl Control {
             neighbours: NeighbourCache::new(neighbour::Config::default()),
             unreachable: Vec::new(),
             version: 0,
+            failed_published: false,
+            due: Instant::ZERO,
             mac: Mac(mac),
             listeners: Vec::new(),
             udp: Vec::new(),
@@ -151,6 +157,22 @@ impl Control {
         for mail in &mut self.mail {
             let _ = mail.to_lane.push(ToLane::Unlisten(id));
         }
+    }
+
+    /// Stops listening everywhere.
+    pub fn unlisten_all(&mut self) {
+        let all: Vec<ListenerId> = self.listeners.iter().map(|l| l.id).collect();
+        all.into_iter().for_each(|id| self.unlisten(id));
+    }
+
+    /// Lanes that have not yet taken all of their mail: whoever wakes lanes wakes these.
+    pub fn undelivered(&self) -> impl Iterator<Item = usize> + '_ {
+        self.mail.iter().enumerate().filter(|(_, mail)| !mail.to_lane.is_drained()).map(|(lane, _)| lane)
+    }
+
+    /// Some lane has reported something that [`turn`](Self::turn) has not yet looked at.
+    pub fn has_mail(&self) -> bool {
+        self.mail.iter().any(|mail| !mail.from_lane.is_empty())
     }
 
     /// Binds a UDP socket on every lane.
@@ -207,11 +229,16 @@ impl Control {
 
     /// One poll. The answer is when the next one is due if no lane says anything.
     pub fn turn(&mut self, now: Instant) -> Instant {
+        let mut heard = false;
         for lane in 0..self.mail.len() {
             for _ in 0..REPORTS_MAX {
                 let Some(report) = self.mail[lane].from_lane.pop() else { break };
+                heard = true;
                 self.on_report(lane, report, now);
             }
+        }
+        if now < self.due && !heard {
+            return self.due;
         }
         self.neighbours.on_timeout(now);
         while let Some(request) = self.neighbours.poll_transmit() {
@@ -222,8 +249,9 @@ impl Control {
                 self.transmit(frame);
             }
         }
-        self.publish_neighbours(now);
-        self.neighbours.poll_timeout().unwrap_or(Instant::NEVER)
+        self.publish_neighbours();
+        self.due = if self.failed_published { now } else { self.neighbours.poll_timeout().unwrap_or(Instant::NEVER) };
+        self.due
     }
 
     fn on_report(&mut self, lane: usize, report: ToControl, now: Instant) {
@@ -280,15 +308,14 @@ impl Control {
         }
     }
 
-    fn publish_neighbours(&mut self, now: Instant) {
-        // A next hop that was asked for in vain is published as such, so that nothing waits for it.
+    fn publish_neighbours(&mut self) {
+        // A next hop that was asked for in vain is published as such, once, so that nothing waits for it.
         let mut failed = std::mem::take(&mut self.unreachable);
         failed.retain(|hop| self.neighbours.peek(*hop).is_none());
-        let known_failed = self.snapshot.neighbours.iter().filter(|(_, mac)| mac.is_none()).count();
-        if self.neighbours.version() == self.version && failed.is_empty() && known_failed == 0 {
+        if self.neighbours.version() == self.version && failed.is_empty() && !self.failed_published {
             return;
         }
-        let _ = now;
+        self.failed_published = !failed.is_empty();
         let mut neighbours: HashMap<Address, Option<Mac>> = self.neighbours.iter().map(|(ip, mac)| (ip, Some(mac))).collect();
         for hop in failed {
             neighbours.insert(hop, None);

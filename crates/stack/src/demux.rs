@@ -1,11 +1,11 @@
 //! Owns who a segment is for: one look-up finds the connection, the half-open entry, the TIME_WAIT record or the listener.
 //!
-//! path: device::rx → ingress → ethernet → ip::input → [demux] → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx
+//! path: `device::rx → ingress → ethernet → ip::input → [demux] → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx`
 
 use crate::app::{App, ConnId, Context, announced_mss};
 use crate::counters::Mib;
 use crate::egress;
-use crate::ingress::Arriving;
+use crate::ingress;
 use crate::lane::Local;
 use crate::tables::{Handle, Kind, Slot, Tables, Tcb, position};
 use laneway_device::Tx;
@@ -13,10 +13,20 @@ use laneway_proto::discard::Discard;
 use laneway_proto::tcp::{self, Connection, HalfOpen, TimeWait, handshake, isn, listen, reset, timewait};
 use laneway_proto::time::Instant;
 use laneway_wire::flow::FlowKey;
-use laneway_wire::tcp::{Flags, SeqNum};
+use laneway_wire::tcp::{Flags, Segment, SeqNum};
 
 /// An ACK out of the blue may carry a cookie for this long after cookies were last sent.
 const COOKIE_LIFE_US: u64 = 180_000_000;
+
+/// A segment whose meaning has been read, with its flow.
+#[derive(Clone, Copy)]
+struct Arriving<'s, 'a> {
+    key: &'s FlowKey,
+    hash: u64,
+    segment: &'s Segment<'a>,
+    /// The packet that it came in, for handing it to another lane.
+    packet: &'a [u8],
+}
 
 /// Everything that a segment may need on its way.
 pub struct Stage<'s, T, A> {
@@ -39,8 +49,14 @@ macro_rules! cx {
 impl<T: Tx, A: App> Stage<'_, T, A> {
     /// Takes a segment to whoever it is for.
     #[inline]
-    pub fn segment(&mut self, arriving: &Arriving<'_>) {
-        match self.tables.lookup(arriving.hash, &arriving.key) {
+    pub fn segment(&mut self, arriving: &ingress::Arriving<'_>) {
+        let ingress::Arriving { key, hash, tcp, packet, hint } = arriving;
+        let Ok(segment) = Segment::parse(tcp) else {
+            self.local.counters.count(Mib::TcpInErrs);
+            return self.local.counters.discard(Discard::TcpMalformed);
+        };
+        let arriving = &Arriving { key, hash: *hash, segment: &segment, packet };
+        match self.tables.lookup_hinted(*hint, arriving.hash, arriving.key) {
             Some(handle) => match handle.kind() {
                 Kind::Connection => self.connection(handle.index(), arriving),
                 Kind::HalfOpen => self.half_open(handle.index(), arriving),
@@ -53,21 +69,19 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
 
     /// For a connection.
     #[inline]
-    fn connection(&mut self, index: u32, arriving: &Arriving<'_>) {
-        match self.tables.slots.get_mut(index) {
-            Some(Slot { tcb: Tcb::Synchronized(_), .. }) => self.synchronized(index, arriving),
-            Some(Slot { tcb: Tcb::Handshaking(_), .. }) => self.handshaking(index, arriving),
-            None => {}
+    fn connection(&mut self, index: u32, arriving: &Arriving<'_, '_>) {
+        if !self.synchronized(index, arriving) {
+            self.handshaking(index, arriving);
         }
     }
 
+    /// For one that is synchronized; false if it is not.
     #[inline]
-    fn synchronized(&mut self, index: u32, arriving: &Arriving<'_>) {
-        let id = self.tables.id(index);
-        let Some(slot) = self.tables.slots.get_mut(index) else { return };
-        let Tcb::Synchronized(connection) = &mut slot.tcb else { return };
+    fn synchronized(&mut self, index: u32, arriving: &Arriving<'_, '_>) -> bool {
+        let Some(slot) = self.tables.slots.get_mut(index) else { return false };
+        let Tcb::Synchronized(connection) = &mut slot.tcb else { return false };
         let mut cx = cx!(self);
-        let arrival = connection.on_segment(&arriving.segment, &mut cx);
+        let arrival = connection.on_segment(arriving.segment, &mut cx);
         let accepted = slot.accepted;
         if !slot.touched {
             slot.touched = true;
@@ -76,6 +90,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         if let Some(discard) = arrival.discard {
             self.tables.counters.discard(discard);
         }
+        let id = self.tables.id(index);
         let mut consumed = 0;
         if !arrival.text.is_empty() && accepted {
             consumed = self.app.on_data(&mut Context { tables: self.tables, local: self.local }, id, arrival.text);
@@ -83,7 +98,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         // The application may have done anything to the connection, but it cannot have removed it: that happens at the
         // end of the poll.
         let mut cx = cx!(self);
-        let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.tables.slots.get_mut(index) else { return };
+        let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.tables.slots.get_mut(index) else { return true };
         let closed = connection.finish(&arrival, consumed, &mut cx);
         let room = arrival.acked && connection.takes_room();
         let tell = closed && connection.buffered() == 0 && !connection.is_receive_shut();
@@ -100,6 +115,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 self.app.on_writable(&mut Context { tables: self.tables, local: self.local }, id);
             }
         }
+        true
     }
 
     /// Shows the application bytes that were kept, and the end if that is reached.
@@ -122,7 +138,11 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         }
         self.touch(id);
         let Some(connection) = self.tables.connection(id) else { return };
-        let peer_closed = matches!(connection.state(), tcp::State::CloseWait | tcp::State::LastAck | tcp::State::Closing | tcp::State::TimeWait);
+        let peer_closed = match connection.state() {
+            tcp::State::CloseWait | tcp::State::LastAck | tcp::State::Closing | tcp::State::TimeWait => true,
+            tcp::State::Closed => connection.reason() == tcp::CloseReason::Normal, // it ended while bytes were unread
+            _ => false,
+        };
         if peer_closed && connection.buffered() == 0 && !connection.is_receive_shut() {
             self.app.on_peer_closed(&mut Context { tables: self.tables, local: self.local }, id);
         }
@@ -138,13 +158,13 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     }
 
     /// For an active open under way.
-    fn handshaking(&mut self, index: u32, arriving: &Arriving<'_>) {
+    fn handshaking(&mut self, index: u32, arriving: &Arriving<'_, '_>) {
         let id = self.tables.id(index);
-        let path_mtu = self.path_mtu(&arriving.key);
+        let path_mtu = self.path_mtu(arriving.key);
         let cx = cx!(self);
         let Some(slot) = self.tables.slots.get_mut(index) else { return };
         let Tcb::Handshaking(handshake) = &mut slot.tcb else { return };
-        match handshake.on_segment(&arriving.segment, &cx) {
+        match handshake.on_segment(arriving.segment, &cx) {
             handshake::Outcome::Waiting(discard) => {
                 if let Some(discard) = discard {
                     self.tables.counters.discard(discard);
@@ -154,7 +174,9 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             handshake::Outcome::Established(agreed) => {
                 let mut connection = Connection::new(&agreed, path_mtu, cx.config, cx.now);
                 connection.token = handshake.token;
-                connection.owe_ack();
+                if arriving.segment.flags.syn() {
+                    connection.owe_ack();
+                }
                 slot.tcb = Tcb::Synchronized(connection);
                 self.touch(id);
                 self.app.on_connect(&mut Context { tables: self.tables, local: self.local }, id);
@@ -174,10 +196,10 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
 
     /// For a passive open under way.
     #[inline]
-    fn half_open(&mut self, index: u32, arriving: &Arriving<'_>) {
+    fn half_open(&mut self, index: u32, arriving: &Arriving<'_, '_>) {
         let cx = cx!(self);
-        let Some(half) = self.tables.half_open.get(index) else { return };
-        match half.on_segment(&arriving.segment, &self.local.secrets, &cx) {
+        let Some(half) = self.tables.half_open.get_mut(index) else { return };
+        match half.on_segment(arriving.segment, &cx) {
             listen::Outcome::Established(agreed) => {
                 let listener = crate::app::ListenerId(half.listener);
                 if !self.tables.listeners.has_room(listener) {
@@ -186,7 +208,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                     self.tables.counters.discard(Discard::TcpListenOverflow);
                     return;
                 }
-                let mtu = self.path_mtu(&arriving.key);
+                let mtu = self.path_mtu(arriving.key);
                 let mut connection = Connection::new(&agreed, mtu, &self.local.config.tcp, self.local.now);
                 connection.listener = listener.0.into();
                 let id = self.tables.promote(arriving.hash, index, connection, self.local.id as u16);
@@ -194,9 +216,10 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             }
             listen::Outcome::Repeat => self.send_syn_ack(index),
             listen::Outcome::Challenge => {
-                let header = half.challenge(&cx);
-                self.tables.counters.count(Mib::TcpExtTCPChallengeACK);
-                let _ = egress::header(self.local, self.tx, &arriving.key, &header);
+                if let Some(header) = half.challenge(&cx) {
+                    self.tables.counters.count(Mib::TcpExtTCPChallengeACK);
+                    let _ = egress::header(self.local, self.tx, arriving.key, &header);
+                }
             }
             listen::Outcome::Reset => self.tables.remove_half_open(index),
             listen::Outcome::Unacceptable => self.reset(arriving),
@@ -206,7 +229,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
 
     /// A connection is complete: it is queued, offered, and shown the segment that completed it.
     #[inline]
-    fn welcome(&mut self, listener: crate::app::ListenerId, id: ConnId, arriving: &Arriving<'_>) {
+    fn welcome(&mut self, listener: crate::app::ListenerId, id: ConnId, arriving: &Arriving<'_, '_>) {
         self.tables.counters.count(Mib::TcpPassiveOpens);
         self.tables.listeners.push(listener, id);
         self.app.on_acceptable(&mut Context { tables: self.tables, local: self.local }, listener);
@@ -215,17 +238,17 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
 
     /// For a flow in TIME_WAIT.
     #[inline]
-    fn time_wait(&mut self, handle: Handle, arriving: &Arriving<'_>) {
+    fn time_wait(&mut self, handle: Handle, arriving: &Arriving<'_, '_>) {
         let now = self.local.now;
         let secrets = &self.local.secrets;
-        let key = &arriving.key;
+        let key = arriving.key;
         let ts_offset = || isn::ts_offset(&secrets.timestamp, &key.local, &key.remote);
         let tables = &mut *self.tables;
         let (at4, at6) = (position(&tables.tw4, handle), position(&tables.tw6, handle));
         let outcome = if handle.kind() == Kind::TimeWaitV4 {
-            tables.tw4.get(at4).map(|tw| tw.on_segment(&arriving.segment, ts_offset, now))
+            tables.tw4.get(at4).map(|tw| tw.on_segment(arriving.segment, ts_offset, now))
         } else {
-            tables.tw6.get(at6).map(|tw| tw.on_segment(&arriving.segment, ts_offset, now))
+            tables.tw6.get(at6).map(|tw| tw.on_segment(arriving.segment, ts_offset, now))
         };
         match outcome {
             Some(timewait::Outcome::Reuse(least)) => self.syn(arriving, Some((handle, least))),
@@ -245,8 +268,8 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
 
     /// For nothing that exists.
     #[inline]
-    fn nobody(&mut self, arriving: &Arriving<'_>) {
-        let owner = self.local.steering.lane(&arriving.key);
+    fn nobody(&mut self, arriving: &Arriving<'_, '_>) {
+        let owner = self.local.steering.lane(arriving.key);
         if owner != self.local.id {
             self.local.counters.count(Mib::SteerMiss);
             return mail_packet(self.local, owner, arriving.packet);
@@ -264,7 +287,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
 
     /// A SYN. `over`: it takes over a flow in TIME_WAIT, and must start beyond a sequence number.
     #[inline]
-    fn syn(&mut self, arriving: &Arriving<'_>, over: Option<(Handle, SeqNum)>) {
+    fn syn(&mut self, arriving: &Arriving<'_, '_>, over: Option<(Handle, SeqNum)>) {
         let Arriving { key, hash, segment, .. } = arriving;
         let Some(listener) = self.tables.listeners.find(&key.local, key.local_port) else {
             self.tables.counters.discard(Discard::TcpNoConnection);
@@ -294,12 +317,12 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let key = *half.key();
         let mss = announced_mss(mtu(self.local, &key), key.is_v4());
         let cx = cx!(self);
-        let header = half.syn_ack(mss, &self.local.secrets, &cx);
+        let header = half.syn_ack(mss, &cx);
         let _ = egress::header(self.local, self.tx, &key, &header);
     }
 
     #[cold]
-    fn send_cookie(&mut self, arriving: &Arriving<'_>, over: Option<(Handle, SeqNum)>) {
+    fn send_cookie(&mut self, arriving: &Arriving<'_, '_>, over: Option<(Handle, SeqNum)>) {
         if !self.local.config.tcp.tcp_syncookies {
             self.tables.counters.count(Mib::TcpExtListenDrops);
             return self.tables.counters.discard(Discard::TcpSynDropped);
@@ -307,20 +330,20 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         if let Some((handle, _)) = over {
             self.tables.take_over(arriving.hash, handle);
         }
-        let mss = announced_mss(mtu(self.local, &arriving.key), arriving.key.is_v4());
+        let mss = announced_mss(mtu(self.local, arriving.key), arriving.key.is_v4());
         let cx = cx!(self);
-        let header = listen::cookie_syn_ack(&arriving.key, &arriving.segment, mss, &self.local.secrets, &cx);
+        let header = listen::cookie_syn_ack(arriving.key, arriving.segment, mss, &self.local.secrets, &cx);
         self.local.cookies_until = self.local.now.after_us(COOKIE_LIFE_US);
         self.tables.counters.count(Mib::TcpExtSyncookiesSent);
-        let _ = egress::header(self.local, self.tx, &arriving.key, &header);
+        let _ = egress::header(self.local, self.tx, arriving.key, &header);
     }
 
     /// An ACK that may be the answer to a cookie. True if it was dealt with.
     #[cold]
-    fn cookie(&mut self, arriving: &Arriving<'_>) -> bool {
+    fn cookie(&mut self, arriving: &Arriving<'_, '_>) -> bool {
         let Some(listener) = self.tables.listeners.find(&arriving.key.local, arriving.key.local_port) else { return false };
         let cx = cx!(self);
-        let Some(agreed) = listen::on_cookie_ack(&arriving.key, &arriving.segment, &self.local.secrets, &cx) else {
+        let Some(agreed) = listen::on_cookie_ack(arriving.key, arriving.segment, &self.local.secrets, &cx) else {
             self.tables.counters.count(Mib::TcpExtSyncookiesFailed);
             self.tables.counters.discard(Discard::TcpCookieInvalid);
             return false;
@@ -331,7 +354,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             return true;
         }
         self.tables.counters.count(Mib::TcpExtSyncookiesRecv);
-        let mtu = mtu(self.local, &arriving.key);
+        let mtu = mtu(self.local, arriving.key);
         let mut connection = Connection::new(&agreed, mtu, &self.local.config.tcp, self.local.now);
         connection.listener = listener.0.into();
         let id = self.tables.insert(arriving.hash, Tcb::Synchronized(connection), self.local.id as u16, false);
@@ -341,10 +364,10 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
 
     /// Answers with RST (RFC 9293 section 3.10.7.1).
     #[cold]
-    fn reset(&mut self, arriving: &Arriving<'_>) {
-        if let Some(header) = reset::answer(&arriving.segment) {
+    fn reset(&mut self, arriving: &Arriving<'_, '_>) {
+        if let Some(header) = reset::answer(arriving.segment) {
             self.tables.counters.count(Mib::TcpOutRsts);
-            let _ = egress::header(self.local, self.tx, &arriving.key, &header);
+            let _ = egress::header(self.local, self.tx, arriving.key, &header);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Owns chance: the only place that asks the machine for random bytes. `sim` gives a seed instead.
 
 use laneway_proto::tcp::listen::Secrets;
-use laneway_table::keyed_hash::HashKey;
+use laneway_wire::keyed_hash::HashKey;
 
 /// A small generator for choices that need not be secret (jitter, tie-breaks), and the source of secrets at start.
 #[derive(Clone, Debug)]

@@ -1,31 +1,33 @@
 //! Owns the first pass over a batch: bytes become checked meaning, and the flow's hash is known before anyone needs it.
 //!
-//! path: device::rx → [ingress] → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx
+//! path: `device::rx → [ingress] → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx`
 
 use crate::counters::Mib;
 use crate::lane::Local;
 use crate::mail::ToControl;
-use crate::tables::hash_flow;
+use crate::tables::Handle;
 use laneway_device::{Medium, RxChecksum, RxFrame};
 use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
 use laneway_proto::ip::input::{self, Packet};
 use laneway_wire::checksum::verify_transport;
 use laneway_wire::ethernet::{EtherType, Mac};
-use laneway_wire::flow::FlowKey;
+use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::protocol;
-use laneway_wire::tcp::Segment;
 
-/// A TCP segment that is for us, checked, and on its way to its connection.
+/// A TCP segment that is for us, its checksum verified, on its way to its connection. Its meaning is read only when its
+/// turn comes: what the first pass keeps must be small.
 pub struct Arriving<'a> {
     /// Its flow, seen from here.
     pub key: FlowKey,
     /// The flow's hash.
     pub hash: u64,
-    /// What it says.
-    pub segment: Segment<'a>,
+    /// TCP header and text.
+    pub tcp: &'a [u8],
     /// The packet that it came in, for handing it to another lane.
     pub packet: &'a [u8],
+    /// What the second pass saw in the index under this hash. It may have changed since, so it is verified.
+    pub hint: Option<Handle>,
 }
 
 /// What a frame turned out to be.
@@ -62,6 +64,18 @@ pub fn frame<'a>(local: &mut Local, frame: RxFrame<'a>, ours: Mac) -> Ingress<'a
 /// Reads an IP packet.
 #[inline]
 pub fn packet<'a>(local: &mut Local, bytes: &'a [u8], checksum: RxChecksum, group: bool) -> Ingress<'a> {
+    if let Some((src, dst, tcp)) = input::plain_tcp(bytes)
+        && !group
+        && local.snapshot.addresses.contains(&dst)
+    {
+        return segment(local, bytes, src, dst, tcp, checksum);
+    }
+    look_closely(local, bytes, checksum, group)
+}
+
+/// Anything but plain TCP over IPv4, and whatever is wrong with that.
+#[inline(never)]
+fn look_closely<'a>(local: &mut Local, bytes: &'a [u8], checksum: RxChecksum, group: bool) -> Ingress<'a> {
     let mut packet = match input::input(bytes, false) {
         Ok(packet) => packet,
         Err(discard) => return drop(local, discard),
@@ -77,22 +91,26 @@ pub fn packet<'a>(local: &mut Local, bytes: &'a [u8], checksum: RxChecksum, grou
     if group || packet.dst.is_multicast() || packet.dst.is_broadcast() {
         return drop(local, Discard::TcpMalformed);
     }
+    segment(local, bytes, packet.src, packet.dst, packet.payload, checksum)
+}
+
+/// A TCP segment for us: verified, and its flow hashed.
+#[inline]
+fn segment<'a>(local: &mut Local, packet: &'a [u8], src: Address, dst: Address, tcp: &'a [u8], checksum: RxChecksum) -> Ingress<'a> {
     let verified = local.rx_checksum && checksum == RxChecksum::Verified;
-    if !verified && !verify_transport(&packet.src, &packet.dst, protocol::TCP, packet.payload) {
+    if !verified && !verify_transport(&src, &dst, protocol::TCP, tcp) {
         local.counters.count(Mib::TcpInErrs);
         return drop(local, Discard::TcpChecksum);
     }
-    let segment = match Segment::parse(packet.payload) {
-        Ok(segment) => segment,
-        Err(_) => {
-            local.counters.count(Mib::TcpInErrs);
-            return drop(local, Discard::TcpMalformed);
-        }
+    let Some(&[s0, s1, d0, d1]) = tcp.first_chunk() else {
+        local.counters.count(Mib::TcpInErrs);
+        return drop(local, Discard::TcpMalformed);
     };
     local.counters.count(Mib::TcpInSegs);
-    let key = FlowKey { local: packet.dst, remote: packet.src, local_port: segment.dst_port, remote_port: segment.src_port };
-    let hash = hash_flow(&local.hash_key, &key);
-    Ingress::Tcp(Arriving { key, hash, segment, packet: bytes })
+    let (remote_port, local_port) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
+    let key = FlowKey { local: dst, remote: src, local_port, remote_port };
+    let hash = key.hash(&local.hash_key);
+    Ingress::Tcp(Arriving { key, hash, tcp, packet, hint: None })
 }
 
 /// ICMPv6 types 133 to 137 straight behind an IPv6 header.

@@ -20,7 +20,7 @@ use laneway_proto::icmp::RateLimit;
 use laneway_proto::ip::reassembly::{self, Reassembly};
 use laneway_proto::tcp::listen::Secrets;
 use laneway_proto::time::Instant;
-use laneway_table::HashKey;
+use laneway_wire::keyed_hash::HashKey;
 use std::sync::Arc;
 
 /// A lane: what a variant of [`Sharing`] may share, and what is the lane's alone in every variant.

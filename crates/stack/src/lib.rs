@@ -29,6 +29,10 @@ pub mod timers;
 pub mod udp;
 pub mod worker;
 
+pub use laneway_device as device;
+pub use laneway_proto as proto;
+pub use laneway_wire as wire;
+
 pub use app::{App, ConnId, Context, ListenerId};
 pub use config::Config;
 pub use error::Error;

@@ -1,7 +1,7 @@
 //! Owns the choice of a local port for `connect`: RFC 6056, from the slice of ports whose replies hash to this lane.
 
 use crate::steering::Steering;
-use laneway_table::HashKey;
+use laneway_wire::keyed_hash::HashKey;
 use laneway_wire::flow::{Address, FlowKey};
 
 /// Counters of RFC 6056 section 3.3.4, indexed by a second hash of the destination.
@@ -39,8 +39,7 @@ impl Ports {
         mut is_free: impl FnMut(&FlowKey) -> bool,
     ) -> Result<u16, Exhausted> {
         let mut key = FlowKey { local, remote, local_port: 0, remote_port };
-        let (words, used) = key.hash_words();
-        let hash = self.key.sip13(&words[..used]);
+        let hash = key.hash(&self.key);
         let perturb = &mut self.perturb[(hash >> 32) as usize % PERTURBATIONS];
         // RFC 6056 section 3.3.4: an offset that only we know for this destination, and a counter shared by few.
         let start = (hash as u32).wrapping_add(*perturb) % self.count;

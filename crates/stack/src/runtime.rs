@@ -1,1 +1,587 @@
-//! runtime
+//! Owns the threads of a stack: one per lane, one for the control plane. What they run is in [`crate::worker`] and
+//! [`crate::control`]; here is only when they run, when they sleep, and how they end.
+//!
+//! # When a lane sleeps
+//! A lane that finds nothing to do turns for up to 50 µs more, because work usually comes in bursts and falling asleep
+//! costs more than that. Then it announces that it sleeps, *turns once more*, and only then waits in `poll(2)` for its
+//! queue's descriptor and for its bell. Whoever brings work publishes it first and rings then; by
+//! [`ParkFlag`]'s argument either the last turn sees the work, or the ringer sees the announcement. A bell costs a
+//! system call only when it finds the lane asleep.
+//!
+//! | who brings work | how the lane learns of it |
+//! |---|---|
+//! | the network, through a descriptor | `poll(2)` |
+//! | the network, through a memory link | the link's interrupt rings: [`Bells::interrupt`] |
+//! | another lane (a packet on the wrong queue) | that lane rings after its turn |
+//! | the control thread | it rings after its turn |
+//! | a timer | the timeout of `poll(2)` |
+//! | another thread of the application | it rings: [`Bells::ring`] |
+//!
+//! # How a stack ends
+//! [`Runtime::stop`] closes every listener, then tells each lane's application ([`App::on_stop`]), turns until its
+//! connections are gone or the grace period is over, resets what is left, and joins the threads. A lane that panics says so
+//! and takes the whole stack down with it: the flows that hash to it would be lost without a word otherwise.
+
+use crate::app::{App, Context, ListenerId, UdpId};
+use crate::clock::Clock;
+use crate::control::Control;
+use crate::counters::Counters;
+use crate::error::Error;
+use crate::host::{Host, Seat};
+use crate::sharing::{Product, Sharing, Site};
+use crate::worker::{self, Turn};
+use laneway_device::memory::Wake;
+use laneway_device::pcap::Capture;
+use laneway_device::{Rx, Tx};
+use laneway_proto::time::Instant;
+use laneway_sync::doorbell::{Doorbell, ParkFlag, Sleeper, doorbell};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::OwnedFd;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How the threads of a stack behave.
+#[derive(Clone)]
+pub struct Options {
+    /// How long a lane turns without finding anything before it parks, in microseconds. 50; 0 where another thread needs
+    /// the core.
+    pub spin_us: u64,
+    /// The longest that a lane sleeps, in microseconds. Only devices that can say neither by a descriptor nor by a bell
+    /// that a frame waits need it to be short.
+    pub park_max_us: u64,
+    /// Bind each lane to a core of its own, as long as there are enough.
+    pub pin: bool,
+    /// How long a stopping lane waits for its connections to end before it resets them, in microseconds.
+    pub grace_us: u64,
+    /// The bells, if something outside (a memory link's interrupt, another thread) has to ring them.
+    pub bells: Option<Bells>,
+    /// A capture that wants to know the time.
+    pub capture: Option<Capture>,
+    /// Called by a thread that fails, with a sentence.
+    pub on_failure: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { spin_us: 50, park_max_us: 1_000_000, pin: true, grace_us: 1_000_000, bells: None, capture: None, on_failure: None }
+    }
+}
+
+/// What wakes one lane.
+struct Bell {
+    flag: ParkFlag,
+    event: OwnedFd,
+}
+
+impl Bell {
+    fn ring(&self) {
+        if self.flag.take() {
+            // It cannot be full: every write is read before the flag is set again.
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// A bell for each lane of a stack. Clones are the same bells.
+#[derive(Clone)]
+pub struct Bells(Arc<[Bell]>);
+
+impl Bells {
+    /// Bells for `lanes` lanes.
+    pub fn new(lanes: usize) -> io::Result<Self> {
+        let bell = |_| Ok(Bell { flag: ParkFlag::new(), event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? });
+        let bells: io::Result<Vec<Bell>> = (0..lanes).map(bell).collect();
+        Ok(Bells(bells?.into()))
+    }
+
+    /// Wakes a lane if it sleeps. Publish the work first.
+    #[inline]
+    pub fn ring(&self, lane: usize) {
+        if let Some(bell) = self.0.get(lane) {
+            bell.ring();
+        }
+    }
+
+    /// Wakes every lane that sleeps.
+    pub fn ring_all(&self) {
+        self.0.iter().for_each(Bell::ring);
+    }
+
+    /// The interrupt of a memory link whose queues are these lanes'.
+    pub fn interrupt(&self) -> Wake {
+        let bells = self.clone();
+        Arc::new(move |queue| bells.ring(queue))
+    }
+}
+
+/// What the control thread is asked for.
+enum Command {
+    Listen { at: SocketAddr, backlog: usize, reply: SyncSender<Result<ListenerId, Error>> },
+    Unlisten(ListenerId),
+    BindUdp { at: SocketAddr, reply: SyncSender<Result<UdpId, Error>> },
+    Counters(SyncSender<(Counters, usize)>),
+    Stop,
+}
+
+/// What all threads of a stack know of each other.
+struct Shared {
+    bells: Bells,
+    /// `None` once nobody takes them any more.
+    commands: Mutex<Option<VecDeque<Command>>>,
+    control_bell: Doorbell,
+    /// Lanes shall end.
+    stop: AtomicBool,
+    /// Lanes that have not ended.
+    running: AtomicUsize,
+    failure: Mutex<Option<String>>,
+    on_failure: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+}
+
+impl Shared {
+    fn lock_commands(&self) -> MutexGuard<'_, Option<VecDeque<Command>>> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the control thread. If it has ended, the command is dropped, and whoever waits for an answer learns it by that.
+    fn say(&self, command: Command) {
+        if let Some(commands) = &mut *self.lock_commands() {
+            commands.push_back(command);
+        }
+        self.control_bell.ring();
+    }
+
+    fn begin_stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.bells.ring_all();
+        self.control_bell.ring();
+    }
+
+    fn fail(&self, who: &str, panic: &(dyn std::any::Any + Send)) {
+        let what = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+        let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
+        let sentence = format!("{who} failed, and the stack stops: {what}");
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = failure.is_none();
+        failure.get_or_insert_with(|| sentence.clone());
+        drop(failure);
+        if first && let Some(tell) = &self.on_failure {
+            tell(&sentence);
+        }
+        self.begin_stop();
+    }
+}
+
+/// A running stack. Dropping it stops it.
+pub struct Runtime {
+    shared: Arc<Shared>,
+    lanes: Vec<JoinHandle<Option<Counters>>>,
+    control: Option<JoinHandle<()>>,
+}
+
+/// How a stack ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Everything that the lanes counted.
+    pub counters: Counters,
+    /// What failed, if something did.
+    pub failure: Option<String>,
+}
+
+impl Runtime {
+    /// Gives each part of a host a thread.
+    pub fn start<R, T, A, S>(host: Host<R, T, A, S>, clock: Clock, options: Options) -> io::Result<Self>
+    where
+        R: Rx + Send + 'static,
+        T: Tx + Send + 'static,
+        A: App + Send + 'static,
+        S: Sharing,
+    {
+        let Host { control, seats } = host;
+        let lanes = seats.len();
+        let bells = match &options.bells {
+            Some(bells) => bells.clone(),
+            None => Bells::new(lanes)?,
+        };
+        let (control_bell, sleeper) = doorbell();
+        let shared = Arc::new(Shared {
+            bells,
+            commands: Mutex::new(Some(VecDeque::new())),
+            control_bell,
+            stop: AtomicBool::new(false),
+            running: AtomicUsize::new(lanes),
+            failure: Mutex::new(None),
+            on_failure: options.on_failure.clone(),
+        });
+        let cores = cores();
+        let mut runtime = Runtime { shared: Arc::clone(&shared), lanes: Vec::new(), control: None };
+        for (id, seat) in seats.into_iter().enumerate() {
+            let core = (options.pin && lanes <= cores.len()).then(|| cores[id]);
+            let lane = LaneThread {
+                seat,
+                id,
+                clock,
+                shared: Arc::clone(&shared),
+                spin_us: options.spin_us,
+                // With shared tables a lane's timers may fire on another lane, which leaves word but does not ring.
+                park_max_us: if S::NAME == Product::NAME { options.park_max_us } else { options.park_max_us.min(1_000) },
+                grace_us: options.grace_us,
+                capture: options.capture.clone(),
+                ended: Ending(Arc::clone(&shared)),
+            };
+            let spawned = thread::Builder::new().name(format!("lane-{id}")).spawn(move || lane.run(core));
+            match spawned {
+                Ok(handle) => runtime.lanes.push(handle),
+                Err(error) => {
+                    // Those that never started have ended: their values are dropped with the vector.
+                    shared.begin_stop();
+                    return Err(error);
+                }
+            }
+        }
+        let control = ControlThread { control, clock, shared: Arc::clone(&shared), sleeper, listening: Vec::new(), counting: Vec::new() };
+        let spawned = thread::Builder::new().name("control".into()).spawn(move || control.run());
+        runtime.control = Some(spawned.inspect_err(|_| shared.begin_stop())?);
+        Ok(runtime)
+    }
+
+    /// Listens, and returns when every lane does: no SYN that is sent after that can miss it.
+    pub fn listen(&self, at: SocketAddr, backlog: usize) -> Result<ListenerId, Error> {
+        let (reply, answer) = sync_channel(1);
+        self.shared.say(Command::Listen { at, backlog, reply });
+        answer.recv().unwrap_or(Err(Error::Closed))
+    }
+
+    /// Stops listening. Connections that nobody has accepted are reset.
+    pub fn unlisten(&self, id: ListenerId) {
+        self.shared.say(Command::Unlisten(id));
+    }
+
+    /// Binds a UDP socket on every lane.
+    pub fn bind_udp(&self, at: SocketAddr) -> Result<UdpId, Error> {
+        let (reply, answer) = sync_channel(1);
+        self.shared.say(Command::BindUdp { at, reply });
+        answer.recv().unwrap_or(Err(Error::Closed))
+    }
+
+    /// The sum of all lanes' counters, and the bytes that their tables hold. No lane stops for it.
+    pub fn counters(&self) -> Result<(Counters, usize), Error> {
+        let (reply, answer) = sync_channel(1);
+        self.shared.say(Command::Counters(reply));
+        answer.recv().map_err(|_| Error::Closed)
+    }
+
+    /// What wakes the lanes.
+    pub fn bells(&self) -> &Bells {
+        &self.shared.bells
+    }
+
+    /// Whether a thread of the stack has failed: then the stack is stopping or has stopped.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends the stack and waits for its threads.
+    pub fn stop(mut self) -> Ended {
+        let counters = self.end();
+        Ended { counters, failure: self.failure() }
+    }
+
+    fn end(&mut self) -> Counters {
+        match self.control {
+            Some(_) => self.shared.say(Command::Stop),
+            None => self.shared.begin_stop(),
+        }
+        let mut sum = Counters::default();
+        for lane in self.lanes.drain(..) {
+            if let Ok(Some(counters)) = lane.join() {
+                sum.merge(&counters);
+            }
+        }
+        if let Some(control) = self.control.take() {
+            let _ = control.join();
+        }
+        sum
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if self.control.is_some() || !self.lanes.is_empty() {
+            self.end();
+        }
+    }
+}
+
+/// The cores that this process may use.
+pub fn cores() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
+    (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
+}
+
+/// Binds the calling thread to a core; false if the system refuses.
+pub fn pin_to(core: usize) -> bool {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).is_ok()
+}
+
+/// Counts a lane as ended when it is dropped, however that comes about.
+struct Ending(Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::AcqRel);
+        self.0.control_bell.ring();
+    }
+}
+
+/// A lane and what its thread needs.
+struct LaneThread<S: Sharing, R, T, A> {
+    seat: Seat<S, R, T, A>,
+    id: usize,
+    clock: Clock,
+    shared: Arc<Shared>,
+    spin_us: u64,
+    park_max_us: u64,
+    grace_us: u64,
+    capture: Option<Capture>,
+    ended: Ending,
+}
+
+impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
+    fn run(mut self, core: Option<usize>) -> Option<Counters> {
+        if let Some(core) = core {
+            pin_to(core);
+        }
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.turn_until_stopped()));
+        if let Err(panic) = outcome {
+            self.shared.fail(&format!("lane {}", self.id), &*panic);
+        }
+        // Shared tables are counted once.
+        let whole = S::NAME == Product::NAME || self.id == 0;
+        let seat = &mut self.seat;
+        let counters = catch_unwind(AssertUnwindSafe(|| if whole { seat.lane.counters() } else { seat.lane.local.counters.clone() }));
+        // The queue is closed before the lane counts as ended.
+        let LaneThread { seat, ended, .. } = self;
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(seat)));
+        drop(ended);
+        counters.ok()
+    }
+
+    fn turn_until_stopped(&mut self) {
+        let mut busy_at = self.clock.now();
+        let mut stopping = None;
+        loop {
+            let now = self.clock.now();
+            let turn = self.turn(now);
+            if self.shared.stop.load(Ordering::Acquire) {
+                let until = *stopping.get_or_insert_with(|| {
+                    let Seat { lane, app, .. } = &mut self.seat;
+                    let mut tables = lane.shared.enter(Site::Verb);
+                    app.on_stop(&mut Context { tables: &mut tables, local: &mut lane.local });
+                    now.after_us(self.grace_us)
+                });
+                if !turn.busy && self.connections() == 0 {
+                    self.turn(now); // the last segments of the last connection
+                    return;
+                }
+                if now >= until {
+                    self.abort_all();
+                    self.turn(now);
+                    return;
+                }
+            }
+            if turn.busy {
+                busy_at = now;
+            } else if now.since_us(busy_at) < self.spin_us {
+                std::hint::spin_loop();
+            } else {
+                self.park(stopping);
+                busy_at = self.clock.now();
+            }
+        }
+    }
+
+    fn turn(&mut self, now: Instant) -> Turn {
+        if let Some(capture) = &self.capture {
+            capture.set_time(Clock::wall_us());
+        }
+        let Seat { lane, queue, app } = &mut self.seat;
+        let turn = worker::turn(lane, now, &mut queue.rx, &mut queue.tx, app);
+        let mail = &lane.local.mail;
+        for (other, ring) in mail.to_lanes.iter().enumerate() {
+            if ring.as_ref().is_some_and(|ring| !ring.is_drained()) {
+                self.shared.bells.ring(other);
+            }
+        }
+        if !mail.to_control.is_drained() {
+            self.shared.control_bell.ring();
+        }
+        turn
+    }
+
+    /// Sleeps until somebody brings work, unless somebody already has.
+    fn park(&mut self, stopping: Option<Instant>) {
+        let shared = Arc::clone(&self.shared);
+        let bell = &shared.bells.0[self.id];
+        bell.flag.announce();
+        let now = self.clock.now();
+        let turn = self.turn(now);
+        let stop_is_news = stopping.is_none() && self.shared.stop.load(Ordering::Acquire);
+        if turn.busy || stop_is_news {
+            bell.flag.retract();
+            return self.clear(bell);
+        }
+        let mut until = turn.deadline.min(self.seat.app.poll_timeout()).min(now.after_us(self.park_max_us));
+        if stopping.is_some() {
+            until = until.min(now.after_us(1_000));
+        }
+        let sleep_us = until.since_us(now);
+        if sleep_us > 0 {
+            let timeout = Timespec { tv_sec: (sleep_us / 1_000_000) as i64, tv_nsec: (sleep_us % 1_000_000 * 1_000) as _ };
+            let mut fds = [PollFd::new(&bell.event, PollFlags::IN), PollFd::new(&bell.event, PollFlags::IN)];
+            let readiness = self.seat.queue.rx.readiness();
+            let used = match &readiness {
+                Some(fd) => {
+                    fds[1] = PollFd::new(fd, PollFlags::IN);
+                    2
+                }
+                None => 1,
+            };
+            // A signal, or a descriptor gone bad: the next turn finds out.
+            let _ = poll(&mut fds[..used], Some(&timeout));
+        }
+        bell.flag.retract();
+        self.clear(bell);
+    }
+
+    /// Forgets rings that have been heard.
+    fn clear(&self, bell: &Bell) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&bell.event, &mut count);
+    }
+
+    /// Connections of this lane that are not over.
+    fn connections(&mut self) -> usize {
+        let id = self.id as u16;
+        self.seat.lane.tables(|tables| tables.slots.iter().filter(|(_, slot)| slot.home == id).count())
+    }
+
+    fn abort_all(&mut self) {
+        let lane = &mut self.seat.lane;
+        let id = self.id as u16;
+        let mut tables = lane.shared.enter(Site::Verb);
+        let left: Vec<u32> = tables.slots.iter().filter(|(_, slot)| slot.home == id).map(|(index, _)| index).collect();
+        for index in left {
+            let id = tables.id(index);
+            Context { tables: &mut tables, local: &mut lane.local }.abort(id);
+        }
+    }
+}
+
+/// The control plane and what its thread needs.
+struct ControlThread {
+    control: Control,
+    clock: Clock,
+    shared: Arc<Shared>,
+    sleeper: Sleeper,
+    /// Who waits for lanes to listen.
+    listening: Vec<(ListenerId, SyncSender<Result<ListenerId, Error>>)>,
+    /// Who waits for counters.
+    counting: Vec<SyncSender<(Counters, usize)>>,
+}
+
+impl ControlThread {
+    fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.turn_until_stopped())) {
+            shared.fail("the control thread", &*panic);
+        }
+        *shared.lock_commands() = None;
+    }
+
+    fn turn_until_stopped(&mut self) {
+        loop {
+            let commands = self.shared.lock_commands().replace(VecDeque::new());
+            for command in commands.into_iter().flatten() {
+                self.on_command(command);
+            }
+            let now = self.clock.now();
+            let until = self.control.turn(now);
+            self.answer();
+            for lane in self.control.undelivered() {
+                self.shared.bells.ring(lane);
+            }
+            let stopping = self.shared.stop.load(Ordering::Acquire);
+            if stopping && self.shared.running.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            let timeout = (until != Instant::NEVER).then(|| Duration::from_micros(until.since_us(self.clock.now())));
+            let timeout = if stopping { Some(timeout.unwrap_or(STOP_CHECK).min(STOP_CHECK)) } else { timeout };
+            let (control, shared) = (&self.control, &self.shared);
+            let stop_is_news = || !stopping && shared.stop.load(Ordering::Acquire);
+            self.sleeper.park(timeout, || control.has_mail() || shared.lock_commands().as_ref().is_some_and(|c| !c.is_empty()) || stop_is_news());
+        }
+    }
+
+    fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Listen { reply, .. } if self.shared.stop.load(Ordering::Acquire) => drop(reply.send(Err(Error::Closed))),
+            Command::Listen { at, backlog, reply } => match self.control.listen(at, backlog) {
+                Ok(id) => self.listening.push((id, reply)),
+                Err(error) => drop(reply.send(Err(error))),
+            },
+            Command::Unlisten(id) => self.control.unlisten(id),
+            Command::BindUdp { at, reply } => drop(reply.send(self.control.bind_udp(at))),
+            Command::Counters(reply) => {
+                if self.counting.is_empty() {
+                    self.control.request_counters();
+                }
+                self.counting.push(reply);
+            }
+            Command::Stop => {
+                self.control.unlisten_all();
+                self.shared.begin_stop();
+            }
+        }
+    }
+
+    /// Gives answers that have become possible, or impossible.
+    fn answer(&mut self) {
+        let control = &self.control;
+        let stopping = self.shared.stop.load(Ordering::Acquire);
+        self.listening.retain(|(id, reply)| {
+            if control.is_listening(*id) {
+                let _ = reply.send(Ok(*id));
+                return false;
+            }
+            if stopping {
+                let _ = reply.send(Err(Error::Closed));
+            }
+            !stopping
+        });
+        if !self.counting.is_empty()
+            && let Some(counters) = control.counters()
+        {
+            for reply in self.counting.drain(..) {
+                let _ = reply.send(counters.clone());
+            }
+        } else if stopping {
+            self.counting.clear();
+        }
+    }
+}
+
+/// While a stack stops, its control thread looks this often whether the lanes have ended.
+const STOP_CHECK: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests;

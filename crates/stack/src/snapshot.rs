@@ -20,11 +20,9 @@ pub struct Snapshot {
     pub neighbours: Arc<HashMap<Address, Option<Mac>>>,
 }
 
-const DIRECT: usize = 256;
-
-/// A set of addresses that is asked for each packet: one compare when the address is in its direct place.
+/// A set of addresses that is asked for each packet: an open-addressed table at most a quarter full.
 pub struct AddressSet {
-    direct: Box<[Address; DIRECT]>,
+    places: Box<[Address]>,
     all: Vec<Address>,
 }
 
@@ -37,28 +35,47 @@ impl Default for AddressSet {
 #[inline]
 pub(crate) fn mix(address: &Address) -> usize {
     let [a, b, c, d] = address.words();
-    let x = (a ^ b.rotate_left(9) ^ c.rotate_left(18) ^ d).wrapping_mul(0x9e37_79b1);
-    (x >> 16) as usize
+    let x = u64::from(a ^ b.rotate_left(9) ^ c.rotate_left(18) ^ d).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (x >> 40) as usize
 }
+
+/// Marks an empty place: no host has the unspecified address.
+const EMPTY: Address = Address::UNSPECIFIED_V6;
 
 impl AddressSet {
     /// A set of these addresses.
     pub fn new(addresses: &[Address]) -> Self {
-        let mut direct = Box::new([Address::UNSPECIFIED_V6; DIRECT]);
-        for address in addresses {
-            direct[mix(address) % DIRECT] = *address;
-        }
         let mut all = addresses.to_vec();
+        all.retain(|address| !address.is_unspecified());
         all.sort_by_key(|a| a.octets());
         all.dedup();
-        AddressSet { direct, all }
+        let mut places = vec![EMPTY; (all.len() * 4).next_power_of_two().max(16)].into_boxed_slice();
+        for address in &all {
+            let mut at = mix(address) & (places.len() - 1);
+            while places[at] != EMPTY {
+                at = (at + 1) & (places.len() - 1);
+            }
+            places[at] = *address;
+        }
+        AddressSet { places, all }
     }
 
     /// Whether this is one of ours. The unspecified address never is.
     #[inline]
     pub fn contains(&self, address: &Address) -> bool {
-        (self.direct[mix(address) % DIRECT] == *address && !address.is_unspecified())
-            || (self.all.len() > 1 && self.all.binary_search_by_key(&address.octets(), |a| a.octets()).is_ok())
+        let mask = self.places.len() - 1;
+        let mut at = mix(address) & mask;
+        loop {
+            // There is always an empty place, so this ends.
+            let place = &self.places[at & mask];
+            if place == address {
+                return *address != EMPTY;
+            }
+            if *place == EMPTY {
+                return false;
+            }
+            at += 1;
+        }
     }
 
     /// Every address, sorted.

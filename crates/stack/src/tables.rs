@@ -6,7 +6,8 @@ use crate::counters::{Counters, Mib};
 use crate::timers::Timers;
 use laneway_proto::tcp::{BufferPool, Connection, HalfOpen, Handshake, TimeWait, TimeWaitV4, TimeWaitV6};
 use laneway_proto::time::Instant;
-use laneway_table::{Fifo, HandleTable, HashKey, Slab};
+use laneway_table::{Fifo, HandleTable, Slab};
+use laneway_wire::keyed_hash::HashKey;
 use laneway_wire::flow::FlowKey;
 
 /// Which shape a handle leads to.
@@ -75,6 +76,8 @@ pub enum Tcb {
 pub struct Slot {
     /// What lives here.
     pub tcb: Tcb,
+    /// Hash of its flow.
+    pub hash: u64,
     /// The lane whose application owns it.
     pub home: u16,
     /// It is on its lane's list of connections to settle at the end of the poll.
@@ -111,13 +114,6 @@ pub struct Tables {
     pub strays: Vec<(u16, u32)>,
 }
 
-/// The hash under which a flow is indexed.
-#[inline]
-pub fn hash_flow(hash_key: &HashKey, key: &FlowKey) -> u64 {
-    let (words, used) = key.hash_words();
-    if used == 2 { hash_key.sip13_words(&[words[0], words[1]]) } else { hash_key.sip13_words(&words) }
-}
-
 impl Tables {
     /// Empty tables with room for `connections`, lending at most `tcp_mem` bytes of buffers.
     pub fn new(hash_key: HashKey, connections: usize, tcp_mem: usize, now: Instant) -> Self {
@@ -140,13 +136,22 @@ impl Tables {
     /// The hash of a flow.
     #[inline]
     pub fn hash(&self, key: &FlowKey) -> u64 {
-        hash_flow(&self.hash_key, key)
+        key.hash(&self.hash_key)
     }
 
     /// What there is of this flow.
     #[inline]
     pub fn lookup(&self, hash: u64, key: &FlowKey) -> Option<Handle> {
         self.flows.find(hash, |raw| self.is_flow(Handle(raw), key)).map(Handle)
+    }
+
+    /// As `lookup`, with a guess that is right nearly always.
+    #[inline]
+    pub fn lookup_hinted(&self, hint: Option<Handle>, hash: u64, key: &FlowKey) -> Option<Handle> {
+        match hint {
+            Some(handle) if self.is_flow(handle, key) => Some(handle),
+            _ => self.lookup(hash, key),
+        }
     }
 
     #[inline]
@@ -165,24 +170,23 @@ impl Tables {
         self.flows.prefetch(hash);
     }
 
-    /// … and, once that has arrived, the entity behind it.
+    /// … and, once that has arrived, the entity behind it, whose handle is the answer.
     #[inline]
-    pub fn prefetch_entity(&self, hash: u64) {
-        if let Some(raw) = self.flows.candidate(hash) {
-            let handle = Handle(raw);
+    pub fn prefetch_entity(&self, hash: u64) -> Option<Handle> {
+        self.flows.candidate(hash).map(Handle).inspect(|&handle| {
             match handle.kind() {
                 Kind::Connection => self.slots.prefetch_lines(handle.index(), 6),
                 Kind::HalfOpen => self.half_open.prefetch(handle.index()),
                 Kind::TimeWaitV4 => self.tw4.prefetch(position(&self.tw4, handle)),
                 Kind::TimeWaitV6 => self.tw6.prefetch(position(&self.tw6, handle)),
             }
-        }
+        })
     }
 
     /// Adds a connection to be.
     #[inline]
     pub fn insert(&mut self, hash: u64, tcb: Tcb, home: u16, accepted: bool) -> ConnId {
-        let index = self.slots.insert(Slot { tcb, home, touched: false, accepted });
+        let index = self.slots.insert(Slot { tcb, hash, home, touched: false, accepted });
         self.flows.insert(hash, Handle::new(Kind::Connection, index).raw());
         self.id(index)
     }
@@ -191,7 +195,7 @@ impl Tables {
     #[inline]
     pub fn promote(&mut self, hash: u64, half: u32, connection: Connection, home: u16) -> ConnId {
         self.half_open.remove(half);
-        let index = self.slots.insert(Slot { tcb: Tcb::Synchronized(connection), home, touched: false, accepted: false });
+        let index = self.slots.insert(Slot { tcb: Tcb::Synchronized(connection), hash, home, touched: false, accepted: false });
         let replaced = self.flows.replace(hash, Handle::new(Kind::HalfOpen, half).raw(), Handle::new(Kind::Connection, index).raw());
         debug_assert!(replaced, "a half-open entry was not in the index");
         self.id(index)
@@ -201,11 +205,10 @@ impl Tables {
     #[inline]
     pub fn remove(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
-        let key = *slot.key();
+        let hash = slot.hash;
         if let Tcb::Synchronized(connection) = &mut slot.tcb {
             connection.release(&mut self.pool);
         }
-        let hash = self.hash(&key);
         self.flows.remove(hash, Handle::new(Kind::Connection, index).raw());
         self.slots.discard(index);
     }
@@ -236,8 +239,8 @@ impl Tables {
     /// Turns a connection in TIME-WAIT into a record, in the same place of the index. At most `cap` records are kept.
     #[inline]
     pub fn retire(&mut self, index: u32, cx_now: Instant, config: &laneway_proto::tcp::Config, cap: usize) {
-        let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.slots.get_mut(index) else { return };
-        let key = *connection.key();
+        let Some(Slot { tcb: Tcb::Synchronized(connection), hash, .. }) = self.slots.get_mut(index) else { return };
+        let (key, hash) = (*connection.key(), *hash);
         let cx = laneway_proto::tcp::Cx { now: cx_now, config, pool: &mut self.pool };
         let parts = connection.time_wait(&cx);
         connection.release(&mut self.pool);
@@ -247,7 +250,6 @@ impl Tables {
         } else {
             Handle::new(Kind::TimeWaitV6, self.tw6.push(TimeWaitV6::from_parts(&key, parts)))
         };
-        let hash = self.hash(&key);
         self.flows.replace(hash, old.raw(), new.raw());
         self.slots.discard(index);
         self.time_waits += 1;
@@ -312,12 +314,12 @@ impl Tables {
         flows.maintain(budget, |raw| {
             let handle = Handle(raw);
             let key = match handle.kind() {
-                Kind::Connection => slots.get(handle.index()).map(|slot| *slot.key()),
+                Kind::Connection => return slots.get(handle.index()).map_or(0, |slot| slot.hash),
                 Kind::HalfOpen => half_open.get(handle.index()).map(|half| *half.key()),
                 Kind::TimeWaitV4 => tw4.get(position(tw4, handle)).map(TimeWait::key),
                 Kind::TimeWaitV6 => tw6.get(position(tw6, handle)).map(TimeWait::key),
             };
-            key.map_or(0, |key| hash_flow(hash_key, &key))
+            key.map_or(0, |key| key.hash(hash_key))
         });
     }
 
@@ -381,7 +383,7 @@ fn pop<T: TimeWait>(queue: &mut Fifo<T>, kind: Kind, flows: &mut HandleTable, ha
     let Some((at, record)) = queue.front() else { return false };
     let live = !record.is_dead();
     if live {
-        flows.remove(hash_flow(hash_key, &record.key()), Handle::new(kind, at).raw());
+        flows.remove(record.key().hash(hash_key), Handle::new(kind, at).raw());
     }
     queue.pop_front();
     live
@@ -406,7 +408,7 @@ fn reap<T: TimeWait>(queue: &mut Fifo<T>, kind: Kind, flows: &mut HandleTable, h
             }
             queue.pop_front();
             let moved = queue.push(record);
-            let hash = hash_flow(hash_key, &record.key());
+            let hash = record.key().hash(hash_key);
             flows.replace(hash, Handle::new(kind, at).raw(), Handle::new(kind, moved).raw());
         }
         seen += 1;

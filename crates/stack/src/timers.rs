@@ -15,6 +15,8 @@ pub struct Timers {
     wheel: Wheel,
     /// For each slot of each kind the tick of its valid wheel entry.
     armed: [Vec<u32>; 2],
+    /// The tick up to which everything has been expired.
+    done: u64,
 }
 
 fn tick_of(deadline: Instant) -> u64 {
@@ -24,7 +26,7 @@ fn tick_of(deadline: Instant) -> u64 {
 impl Timers {
     /// An empty wheel.
     pub fn new(now: Instant) -> Self {
-        Timers { wheel: Wheel::new(now.as_ms()), armed: [Vec::new(), Vec::new()] }
+        Timers { wheel: Wheel::new(now.as_ms()), armed: [Vec::new(), Vec::new()], done: 0 }
     }
 
     /// Makes sure that the slot is looked at by `deadline` at the latest.
@@ -44,14 +46,20 @@ impl Timers {
         if armed[index] == UNARMED || (short.wrapping_sub(armed[index]) as i32) < 0 {
             armed[index] = if short == UNARMED { short - 1 } else { short };
             self.wheel.arm(handle.raw(), tick);
+            if tick <= self.done {
+                self.done = 0;
+            }
         }
     }
 
     /// Collects up to `budget` slots to look at. A slot comes out at most once, and must be armed again if something in
     /// it is still to come.
     pub fn expire(&mut self, now: Instant, budget: usize, due: &mut Vec<Handle>) -> bool {
+        if now.as_ms() == self.done {
+            return false;
+        }
         let armed = &mut self.armed;
-        self.wheel.advance(now.as_ms(), budget, |key, tick| {
+        let more = self.wheel.advance(now.as_ms(), budget, |key, tick| {
             let handle = Handle::from_raw(key);
             let slot = &mut armed[(handle.kind() == Kind::HalfOpen) as usize][handle.index() as usize];
             let short = if tick as u32 == UNARMED { UNARMED - 1 } else { tick as u32 };
@@ -59,7 +67,9 @@ impl Timers {
                 *slot = UNARMED;
                 due.push(handle);
             }
-        })
+        });
+        self.done = if more { 0 } else { now.as_ms() };
+        more
     }
 
     /// When to look again, at the latest.

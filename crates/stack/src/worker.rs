@@ -1,6 +1,6 @@
 //! THE LOOP. Start reading here.
 //!
-//! path: device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx
+//! path: `device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx`
 //!
 //! [`turn`] is one poll of one lane: whatever has arrived goes in, the application has its say, whatever is due goes out.
 //! It is the same function in the product's threads, in the simulator and in benchmarks; only time differs.
@@ -68,7 +68,8 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(lane: &mut Lane<S>, now: Instant, 
     }
     let busy = frames > 0 || mailed || timers || commands || unfinished;
     lane.local.counters.count(if busy { Mib::PollsBusy } else { Mib::PollsIdle });
-    let deadline = lane.deadline();
+    // A busy lane turns again at once, and need not ask when.
+    let deadline = if busy { now } else { lane.deadline() };
     Turn { frames, busy, deadline }
 }
 
@@ -103,8 +104,8 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, n: usize, frame: imp
     if let Some(tables) = lane.shared.peek()
         && arriving.len() > 1
     {
-        for segment in &arriving {
-            tables.prefetch_entity(segment.hash);
+        for segment in &mut arriving {
+            segment.hint = tables.prefetch_entity(segment.hash);
         }
     }
     for segment in &arriving {

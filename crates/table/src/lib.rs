@@ -7,7 +7,6 @@
 //! * [`slab`] — handle to value; values never move.
 //! * [`fifo`] — a queue whose records can be reached by position while they wait.
 //! * [`wheel`] — deadlines; lazily re-armed, never cancelled.
-//! * [`keyed_hash`] — SipHash-1-3 over whole words: what keeps an attacker from choosing buckets.
 //! * [`prefetch`] — "I shall need this soon".
 
 #![deny(
@@ -19,13 +18,11 @@
 mod bucket;
 pub mod fifo;
 pub mod handle_table;
-pub mod keyed_hash;
 pub mod prefetch;
 pub mod slab;
 pub mod wheel;
 
 pub use fifo::Fifo;
 pub use handle_table::HandleTable;
-pub use keyed_hash::HashKey;
 pub use slab::Slab;
 pub use wheel::Wheel;

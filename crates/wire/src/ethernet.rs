@@ -1,6 +1,6 @@
 //! Owns the Ethernet II header.
 //!
-//! path: device::rx → ingress → [ethernet] → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx
+//! path: `device::rx → ingress → [ethernet] → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx`
 
 use crate::error::{Layer, Malformed, Why};
 use core::fmt;

@@ -1,8 +1,9 @@
 //! Owns the identity of a flow: `Address`, `FlowKey`, and the Toeplitz hash by which flows are steered.
 //!
-//! path: device::rx → ingress → ethernet → ip::input → [demux] → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx
+//! path: `device::rx → ingress → ethernet → ip::input → [demux] → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx`
 
 use core::fmt;
+use crate::keyed_hash::HashKey;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 #[cfg(test)]
@@ -237,6 +238,13 @@ impl FlowKey {
                 5,
             )
         }
+    }
+
+    /// The keyed hash under which the flow is found.
+    #[inline]
+    pub fn hash(&self, key: &HashKey) -> u64 {
+        let (words, used) = self.hash_words();
+        if used == 2 { key.sip13_words(&[words[0], words[1]]) } else { key.sip13_words(&words) }
     }
 }
 

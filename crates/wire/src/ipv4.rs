@@ -1,6 +1,6 @@
 //! Owns the IPv4 header (RFC 791).
 //!
-//! path: device::rx → ingress → ethernet → [ip::input] → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx
+//! path: `device::rx → ingress → ethernet → [ip::input] → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx`
 
 use crate::checksum::Sum;
 use crate::error::{Layer, Malformed, Why};

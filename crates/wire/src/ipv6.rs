@@ -1,6 +1,6 @@
 //! Owns the IPv6 header (RFC 8200 section 3).
 //!
-//! path: device::rx → ingress → ethernet → [ip::input] → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx
+//! path: `device::rx → ingress → ethernet → [ip::input] → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx`
 
 use crate::error::{Layer, Malformed, Why};
 use crate::flow::Address;

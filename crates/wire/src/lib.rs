@@ -26,6 +26,7 @@ pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
+pub mod keyed_hash;
 pub mod ndp;
 pub mod segmentation;
 pub mod tcp;

@@ -1,6 +1,6 @@
 //! Owns the cutting of a TCP super-packet into segments that fit a link: what a device with segmentation offload does.
 //!
-//! path: device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → [device::tx]
+//! path: `device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → [device::tx]`
 
 use crate::checksum::{Sum, copy_and_sum, pseudo_header};
 use crate::error::{Layer, Malformed, Why};

@@ -1,6 +1,6 @@
 //! Two hosts joined by single-producer rings: the benchmark rig, and the embedded default.
 //!
-//! path: [device::rx] → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → [device::tx]
+//! path: `[device::rx] → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → [device::tx]`
 //!
 //! The sender writes its frame straight into the ring: that write is the DMA copy that hardware would make, and there is no other.
 //! The receiver reads it in place. No lock, no call into the kernel, no heap after [`link`] returned.

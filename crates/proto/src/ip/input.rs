@@ -1,10 +1,11 @@
 //! Owns the checks that a host makes on an IP packet before any transport looks at it (RFC 1122 section 3.2.1, RFC 8200).
 //!
-//! path: device::rx → ingress → ethernet → [ip::input] → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx
+//! path: `device::rx → ingress → ethernet → [ip::input] → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx`
 //!
 //! Two ways lead straight through: IPv4 without options, and IPv6 without extension headers. All else branches off early.
 
 use crate::discard::Discard;
+use laneway_wire::checksum::Sum;
 use laneway_wire::error::{Malformed, Why};
 use laneway_wire::flow::Address;
 use laneway_wire::{ipv4, ipv6, protocol};
@@ -100,6 +101,22 @@ fn v4(bytes: &[u8], verified: bool) -> Result<Packet<'_>, Discard> {
         fragment,
         link_broadcast: false,
     })
+}
+
+/// What nearly every packet is: IPv4 without options, whole, carrying TCP, and in order. `None` says nothing bad: look
+/// closely then, with [`input`].
+#[inline]
+pub fn plain_tcp(bytes: &[u8]) -> Option<(Address, Address, &[u8])> {
+    let header = bytes.first_chunk::<20>()?;
+    let plain = header[0] == 0x45 && header[9] == protocol::TCP && (header[6] & 0x3f) | header[7] == 0;
+    let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let tcp = bytes.get(20..total_len)?;
+    if !plain || !Sum::of_array(header).is_valid() || is_martian_v4(header[12], header[16]) {
+        return None;
+    }
+    let src = Address::from_v4([header[12], header[13], header[14], header[15]]);
+    let dst = Address::from_v4([header[16], header[17], header[18], header[19]]);
+    Some((src, dst, tcp))
 }
 
 /// From the first bytes of the addresses alone: "this network" and loopback at either end, and a source of class D or E

@@ -1,6 +1,6 @@
 //! Owns the map of the Internet layer: which file does what.
 //!
-//! path: device::rx → ingress → ethernet → [ip::input] → demux → tcp::input → tcp::state → tcp::output → [ip::output] → egress → device::tx
+//! path: `device::rx → ingress → ethernet → [ip::input] → demux → tcp::input → tcp::state → tcp::output → [ip::output] → egress → device::tx`
 //!
 //! | file | owns |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Owns the bytes of the IP headers that we send.
 //!
-//! path: device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → [ip::output] → egress → device::tx
+//! path: `device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → [ip::output] → egress → device::tx`
 
 use laneway_wire::flow::Address;
 use laneway_wire::{ipv4, ipv6};

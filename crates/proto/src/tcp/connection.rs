@@ -337,7 +337,7 @@ impl Connection {
     /// Gives the lent buffer back, of which the application has read `consumed` bytes.
     pub fn return_readable(&mut self, ring: Ring, consumed: usize, cx: &mut Cx<'_>) {
         self.rcv.buf = ring;
-        if self.state == State::Closed {
+        if self.state == State::Closed && self.reason != CloseReason::Normal {
             return self.rcv.buf.release(cx.pool);
         }
         self.consume(consumed, cx);
@@ -434,10 +434,10 @@ impl Connection {
         room
     }
 
-    /// Nothing is left to do for it: it can be removed.
+    /// Nothing is left to do for it, and nothing to read: it can be removed.
     #[inline]
     pub fn is_finished(&self) -> bool {
-        self.state == State::Closed && !self.facts.has(Facts::RESET_DUE)
+        self.state == State::Closed && !self.facts.has(Facts::RESET_DUE) && self.rcv.buf.is_empty()
     }
 
     // Getters --------------------------------------------------------------------------------------------------
@@ -556,7 +556,19 @@ impl Connection {
         let open = edge.offset_from(self.rcv.nxt).max(0) as u32;
         let unit = 1u32 << self.rcv.scale.get();
         let field = (open.div_ceil(unit)).min(65_535);
-        (UnscaledWindow::new(field as u16), (self.rcv.nxt + field * unit).latest(self.rcv.adv))
+        // The edge that is remembered is not the rounded one: else every small segment would push it a little further.
+        let told = self.rcv.nxt + open.min(field * unit);
+        (UnscaledWindow::new(field as u16), told.latest(self.rcv.adv))
+    }
+
+    /// The farthest right edge that any ACK of ours can have meant.
+    ///
+    //= https://www.rfc-editor.org/rfc/rfc7323#section-2.4
+    //# The receiver MUST honor, as in window, any segment that would have been in window for any <ACK> sent by the
+    //# receiver.
+    #[inline]
+    pub(super) fn right_edge(&self) -> SeqNum {
+        self.rcv.adv + ((1u32 << self.rcv.scale.get()) - 1)
     }
 
     /// Bookkeeping after the application has taken `n` bytes: the window may open, the buffer may grow.
@@ -575,11 +587,14 @@ impl Connection {
         }
     }
 
-    /// Moves to CLOSED and gives all memory back.
+    /// Moves to CLOSED and gives all memory back; after a normal end, all but what the application has not read yet.
     pub(super) fn die(&mut self, reason: CloseReason, cx: &mut Cx<'_>) {
         self.state = State::Closed;
         self.reason = reason;
+        let keeps = reason == CloseReason::Normal && !self.facts.has(Facts::RECEIVE_SHUT);
+        let unread = if keeps { core::mem::take(&mut self.rcv.buf) } else { Ring::default() };
         self.release(cx.pool);
+        self.rcv.buf = unread;
         self.rexmt_at = Instant::NEVER;
         self.delack_at = Instant::NEVER;
         self.keep_at = Instant::NEVER;

@@ -1,6 +1,6 @@
 //! Owns what a segment does to a synchronized connection: RFC 9293 section 3.10.7.4, step by step.
 //!
-//! path: device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → tcp::output → ip::output → egress → device::tx
+//! path: `device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → tcp::output → ip::output → egress → device::tx`
 
 use super::connection::{CloseReason, Connection, Facts, Phase};
 use super::congestion::{Acked, Controller};
@@ -69,10 +69,6 @@ impl Connection {
                         self.answer_invalid(seg, cx);
                         return Break(Some(Discard::TcpPaws));
                     }
-                    if seg.seq.at_or_before(self.rcv.acked) {
-                        self.ts_recent = ts.val;
-                        self.ts_recent_ms = cx.now.as_ms() as u32;
-                    }
                 }
                 //= https://www.rfc-editor.org/rfc/rfc7323#section-3.2
                 //# If a non-<RST> segment is received without a TSopt, a TCP SHOULD silently drop the segment.
@@ -83,11 +79,19 @@ impl Connection {
         // Everything up to the right edge is acceptable, the edge itself included: a peer that filled our window sends
         // its pure ACKs from exactly there, and they must be heard.
         let end = seg.seq + seg.seq_len();
-        if end.before(self.rcv.nxt) || seg.seq.after(self.rcv.adv.latest(self.rcv.nxt)) || self.is_old_text(seg, end) {
+        if end.before(self.rcv.nxt) || seg.seq.after(self.right_edge().latest(self.rcv.nxt)) || self.is_old_text(seg, end) {
             if !seg.flags.rst() {
                 self.answer_invalid(seg, cx);
             }
             return Break(Some(Discard::TcpOutOfWindow));
+        }
+        // Only now (RFC 7323 section 5.3, R3): what is not acceptable could come from anyone.
+        if self.facts.has(Facts::TIMESTAMPS)
+            && let Some(ts) = seg.options.timestamps
+            && seg.seq.at_or_before(self.rcv.acked)
+        {
+            self.ts_recent = ts.val;
+            self.ts_recent_ms = cx.now.as_ms() as u32;
         }
         Continue(InWindow(seg))
     }
@@ -165,8 +169,10 @@ impl Connection {
         // The window is taken from the newest segment only, so that a reordered one cannot shrink it.
         if self.snd.wl1.before(seg.seq) || (self.snd.wl1 == seg.seq && self.snd.wl2.at_or_before(seg.ack)) {
             if window != 0 && self.facts.has(Facts::PERSIST) {
+                // What a probe carried was refused, or this ACK would cover it: it goes out again with what follows it.
                 self.facts.clear(Facts::PERSIST | Facts::PROBE_DUE);
-                self.rexmt_at = if self.flight() > 0 { cx.now.after_us(self.rtt.rto_us().into()) } else { Instant::NEVER };
+                self.snd.nxt = self.snd.una;
+                self.rexmt_at = Instant::NEVER;
             }
             self.snd.wnd = window;
             self.snd.wl1 = seg.seq;
@@ -265,7 +271,7 @@ impl Connection {
             text = &text[old..];
             seq = seq + old as u32;
         }
-        let room = self.rcv.adv.offset_from(seq).max(0) as usize;
+        let room = self.right_edge().offset_from(seq).max(0) as usize;
         let cut = text.len() > room;
         if cut {
             text = &text[..room];

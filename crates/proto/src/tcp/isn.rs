@@ -1,11 +1,9 @@
 //! Owns the numbers that a stranger must not guess: initial sequence numbers (RFC 6528) and timestamp offsets
 //! (RFC 7323 section 5.4). Pure: the secret and the time are arguments.
 
-use core::hash::Hasher;
-
 use laneway_wire::flow::{Address, FlowKey};
+use laneway_wire::keyed_hash::HashKey;
 use laneway_wire::tcp::SeqNum;
-use siphasher::sip::SipHasher13;
 
 /// What a hash is for. It goes into the hash, so that one secret serves all and no output tells of another.
 #[derive(Clone, Copy)]
@@ -42,17 +40,21 @@ pub fn ts_offset(secret: &[u64; 2], local: &Address, remote: &Address) -> u32 {
     hash_flow(secret, Purpose::TimestampOffset, &pair, 0) as u32
 }
 
-/// Keyed hash of a flow and 64 bits more.
+/// Keyed hash of a flow and 64 bits more. The purpose stands in bits of the last word that ports leave free.
 #[inline]
 pub(super) fn hash_flow(secret: &[u64; 2], purpose: Purpose, key: &FlowKey, more: u64) -> u64 {
-    let (words, used) = key.hash_words();
-    let mut hasher = SipHasher13::new_with_keys(secret[0], secret[1]);
-    hasher.write_u64(purpose as u64);
-    hasher.write_u64(more);
-    for word in &words[..used.min(words.len())] {
-        hasher.write_u64(*word);
+    let secret = HashKey::new(secret[0], secret[1]);
+    let (mut words, used) = key.hash_words();
+    let tag = (purpose as u64) << 56;
+    if used == 2 {
+        return match more {
+            0 => secret.sip13_words(&[words[0], words[1] | tag]),
+            _ => secret.sip13_words(&[words[0], words[1] | tag, more]),
+        };
     }
-    hasher.finish()
+    words[4] |= tag;
+    let [a, b, c, d, e] = words;
+    secret.sip13(&[a, b, c, d, e, more])
 }
 
 #[cfg(test)]

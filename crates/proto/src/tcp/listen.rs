@@ -26,6 +26,7 @@ pub struct HalfOpen {
     iss: SeqNum,
     irs: SeqNum,
     ts_recent: u32,
+    ts_offset: u32,
     /// When the SYN-ACK is sent again, in milliseconds on the clock of `Instant`.
     retry_at_ms: u32,
     /// The listener it came through.
@@ -39,6 +40,8 @@ pub struct HalfOpen {
 
 const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
+/// A challenge has been sent since the last SYN-ACK.
+const CHALLENGED: u8 = 4;
 const NO_SCALE: u8 = 15;
 
 const _: () = assert!(core::mem::size_of::<HalfOpen>() <= 64);
@@ -96,6 +99,7 @@ impl HalfOpen {
             iss,
             irs: seg.seq,
             ts_recent: seg.options.timestamps.map_or(0, |ts| ts.val),
+            ts_offset: isn::ts_offset(&secrets.timestamp, &key.local, &key.remote),
             retry_at_ms: cx.now.after_us(1_000_000).as_ms() as u32,
             listener,
             peer_mss: seg.options.mss.unwrap_or(if key.is_v4() { 536 } else { 1220 }),
@@ -128,6 +132,7 @@ impl HalfOpen {
             return false;
         }
         self.retries += 1;
+        self.flags &= !CHALLENGED;
         self.retry_at_ms = cx.now.after_us(1_000_000 << self.retries).as_ms() as u32;
         true
     }
@@ -138,36 +143,52 @@ impl HalfOpen {
 
     /// The SYN-ACK.
     #[inline]
-    pub fn syn_ack(&self, mss: u16, secrets: &Secrets, cx: &Cx<'_>) -> Header {
+    pub fn syn_ack(&self, mss: u16, cx: &Cx<'_>) -> Header {
         let mut options = offer(cx.config, mss, WindowScale::new(cx.config.receive_scale()));
         options.sack_permitted = self.flags & SACK != 0;
         if !self.scaling() {
             options.window_scale = None;
         }
         if self.flags & TIMESTAMPS != 0 {
-            let offset = isn::ts_offset(&secrets.timestamp, &self.key.local, &self.key.remote);
-            options.timestamps = Some(Timestamps { val: (cx.now.as_ms() as u32).wrapping_add(offset), echo: self.ts_recent });
+            let val = (cx.now.as_ms() as u32).wrapping_add(self.ts_offset);
+            options.timestamps = Some(Timestamps { val, echo: self.ts_recent });
         }
         syn_ack(&self.key, self.iss, self.irs, options, cx)
     }
 
-    /// The ACK that answers something unacceptable.
-    pub fn challenge(&self, cx: &Cx<'_>) -> Header {
-        Header {
+    /// The ACK that answers something unacceptable; one at the most between two SYN-ACKs, so that nobody can make us
+    /// send many.
+    pub fn challenge(&mut self, cx: &Cx<'_>) -> Option<Header> {
+        if self.flags & CHALLENGED != 0 {
+            return None;
+        }
+        self.flags |= CHALLENGED;
+        let mut options = Options::default();
+        if self.flags & TIMESTAMPS != 0 {
+            //= https://www.rfc-editor.org/rfc/rfc7323#section-3.2
+            //# Once TSopt has been successfully negotiated, that is both <SYN> and <SYN,ACK> contain TSopt, the TSopt
+            //# MUST be sent in every non-<RST> segment for the duration of the connection
+            let val = (cx.now.as_ms() as u32).wrapping_add(self.ts_offset);
+            options.timestamps = Some(Timestamps { val, echo: self.ts_recent });
+        }
+        // The window that the SYN-ACK has shown, in the units that hold without SYN; rounded so that it does not shrink.
+        let scale = if self.scaling() { cx.config.receive_scale() } else { 0 };
+        let window = u32::from(initial_window(cx)).div_ceil(1 << scale) as u16;
+        Some(Header {
             src_port: self.key.local_port,
             dst_port: self.key.remote_port,
             seq: self.iss + 1,
             ack: self.irs + 1,
             flags: Flags::ACK,
-            window: UnscaledWindow::new(initial_window(cx)),
+            window: UnscaledWindow::new(window),
             urgent: 0,
-            options: Options::default(),
-        }
+            options,
+        })
     }
 
     /// A segment for this flow arrived in SYN-RECEIVED (RFC 9293 section 3.10.7.4).
     #[inline]
-    pub fn on_segment(&self, seg: &Segment<'_>, secrets: &Secrets, cx: &Cx<'_>) -> Outcome {
+    pub fn on_segment(&self, seg: &Segment<'_>, cx: &Cx<'_>) -> Outcome {
         let window = u32::from(initial_window(cx));
         let expected = self.irs + 1;
         let in_window = seg.seq.at_or_after(expected) && seg.seq.before(expected + window);
@@ -189,7 +210,9 @@ impl HalfOpen {
             }
         }
         if !in_window {
-            return Outcome::Ignore(Discard::TcpOutOfWindow);
+            //= https://www.rfc-editor.org/rfc/rfc9293#section-3.10.7.4
+            //# If an incoming segment is not acceptable, an acknowledgment should be sent in reply
+            return Outcome::Challenge;
         }
         if !seg.flags.ack() {
             return Outcome::Ignore(Discard::TcpNoAck);
@@ -213,7 +236,7 @@ impl HalfOpen {
             sack: self.flags & SACK != 0,
             timestamps: self.flags & TIMESTAMPS != 0,
             ts_recent,
-            ts_offset: isn::ts_offset(&secrets.timestamp, &self.key.local, &self.key.remote),
+            ts_offset: self.ts_offset,
             snd_wnd: seg.window << snd_scale,
             rcv_adv: expected + window,
             rtt_us: (self.retries == 0).then_some((rtt_ms * 1_000).max(100)),

@@ -1,6 +1,6 @@
 //! TCP (RFC 9293): the protocol as pure functions of segments, verbs and time.
 //!
-//! path: device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → [tcp::output] → ip::output → egress → device::tx
+//! path: `device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → [tcp::output] → ip::output → egress → device::tx`
 //!
 //! Eleven names (`state::State`), four shapes of data:
 //!

@@ -1,7 +1,7 @@
 //! Owns what a connection sends: `decide` looks and returns a [`Plan`], `build` writes its bytes, `commit` remembers that
 //! it left. "Tcp output routine: figure out what should be sent and send it", with the two halves apart.
 //!
-//! path: device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → [tcp::output] → ip::output → egress → device::tx
+//! path: `device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → [tcp::output] → ip::output → egress → device::tx`
 
 use super::connection::{Connection, Facts, Phase};
 use super::congestion::Controller;
@@ -96,7 +96,7 @@ impl Connection {
         if len == 0 && !flags.fin() {
             return None;
         }
-        if offset + len == queued {
+        if len > 0 && offset + len == queued {
             flags = flags | Flags::PSH;
         }
         Some(self.plan(Kind::Again, lost.start, len, flags))
@@ -159,12 +159,13 @@ impl Connection {
     }
 
     /// A keepalive has nothing to send, so it repeats a sequence number that was acknowledged: the peer must answer. A
-    /// window probe is the first byte that waits.
+    /// window probe is the first byte that waits, or what the window takes if only silly-window avoidance held it back.
     fn decide_probe(&self) -> Plan {
         if self.snd.buf.is_empty() {
             return self.plan(Kind::Probe, self.snd.una - 1, 0, Flags::ACK);
         }
-        self.plan(Kind::Probe, self.snd.una, 1, Flags::ACK)
+        let len = self.snd.wnd.min(self.snd.buf.len()).min(self.segment_room()).max(1);
+        self.plan(Kind::Probe, self.snd.una, len, Flags::ACK)
     }
 
     /// Whether an acknowledgement must go out even with nothing to carry it. Asked at the end of a poll, when the
@@ -187,7 +188,8 @@ impl Connection {
     #[inline]
     fn window_update_is_due(&self) -> bool {
         let open = self.rcv.adv.offset_from(self.rcv.nxt).max(0) as u32;
-        if open >= self.rcv.buf_max / 2 || !self.state.can_receive() {
+        // The window of a SYN, which cannot be scaled, is wide enough not to be worth a segment of its own.
+        if open >= (self.rcv.buf_max / 2).min(65_535) || !self.state.can_receive() {
             return false;
         }
         let (_, edge) = self.advertise();

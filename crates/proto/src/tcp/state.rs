@@ -1,6 +1,6 @@
 //! Owns the eleven names of RFC 9293 section 3.3.2 and the table of how one leads to another.
 //!
-//! path: device::rx → ingress → ethernet → ip::input → demux → tcp::input → [tcp::state] → tcp::output → ip::output → egress → device::tx
+//! path: `device::rx → ingress → ethernet → ip::input → demux → tcp::input → [tcp::state] → tcp::output → ip::output → egress → device::tx`
 
 /// A TCP state, by the RFC's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]

@@ -9,7 +9,7 @@
 //! | FIN-WAIT-2 | an orphan waits for the peer's FIN | give up |
 
 use super::Cx;
-use super::connection::{CloseReason, Connection, Facts};
+use super::connection::{CloseReason, Connection, Facts, Phase};
 use super::state::State;
 use crate::time::Instant;
 
@@ -22,7 +22,12 @@ impl Connection {
         }
         let unsent = self.snd.buf.len() > self.flight();
         if !unsent {
-            self.facts.clear(Facts::CWND_LIMITED);
+            // Only what is lost may wait, and nothing but the congestion window holds that back.
+            if self.phase != Phase::Open && self.next_lost().is_some() {
+                self.facts.set(Facts::CWND_LIMITED);
+            } else {
+                self.facts.clear(Facts::CWND_LIMITED);
+            }
             return;
         }
         // Data waits. If nothing is in flight, no ACK will come to restart us: the peer's window is closed.

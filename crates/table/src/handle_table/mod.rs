@@ -14,7 +14,7 @@
 //! At most three quarters of the slots are in use. With a good hash the home bucket then overflows for about one bucket
 //! in seven, at the fullest moment, and a search reads 1.2 lines on average; a table just grown is half as full, and
 //! reads 1.01. A search never reads more buckets than there are. Whoever can choose hashes can make all of them collide,
-//! and each search linear in the number of his entries: so the hash must be keyed ([`crate::keyed_hash`]).
+//! and each search linear in the number of his entries: so the hash must be keyed, with a key that he does not know.
 //!
 //! # Growth
 //!

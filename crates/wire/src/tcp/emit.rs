@@ -1,6 +1,6 @@
 //! Owns writing: `Header` to bytes, with the checksum that is filled in once the payload stands behind it.
 //!
-//! path: device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → [tcp::output] → ip::output → egress → device::tx
+//! path: `device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → [tcp::output] → ip::output → egress → device::tx`
 
 use super::flags::Flags;
 use super::options::{Options, TIMESTAMPS_ONLY};
@@ -51,7 +51,8 @@ impl Header {
             let Some(out) = buf.first_chunk_mut::<32>() else {
                 too_short(have, 32)
             };
-            out[..20].copy_from_slice(&self.fixed(32));
+            let (fixed, _) = out.split_first_chunk_mut::<HEADER_LEN>().unwrap_or_else(|| too_short(have, 32));
+            self.fixed(32, fixed);
             out[20..24].copy_from_slice(&TIMESTAMPS_ONLY);
             out[24..28].copy_from_slice(&timestamps.val.to_be_bytes());
             out[28..32].copy_from_slice(&timestamps.echo.to_be_bytes());
@@ -61,26 +62,22 @@ impl Header {
         if buf.len() < len {
             too_short(buf.len(), len);
         }
-        let (head, rest) = buf.split_at_mut(HEADER_LEN);
-        head.copy_from_slice(&self.fixed(len));
+        let Some((head, rest)) = buf.split_first_chunk_mut::<HEADER_LEN>() else { too_short(HEADER_LEN, len) };
+        self.fixed(len, head);
         if len > HEADER_LEN {
             self.options.emit(&mut rest[..len - HEADER_LEN]);
         }
     }
 
+    /// The fixed part, as whole words: five stores.
     #[inline(always)]
-    fn fixed(&self, len: usize) -> [u8; HEADER_LEN] {
-        let [s0, s1] = self.src_port.to_be_bytes();
-        let [d0, d1] = self.dst_port.to_be_bytes();
-        let [q0, q1, q2, q3] = self.seq.raw().to_be_bytes();
-        let [a0, a1, a2, a3] = self.ack.raw().to_be_bytes();
-        let [w0, w1] = self.window.raw().to_be_bytes();
-        let [u0, u1] = self.urgent.to_be_bytes();
-        let offset = (len as u8 / 4) << 4;
-        let flags = self.flags.bits();
-        [
-            s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, offset, flags, w0, w1, 0, 0, u0, u1,
-        ]
+    fn fixed(&self, len: usize, out: &mut [u8; HEADER_LEN]) {
+        let ports = u32::from(self.src_port) << 16 | u32::from(self.dst_port);
+        let control = (len as u32 / 4) << 28 | u32::from(self.flags.bits()) << 16 | u32::from(self.window.raw());
+        let words = [ports, self.seq.raw(), self.ack.raw(), control, u32::from(self.urgent)];
+        for (place, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *place = word.to_be_bytes();
+        }
     }
 
     /// See [`fill_checksum`].

@@ -1,6 +1,6 @@
 //! Owns the TCP segment: its checked view, its meaning and its bytes (RFC 9293 section 3.1).
 //!
-//! path: device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → tcp::output → ip::output → egress → device::tx
+//! path: `device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → tcp::output → ip::output → egress → device::tx`
 //!
 //! `view` reads, `emit` writes; `seq` and `window` are the numbers that are not plain numbers, `options` the options.
 

@@ -1,0 +1,124 @@
+//! Real threads over a memory link: they talk, sleep, wake, stop, and say when they fail.
+
+use super::*;
+use crate::app::ConnId;
+use crate::config::Config;
+use crate::control::Network;
+use crate::counters::Mib;
+use crate::entropy::BootSecrets;
+use crate::steering::Steering;
+use laneway_device::memory::{self, LinkConfig};
+use laneway_proto::tcp::CloseReason;
+use laneway_wire::flow::Address;
+use std::sync::mpsc::{Sender, channel};
+
+/// Echoes, or sends 100 bytes and waits for them to come back; then tells.
+#[derive(Default)]
+struct Echo {
+    to_start: usize,
+    panics: bool,
+    done: Option<Sender<CloseReason>>,
+}
+
+impl App for Echo {
+    fn on_poll(&mut self, cx: &mut Context<'_>) {
+        while self.to_start > 0 {
+            cx.connect(None, Address::from_v4([10, 0, 0, 1]), 7, 1).expect("there are ports");
+            self.to_start -= 1;
+        }
+    }
+    fn on_connect(&mut self, cx: &mut Context<'_>, id: ConnId) {
+        cx.send(id, &[7; 100]);
+    }
+    fn on_data(&mut self, cx: &mut Context<'_>, id: ConnId, data: &[u8]) -> usize {
+        assert!(!self.panics, "planted");
+        if cx.token(id) == 1 { cx.close(id) } else { assert_eq!(cx.send(id, data), data.len()) }
+        data.len()
+    }
+    fn on_closed(&mut self, _: &mut Context<'_>, _: ConnId, _: u64, reason: CloseReason) {
+        if let Some(done) = &self.done {
+            let _ = done.send(reason);
+        }
+    }
+}
+
+/// Two stacks of `lanes` lanes; the client starts `each` connections on each lane.
+fn pair(lanes: usize, each: usize, panics: bool, done: Sender<CloseReason>, options: Options) -> (Runtime, Runtime) {
+    let clock = Clock::start();
+    let bells = [Bells::new(lanes).unwrap(), Bells::new(lanes).unwrap()];
+    let secrets = [BootSecrets::from_seed(1), BootSecrets::from_seed(2)];
+    let steer = |i: usize| {
+        let steering = Steering::new(secrets[i].steering, lanes);
+        Some(Arc::new(move |frame: &[u8]| steering.queue_of_frame(frame, 0)) as memory::Steer)
+    };
+    let link = LinkConfig {
+        queues: lanes,
+        steer: [steer(0), steer(1)],
+        wake: [Some(bells[0].interrupt()), Some(bells[1].interrupt())],
+        ..LinkConfig::default()
+    };
+    let (first, second) = memory::link(link);
+    let start = |i: usize, queues, ip: &str, app: &dyn Fn() -> Echo| {
+        let network = Network { addresses: vec![ip.parse().unwrap()], gateways: vec![] };
+        let host: Host<_, _, Echo> = Host::new(Config::default(), &network, &secrets[i], queues, clock.now(), |_| app()).unwrap();
+        Runtime::start(host, clock, Options { bells: Some(bells[i].clone()), ..options.clone() }).unwrap()
+    };
+    let server = start(0, first, "10.0.0.1/24", &|| Echo { panics, ..Echo::default() });
+    server.listen("0.0.0.0:7".parse().unwrap(), 1_024).unwrap();
+    let client = start(1, second, "10.0.0.2/24", &|| Echo { to_start: each, done: Some(done.clone()), ..Echo::default() });
+    (server, client)
+}
+
+#[test]
+fn threads_serve_threads() {
+    for lanes in [1, 2] {
+        let (done, ended) = channel();
+        let (server, client) = pair(lanes, 200, false, done, Options { pin: false, ..Options::default() });
+        for _ in 0..200 * lanes {
+            assert_eq!(ended.recv_timeout(Duration::from_secs(20)).expect("a connection is stuck"), CloseReason::Normal);
+        }
+        let (counters, bytes) = server.counters().unwrap();
+        assert_eq!(counters.get(Mib::TcpPassiveOpens), 200 * lanes as u64);
+        assert!(bytes > 0);
+        assert_eq!(client.stop().failure, None);
+        let ended = server.stop();
+        assert_eq!((ended.failure, ended.counters.get(Mib::TcpPassiveOpens)), (None, 200 * lanes as u64));
+    }
+}
+
+#[test]
+fn a_sleeping_lane_hears_control_at_once() {
+    let (done, _ended) = channel();
+    let (server, client) = pair(2, 0, false, done, Options { pin: false, park_max_us: 10_000_000, ..Options::default() });
+    thread::sleep(Duration::from_millis(50));
+    let start = std::time::Instant::now();
+    let id = server.listen("0.0.0.0:8".parse().unwrap(), 16).unwrap();
+    assert_eq!(server.listen("10.0.0.1:8".parse().unwrap(), 16), Err(Error::AddressInUse("10.0.0.1:8".parse().unwrap())));
+    server.unlisten(id);
+    server.listen("0.0.0.0:8".parse().unwrap(), 16).unwrap();
+    server.counters().unwrap();
+    let (idle, _) = client.counters().unwrap();
+    drop((server, client));
+    assert!(start.elapsed() < Duration::from_secs(5), "somebody slept through a bell");
+    assert!(idle.get(Mib::PollsIdle) < 5_000, "a lane with nothing to do did not park");
+}
+
+#[test]
+fn a_lane_that_panics_takes_the_stack_down_and_says_so() {
+    let (done, _ended) = channel();
+    let said = Arc::new(Mutex::new(String::new()));
+    let hear = Arc::clone(&said);
+    let on_failure: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |what| *hear.lock().unwrap() = what.to_owned());
+    let options = Options { pin: false, grace_us: 100_000, on_failure: Some(on_failure), ..Options::default() };
+    let (server, client) = pair(2, 1, true, done, options);
+    let start = std::time::Instant::now();
+    while server.failure().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(10), "nobody noticed");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(server.listen("0.0.0.0:9".parse().unwrap(), 1), Err(Error::Closed));
+    let failure = server.stop().failure.unwrap();
+    assert!(failure.starts_with("lane ") && failure.ends_with("planted"), "{failure}");
+    assert_eq!(*said.lock().unwrap(), failure);
+    drop(client);
+}
