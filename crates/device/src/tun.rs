@@ -84,6 +84,9 @@ pub struct TunConfig {
     pub receive_super: bool,
     /// MTU to set, in bytes; `None` leaves it.
     pub mtu: Option<usize>,
+    /// Frames that may wait for us in each queue; `None` leaves the kernel's 500, which a thousand clients fill in one burst. Only
+    /// done where it is allowed: an interface that was made ready for us keeps what it has.
+    pub queue_len: Option<u32>,
     /// The *kernel's* addresses on this interface. Ours are whatever else lies in these networks.
     pub addresses: Vec<Prefix>,
     /// Further networks that the kernel shall find behind this interface.
@@ -105,6 +108,7 @@ impl Default for TunConfig {
             offload: false,
             receive_super: false,
             mtu: None,
+            queue_len: Some(8_192),
             addresses: Vec::new(),
             routes: Vec::new(),
             up: true,

@@ -103,7 +103,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let room = arrival.acked && connection.takes_room();
         let tell = closed && connection.buffered() == 0 && !connection.is_receive_shut();
         if arrival.acked {
-            egress::confirm(self.local, arriving.key.remote);
+            egress::confirm(self.local, arriving.key);
         }
         if accepted {
             if arrival.readable || (closed && !tell) {
@@ -300,8 +300,9 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             self.tables.counters.count(Mib::TcpExtListenDrops);
             return self.tables.counters.discard(Discard::TcpListenOverflow);
         }
-        if self.tables.half_open.len() >= self.local.config.tcp_max_syn_backlog {
-            return self.send_cookie(arriving, over);
+        // A cookie cannot promise to begin beyond the flow's former use; an entry in the place of its record takes no more room.
+        if over.is_none() && self.tables.half_open.len() >= self.local.config.tcp_max_syn_backlog {
+            return self.send_cookie(arriving);
         }
         let cx = cx!(self);
         let half = HalfOpen::on_syn(key, segment, listener.0, over.map(|(_, least)| least), &self.local.secrets, &cx);
@@ -322,13 +323,10 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     }
 
     #[cold]
-    fn send_cookie(&mut self, arriving: &Arriving<'_, '_>, over: Option<(Handle, SeqNum)>) {
+    fn send_cookie(&mut self, arriving: &Arriving<'_, '_>) {
         if !self.local.config.tcp.tcp_syncookies {
             self.tables.counters.count(Mib::TcpExtListenDrops);
             return self.tables.counters.discard(Discard::TcpSynDropped);
-        }
-        if let Some((handle, _)) = over {
-            self.tables.take_over(arriving.hash, handle);
         }
         let mss = announced_mss(mtu(self.local, arriving.key), arriving.key.is_v4());
         let cx = cx!(self);
@@ -381,7 +379,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
 #[inline]
 fn mtu(local: &mut Local, key: &FlowKey) -> u32 {
     let least = if key.is_v4() { 576 } else { 1_280 };
-    local.paths.get(&local.snapshot, key.remote).map_or(least, |path| path.mtu)
+    local.paths.between(&local.snapshot, &key.local, &key.remote).map_or(least, |path| path.mtu)
 }
 
 /// The point in time whose milliseconds, wrapped to 32 bits, are `at_ms`; near `now`.

@@ -5,7 +5,7 @@
 use crate::counters::Mib;
 use crate::lane::Local;
 use crate::mail::ToControl;
-use crate::snapshot::{Snapshot, mix};
+use crate::snapshot::{Snapshot, mix_pair};
 use laneway_device::{Capabilities, Medium, PartialChecksum, Tx, TxMeta};
 use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
@@ -13,9 +13,10 @@ use laneway_proto::ip::output::{self, HeaderSpec};
 use laneway_proto::ip::pmtu::{self, PathMtuCache};
 use laneway_proto::ip::fragment::Fragments;
 use laneway_proto::time::Instant;
-use laneway_wire::checksum::{Sum, pseudo_header};
+use laneway_wire::checksum::Sum;
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::{Address, FlowKey};
+use laneway_wire::protocol;
 use laneway_wire::tcp::Header;
 
 /// How a packet fared.
@@ -34,10 +35,13 @@ pub enum Sent {
 #[derive(Clone, Copy)]
 pub struct Path {
     generation: u32,
+    src: Address,
     dst: Address,
     next_hop: Address,
     /// The link header of every packet that goes there.
     link: [u8; ethernet::HEADER_LEN],
+    /// The IP header of TCP segments.
+    header: output::Template,
     resolved: bool,
     /// Largest IP packet.
     pub mtu: u32,
@@ -55,19 +59,21 @@ pub struct Paths {
     medium: Medium,
     mac: Mac,
     mtu: u32,
+    hop_limit: u8,
     generation: u32,
     now: Instant,
 }
 
 impl Paths {
     /// For a device that can do `capabilities`.
-    pub fn new(capabilities: &Capabilities) -> Self {
+    pub fn new(capabilities: &Capabilities, hop_limit: u8) -> Self {
         Paths {
             places: vec![None; PATHS].into_boxed_slice(),
             learned: PathMtuCache::new(pmtu::Config::default()),
             medium: capabilities.medium,
             mac: Mac(capabilities.mac),
             mtu: capabilities.mtu.min(65_535) as u32,
+            hop_limit,
             generation: 0,
             now: Instant::ZERO,
         }
@@ -76,17 +82,24 @@ impl Paths {
     /// The path to `dst`; `None` if no route leads there.
     #[inline]
     pub fn get(&mut self, snapshot: &Snapshot, dst: Address) -> Option<&mut Path> {
-        let at = mix(&dst) % PATHS;
+        self.between(snapshot, &Address::UNSPECIFIED_V6, &dst)
+    }
+
+    /// The path to `dst` for packets from `src`.
+    #[inline]
+    pub fn between(&mut self, snapshot: &Snapshot, src: &Address, dst: &Address) -> Option<&mut Path> {
+        let at = mix_pair(src, dst) % PATHS;
         let generation = self.generation.wrapping_add(snapshot.generation);
-        let known = matches!(&self.places[at], Some(path) if path.dst == dst && path.generation == generation);
+        let known = matches!(&self.places[at], Some(path) if path.generation == generation && path.dst == *dst && path.src == *src);
         if !known {
-            self.places[at] = self.work_out(snapshot, dst, generation);
+            self.places[at] = self.work_out(snapshot, src, dst, generation);
         }
         self.places[at].as_mut()
     }
 
     #[cold]
-    fn work_out(&mut self, snapshot: &Snapshot, dst: Address, generation: u32) -> Option<Path> {
+    fn work_out(&mut self, snapshot: &Snapshot, src: &Address, dst: &Address, generation: u32) -> Option<Path> {
+        let (src, dst) = (*src, *dst);
         let route = snapshot.routes.lookup(dst)?;
         let next_hop = route.next_hop(dst);
         let ethertype = if dst.is_v4() { EtherType::IPV4 } else { EtherType::IPV6 };
@@ -99,7 +112,10 @@ impl Paths {
         let mtu = self.learned.get(dst, self.now).map_or(link_mtu, |learned| learned.min(link_mtu));
         let by_family = || snapshot.addresses.iter().find(|a| a.is_v4() == dst.is_v4()).copied();
         let source = route.source.or_else(by_family);
-        Some(Path { generation, dst, next_hop, link, resolved: mac.is_some(), mtu, source, confirmed_ms: 0 })
+        let mut spec = HeaderSpec::new(if src.is_unspecified() { source.unwrap_or(dst) } else { src }, dst, protocol::TCP);
+        spec.hop_limit = self.hop_limit;
+        let header = output::Template::new(&spec);
+        Some(Path { generation, src, dst, next_hop, link, header, resolved: mac.is_some(), mtu, source, confirmed_ms: 0 })
     }
 
     /// A validated "packet too big": the new MTU, if it is news.
@@ -139,24 +155,23 @@ pub struct Outgoing<'a> {
 #[inline]
 pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, write: impl FnOnce(&mut [u8], bool) -> Sum) -> Sent {
     let Outgoing { key, header_len, payload_len } = out;
-    let Some(path) = local.paths.get(&local.snapshot, key.remote) else {
+    let Some(path) = local.paths.between(&local.snapshot, &key.local, &key.remote) else {
         local.counters.count(Mib::IpOutNoRoutes);
         local.counters.discard(Discard::IpNoRoute);
         return Sent::Nowhere;
     };
     let link_len = local.medium.header_len();
-    let mut spec = HeaderSpec::new(key.local, key.remote, 6);
-    spec.hop_limit = local.config.ip_default_ttl;
-    let ip_len = spec.len();
+    let ip_len = path.header.len();
     let tcp_len = header_len + payload_len;
     let total = link_len + ip_len + tcp_len;
+    let pseudo = path.header.pseudo(tcp_len);
     if !path.resolved {
         let next_hop = path.next_hop;
         let mut packet = vec![0; ip_len + tcp_len];
         let (ip, tcp) = packet.split_at_mut(ip_len);
-        output::emit(&spec, ip, tcp_len);
+        path.header.emit(ip, tcp_len);
         let payload = write(tcp, false);
-        complete(tcp, header_len, payload, key);
+        complete(tcp, header_len, payload, pseudo);
         return wait_for_neighbour(local, next_hop, &packet);
     }
     let Some(buf) = tx.reserve(total) else {
@@ -164,20 +179,19 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, write: i
         return Sent::Full;
     };
     let (link, rest) = buf.split_at_mut(link_len);
-    if link_len > 0 {
-        link.copy_from_slice(&path.link);
+    if let Ok(link) = <&mut [u8; ethernet::HEADER_LEN]>::try_from(link) {
+        *link = path.link;
     }
     let (ip, tcp) = rest.split_at_mut(ip_len);
-    output::emit(&spec, ip, tcp_len);
+    path.header.emit(ip, tcp_len);
     let mut meta = TxMeta::default();
     if local.tx_checksum {
         write(tcp, true);
-        let pseudo = pseudo_header(&key.local, &key.remote, 6, tcp_len as u32);
         Header::fill_partial(tcp, pseudo);
         meta.checksum_partial = Some(PartialChecksum { start: (link_len + ip_len) as u16, offset: 16 });
     } else {
         let payload = write(tcp, false);
-        complete(tcp, header_len, payload, key);
+        complete(tcp, header_len, payload, pseudo);
     }
     tx.commit(total, meta);
     local.counters.count(Mib::IpOutRequests);
@@ -186,8 +200,7 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, write: i
 }
 
 #[inline]
-fn complete(tcp: &mut [u8], header_len: usize, payload: Sum, key: &FlowKey) {
-    let pseudo = pseudo_header(&key.local, &key.remote, 6, tcp.len() as u32);
+fn complete(tcp: &mut [u8], header_len: usize, payload: Sum, pseudo: Sum) {
     // Nearly every segment has a header of 32 bytes.
     let header = match tcp.first_chunk::<32>() {
         Some(plain) if header_len == 32 => Sum::of_array(plain),
@@ -278,21 +291,23 @@ fn wait_for_neighbour(local: &mut Local, next_hop: Address, packet: &[u8]) -> Se
             }
             Sent::Yes
         }
+        // A connection keeps its segment and tries again; anything else is dropped by whoever sends it.
         Err(()) => {
-            local.counters.discard(Discard::NeighbourQueueFull);
-            Sent::Nowhere
+            local.counters.count(Mib::TxBusy);
+            local.waits_for_neighbour = true;
+            Sent::Full
         }
     }
 }
 
 /// The peer behind this flow makes progress: once a second the control thread is told that its next hop is alive.
 #[inline]
-pub fn confirm(local: &mut Local, remote: Address) {
+pub fn confirm(local: &mut Local, key: &FlowKey) {
     if local.medium == Medium::Ip {
         return;
     }
     let now_ms = local.now.as_ms() as u32;
-    if let Some(path) = local.paths.get(&local.snapshot, remote)
+    if let Some(path) = local.paths.between(&local.snapshot, &key.local, &key.remote)
         && path.resolved
         && now_ms.wrapping_sub(path.confirmed_ms) >= 1_000
     {

@@ -54,6 +54,8 @@ pub struct Local {
     pub(crate) rx_checksum: bool,
     /// Connections to settle at the end of this poll.
     pub(crate) touched: Vec<u32>,
+    /// Some of them wait for a neighbour to answer: there is no use in turning again at once.
+    pub(crate) waits_for_neighbour: bool,
     /// Connections whose kept bytes the application wants to see again.
     pub(crate) resumed: Vec<ConnId>,
     pub(crate) due: Vec<Handle>,
@@ -94,7 +96,7 @@ impl<S: Sharing> Lane<S> {
             hash_key: secrets.flow,
             entropy: Entropy::from_seed(secrets.seed ^ (id as u64).wrapping_mul(0x9e37_79b9)),
             snapshot,
-            paths: Paths::new(&capabilities),
+            paths: Paths::new(&capabilities, config.ip_default_ttl),
             ports: Ports::new(config.ip_local_port_range, secrets.port, id),
             steering,
             udp: UdpSockets::default(),
@@ -107,6 +109,7 @@ impl<S: Sharing> Lane<S> {
             tx_checksum: capabilities.tx_checksum && offload,
             rx_checksum: capabilities.rx_checksum && offload,
             touched: Vec::new(),
+            waits_for_neighbour: false,
             resumed: Vec::new(),
             due: Vec::new(),
             cookies_until: Instant::ZERO,

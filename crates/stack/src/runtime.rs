@@ -48,6 +48,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+/// Is told, in a sentence, what has failed.
+pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// How the threads of a stack behave.
 #[derive(Clone)]
 pub struct Options {
@@ -66,7 +69,7 @@ pub struct Options {
     /// A capture that wants to know the time.
     pub capture: Option<Capture>,
     /// Called by a thread that fails, with a sentence.
-    pub on_failure: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    pub on_failure: Option<Tell>,
 }
 
 impl Default for Options {
@@ -142,7 +145,7 @@ struct Shared {
     /// Lanes that have not ended.
     running: AtomicUsize,
     failure: Mutex<Option<String>>,
-    on_failure: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    on_failure: Option<Tell>,
 }
 
 impl Shared {

@@ -33,10 +33,21 @@ impl Default for AddressSet {
 }
 
 #[inline]
-pub(crate) fn mix(address: &Address) -> usize {
+fn fold(address: &Address) -> u64 {
     let [a, b, c, d] = address.words();
-    let x = u64::from(a ^ b.rotate_left(9) ^ c.rotate_left(18) ^ d).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (x >> 40) as usize
+    u64::from(a ^ b.rotate_left(9) ^ c.rotate_left(18) ^ d)
+}
+
+/// A place for an address in a small table. Not secret: both tables are of our own addresses and paths.
+#[inline]
+fn mix(address: &Address) -> usize {
+    (fold(address).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
+}
+
+/// A place for a pair of addresses.
+#[inline]
+pub(crate) fn mix_pair(a: &Address, b: &Address) -> usize {
+    ((fold(a) << 32 | fold(b)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize ^ (fold(a).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 37) as usize
 }
 
 /// Marks an empty place: no host has the unspecified address.

@@ -60,7 +60,8 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(lane: &mut Lane<S>, now: Instant, 
         let mut tables = lane.shared.enter(Site::Verb);
         app.on_poll(&mut Context { tables: &mut tables, local: &mut lane.local });
     }
-    let unfinished = output(lane, tx, app);
+    lane.local.waits_for_neighbour = false;
+    let unfinished = output(lane, tx, app) && !lane.local.waits_for_neighbour;
     slow_path::send_datagrams(&mut lane.local, tx);
     tx.flush();
     for ring in lane.local.mail.to_lanes.iter_mut().flatten() {
@@ -338,14 +339,11 @@ fn settle<T: Tx, A: App>(tables: &mut Tables, local: &mut Local, tx: &mut T, app
     let connection = match &mut slot.tcb {
         Tcb::Synchronized(connection) => connection,
         Tcb::Handshaking(handshake) => {
-            let config = std::sync::Arc::clone(&local.config);
-            let cx = Cx { now, config: &config.tcp, pool: &mut tables.pool };
-            if let Some(header) = handshake.decide(&cx) {
-                let key = *handshake.key();
-                if egress::header(local, tx, &key, &header) == Sent::Full {
+            if let Some(header) = handshake.decide(&Cx { now, config: &local.config.tcp, pool: &mut tables.pool }) {
+                if egress::header(local, tx, handshake.key(), &header) == Sent::Full {
                     return false;
                 }
-                handshake.commit(&cx);
+                handshake.commit(&Cx { now, config: &local.config.tcp, pool: &mut tables.pool });
                 tables.counters.count(Mib::TcpOutSegs);
             }
             tables.timers.arm(handle, handshake.deadline());
@@ -424,10 +422,11 @@ impl<S: Sharing> Lane<S> {
         if !self.local.resumed.is_empty() {
             return self.local.now;
         }
+        let neighbour = if self.local.waits_for_neighbour { self.local.now.after_us(1_000) } else { Instant::NEVER };
         let tables = self.shared.enter(Site::Timers);
         let waits = if tables.time_waits > 0 || !tables.tw4.is_empty() { self.local.now.after_us(10_000) } else { Instant::NEVER };
         let migrating = if tables.flows.backlog() > 0 { self.local.now } else { Instant::NEVER };
-        tables.timers.next().unwrap_or(Instant::NEVER).min(waits).min(migrating)
+        tables.timers.next().unwrap_or(Instant::NEVER).min(waits).min(migrating).min(neighbour)
     }
 
     /// Ethernet or bare IP.

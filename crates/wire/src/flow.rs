@@ -243,8 +243,11 @@ impl FlowKey {
     /// The keyed hash under which the flow is found.
     #[inline]
     pub fn hash(&self, key: &HashKey) -> u64 {
-        let (words, used) = self.hash_words();
-        if used == 2 { key.sip13_words(&[words[0], words[1]]) } else { key.sip13_words(&words) }
+        if self.is_v4() {
+            let ports = self.local_port as u64 | (self.remote_port as u64) << 16;
+            return key.sip13_words(&[pair(self.local.0[3], self.remote.0[3]), ports]);
+        }
+        key.sip13_words(&self.hash_words().0)
     }
 }
 

@@ -26,6 +26,14 @@ pub(super) fn set_up(name: &str, config: &TunConfig) -> Result<(), TunError> {
     {
         set_mtu(name, wanted).map_err(failed(format!("the MTU ({wanted})")))?;
     }
+    if let Some(frames) = config.queue_len {
+        match set_queue_len(name, frames) {
+            Err(error) if error.raw_os_error() != Some(libc::EPERM) => {
+                return Err(failed(format!("the queue length ({frames})"))(error));
+            }
+            _ => {}
+        }
+    }
     let index = index(name).map_err(failed("the state".into()))?;
     for prefix in &config.addresses {
         add_address(index, prefix).map_err(failed(format!(
@@ -128,6 +136,16 @@ pub fn set_mtu(name: &str, mtu: usize) -> io::Result<()> {
     let mtu = i32::try_from(mtu).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     ask(name, libc::SIOCSIFMTU as libc::Ioctl, |ifreq| {
         ifreq.ifr_ifru.ifru_mtu = mtu
+    })
+    .map(drop)
+}
+
+/// Sets how many frames may wait in each queue of the interface.
+pub fn set_queue_len(name: &str, frames: u32) -> io::Result<()> {
+    let frames = i32::try_from(frames).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    ask(name, libc::SIOCSIFTXQLEN as libc::Ioctl, |ifreq| {
+        // `ifr_qlen` is this member by another name: both are an int at the start of the union.
+        ifreq.ifr_ifru.ifru_ifindex = frames
     })
     .map(drop)
 }

@@ -2,6 +2,7 @@
 //!
 //! path: `device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → [ip::output] → egress → device::tx`
 
+use laneway_wire::checksum::{Sum, pseudo_header};
 use laneway_wire::flow::Address;
 use laneway_wire::{ipv4, ipv6};
 
@@ -60,6 +61,64 @@ impl HeaderSpec {
     #[inline]
     pub const fn is_empty(&self) -> bool {
         false
+    }
+}
+
+/// The header of many packets, written once: only the length is filled in, and the checksum with it.
+#[derive(Clone, Copy)]
+pub struct Template {
+    bytes: [u8; HEADER_LEN_V6],
+    v4: bool,
+    /// Of an IPv4 header, length and checksum zero.
+    header_sum: Sum,
+    /// Of the pseudo-header, length zero.
+    pseudo_sum: Sum,
+}
+
+impl Template {
+    /// For packets as `spec` says.
+    pub fn new(spec: &HeaderSpec) -> Self {
+        let mut bytes = [0; HEADER_LEN_V6];
+        emit(spec, &mut bytes, 0);
+        let v4 = spec.src.is_v4();
+        if v4 {
+            bytes[2..4].fill(0);
+            bytes[10..12].fill(0);
+        }
+        let header_sum = Sum::of(&bytes[..HEADER_LEN_V4]);
+        let pseudo_sum = pseudo_header(&spec.src, &spec.dst, spec.protocol, 0);
+        Template { bytes, v4, header_sum, pseudo_sum }
+    }
+
+    /// Bytes of the header.
+    #[inline]
+    #[allow(clippy::len_without_is_empty, reason = "a header is never empty")]
+    pub const fn len(&self) -> usize {
+        header_len(self.v4)
+    }
+
+    /// The sum of the pseudo-header before `payload_len` bytes.
+    #[inline]
+    pub fn pseudo(&self, payload_len: usize) -> Sum {
+        self.pseudo_sum + Sum::of_u16((payload_len as u16).to_be_bytes())
+    }
+
+    /// Writes the header before `payload_len` bytes (at most 65,535 with it) to the first [`Template::len`] bytes of `buf`.
+    ///
+    /// # Panics
+    /// If `buf` is shorter.
+    #[inline]
+    pub fn emit(&self, buf: &mut [u8], payload_len: usize) {
+        if !self.v4 {
+            buf[..HEADER_LEN_V6].copy_from_slice(&self.bytes);
+            buf[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
+            return;
+        }
+        let total = ((HEADER_LEN_V4 + payload_len) as u16).to_be_bytes();
+        let Some(out) = buf.first_chunk_mut::<HEADER_LEN_V4>() else { panic!("no room for an IPv4 header") };
+        out.copy_from_slice(&self.bytes[..HEADER_LEN_V4]);
+        [out[2], out[3]] = total;
+        [out[10], out[11]] = (self.header_sum + Sum::of_u16(total)).checksum();
     }
 }
 

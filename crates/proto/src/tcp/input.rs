@@ -112,7 +112,9 @@ impl Connection {
         if seg.seq == self.rcv.nxt {
             let reason = match self.state {
                 // Both had already said all: the reset takes nothing away.
-                State::Closing | State::LastAck | State::TimeWait => CloseReason::Normal,
+                State::Closing | State::LastAck => CloseReason::Normal,
+                // It is over, and only unread bytes keep it: RFC 1337, fix F1, and no second end.
+                State::TimeWait | State::Closed => return Break(Some(Discard::TcpTimeWaitRst)),
                 _ => CloseReason::Reset,
             };
             self.die(reason, cx);
@@ -167,10 +169,13 @@ impl Connection {
             self.on_duplicate_ack(seg, duplicate, cx);
         }
         // The window is taken from the newest segment only, so that a reordered one cannot shrink it.
-        if self.snd.wl1.before(seg.seq) || (self.snd.wl1 == seg.seq && self.snd.wl2.at_or_before(seg.ack)) {
+        // What acknowledges something new is newer than all before it, even if it repeats old text, whose number is low: its
+        // window belongs to its ACK, and the one before it, counted from the new SND.UNA, would reach too far.
+        if arrival.acked || self.snd.wl1.before(seg.seq) || (self.snd.wl1 == seg.seq && self.snd.wl2.at_or_before(seg.ack)) {
             if window != 0 && self.facts.has(Facts::PERSIST) {
                 // What a probe carried was refused, or this ACK would cover it: it goes out again with what follows it.
                 self.facts.clear(Facts::PERSIST | Facts::PROBE_DUE);
+                self.rtt.on_window_open();
                 self.snd.nxt = self.snd.una;
                 self.rexmt_at = Instant::NEVER;
             }
@@ -206,7 +211,6 @@ impl Connection {
             self.rtt.on_sample(now.since_us(self.rtt_at).min(u32::MAX.into()) as u32);
             self.facts.clear(Facts::TIMING);
         }
-        self.rtt.on_new_ack();
         if self.phase != Phase::Recovery {
             let limited = self.facts.has(Facts::CWND_LIMITED);
             let srtt_us = self.rtt.srtt_us().unwrap_or(0);
@@ -219,7 +223,10 @@ impl Connection {
         //= https://www.rfc-editor.org/rfc/rfc6298#section-5
         //# When an ACK is received that acknowledges new data, restart the retransmission timer
         self.rexmt_at = if seg.ack == self.snd.nxt { Instant::NEVER } else { now.after_us(self.rtt.rto_us().into()) };
-        self.facts.clear(Facts::PERSIST);
+        if self.facts.has(Facts::PERSIST) {
+            self.facts.clear(Facts::PERSIST);
+            self.rtt.on_window_open();
+        }
 
         if fin_acked && let Some(next) = self.state.on(Event::AckOfFin) {
             self.state = next;

@@ -17,7 +17,8 @@ impl Connection {
     pub(super) fn pipe(&self) -> u32 {
         let outstanding = self.flight();
         match (self.phase, &self.board) {
-            (Phase::Open, None) => outstanding,
+            // Each of the first two duplicates says that a segment has left the network (limited transmit, RFC 3042).
+            (Phase::Open, None) => outstanding.saturating_sub(u32::from(self.dup_acks.min(2)) * u32::from(self.snd.mss)),
             (Phase::Loss, _) => {
                 let again = self.rexmit_nxt.offset_from(self.snd.una).max(0) as u32;
                 let new = self.snd.nxt.offset_from(self.recover).max(0) as u32;
@@ -102,8 +103,9 @@ impl Connection {
         if !lost {
             return;
         }
-        let in_flight = self.pipe();
-        self.congestion.on_congestion(cx.now, in_flight.max(self.flight().min(in_flight + u32::from(self.snd.mss))));
+        //= https://www.rfc-editor.org/rfc/rfc6675#section-5
+        //# ssthresh = cwnd = (FlightSize / 2)
+        self.congestion.on_congestion(cx.now, self.flight());
         self.phase = Phase::Recovery;
         self.recover = self.snd.nxt;
         self.rexmit_nxt = self.snd.una;

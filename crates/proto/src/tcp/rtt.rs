@@ -83,9 +83,10 @@ impl RttEstimator {
         self.backoffs = (self.backoffs + 1).min(BACKOFFS_MAX);
     }
 
-    /// New data was acknowledged, with or without a sample: the path is alive, the back-off ends.
+    /// The peer's closed window has opened: the back-off was that of its probes, and ends. (After a retransmission only
+    /// a sample ends it: section 5, and Karn's rule.)
     #[inline]
-    pub fn on_new_ack(&mut self) {
+    pub fn on_window_open(&mut self) {
         self.backoffs = 0;
     }
 

@@ -33,6 +33,7 @@ impl Connection {
         // Data waits. If nothing is in flight, no ACK will come to restart us: the peer's window is closed.
         if self.rexmt_at == Instant::NEVER {
             self.facts.set(Facts::PERSIST);
+            self.progress_ms = now.as_ms() as u32; // the user timeout counts from here
             self.rexmt_at = now.after_us(self.rtt.rto_us().into());
         }
         let usable = (self.snd.una + self.snd.wnd).offset_from(self.snd.nxt);
@@ -89,6 +90,11 @@ impl Connection {
         } else {
             self.rexmt_at = Instant::NEVER;
         }
+        if self.user_timeout_ms > 0 && self.rexmt_at != Instant::NEVER {
+            // The user timeout may be over before the next retransmission is due.
+            let left_ms = self.user_timeout_ms.saturating_sub(silent_ms);
+            self.rexmt_at = self.rexmt_at.min(cx.now.after_us(u64::from(left_ms) * 1_000));
+        }
     }
 
     /// The keepalive timer, or the end of an orphan.
@@ -96,7 +102,8 @@ impl Connection {
         if self.state == State::FinWait2 && self.facts.has(Facts::RECEIVE_SHUT) {
             return self.die(CloseReason::Normal, cx);
         }
-        if !self.facts.has(Facts::KEEPALIVE) {
+        // In TIME-WAIT the peer may be gone, and rightly; only unread bytes keep us here.
+        if !self.facts.has(Facts::KEEPALIVE) || self.state == State::TimeWait {
             self.keep_at = Instant::NEVER;
             return;
         }

@@ -34,3 +34,21 @@ fn our_own_mistake_is_loud() {
     let address = Address::from_v4([192, 0, 2, 1]);
     emit(&HeaderSpec::new(address, address, 6), &mut [0; 20], 65_516);
 }
+
+/// A template writes what `emit` writes, whatever the length.
+#[test]
+fn a_template_is_emit_with_the_length_left_open() {
+    let v4 = HeaderSpec { hop_limit: 7, ..HeaderSpec::new(Address::from_v4([10, 0, 0, 1]), Address::from_v4([10, 200, 3, 255]), 6) };
+    let v6 = HeaderSpec::new(Address::from_v6([0xfd; 16]), Address::from_v6([0x20; 16]), 6);
+    for spec in [v4, v6] {
+        let template = Template::new(&spec);
+        for len in [0, 1, 20, 32, 1_448, 40_000, 65_000] {
+            let (mut by_template, mut by_emit) = ([0xaa; 40], [0xaa; 40]);
+            template.emit(&mut by_template, len);
+            emit(&spec, &mut by_emit, len);
+            assert_eq!(by_template[..spec.len()], by_emit[..spec.len()], "{spec:?} {len}");
+            let pseudo = pseudo_header(&spec.src, &spec.dst, spec.protocol, len as u32);
+            assert_eq!(template.pseudo(len).fold() % 0xffff, pseudo.fold() % 0xffff);
+        }
+    }
+}

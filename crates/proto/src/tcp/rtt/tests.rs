@@ -60,7 +60,7 @@ fn backing_off_doubles_up_to_two_minutes_and_ends_with_an_answer() {
     let mut with_sample = rtt;
     with_sample.on_sample(1_000);
     assert_eq!(with_sample.rto_us(), 201_000);
-    rtt.on_new_ack();
+    rtt.on_window_open();
     assert_eq!(rtt.rto_us(), 1_000_000);
     assert_eq!(rtt.backoffs(), 0);
 }
@@ -107,7 +107,7 @@ proptest! {
             match event {
                 0 => rtt.on_sample(sample),
                 1 => rtt.on_timeout(),
-                _ => rtt.on_new_ack(),
+                _ => rtt.on_window_open(),
             }
             prop_assert!((RTO_MARGIN_US..=RTO_MAX_US).contains(&rtt.rto_us()));
             prop_assert!(rtt.srtt_us().is_none_or(|srtt| (1..=RTO_MAX_US).contains(&srtt)));
