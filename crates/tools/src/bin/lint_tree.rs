@@ -1,0 +1,21 @@
+//! `lint-tree`: checks the invariants of absence, the pages' links, and the form of the exceptions.
+#![forbid(unsafe_code)]
+
+use laneway_tools::{exceptions, invariants, links, tree, verdict};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let root = tree::root();
+    let sources = match tree::read(&root) {
+        Ok(sources) => sources,
+        Err(error) => {
+            eprintln!("lint-tree: {}: {error}", root.display());
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut findings: Vec<_> = sources.iter().flat_map(invariants::check).collect();
+    findings.extend(links::check(&sources, links::on_disk(&root)));
+    let (entries, found) = exceptions::check(&sources, links::on_disk(&root));
+    findings.extend(found);
+    verdict("lint-tree", &format!("{} files, {entries} exceptions", sources.len()), &findings)
+}

@@ -1,2 +1,0 @@
-//! tools
-fn main() {}

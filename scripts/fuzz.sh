@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Runs every fuzz target for so many seconds, from its corpus on: scripts/fuzz.sh SECONDS
+# What is new goes to fuzz/corpus-new; what fails, to fuzz/artifacts, with the command that repeats it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-60}
+export PATH="$PWD/target/tools/bin:$PATH:$HOME/.cargo/bin"
+targets=$(cargo +nightly fuzz list --fuzz-dir fuzz)
+[ -n "$targets" ] || { echo "fuzz.sh: there is no target in fuzz/" >&2; exit 1; }
+cargo +nightly fuzz build --fuzz-dir fuzz
+for target in $targets; do
+    mkdir -p "fuzz/corpus-new/$target"
+    corpus=("fuzz/corpus-new/$target")
+    [ -d "fuzz/corpus/$target" ] && corpus+=("fuzz/corpus/$target")
+    echo "fuzzing $target for $seconds s"
+    log=$(mktemp)
+    if ! cargo +nightly fuzz run --fuzz-dir fuzz "$target" "${corpus[@]}" -- -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 >"$log" 2>&1; then
+        tail -n 60 "$log"
+        rm -f "$log"
+        exit 1
+    fi
+    grep -E 'stat::number_of_executed_units|^Done' "$log" || true
+    rm -f "$log"
+done

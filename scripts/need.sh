@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Installs what a step needs, as far as it may: scripts/need.sh rust|clients|valgrind|miri|fuzz …
+# Programs come from Debian's packages, as root. Without root it says what is missing, and which command adds it.
+# Exit 1 if something is still missing.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+missing_packages() { # of "program:package" pairs, those whose program is not there
+    for pair in "$@"; do
+        PATH="$PATH:/usr/sbin:/sbin" command -v "${pair%%:*}" >/dev/null || printf '%s\n' "${pair##*:}"
+    done | sort -u | tr '\n' ' '
+}
+
+apt() { # packages for these "program:package" pairs
+    local packages
+    packages=$(missing_packages "$@")
+    [ -z "$packages" ] && return 0
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+        echo "installing: $packages"
+        export DEBIAN_FRONTEND=noninteractive
+        # shellcheck disable=SC2086
+        apt-get update -qq && apt-get install -y -qq --no-install-recommends $packages >/dev/null
+        packages=$(missing_packages "$@")
+        [ -z "$packages" ] && return 0
+        echo "still missing: $packages" >&2
+    else
+        echo "missing: ${packages}(as root: apt-get install $packages)" >&2
+    fi
+    return 1
+}
+
+rust() {
+    apt cc:gcc || return 1
+    if ! command -v cargo >/dev/null && [ ! -x "$HOME/.cargo/bin/cargo" ]; then
+        apt curl:curl && apt_certificates || return 1
+        echo "installing: Rust, by rustup, for this user"
+        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y -q --profile minimal --default-toolchain none || return 1
+    fi
+    export PATH="$PATH:$HOME/.cargo/bin"
+    # The toolchain that rust-toolchain.toml names.
+    cargo --version >/dev/null 2>&1 || rustup toolchain install >/dev/null || return 1
+}
+
+apt_certificates() {
+    [ -e /etc/ssl/certs/ca-certificates.crt ] && return 0
+    [ "$(id -u)" -eq 0 ] && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ca-certificates >/dev/null
+}
+
+nightly() { # with these components
+    local present
+    present=$(rustup toolchain list 2>/dev/null | grep -c '^nightly')
+    if [ "$present" -eq 0 ]; then
+        echo "installing: a nightly toolchain, by rustup"
+        rustup toolchain install nightly --profile minimal --no-self-update >/dev/null || return 1
+    fi
+    for component in "$@"; do
+        rustup component add --toolchain nightly "$component" >/dev/null 2>&1 || { echo "missing: the component $component of the nightly toolchain" >&2; return 1; }
+    done
+}
+
+fuzz() {
+    nightly || return 1
+    apt c++:g++ || return 1
+    command -v cargo-fuzz >/dev/null || [ -x target/tools/bin/cargo-fuzz ] && return 0
+    echo "installing: cargo-fuzz, into target/tools"
+    CARGO_TARGET_DIR=target/tools/build cargo install --quiet --locked --debug --root target/tools cargo-fuzz
+}
+
+failed=0
+for what in "$@"; do
+    case $what in
+        rust) rust ;;
+        clients)
+            apt ab:apache2-utils wrk:wrk h2load:nghttp2-client curl:curl nmap:nmap hping3:hping3 ip:iproute2 ping:iputils-ping \
+                tshark:tshark ;;
+        valgrind) apt valgrind:valgrind ;;
+        miri) nightly miri rust-src ;;
+        fuzz) fuzz ;;
+        *) echo "need.sh: nothing is known of '$what'" >&2; false ;;
+    esac || failed=1
+done
+exit $failed
