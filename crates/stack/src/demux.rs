@@ -102,9 +102,6 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let closed = connection.finish(&arrival, consumed, &mut cx);
         let room = arrival.acked && connection.takes_room();
         let tell = closed && connection.buffered() == 0 && !connection.is_receive_shut();
-        if arrival.acked {
-            egress::confirm(self.local, arriving.key);
-        }
         if accepted {
             if arrival.readable || (closed && !tell) {
                 self.show_kept(id);

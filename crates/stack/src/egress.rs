@@ -149,17 +149,26 @@ pub struct Outgoing<'a> {
     pub header_len: usize,
     /// Payload bytes.
     pub payload_len: usize,
+    /// The peer has acknowledged something within the last second: its next hop is alive (RFC 4861 section 7.3.1).
+    pub alive: bool,
 }
 
 /// Sends one TCP segment. `write` fills it in, checksum field zero, and answers with the sum over the payload.
 #[inline]
 pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, write: impl FnOnce(&mut [u8], bool) -> Sum) -> Sent {
-    let Outgoing { key, header_len, payload_len } = out;
+    let Outgoing { key, header_len, payload_len, alive } = out;
     let Some(path) = local.paths.between(&local.snapshot, &key.local, &key.remote) else {
         local.counters.count(Mib::IpOutNoRoutes);
         local.counters.discard(Discard::IpNoRoute);
         return Sent::Nowhere;
     };
+    if alive && local.medium == Medium::Ethernet {
+        let now_ms = local.now.as_ms() as u32;
+        if now_ms.wrapping_sub(path.confirmed_ms) >= 1_000 {
+            path.confirmed_ms = now_ms;
+            let _ = local.mail.to_control.push(ToControl::Confirmed(path.next_hop));
+        }
+    }
     let link_len = local.medium.header_len();
     let ip_len = path.header.len();
     let tcp_len = header_len + payload_len;
@@ -212,7 +221,7 @@ fn complete(tcp: &mut [u8], header_len: usize, payload: Sum, pseudo: Sum) {
 
 /// Sends a segment that is a header only.
 pub fn header<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, header: &Header) -> Sent {
-    let out = Outgoing { key, header_len: header.len(), payload_len: 0 };
+    let out = Outgoing { key, header_len: header.len(), payload_len: 0, alive: false };
     segment(local, tx, out, |buf, _| {
         header.emit(buf);
         Sum::ZERO
@@ -297,22 +306,5 @@ fn wait_for_neighbour(local: &mut Local, next_hop: Address, packet: &[u8]) -> Se
             local.waits_for_neighbour = true;
             Sent::Full
         }
-    }
-}
-
-/// The peer behind this flow makes progress: once a second the control thread is told that its next hop is alive.
-#[inline]
-pub fn confirm(local: &mut Local, key: &FlowKey) {
-    if local.medium == Medium::Ip {
-        return;
-    }
-    let now_ms = local.now.as_ms() as u32;
-    if let Some(path) = local.paths.between(&local.snapshot, &key.local, &key.remote)
-        && path.resolved
-        && now_ms.wrapping_sub(path.confirmed_ms) >= 1_000
-    {
-        path.confirmed_ms = now_ms;
-        let next_hop = path.next_hop;
-        let _ = local.mail.to_control.push(ToControl::Confirmed(next_hop));
     }
 }

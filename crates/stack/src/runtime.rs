@@ -74,7 +74,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { spin_us: 50, park_max_us: 1_000_000, pin: true, grace_us: 1_000_000, bells: None, capture: None, on_failure: None }
+        Options {
+            spin_us: 50,
+            park_max_us: 1_000_000,
+            pin: true,
+            grace_us: 1_000_000,
+            bells: None,
+            capture: None,
+            on_failure: None,
+        }
     }
 }
 
@@ -100,7 +108,8 @@ pub struct Bells(Arc<[Bell]>);
 impl Bells {
     /// Bells for `lanes` lanes.
     pub fn new(lanes: usize) -> io::Result<Self> {
-        let bell = |_| Ok(Bell { flag: ParkFlag::new(), event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? });
+        let bell =
+            |_| Ok(Bell { flag: ParkFlag::new(), event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? });
         let bells: io::Result<Vec<Bell>> = (0..lanes).map(bell).collect();
         Ok(Bells(bells?.into()))
     }
@@ -234,7 +243,11 @@ impl Runtime {
                 shared: Arc::clone(&shared),
                 spin_us: options.spin_us,
                 // With shared tables a lane's timers may fire on another lane, which leaves word but does not ring.
-                park_max_us: if S::NAME == Product::NAME { options.park_max_us } else { options.park_max_us.min(1_000) },
+                park_max_us: if S::NAME == Product::NAME {
+                    options.park_max_us
+                } else {
+                    options.park_max_us.min(1_000)
+                },
                 grace_us: options.grace_us,
                 capture: options.capture.clone(),
                 ended: Ending(Arc::clone(&shared)),
@@ -249,7 +262,14 @@ impl Runtime {
                 }
             }
         }
-        let control = ControlThread { control, clock, shared: Arc::clone(&shared), sleeper, listening: Vec::new(), counting: Vec::new() };
+        let control = ControlThread {
+            control,
+            clock,
+            shared: Arc::clone(&shared),
+            sleeper,
+            listening: Vec::new(),
+            counting: Vec::new(),
+        };
         let spawned = thread::Builder::new().name("control".into()).spawn(move || control.run());
         runtime.control = Some(spawned.inspect_err(|_| shared.begin_stop())?);
         Ok(runtime)
@@ -371,7 +391,10 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         // Shared tables are counted once.
         let whole = S::NAME == Product::NAME || self.id == 0;
         let seat = &mut self.seat;
-        let counters = catch_unwind(AssertUnwindSafe(|| if whole { seat.lane.counters() } else { seat.lane.local.counters.clone() }));
+        let counters =
+            catch_unwind(AssertUnwindSafe(
+                || if whole { seat.lane.counters() } else { seat.lane.local.counters.clone() },
+            ));
         // The queue is closed before the lane counts as ended.
         let LaneThread { seat, ended, .. } = self;
         let _ = catch_unwind(AssertUnwindSafe(|| drop(seat)));
@@ -449,7 +472,8 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         }
         let sleep_us = until.since_us(now);
         if sleep_us > 0 {
-            let timeout = Timespec { tv_sec: (sleep_us / 1_000_000) as i64, tv_nsec: (sleep_us % 1_000_000 * 1_000) as _ };
+            let timeout =
+                Timespec { tv_sec: (sleep_us / 1_000_000) as i64, tv_nsec: (sleep_us % 1_000_000 * 1_000) as _ };
             let mut fds = [PollFd::new(&bell.event, PollFlags::IN), PollFd::new(&bell.event, PollFlags::IN)];
             let readiness = self.seat.queue.rx.readiness();
             let used = match &readiness {
@@ -531,13 +555,17 @@ impl ControlThread {
             let timeout = if stopping { Some(timeout.unwrap_or(STOP_CHECK).min(STOP_CHECK)) } else { timeout };
             let (control, shared) = (&self.control, &self.shared);
             let stop_is_news = || !stopping && shared.stop.load(Ordering::Acquire);
-            self.sleeper.park(timeout, || control.has_mail() || shared.lock_commands().as_ref().is_some_and(|c| !c.is_empty()) || stop_is_news());
+            self.sleeper.park(timeout, || {
+                control.has_mail() || shared.lock_commands().as_ref().is_some_and(|c| !c.is_empty()) || stop_is_news()
+            });
         }
     }
 
     fn on_command(&mut self, command: Command) {
         match command {
-            Command::Listen { reply, .. } if self.shared.stop.load(Ordering::Acquire) => drop(reply.send(Err(Error::Closed))),
+            Command::Listen { reply, .. } if self.shared.stop.load(Ordering::Acquire) => {
+                drop(reply.send(Err(Error::Closed)))
+            }
             Command::Listen { at, backlog, reply } => match self.control.listen(at, backlog) {
                 Ok(id) => self.listening.push((id, reply)),
                 Err(error) => drop(reply.send(Err(error))),

@@ -353,7 +353,8 @@ fn settle<T: Tx, A: App>(tables: &mut Tables, local: &mut Local, tx: &mut T, app
     };
     let mut segments = 0;
     while let Some(plan) = connection.decide() {
-        let out = Outgoing { key: connection.key(), header_len: plan.header_len.into(), payload_len: plan.len as usize };
+        let alive = connection.idle_ms(now) < 1_000;
+        let out = Outgoing { key: connection.key(), header_len: plan.header_len.into(), payload_len: plan.len as usize, alive };
         let sent = egress::segment(local, tx, out, |buf, offloaded| connection.build(&plan, now, offloaded, buf));
         if sent == Sent::Full {
             return false;

@@ -475,6 +475,12 @@ impl Connection {
         self.facts.has(Facts::RECEIVE_SHUT)
     }
 
+    /// Milliseconds since the peer last acknowledged something new.
+    #[inline]
+    pub fn idle_ms(&self, now: Instant) -> u32 {
+        (now.as_ms() as u32).wrapping_sub(self.progress_ms)
+    }
+
     /// Bytes that `send` would take now.
     pub fn room(&self) -> u32 {
         if self.state.can_send() { self.snd.buf_max.saturating_sub(self.snd.buf.len()) } else { 0 }

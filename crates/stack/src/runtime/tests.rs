@@ -32,7 +32,11 @@ impl App for Echo {
     }
     fn on_data(&mut self, cx: &mut Context<'_>, id: ConnId, data: &[u8]) -> usize {
         assert!(!self.panics, "planted");
-        if cx.token(id) == 1 { cx.close(id) } else { assert_eq!(cx.send(id, data), data.len()) }
+        if cx.token(id) == 1 {
+            cx.close(id)
+        } else {
+            assert_eq!(cx.send(id, data), data.len())
+        }
         data.len()
     }
     fn on_closed(&mut self, _: &mut Context<'_>, _: ConnId, _: u64, reason: CloseReason) {
@@ -60,12 +64,14 @@ fn pair(lanes: usize, each: usize, panics: bool, done: Sender<CloseReason>, opti
     let (first, second) = memory::link(link);
     let start = |i: usize, queues, ip: &str, app: &dyn Fn() -> Echo| {
         let network = Network { addresses: vec![ip.parse().unwrap()], gateways: vec![] };
-        let host: Host<_, _, Echo> = Host::new(Config::default(), &network, &secrets[i], queues, clock.now(), |_| app()).unwrap();
+        let host: Host<_, _, Echo> =
+            Host::new(Config::default(), &network, &secrets[i], queues, clock.now(), |_| app()).unwrap();
         Runtime::start(host, clock, Options { bells: Some(bells[i].clone()), ..options.clone() }).unwrap()
     };
     let server = start(0, first, "10.0.0.1/24", &|| Echo { panics, ..Echo::default() });
     server.listen("0.0.0.0:7".parse().unwrap(), 1_024).unwrap();
-    let client = start(1, second, "10.0.0.2/24", &|| Echo { to_start: each, done: Some(done.clone()), ..Echo::default() });
+    let client =
+        start(1, second, "10.0.0.2/24", &|| Echo { to_start: each, done: Some(done.clone()), ..Echo::default() });
     (server, client)
 }
 
@@ -75,7 +81,10 @@ fn threads_serve_threads() {
         let (done, ended) = channel();
         let (server, client) = pair(lanes, 200, false, done, Options { pin: false, ..Options::default() });
         for _ in 0..200 * lanes {
-            assert_eq!(ended.recv_timeout(Duration::from_secs(20)).expect("a connection is stuck"), CloseReason::Normal);
+            assert_eq!(
+                ended.recv_timeout(Duration::from_secs(20)).expect("a connection is stuck"),
+                CloseReason::Normal
+            );
         }
         let (counters, bytes) = server.counters().unwrap();
         assert_eq!(counters.get(Mib::TcpPassiveOpens), 200 * lanes as u64);
@@ -89,11 +98,15 @@ fn threads_serve_threads() {
 #[test]
 fn a_sleeping_lane_hears_control_at_once() {
     let (done, _ended) = channel();
-    let (server, client) = pair(2, 0, false, done, Options { pin: false, park_max_us: 10_000_000, ..Options::default() });
+    let (server, client) =
+        pair(2, 0, false, done, Options { pin: false, park_max_us: 10_000_000, ..Options::default() });
     thread::sleep(Duration::from_millis(50));
     let start = std::time::Instant::now();
     let id = server.listen("0.0.0.0:8".parse().unwrap(), 16).unwrap();
-    assert_eq!(server.listen("10.0.0.1:8".parse().unwrap(), 16), Err(Error::AddressInUse("10.0.0.1:8".parse().unwrap())));
+    assert_eq!(
+        server.listen("10.0.0.1:8".parse().unwrap(), 16),
+        Err(Error::AddressInUse("10.0.0.1:8".parse().unwrap()))
+    );
     server.unlisten(id);
     server.listen("0.0.0.0:8".parse().unwrap(), 16).unwrap();
     server.counters().unwrap();
