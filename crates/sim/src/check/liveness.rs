@@ -1,0 +1,48 @@
+//! Property: everything comes to an end in bounded virtual time, and only for a reason that the network or a peer has given.
+
+use crate::scenario::Scenario;
+use crate::stage::Talk;
+use laneway_proto::tcp::CloseReason;
+
+/// Turns at one instant after which the clock moves anyway.
+pub const SPINS_FREE: u32 = 64;
+/// Turns in a row, without anything to wait for, after which the world is said to spin.
+pub const SPINS_MAX: u32 = 300_000;
+
+/// What excuses an end that is not normal.
+pub struct Excuses {
+    /// A listener was full or not there, at some time.
+    pub refusals: bool,
+}
+
+/// Judges how the two ends of a conversation came to their ends.
+pub fn judge(scenario: &Scenario, talk: &Talk, excuses: &Excuses) -> Option<String> {
+    let path = &scenario.path;
+    let timed_out = talk.ends.iter().any(|e| e.over == Some(CloseReason::TimedOut));
+    // The peer's path can fail, or ours back from it. A SYN is sent few times, data many.
+    let hopeless = path.blackout.is_some() || path.bottleneck.is_some() || path.loss() >= 100;
+    for (i, end) in talk.ends.iter().enumerate() {
+        // A peer that has closed waits for our end in FIN-WAIT-2 only so long, and then knows nothing of us.
+        let peer = &talk.ends[1 - i];
+        if end.over == Some(CloseReason::Reset) && peer.deaf && peer.over == Some(CloseReason::Normal) && !end.ended {
+            continue;
+        }
+        let what = match end.over {
+            Some(CloseReason::TimedOut) if !hopeless && !excuses.refusals && !talk.rude => "timed out on a network that works",
+            Some(CloseReason::Reset) if !talk.rude && !timed_out && !excuses.refusals && !hopeless => "was reset, and nobody had a reason to",
+            Some(CloseReason::Refused) if !excuses.refusals && !talk.rude && !scenario.crossing => "was refused, and somebody listened all the time",
+            _ => continue,
+        };
+        return Some(format!("end {i} {what}: {:?} and {:?}", talk.ends[0], talk.ends[1]));
+    }
+    None
+}
+
+/// What still goes on when it should not: for the report of a stall.
+pub fn describe_stall(talks: &[Talk]) -> String {
+    let mut text = String::new();
+    for (i, talk) in talks.iter().enumerate().filter(|(_, t)| !t.is_over()).take(3) {
+        text += &format!("\n  talk {i}: {:?}\n    opener {:?}\n    acceptor {:?}", talk.plan, talk.ends[0], talk.ends[1]);
+    }
+    text
+}

@@ -1,0 +1,6 @@
+//! Owns the properties that hold in every world, one per file. A property looks; it never touches.
+
+pub mod byte_stream;
+pub mod liveness;
+pub mod no_leak;
+pub mod rfc;

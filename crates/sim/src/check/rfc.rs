@@ -1,0 +1,614 @@
+//! Property: what stands on the wire is what RFC 9293 and its companions allow, whatever the network does.
+//!
+//! The watcher sees each frame twice: when a host sends it, and when one reaches a host. So it knows what a sender can
+//! know, and judges by that alone. Of each flow it keeps the present conversation and the one before.
+
+use crate::packet::Seen;
+use crate::scenario::HostPlan;
+use laneway_wire::flow::FlowKey;
+use laneway_wire::tcp::{Segment, SeqNum, Timestamps};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// Polls and timers may be so late.
+const LATE_US: u64 = 20_000;
+/// No retransmission timer may be shorter: the floor, less one tick.
+const RTO_LEAST_US: u64 = 198_000;
+
+/// What a SYN offered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Offer {
+    mss: u32,
+    scale: Option<u8>,
+    sack: bool,
+    timestamps: bool,
+}
+
+/// Bytes of a stream that have reached the other host, as offsets from the SYN.
+#[derive(Clone, Debug, Default)]
+struct Arrived {
+    /// Everything below has.
+    contiguous: u32,
+    /// Beyond that: start to end, disjoint and not adjacent.
+    early: BTreeMap<u32, u32>,
+}
+
+impl Arrived {
+    fn add(&mut self, mut start: u32, mut end: u32) {
+        while let Some((&s, &e)) = self.early.range(..=end).next_back()
+            && e >= start
+        {
+            self.early.remove(&s);
+            start = start.min(s);
+            end = end.max(e);
+        }
+        if start <= self.contiguous {
+            self.contiguous = self.contiguous.max(end);
+            while let Some((&s, &e)) = self.early.first_key_value()
+                && s <= self.contiguous
+            {
+                self.contiguous = self.contiguous.max(e);
+                self.early.remove(&s);
+            }
+        } else {
+            self.early.insert(start, end);
+        }
+    }
+
+    fn has(&self, start: u32, end: u32) -> bool {
+        end <= self.contiguous || self.early.range(..=start).next_back().is_some_and(|(_, e)| *e >= end)
+    }
+}
+
+/// What one host has said on a flow, and what of it has been heard.
+#[derive(Clone, Debug)]
+struct Half {
+    iss: SeqNum,
+    offer: Offer,
+    /// One past the last sequence number sent.
+    top: SeqNum,
+    /// Where the FIN is.
+    fin: Option<SeqNum>,
+    /// Highest right edge that it has advertised.
+    edge: Option<SeqNum>,
+    /// Highest acknowledgement that it has sent.
+    acked: Option<SeqNum>,
+    /// Latest timestamp that it has sent, and the latest that has reached the other.
+    ts_sent: Option<u32>,
+    ts_first: Option<u32>,
+    ts_arrived: Option<u32>,
+    /// What has reached the other.
+    arrived: Arrived,
+    /// Right edge and acknowledgement, as far as this host can know of the other's.
+    may_send_to: Option<SeqNum>,
+    una: SeqNum,
+    /// Segments of this flow that have reached this host.
+    heard: u64,
+    /// It has sent something without SYN.
+    talks: bool,
+    /// It owes an acknowledgement since then.
+    owes_since_us: Option<u64>,
+    /// The last retransmission of what is oldest: which, when, how long after the one before, what was heard by then.
+    again: Option<Again>,
+    last_sent_us: u64,
+    /// Segments heard when the first text was sent.
+    heard_at_first: Option<u64>,
+    /// It has sent an RST.
+    reset: bool,
+    /// Its FIN went out before the peer's was acknowledged: it will keep TIME_WAIT.
+    closes_first: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Again {
+    seq: SeqNum,
+    at_us: u64,
+    /// The timer was started with it: it was the first in flight, or it was the timer that sent it.
+    timed: bool,
+    /// Since the one before, which the timer had sent too.
+    gap_us: Option<u64>,
+    heard: u64,
+}
+
+impl Half {
+    fn new(seg: &Segment<'_>, v4: bool) -> Self {
+        let options = &seg.options;
+        Half {
+            iss: seg.seq,
+            offer: Offer {
+                mss: options.mss.map_or(if v4 { 536 } else { 1_220 }, u32::from),
+                scale: options.window_scale.map(|s| s.get()),
+                sack: options.sack_permitted,
+                timestamps: options.timestamps.is_some(),
+            },
+            top: seg.seq + 1,
+            fin: None,
+            edge: None,
+            acked: None,
+            ts_sent: None,
+            ts_first: options.timestamps.map(|ts| ts.val),
+            ts_arrived: None,
+            arrived: Arrived::default(),
+            may_send_to: None,
+            una: seg.seq,
+            heard: 0,
+            talks: false,
+            owes_since_us: None,
+            again: None,
+            last_sent_us: 0,
+            heard_at_first: None,
+            reset: false,
+            closes_first: false,
+        }
+    }
+
+    /// A sequence number of this stream as an offset from the SYN; `None` if it cannot be of it.
+    fn offset(&self, seq: SeqNum) -> Option<u32> {
+        let offset = seq.offset_from(self.iss);
+        (offset >= 0 && seq.at_or_before(self.top)).then_some(offset as u32)
+    }
+
+    fn arrived_to(&self) -> SeqNum {
+        self.iss + self.arrived.contiguous
+    }
+}
+
+type Halves = [Option<Half>; 2];
+
+/// One 4-tuple.
+#[derive(Default)]
+struct Flow {
+    now: Halves,
+    before: Halves,
+    /// The conversations that these are.
+    talk_now: Option<usize>,
+    talk_before: Option<usize>,
+    /// What has lately reached each host: acknowledgement, and end, as a reset would have to quote them.
+    lately: [VecDeque<(Option<SeqNum>, SeqNum)>; 2],
+}
+
+/// What a host says in a conversation: from which byte, and how many.
+pub type Said<'a> = &'a dyn Fn(usize, u64, u64) -> Vec<u8>;
+
+/// The watcher.
+pub struct Rfc {
+    flows: HashMap<FlowKey, Flow>,
+    msl_us: u64,
+    /// Text in order must be acknowledged within this time: what each host is set to, which is at most what
+    /// RFC 9293 section 3.8.6.3 allows.
+    ack_within_us: [u64; 2],
+    /// ICMP messages that have reached each host, and when the last one was: they may make it send again.
+    icmp: [(u64, u64); 2],
+    owing: Vec<FlowKey>,
+    /// Never twice the same.
+    sent: u64,
+}
+
+fn both(halves: &Halves) -> Option<(&Half, &Half)> {
+    Some((halves[0].as_ref()?, halves[1].as_ref()?))
+}
+
+impl Rfc {
+    /// Nothing seen yet, of hosts that are set up like this.
+    pub fn new(hosts: &[HostPlan; 2]) -> Self {
+        let ack_within_us = [0, 1].map(|h| hosts[h].config.tcp.delayed_ack_us.min(500_000) + hosts[h].poll_delay_us + LATE_US);
+        let msl_us = hosts[0].config.tcp.msl_us;
+        Rfc { flows: HashMap::new(), msl_us, ack_within_us, icmp: [(0, 0); 2], owing: Vec::new(), sent: 1 << 32 }
+    }
+
+    /// The flow as host 0 sees it.
+    fn name(host: usize, key: &FlowKey) -> FlowKey {
+        if host == 0 { *key } else { key.reversed() }
+    }
+
+    /// Something other than TCP has reached a host.
+    pub fn on_other_arrived(&mut self, host: usize, now_us: u64) {
+        self.icmp[host] = (self.icmp[host].0 + 1, now_us);
+    }
+
+    /// A host sends a segment. `talk`: what the flow is used for now.
+    pub fn on_sent(&mut self, host: usize, now_us: u64, seen: &Seen<'_>, talk: Option<usize>, said: Said<'_>) -> Option<String> {
+        // What comes within the same polls as an ICMP message may be its doing.
+        let (count, at_us) = self.icmp[host];
+        let icmp = if now_us < at_us + 5_000 { self.sent } else { count };
+        self.sent += 1 << 32;
+        let v4 = seen.key.is_v4();
+        let flow = self.flows.entry(Self::name(host, &seen.key)).or_default();
+        let seg = &seen.seg;
+        if seg.flags.rst() {
+            return on_reset(flow, host, seg);
+        }
+        if seg.flags.syn() {
+            let found = on_syn(flow, host, now_us, seg, v4, self.msl_us);
+            if !seg.flags.ack() {
+                flow.talk_now = talk;
+            }
+            return found;
+        }
+        if !seg.flags.ack() {
+            return Some("neither SYN nor RST nor ACK".into());
+        }
+        let (halves, talk) = if flow.now[host].is_some() { (&mut flow.now, flow.talk_now) } else { (&mut flow.before, flow.talk_before) };
+        let [a, b] = halves;
+        let (me, peer) = if host == 0 { (a, b) } else { (b, a) };
+        let me = me.as_mut()?;
+        me.talks = true;
+        me.owes_since_us = None;
+        let peer = peer.as_ref()?;
+        let stream = |from: usize, len: u64| talk.map(|talk| said(talk, from as u64, len));
+        let found = on_segment(me, peer, now_us, icmp, seg, &stream);
+        me.last_sent_us = now_us;
+        found
+    }
+
+    /// A segment reaches a host; it may be old, or forged.
+    pub fn on_arrived(&mut self, host: usize, now_us: u64, seen: &Seen<'_>) -> Option<String> {
+        let name = Self::name(host, &seen.key.reversed());
+        let flow = self.flows.entry(name).or_default();
+        let seg = &seen.seg;
+        let lately = &mut flow.lately[host];
+        lately.push_back((seg.flags.ack().then_some(seg.ack), seg.end()));
+        if lately.len() > 64 {
+            lately.pop_front();
+        }
+        if let Some(me) = &mut flow.now[host] {
+            me.heard += 1;
+        }
+        if let Some(me) = &mut flow.before[host] {
+            me.heard += 1;
+        }
+        let is_of = |halves: &Halves| halves[1 - host].as_ref().is_some_and(|peer| peer.offset(seg.seq).is_some());
+        let late = !is_of(&flow.now) && is_of(&flow.before);
+        let [a, b] = if late { &mut flow.before } else { &mut flow.now };
+        let (me, peer) = if host == 0 { (a, b) } else { (b, a) };
+        if seg.flags.rst() {
+            // It may be the end, and then nothing is owed any more.
+            if let Some(me) = me {
+                me.owes_since_us = None;
+                me.talks = false;
+            }
+            return None;
+        }
+        let peer = peer.as_mut()?;
+        let start = peer.offset(seg.seq)?;
+        let end = peer.offset(seg.end())?;
+        if seg.flags.syn() && start != 0 {
+            return None;
+        }
+        let before = peer.arrived.contiguous;
+        peer.arrived.add(start, end);
+        if let Some(ts) = seg.options.timestamps
+            && peer.ts_arrived.is_none_or(|last| ts.val.wrapping_sub(last) as i32 > 0)
+        {
+            peer.ts_arrived = Some(ts.val);
+        }
+        let Some(me) = me else { return None };
+        // The peer's window, as this host now can know it.
+        let scale = match (seg.flags.syn(), me.offer.scale, peer.offer.scale) {
+            (false, Some(_), Some(scale)) => scale,
+            _ => 0,
+        };
+        let base = if seg.flags.ack() { seg.ack } else { me.iss + 1 };
+        if me.offset(base).is_some() {
+            let edge = base + (u32::from(seg.window.raw()) << scale);
+            me.may_send_to = Some(me.may_send_to.map_or(edge, |old| old.latest(edge)));
+            me.una = me.una.latest(base);
+        }
+        if !late && peer.arrived.contiguous > before && !seg.payload.is_empty() && me.talks && me.fin.is_none() && me.owes_since_us.is_none() {
+            me.owes_since_us = Some(now_us);
+            self.owing.push(name);
+        }
+        None
+    }
+
+    /// A forged segment reaches a host: all that the watcher may conclude is that the host may answer.
+    pub fn on_forged(&mut self, host: usize, seen: &Seen<'_>) {
+        let name = Self::name(host, &seen.key.reversed());
+        let flow = self.flows.entry(name).or_default();
+        let seg = &seen.seg;
+        flow.lately[host].push_back((seg.flags.ack().then_some(seg.ack), seg.end()));
+        for halves in [&mut flow.now, &mut flow.before] {
+            if let Some(me) = &mut halves[host] {
+                me.heard += 1;
+            }
+        }
+    }
+
+    /// A host has let go of a connection without a word, as it may after an abort or a time-out that it has told.
+    pub fn on_over(&mut self, host: usize, key: &FlowKey) {
+        if let Some(flow) = self.flows.get_mut(&Self::name(host, key))
+            && let Some(me) = &mut flow.now[host]
+        {
+            me.owes_since_us = None;
+            me.talks = false;
+        }
+    }
+
+    /// Time passes: who owes an acknowledgement for too long?
+    pub fn on_time(&mut self, now_us: u64) -> Option<String> {
+        let mut found = None;
+        let (flows, within) = (&self.flows, &self.ack_within_us);
+        self.owing.retain(|name| {
+            let Some(flow) = flows.get(name) else { return false };
+            let mut owes = false;
+            for (host, me) in flow.now.iter().enumerate() {
+                let Some(since) = me.as_ref().and_then(|me| me.owes_since_us) else { continue };
+                owes = true;
+                if now_us > since + within[host] {
+                    found = Some(format!("{name:?}: host {host} has not acknowledged text for {} ms (RFC 9293 section 3.8.6.3)", (now_us - since) / 1_000));
+                }
+            }
+            owes
+        });
+        found
+    }
+
+    /// The first timestamp that a host has sent in a flow's present conversation, for forgeries.
+    pub fn first_timestamp(&self, host: usize, key: &FlowKey) -> Option<u32> {
+        self.flows.get(&Self::name(host, key))?.now[host].as_ref()?.ts_first
+    }
+
+    /// The latest timestamp of a host's present conversation that has reached the other, for forgeries.
+    pub fn latest_timestamp(&self, host: usize, key: &FlowKey) -> Option<u32> {
+        self.flows.get(&Self::name(host, key))?.now[host].as_ref()?.ts_arrived
+    }
+
+    /// Whether a flow's two ends use timestamps now.
+    pub fn uses_timestamps(&self, host: usize, key: &FlowKey) -> bool {
+        let flow = self.flows.get(&Self::name(host, key));
+        flow.and_then(|f| both(&f.now)).is_some_and(|(a, b)| a.offer.timestamps && b.offer.timestamps)
+    }
+}
+
+/// An RST must be where its receiver expects it, or quote what it answers (RFC 9293 section 3.5.3).
+fn on_reset(flow: &mut Flow, host: usize, seg: &Segment<'_>) -> Option<String> {
+    let answers = |(ack, end): &(Option<SeqNum>, SeqNum)| match ack {
+        Some(ack) => seg.seq == *ack && !seg.flags.ack(),
+        None => seg.seq.raw() == 0 && seg.flags.ack() && seg.ack == *end,
+    };
+    // At SND.NXT; which is the first again if a cookie has come back a second time.
+    let ours = |half: &Option<Half>| half.as_ref().is_some_and(|h| seg.seq == h.top || seg.seq == h.iss + 1);
+    for halves in [&mut flow.now, &mut flow.before] {
+        if let Some(me) = &mut halves[host] {
+            me.owes_since_us = None;
+            me.reset = true;
+        }
+    }
+    if flow.lately[host].iter().any(answers) || ours(&flow.now[host]) || ours(&flow.before[host]) {
+        return None;
+    }
+    Some(format!("RST with seq {} answers nothing, and is not at {:?}", seg.seq.raw(), flow.now[host].as_ref().map(|h| h.top.raw())))
+}
+
+fn on_syn(flow: &mut Flow, host: usize, now_us: u64, seg: &Segment<'_>, v4: bool, msl_us: u64) -> Option<String> {
+    if !seg.payload.is_empty() || seg.flags.fin() {
+        return Some("a SYN with text or FIN".into());
+    }
+    if seg.flags.ack() {
+        // A SYN-ACK for what we know of; or for an old duplicate, which its receiver will refuse.
+        let again = flow.now[host].as_ref().is_some_and(|old| old.iss != seg.seq);
+        let known = flow.now[1 - host].as_ref().is_some_and(|peer| seg.ack == peer.iss + 1 && !(again && peer.talks));
+        if !known {
+            return None;
+        }
+    }
+    let mut found = None;
+    let fresh = match &flow.now[host] {
+        None => true,
+        // The same number again, unless the flow was given up and taken again within one tick of the clock of numbers.
+        Some(old) if old.iss == seg.seq && (seg.flags.ack() || !old.talks) => false,
+        // Cookies and forgotten half-open entries: another number for the same SYN, before anything was said.
+        Some(old) if seg.flags.ack() && old.top == old.iss + 1 && !old.talks => true,
+        // A second answer to a SYN, after the first was forgotten: its opener has believed in neither.
+        Some(_) if seg.flags.ack() => {
+            if let Some(peer) = &mut flow.now[1 - host] {
+                peer.acked = None;
+                peer.edge = None;
+                peer.may_send_to = None;
+            }
+            true
+        }
+        Some(_) => {
+            flow.before = std::mem::take(&mut flow.now);
+            flow.talk_before = flow.talk_now.take();
+            true
+        }
+    };
+    if fresh {
+        //= https://www.rfc-editor.org/rfc/rfc6191#section-2
+        let mut new = Half::new(seg, v4);
+        new.last_sent_us = now_us;
+        if let (Some(old), Some(peer)) = (&flow.before[host], &flow.before[1 - host])
+            && old.fin.is_some()
+            && peer.fin.is_some()
+            && now_us < old.last_sent_us + 2 * msl_us
+            && seg.seq.before(old.top)
+            && old.closes_first
+            && !old.reset
+            && !peer.reset
+        {
+            found = Some(format!("the flow is used again at {}, before the end of its former use {}", seg.seq.raw(), old.top.raw()));
+        }
+        flow.now[host] = Some(new);
+    }
+    let [a, b] = &mut flow.now;
+    let (me, peer) = if host == 0 { (a, b) } else { (b, a) };
+    if let Some(me) = me {
+        me.last_sent_us = now_us;
+        let base = match peer {
+            Some(peer) if seg.flags.ack() => {
+                if !peer.offer.sack && seg.options.sack_permitted || peer.offer.scale.is_none() && seg.options.window_scale.is_some() || !peer.offer.timestamps && seg.options.timestamps.is_some() {
+                    found = Some("a SYN-ACK with an option that the SYN did not have".into());
+                }
+                Some(peer.iss + 1)
+            }
+            _ => None,
+        };
+        if let Some(base) = base {
+            let edge = base + u32::from(seg.window.raw());
+            me.edge = Some(me.edge.map_or(edge, |old| old.latest(edge)));
+            me.acked = Some(base);
+        }
+        if let Some(what) = timestamps(me, peer.as_ref(), seg.options.timestamps, true) {
+            found = found.or(Some(what));
+        }
+    }
+    found
+}
+
+fn timestamps(me: &mut Half, peer: Option<&Half>, ts: Option<Timestamps>, syn: bool) -> Option<String> {
+    let ts = ts?;
+    // A cookie's timestamp carries options in its low bits, and is a little older for it.
+    let slack = if syn { 64 } else { 0 };
+    if let Some(last) = me.ts_sent
+        && (ts.val.wrapping_sub(last) as i32) < -slack
+    {
+        return Some(format!("timestamp {} after {last}: they must not run backwards", ts.val));
+    }
+    me.ts_sent = Some(me.ts_sent.map_or(ts.val, |last| if ts.val.wrapping_sub(last) as i32 > 0 { ts.val } else { last }));
+    if let Some(peer) = peer
+        && let Some(latest) = peer.ts_arrived
+        && ts.echo != 0
+        && (ts.echo.wrapping_sub(latest) as i32) > 0
+    {
+        return Some(format!("timestamp echo {} beyond the latest that has arrived, {latest}", ts.echo));
+    }
+    None
+}
+
+fn on_segment(me: &mut Half, peer: &Half, now_us: u64, icmp: u64, seg: &Segment<'_>, stream: &dyn Fn(usize, u64) -> Option<Vec<u8>>) -> Option<String> {
+    let scale = match (me.offer.scale, peer.offer.scale) {
+        (Some(mine), Some(_)) => mine,
+        _ => 0,
+    };
+    let with_timestamps = me.offer.timestamps && peer.offer.timestamps;
+    let with_sack = me.offer.sack && peer.offer.sack;
+    let options = &seg.options;
+    if with_timestamps != options.timestamps.is_some() && me.talks {
+        return Some(format!("timestamps were {}agreed", if with_timestamps { "" } else { "not " }));
+    }
+    if let Some(what) = timestamps(me, Some(peer), options.timestamps, false) {
+        return Some(what);
+    }
+    // Acknowledgement: of what has arrived, and never back.
+    let arrived = peer.arrived_to();
+    if seg.ack.after(arrived) {
+        return Some(format!("acknowledges {}, but only {} has arrived", seg.ack.raw(), arrived.raw()));
+    }
+    if let Some(last) = me.acked
+        && seg.ack.before(last)
+    {
+        return Some(format!("acknowledges {} after {}", seg.ack.raw(), last.raw()));
+    }
+    me.acked = Some(seg.ack);
+    // Window: its right edge never moves left, but for what the scale rounds off (RFC 7323 section 2.4).
+    let edge = seg.ack + (u32::from(seg.window.raw()) << scale);
+    if let Some(old) = me.edge
+        && old.offset_from(edge) >= 1 << scale
+    {
+        return Some(format!("the window shrinks from {} to {}", old.raw(), edge.raw()));
+    }
+    me.edge = Some(me.edge.map_or(edge, |old| old.latest(edge)));
+    // Selective acknowledgements: of what has arrived, beyond the cumulative one.
+    for block in options.sack.iter() {
+        if !with_sack {
+            return Some("SACK was not agreed".into());
+        }
+        let range = peer.offset(block.start).zip(peer.offset(block.end));
+        let right = range.is_some_and(|(start, end)| start < end && peer.arrived.has(start, end)) && block.start.after(seg.ack);
+        if !right {
+            return Some(format!("SACK {}..{} of what has not arrived (ack {})", block.start.raw(), block.end.raw(), seg.ack.raw()));
+        }
+    }
+    on_text(me, peer, now_us, icmp, seg, stream)
+}
+
+fn on_text(me: &mut Half, peer: &Half, now_us: u64, icmp: u64, seg: &Segment<'_>, stream: &dyn Fn(usize, u64) -> Option<Vec<u8>>) -> Option<String> {
+    let len = seg.payload.len() as u32;
+    let end = seg.end();
+    if len == 0 && !seg.flags.fin() {
+        // A pure ACK stands at SND.NXT; a keepalive one before SND.UNA.
+        if seg.seq != me.top && seg.seq != me.una - 1 && !seg.seq.before(me.una) {
+            return Some(format!("an ACK at {}, when {} was sent", seg.seq.raw(), me.top.raw()));
+        }
+        return None;
+    }
+    let Some(from) = seg.seq.offset_from(me.iss + 1).try_into().ok().filter(|_| seg.seq.at_or_before(me.top)) else {
+        return Some(format!("text at {}, but {} was sent", seg.seq.raw(), me.top.raw()));
+    };
+    if len > 0 {
+        let limit = peer.offer.mss.saturating_sub(options_len(seg));
+        if len > limit {
+            return Some(format!("{len} bytes in a segment, but the peer takes {limit}"));
+        }
+        if let Some(want) = stream(from, len.into())
+            && want != seg.payload
+        {
+            return Some(format!("bytes {from}..{} of the stream are not what was said", from + len as usize));
+        }
+        let Some(edge) = me.may_send_to else { return Some("text before any window".into()) };
+        let beyond = (seg.seq + len).offset_from(edge);
+        if beyond > 1 || (beyond == 1 && len != 1) {
+            return Some(format!("text up to {} beyond the window's edge {}", (seg.seq + len).raw(), edge.raw()));
+        }
+        if let Some(fin) = me.fin
+            && (seg.seq + len).after(fin)
+        {
+            return Some("text beyond the FIN".into());
+        }
+        // RFC 6928: nothing but the initial window before anything is heard of it.
+        let heard_at_first = *me.heard_at_first.get_or_insert(me.heard);
+        if me.heard == heard_at_first && (seg.seq + len).offset_from(me.iss + 1) as u32 > 10 * peer.offer.mss.max(536) {
+            return Some("more than the initial window before the first acknowledgement".into());
+        }
+    }
+    if seg.flags.fin() {
+        let at = end - 1;
+        if me.fin.is_some_and(|fin| fin != at) || (me.fin.is_none() && at.before(me.top)) {
+            return Some(format!("FIN at {}, when it was at {:?} and {} was sent", at.raw(), me.fin.map(SeqNum::raw), me.top.raw()));
+        }
+        if me.fin.is_none() {
+            me.closes_first = peer.fin.is_none_or(|fin| seg.ack.at_or_before(fin));
+        }
+        me.fin = Some(at);
+    }
+    let found = if seg.seq.before(me.top) { on_again(me, now_us, icmp, seg) } else { None };
+    if seg.seq == me.una && !seg.seq.before(me.top) {
+        me.again = Some(Again { seq: seg.seq, at_us: now_us, timed: true, gap_us: None, heard: me.heard + icmp });
+    }
+    me.top = me.top.latest(end);
+    found
+}
+
+/// The oldest is sent again. With nothing heard in between it was the timer, which backs off (RFC 6298 section 5.5).
+fn on_again(me: &mut Half, now_us: u64, icmp: u64, seg: &Segment<'_>) -> Option<String> {
+    if seg.seq != me.una {
+        return None;
+    }
+    let heard = me.heard + icmp;
+    let mut now = Again { seq: seg.seq, at_us: now_us, timed: false, gap_us: None, heard };
+    let mut found = None;
+    if let Some(last) = me.again
+        && last.seq == seg.seq
+        && last.heard == heard
+    {
+        now.timed = true;
+        if last.timed {
+            let gap = now_us - last.at_us;
+            now.gap_us = Some(gap);
+            if gap < RTO_LEAST_US {
+                found = Some(format!("sent again after {gap} µs, and nothing was heard"));
+            } else if let Some(before) = last.gap_us
+                && gap < before + before / 2
+                && gap < 115_000_000
+            {
+                found = Some(format!("the retransmission timer does not back off: {gap} µs after {before} µs"));
+            }
+        }
+    }
+    me.again = Some(now);
+    found
+}
+
+fn options_len(seg: &Segment<'_>) -> u32 {
+    seg.options.len() as u32
+}

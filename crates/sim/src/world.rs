@@ -1,0 +1,499 @@
+//! Owns the loop of a world: two stacks, the network between them, virtual time, and who looks on.
+
+use crate::attacker;
+use crate::check::{byte_stream, liveness, no_leak, rfc};
+use crate::dice::Dice;
+use crate::network::{Network, Node, Way};
+use crate::nodes;
+use crate::packet::{self, Frame};
+use crate::pattern::Pattern;
+use crate::puppet::Puppet;
+use crate::scenario::{SECOND, Scenario};
+use crate::stage::{Finding, Stage};
+use laneway_device::memory::{LinkConfig, LinkQueue, LinkRx, LinkTx, Steer, link};
+use laneway_device::{Medium, Rx, Tx};
+use laneway_proto::time::Instant;
+use laneway_stack::ListenerId;
+use laneway_stack::control::Network as Addresses;
+use laneway_stack::counters::Mib;
+use laneway_stack::entropy::BootSecrets;
+use laneway_stack::host::Host;
+use laneway_stack::steering::Steering;
+use laneway_wire::flow::Address;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The clock of every host begins here, as the product's does.
+const HEAD_START_US: u64 = 3_600 * SECOND;
+
+/// One host and its wire.
+pub struct Actor {
+    pub(crate) host: Host<LinkRx, LinkTx, Puppet>,
+    wire: LinkQueue,
+    wake_us: u64,
+    poll_delay_us: u64,
+    listeners: Vec<(u64, Listening)>,
+}
+
+enum Listening {
+    Begin(usize),
+    End(ListenerId),
+}
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// The seed.
+    pub seed: u64,
+    /// What the scenario was about.
+    pub kind: &'static str,
+    /// The first thing that must not be.
+    pub finding: Option<Finding>,
+    /// Virtual time that passed, in microseconds.
+    pub virtual_us: u64,
+    /// Frames that hosts sent.
+    pub frames: u64,
+    /// Conversations.
+    pub talks: usize,
+    /// Segments that were sent again.
+    pub retransmitted: u64,
+    /// Lines of the trace, if one was asked for.
+    pub trace: Vec<String>,
+}
+
+/// A world.
+pub struct World {
+    pub(crate) scenario: Scenario,
+    pub(crate) now_us: u64,
+    pub(crate) actors: [Actor; 2],
+    network: Network,
+    pub(crate) stage: Rc<RefCell<Stage>>,
+    pub(crate) rfc: rfc::Rfc,
+    pattern: Rc<Pattern>,
+    pub(crate) dice: Dice,
+    frames: u64,
+    attacks: usize,
+    spins: u32,
+    trace: Option<Vec<String>>,
+}
+
+/// The address of a host.
+pub fn address(host: usize, v4: bool) -> Address {
+    let n = host as u8 + 1;
+    if v4 { Address::from_v4([10, 0, 0, n]) } else { Address::from_v6([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, n]) }
+}
+
+fn mac(host: usize) -> [u8; 6] {
+    [2, 0, 0, 0, 0, host as u8 + 1]
+}
+
+/// The link header of a frame from one host to the other.
+pub(crate) fn link_header(medium: Medium, to: usize, v4: bool) -> Vec<u8> {
+    if medium == Medium::Ip {
+        return Vec::new();
+    }
+    let mut header = mac(to).to_vec();
+    header.extend(mac(1 - to));
+    header.extend(if v4 { [0x08, 0x00] } else { [0x86, 0xdd] });
+    header
+}
+
+impl World {
+    /// The world of a scenario.
+    pub fn new(scenario: Scenario, pattern: Rc<Pattern>, trace: bool) -> Self {
+        let stage = Rc::new(RefCell::new(Stage::new(&scenario, Rc::clone(&pattern))));
+        let actors = [0, 1].map(|host| actor(&scenario, host, &stage));
+        let network = network(&scenario);
+        let dice = Dice::new(scenario.seed, "world");
+        World {
+            rfc: rfc::Rfc::new(&scenario.hosts),
+            scenario,
+            now_us: 0,
+            actors,
+            network,
+            stage,
+            pattern,
+            dice,
+            frames: 0,
+            attacks: 0,
+            spins: 0,
+            trace: trace.then(Vec::new),
+        }
+    }
+
+    /// Runs it until all is over, and judges.
+    pub fn run(mut self) -> Verdict {
+        let talks = self.scenario.talks.len();
+        while !self.found() {
+            if self.stage.borrow().talks.iter().all(|t| t.is_over()) && self.network.is_quiet() {
+                break;
+            }
+            if self.now_us > self.scenario.limit_us {
+                let what = liveness::describe_stall(&self.stage.borrow().talks);
+                self.find("liveness", format!("not over after {} s of virtual time:{what}", self.now_us / SECOND));
+                break;
+            }
+            self.step();
+        }
+        if !self.found() {
+            self.judge_ends();
+        }
+        if !self.found() {
+            self.settle();
+        }
+        let finding = self.stage.borrow().findings.first().cloned();
+        let retransmitted = self.actors.iter_mut().map(|a| a.host.counters().get(Mib::TcpRetransSegs)).sum();
+        Verdict {
+            seed: self.scenario.seed,
+            kind: self.scenario.kind,
+            finding,
+            virtual_us: self.now_us,
+            frames: self.frames,
+            talks,
+            retransmitted,
+            trace: self.trace.unwrap_or_default(),
+        }
+    }
+
+    fn found(&self) -> bool {
+        !self.stage.borrow().findings.is_empty()
+    }
+
+    pub(crate) fn find(&mut self, check: &'static str, what: String) {
+        self.stage.borrow_mut().find(check, what);
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        Instant::from_us(HEAD_START_US + self.now_us)
+    }
+
+    pub(crate) fn trace(&mut self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>12.6} {}", self.now_us as f64 / 1e6, line()));
+        }
+    }
+
+    /// What is due at this instant happens; then time moves on to the next.
+    fn step(&mut self) {
+        for host in 0..2 {
+            self.listeners(host);
+            if self.actors[host].wake_us <= self.now_us || self.stage.borrow().due_us(host).is_some_and(|at| at <= self.now_us) {
+                self.turn(host);
+            }
+        }
+        self.network.step(self.now_us);
+        for host in 0..2 {
+            self.deliver(host);
+        }
+        while self.scenario.attacks.get(self.attacks).is_some_and(|at| *at <= self.now_us) {
+            self.attacks += 1;
+            attacker::strike(self);
+        }
+        if let Some(what) = self.rfc.on_time(self.now_us) {
+            self.find("rfc", what);
+        }
+        self.advance();
+    }
+
+    /// One poll of a host, and what it sends goes on its way.
+    pub(crate) fn turn(&mut self, host: usize) {
+        let now = self.now();
+        self.stage.borrow_mut().now_us = self.now_us;
+        let actor = &mut self.actors[host];
+        let turn = actor.host.turn(now);
+        actor.wake_us = match turn.deadline {
+            _ if turn.busy => self.now_us,
+            Instant::NEVER => u64::MAX,
+            at => at.as_us().saturating_sub(HEAD_START_US).max(self.now_us + 1),
+        };
+        self.collect(host);
+    }
+
+    /// Takes what a host has sent, and shows it to the watcher.
+    fn collect(&mut self, host: usize) {
+        loop {
+            let wire = &mut self.actors[host].wire.rx;
+            let count = wire.poll(64);
+            let frames: Vec<Vec<u8>> = (0..count).map(|i| wire.frame(i).bytes.to_vec()).collect();
+            wire.release();
+            if count == 0 {
+                return;
+            }
+            for frame in frames {
+                self.frames += 1;
+                self.on_sent(host, &frame);
+                self.network.send(self.now_us, host, frame);
+            }
+        }
+    }
+
+    fn on_sent(&mut self, host: usize, frame: &[u8]) {
+        let medium = self.scenario.medium;
+        self.trace(|| format!("{host} sends    {}", packet::describe(medium, frame)));
+        let most = self.scenario.hosts[host].mtu + medium.header_len();
+        if frame.len() > most {
+            self.find("rfc", format!("host {host} sends {} bytes on a link of {most}", frame.len()));
+        }
+        match packet::look(medium, frame) {
+            Frame::Other => {}
+            Frame::Bad(why) => self.find("rfc", format!("host {host} sends a frame with a bad {why}")),
+            Frame::Tcp(seen) => {
+                let ours = |v4| seen.key.local == address(host, v4) && seen.key.remote == address(1 - host, v4);
+                if !ours(true) && !ours(false) {
+                    return;
+                }
+                if seen.seg.flags.syn() && !seen.seg.flags.ack() {
+                    let stage = &mut *self.stage.borrow_mut();
+                    if let Some(talk) = stage.by_flow.get(&seen.key) {
+                        stage.by_iss.insert((seen.key, seen.seg.seq.raw()), *talk);
+                    }
+                }
+                let stage = self.stage.borrow();
+                let pattern = &self.pattern;
+                let talk = if stage.crossing { Some(0) } else { stage.by_flow.get(&seen.key).or_else(|| stage.by_flow.get(&seen.key.reversed())).copied() };
+                let said = |talk: usize, from: u64, len: u64| {
+                    let talk = &stage.talks[talk];
+                    pattern.at(talk.keys[talk.end_at(host)], from, len).to_vec()
+                };
+                let found = self.rfc.on_sent(host, self.now_us, &seen, talk, &said);
+                drop(stage);
+                if let Some(what) = found {
+                    let line = packet::describe(medium, frame);
+                    self.find("rfc", format!("host {host} sends {line}: {what}"));
+                }
+            }
+        }
+    }
+
+    /// What has arrived goes into a host's queue.
+    fn deliver(&mut self, host: usize) {
+        while let Some(frame) = self.network.receive(host) {
+            if !self.put(host, &frame) {
+                self.network.put_back(host, frame);
+                self.actors[host].wake_us = self.actors[host].wake_us.min(self.now_us);
+                break;
+            }
+            let medium = self.scenario.medium;
+            self.trace(|| format!("{host} receives {}", packet::describe(medium, &frame)));
+            match packet::look(medium, &frame) {
+                Frame::Tcp(seen) => {
+                    if let Some(what) = self.rfc.on_arrived(host, self.now_us, &seen) {
+                        self.find("rfc", what);
+                    }
+                }
+                Frame::Other => self.rfc.on_other_arrived(host, self.now_us),
+                Frame::Bad(_) => {}
+            }
+            let delay = self.actors[host].poll_delay_us;
+            let wake = self.now_us + if delay > 0 { self.dice.below(delay + 1) } else { 0 };
+            self.actors[host].wake_us = self.actors[host].wake_us.min(wake);
+        }
+        self.actors[host].wire.tx.flush();
+    }
+
+    /// Writes a frame to a host's device; false if it has no room. (A frame longer than the link is no frame there.)
+    pub(crate) fn put(&mut self, host: usize, frame: &[u8]) -> bool {
+        let tx = &mut self.actors[host].wire.tx;
+        if frame.len() > tx.capabilities().frame_max() {
+            return true;
+        }
+        let Some(into) = tx.reserve(frame.len()) else { return false };
+        into.copy_from_slice(frame);
+        tx.commit(frame.len(), Default::default());
+        true
+    }
+
+    pub(crate) fn flush(&mut self, host: usize) {
+        self.actors[host].wire.tx.flush();
+    }
+
+    fn listeners(&mut self, host: usize) {
+        let now = self.now();
+        while let Some(at) = self.actors[host].listeners.iter().position(|(at, _)| *at <= self.now_us) {
+            let (_, what) = self.actors[host].listeners.remove(at);
+            let actor = &mut self.actors[host];
+            match what {
+                Listening::Begin(i) => {
+                    let plan = self.scenario.listeners[i];
+                    let any = std::net::SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, plan.port));
+                    let id = actor.host.control.listen(any, plan.backlog).expect("nobody else listens there");
+                    actor.listeners.push((plan.until_us.max(plan.from_us + 1), Listening::End(id)));
+                    self.stage.borrow_mut().listeners[host].insert(id, plan);
+                }
+                Listening::End(id) => actor.host.control.unlisten(id),
+            }
+            self.stage.borrow_mut().now_us = self.now_us;
+            actor.host.turn(now);
+            actor.wake_us = self.now_us;
+            self.collect(host);
+        }
+    }
+
+    /// When something happens next.
+    fn next_us(&self) -> u64 {
+        let stage = self.stage.borrow();
+        let hosts = (0..2).map(|host| {
+            let listeners = self.actors[host].listeners.iter().map(|(at, _)| *at).min().unwrap_or(u64::MAX);
+            self.actors[host].wake_us.min(stage.due_us(host).unwrap_or(u64::MAX)).min(listeners)
+        });
+        let attack = self.scenario.attacks.get(self.attacks).copied().unwrap_or(u64::MAX);
+        hosts.min().unwrap_or(u64::MAX).min(self.network.due_us().unwrap_or(u64::MAX)).min(attack)
+    }
+
+    fn advance(&mut self) {
+        let next = self.next_us();
+        if next > self.now_us {
+            self.spins -= self.spins.min(if next > self.now_us + 1_000 { u32::MAX } else { 1 });
+            if next == u64::MAX {
+                if self.stage.borrow().talks.iter().all(|t| t.is_over()) {
+                    return; // all is over, and whoever settles asks what is left
+                }
+                let what = liveness::describe_stall(&self.stage.borrow().talks);
+                return self.find("liveness", format!("nothing will ever happen again:{what}"));
+            }
+            self.now_us = next;
+        } else {
+            self.spins += 1;
+            // Polls take time, too: a host that asks again and again sees the clock move.
+            if self.spins % liveness::SPINS_FREE == 0 {
+                self.now_us += 1 << (self.spins / liveness::SPINS_FREE).min(10);
+            }
+            if self.spins > liveness::SPINS_MAX {
+                let counters = [0, 1].map(|host| self.actors[host].host.counters().iter().map(|(name, n)| format!(" {name} {n}")).collect::<String>());
+                let what = liveness::describe_stall(&self.stage.borrow().talks);
+                self.find("liveness", format!("the world spins:{what}\n  counters:{}\n  counters:{}", counters[0], counters[1]));
+            }
+        }
+    }
+
+    fn judge_ends(&mut self) {
+        let refused = |counters: &laneway_stack::counters::Counters| counters.get(Mib::TcpExtListenOverflows) + counters.get(Mib::TcpExtListenDrops) > 0;
+        let refusals = self.scenario.kind == "listeners"
+            || self.scenario.kind == "memory"
+            // What follows a cookie may overtake the ACK that brings it back, and is refused.
+            || self.actors.iter_mut().any(|a| a.host.counters().get(Mib::TcpExtSyncookiesSent) > 0)
+            || self.actors.iter_mut().any(|a| refused(&a.host.counters()));
+        let excuses = liveness::Excuses { refusals };
+        let mut found = Vec::new();
+        for (i, talk) in self.stage.borrow().talks.iter().enumerate() {
+            if let Some(what) = liveness::judge(&self.scenario, talk, &excuses) {
+                found.push(("liveness", format!("talk {i}: {what}\n  {:?}", talk.plan)));
+            }
+            if let Some(what) = byte_stream::at_the_end(talk) {
+                found.push(("byte_stream", format!("talk {i}: {what}")));
+            }
+        }
+        for (check, what) in found {
+            self.find(check, what);
+        }
+    }
+
+    /// 2·MSL and every other wait pass; then nothing may be left.
+    fn settle(&mut self) {
+        let tcp = self.scenario.hosts.iter().map(|h| &h.config.tcp);
+        let waits = tcp.map(|t| 2 * t.msl_us + t.tcp_fin_timeout_us + (SECOND << (t.tcp_synack_retries + 2))).max().unwrap_or(0);
+        let until = self.now_us + waits + 250 * SECOND;
+        let reopened = |world: &Self| !world.stage.borrow().talks.iter().all(|t| t.is_over());
+        loop {
+            let left = self.left();
+            if (left.is_none() && !reopened(self)) || self.found() {
+                return;
+            }
+            if self.now_us > until || self.next_us() == u64::MAX {
+                return self.find("no_leak", left.unwrap_or_else(|| "a connection that was accepted late does not end".into()));
+            }
+            self.step();
+        }
+    }
+
+    fn left(&mut self) -> Option<String> {
+        for (i, actor) in self.actors.iter_mut().enumerate() {
+            for seat in &mut actor.host.seats {
+                let lane = seat.lane.id();
+                if let Some(what) = seat.lane.tables(|tables| no_leak::left(tables)) {
+                    return Some(format!("host {i}, lane {lane}: {what}"));
+                }
+            }
+        }
+        None
+    }
+}
+
+fn actor(scenario: &Scenario, host: usize, stage: &Rc<RefCell<Stage>>) -> Actor {
+    let plan = &scenario.hosts[host];
+    let secrets = BootSecrets::from_seed(scenario.seed.wrapping_mul(2).wrapping_add(host as u64));
+    let steering = Steering::new(secrets.steering, plan.lanes);
+    let header = scenario.medium.header_len();
+    let steer: Steer = Arc::new(move |frame: &[u8]| steering.queue_of_frame(frame, header));
+    let config = LinkConfig {
+        queues: plan.lanes,
+        second_queues: Some(1),
+        ring_bytes: plan.ring_bytes,
+        mtu: plan.mtu,
+        medium: scenario.medium,
+        tx_checksum: plan.offload,
+        macs: [mac(host), [2, 0, 0, 0, 1, 0]],
+        steer: [Some(steer), None],
+        ..LinkConfig::default()
+    };
+    let (queues, mut wire) = link(config);
+    let cidr = |v4: bool| format!("{}/{}", address(host, v4), if v4 { 24 } else { 64 }).parse().expect("an address of ours");
+    let addresses = Addresses { addresses: vec![cidr(true), cidr(false)], gateways: Vec::new() };
+    let puppet = |lane: usize| Puppet {
+        host,
+        lane,
+        addresses: [0, 1].map(|h| [address(h, true), address(h, false)]),
+        stage: Rc::clone(stage),
+    };
+    let now = Instant::from_us(HEAD_START_US);
+    let host_ = Host::new(plan.config.clone(), &addresses, &secrets, queues, now, puppet).expect("the scenario makes sense");
+    let listeners = scenario.listeners.iter().enumerate().filter(|(_, l)| l.host == host);
+    Actor {
+        host: host_,
+        wire: wire.remove(0),
+        wake_us: 0,
+        poll_delay_us: plan.poll_delay_us,
+        listeners: listeners.map(|(i, l)| (l.from_us, Listening::Begin(i))).collect(),
+    }
+}
+
+fn network(scenario: &Scenario) -> Network {
+    let path = &scenario.path;
+    let dice = |purpose: &str| Dice::new(scenario.seed, purpose);
+    let mut list: Vec<Box<dyn Node>> = Vec::new();
+    if let Some((mtu, from_us)) = path.narrow {
+        list.push(nodes::Mtu::new(scenario.medium, mtu, from_us));
+    }
+    if let Some((bits_per_s, queue)) = path.bottleneck {
+        list.push(nodes::Bottleneck::new(bits_per_s, queue));
+    }
+    list.push(nodes::Delay::new(path.delay_us, path.jitter_us, dice("delay")));
+    if path.drop != [0, 0] {
+        list.push(nodes::Drop::new(path.drop, dice("drop")));
+    }
+    if path.reorder > 0 {
+        list.push(nodes::Reorder::new(path.reorder, path.reorder_us, dice("reorder")));
+    }
+    if path.duplicate > 0 {
+        list.push(nodes::Duplicate::new(path.duplicate, path.duplicate_us, dice("duplicate")));
+    }
+    if path.corrupt > 0 {
+        list.push(nodes::Corrupt::new(scenario.medium, path.corrupt, dice("corrupt")));
+    }
+    if let Some((from, until)) = path.blackout {
+        list.push(nodes::Blackout::new(from, until));
+    }
+    if let Some((host, from_us, every_us, count)) = path.flood {
+        let v4 = scenario.talks.first().is_none_or(|t| t.v4);
+        let ports = scenario.listeners.iter().map(|l| l.port).chain([9]).collect();
+        let target = nodes::Target {
+            way: Way::from_host(1 - host),
+            link: link_header(scenario.medium, host, v4),
+            address: address(host, v4),
+            ports,
+        };
+        list.push(nodes::Flood::new(target, from_us, every_us, count, dice("flood")));
+    }
+    Network::new(list)
+}
