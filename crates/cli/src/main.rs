@@ -1,2 +1,61 @@
-//! cli
-fn main() {}
+//! The command `laneway`: one file per command in [`cmd`].
+//!
+//! Exit codes: 0 it worked, 1 it failed, 2 it was asked for something that cannot be (misuse, a missing privilege).
+#![forbid(unsafe_code)]
+
+mod cmd;
+mod counters;
+mod failure;
+mod http;
+mod parse;
+mod signals;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// A user-space TCP/IP stack in which every core has its own lane.
+#[derive(Parser)]
+#[command(
+    name = "laneway",
+    version,
+    arg_required_else_help = true,
+    after_help = "Start with:\n  laneway demo\n  laneway doctor"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(cmd::demo::Args),
+    Serve(cmd::serve::Args),
+    Doctor(cmd::doctor::Args),
+    Bench(cmd::lab::BenchArgs),
+    Lab(cmd::lab::LabArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // clap's own code for misuse is 2 as well; help and version are no misuse.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let result = match cli.command {
+        Command::Demo(args) => cmd::demo::run(args),
+        Command::Serve(args) => cmd::serve::run(args),
+        Command::Doctor(args) => cmd::doctor::run(args),
+        Command::Bench(args) => cmd::lab::bench(args),
+        Command::Lab(args) => cmd::lab::lab(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("laneway: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}

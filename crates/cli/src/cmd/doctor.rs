@@ -1,0 +1,274 @@
+//! `laneway doctor`: what this machine allows, and the command that would allow more.
+
+use crate::failure::Failure;
+use laneway_stack::device::Medium;
+use laneway_stack::device::steering_ebpf::{Steering, even_table};
+use laneway_stack::device::tun::{Tun, TunConfig, TunError};
+use laneway_stack::runtime::cores;
+use rustix::process::{Resource, getrlimit};
+use serde_json::json;
+use std::fs;
+
+/// Says what this machine allows Laneway to do, and for what it does not allow, the command that would change it.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  laneway doctor\n  sudo laneway doctor --json")]
+pub struct Args {
+    /// Say it as JSON: an array of {"check","state","found","fix"}.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// As it should be.
+    Good,
+    /// Works, and could be better.
+    Limited,
+    /// Does not work.
+    Missing,
+}
+
+struct Line {
+    check: &'static str,
+    state: State,
+    found: String,
+    fix: Option<String>,
+}
+
+impl Line {
+    fn good(check: &'static str, found: impl Into<String>) -> Line {
+        Line { check, state: State::Good, found: found.into(), fix: None }
+    }
+    fn limited(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Line {
+        Line { check, state: State::Limited, found: found.into(), fix: Some(fix.into()) }
+    }
+    fn missing(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Line {
+        Line { check, state: State::Missing, found: found.into(), fix: Some(fix.into()) }
+    }
+}
+
+/// Looks, and says. What is missing is no failure of the doctor's.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let mut lines = vec![memory(), kernel(), core_count(), node(), capability()];
+    lines.extend(interfaces());
+    lines.extend([steering(), files(), locked_memory(), processes(), hugepages(), forwarding(), virtual_machine()]);
+    if args.json {
+        let state = |state| match state {
+            State::Good => "good",
+            State::Limited => "limited",
+            State::Missing => "missing",
+        };
+        let all: Vec<_> = lines
+            .iter()
+            .map(|l| json!({"check": l.check, "state": state(l.state), "found": l.found, "fix": l.fix}))
+            .collect();
+        println!("{}", serde_json::Value::from(all));
+        return Ok(());
+    }
+    for line in &lines {
+        let mark = match line.state {
+            State::Good => "ok     ",
+            State::Limited => "limited",
+            State::Missing => "missing",
+        };
+        println!("{mark}  {:<22}  {}", line.check, line.found);
+        if let Some(fix) = &line.fix {
+            println!("{:33}→ {fix}", "");
+        }
+    }
+    let can_serve = !lines.iter().any(|l| l.check == "TUN interface" && l.state == State::Missing);
+    println!();
+    println!("laneway demo   works here, without privileges");
+    println!("laneway serve  {}", if can_serve { "works here" } else { "does not work for this user yet: see above" });
+    Ok(())
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn memory() -> Line {
+    Line::good("in-memory network", "always there; needs nothing")
+}
+
+fn kernel() -> Line {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy().into_owned();
+    let number = |i: usize| release.split(['.', '-']).nth(i).and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);
+    if (number(0), number(1)) >= (5, 6) {
+        Line::good("kernel", format!("Linux {release}"))
+    } else {
+        Line::limited(
+            "kernel",
+            format!("Linux {release}"),
+            "Linux 5.6 or later has openat2(2), with which links are followed safely: upgrade the kernel",
+        )
+    }
+}
+
+fn core_count() -> Line {
+    let (usable, online) = (cores().len(), std::thread::available_parallelism().map_or(1, usize::from));
+    let found = format!("{usable} usable: as many lanes");
+    if usable > online {
+        let limit = format!("{found}, but the CPU quota allows the time of {online}");
+        return Line::limited(
+            "cores",
+            limit,
+            "raise the quota of this control group: `systemctl set-property <unit> CPUQuota=`",
+        );
+    }
+    if usable >= 2 {
+        Line::good("cores", found)
+    } else {
+        Line::limited("cores", found, "lanes on several cores need several cores; look at `taskset -p $$`")
+    }
+}
+
+fn node() -> Line {
+    let opened = fs::File::options().read(true).write(true).open("/dev/net/tun");
+    match opened {
+        Ok(_) => Line::good("/dev/net/tun", "can be opened"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Line::missing(
+            "/dev/net/tun",
+            "is not there",
+            "sudo modprobe tun    (in a container: start it with `--device /dev/net/tun`)",
+        ),
+        Err(error) => {
+            Line::missing("/dev/net/tun", format!("cannot be opened: {error}"), "sudo chmod 666 /dev/net/tun")
+        }
+    }
+}
+
+fn capability() -> Line {
+    const CAP_NET_ADMIN: u32 = 12;
+    let status = read("/proc/self/status").unwrap_or_default();
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    if effective.is_some_and(|set| set & (1 << CAP_NET_ADMIN) != 0) {
+        return Line::good("CAP_NET_ADMIN", "held: interfaces can be made and given addresses");
+    }
+    let program = std::env::current_exe().map_or_else(|_| "laneway".into(), |path| path.display().to_string());
+    Line::missing(
+        "CAP_NET_ADMIN",
+        "not held: interfaces cannot be made",
+        format!("run with sudo, or once: sudo setcap cap_net_admin+ep {program}"),
+    )
+}
+
+/// Opens one for a moment, under a name of the kernel's choice.
+fn interfaces() -> Vec<Line> {
+    let open =
+        |queues: usize, offload: bool| Tun::open(&TunConfig { queues, offload, up: false, ..TunConfig::default() });
+    let single = match open(1, false) {
+        Ok(tun) => Line::good("TUN interface", format!("can be made (tried with {})", tun.name)),
+        Err(error @ TunError::Attach { .. }) => {
+            let fix =
+                "run with sudo, or have root make one: sudo ip tuntap add dev lw0 mode tun multi_queue user $USER";
+            return vec![Line::missing("TUN interface", error.to_string(), fix)];
+        }
+        Err(error) => {
+            return vec![Line::missing("TUN interface", error.to_string(), "see the line about /dev/net/tun")];
+        }
+    };
+    let many = match open(2, false) {
+        Ok(_) => Line::good("multi-queue TUN", "one queue for each lane"),
+        Err(error) => Line::limited("multi-queue TUN", error.to_string(), "use --lanes 1, or a kernel from 3.8 on"),
+    };
+    let offload = match open(1, true) {
+        Ok(_) => Line::good("vnet_hdr", "checksums and segmentation can be left to the kernel"),
+        Err(error) => {
+            Line::limited("vnet_hdr", error.to_string(), "a kernel with virtio headers on TUN (any since 2.6.27)")
+        }
+    };
+    vec![single, many, offload]
+}
+
+fn steering() -> Line {
+    match Steering::load(&[0x6d; 40], Medium::Ip, &even_table(2)) {
+        Ok(_) => Line::good("steering eBPF", "the kernel can choose lanes by our hash"),
+        Err(error) => Line::limited(
+            "steering eBPF",
+            format!("{error}: frames that land on the wrong lane are passed on"),
+            "run with sudo, or: sudo setcap cap_net_admin,cap_bpf+ep on this program",
+        ),
+    }
+}
+
+fn limit(value: Option<u64>) -> String {
+    value.map_or_else(|| "unlimited".into(), |value| value.to_string())
+}
+
+fn files() -> Line {
+    let now = getrlimit(Resource::Nofile);
+    let found = format!("{} (most: {})", limit(now.current), limit(now.maximum));
+    if now.current.is_none_or(|n| n >= 65_536) {
+        return Line::good("open files", found);
+    }
+    let fix =
+        format!("ulimit -n {}    (each large file under way needs one)", limit(now.maximum.map(|n| n.min(1_048_576))));
+    Line::limited("open files", found, fix)
+}
+
+fn locked_memory() -> Line {
+    let now = getrlimit(Resource::Memlock).current;
+    if now.is_none_or(|n| n >= 64 << 20) {
+        return Line::good("locked memory", limit(now));
+    }
+    Line::limited(
+        "locked memory",
+        format!("{} bytes", limit(now)),
+        "ulimit -l unlimited    (only old kernels count eBPF maps against it)",
+    )
+}
+
+fn processes() -> Line {
+    let now = getrlimit(Resource::Nproc).current;
+    if now.is_none_or(|n| n >= 1_024) {
+        Line::good("threads", limit(now))
+    } else {
+        Line::limited("threads", limit(now), "ulimit -u 4096")
+    }
+}
+
+fn hugepages() -> Line {
+    let mode = read("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let chosen = mode.split(['[', ']']).nth(1).unwrap_or("absent").to_owned();
+    match chosen.as_str() {
+        "always" => Line::good("huge pages", "transparent, always"),
+        _ => Line::limited(
+            "huge pages",
+            format!("transparent: {chosen}"),
+            "echo always | sudo tee /sys/kernel/mm/transparent_hugepage/enabled    (large tables then miss the TLB less)",
+        ),
+    }
+}
+
+fn forwarding() -> Line {
+    match read("/proc/sys/net/ipv4/ip_forward").as_deref() {
+        Some("1") => {
+            Line::good("IP forwarding", "on: other machines can reach a TUN interface's network through this one")
+        }
+        _ => Line::limited(
+            "IP forwarding",
+            "off: only this machine reaches a TUN interface's network",
+            "sudo sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
+        ),
+    }
+}
+
+fn virtual_machine() -> Line {
+    let info = read("/proc/cpuinfo").unwrap_or_default();
+    let is_guest =
+        info.lines().any(|line| line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor"));
+    if is_guest {
+        Line::limited(
+            "machine",
+            "virtual: measured times include what other guests do",
+            "measure on a machine of your own, with `cpupower frequency-set -g performance`",
+        )
+    } else {
+        Line::good("machine", "no hypervisor seen")
+    }
+}

@@ -1,0 +1,218 @@
+//! `laneway serve`: a directory over HTTP, on a TUN interface.
+
+use crate::failure::Failure;
+use crate::http::files::Root;
+use crate::http::server::Server;
+use crate::http::warm::Warmer;
+use crate::signals::{self, Event};
+use crate::{counters, parse};
+use laneway::on_lane::{Cidr, Config, Counters, Device, Rates, Sharing, Stack, contains};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// Serves a directory over HTTP/1.1 on a TUN interface, to anyone who can reach it.
+///
+/// The kernel's end of the interface gets an address of the same network, so that `curl http://ADDRESS/` works at once.
+/// SIGUSR1 prints the counters, and so does the end.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Args {
+    /// The directory.
+    dir: PathBuf,
+    /// Name of the TUN interface; it is created if it does not exist.
+    #[arg(long, value_name = "NAME")]
+    tun: String,
+    /// An address of ours with its network; may be given more than once, for IPv4 and IPv6.
+    #[arg(long, value_name = "ADDRESS/BITS", required = true)]
+    addr: Vec<Cidr>,
+    /// Address of the kernel's end of the interface [default: the other usable one of each network]
+    #[arg(long, value_name = "ADDRESS/BITS")]
+    host_addr: Vec<Cidr>,
+    /// Where everything else goes, one of each family [default: the kernel's end]
+    #[arg(long, value_name = "ADDRESS")]
+    gateway: Vec<IpAddr>,
+    /// Port.
+    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// Lanes [default: one for each core]
+    #[arg(long, value_name = "N")]
+    lanes: Option<usize>,
+    /// MTU of the interface, in bytes.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1280..))]
+    mtu: Option<u16>,
+    /// Maximum segment lifetime: TIME_WAIT lasts twice as long.
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse::duration_us)]
+    msl: u64,
+    /// How long a lane without work looks for some before it sleeps.
+    #[arg(long, default_value = "50us", value_name = "TIME", value_parser = parse::duration_us)]
+    spin: u64,
+    /// Mistreat frames in both directions: loss=1%,reorder=1%,corrupt=0.1%,duplicate=1%
+    #[arg(long, value_name = "FAULTS", value_parser = parse::rates)]
+    fault: Option<Rates>,
+    /// Seed of the faults.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// Write every frame into this pcapng file.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// How lanes share connections: the product's way, or one lock around everything to compare with.
+    #[arg(long, default_value = "lane", value_enum)]
+    sharing: SharingArg,
+    /// Say everything as JSON, one object per line.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLE: &str = "Example (needs CAP_NET_ADMIN):\n  sudo laneway serve . --tun lw0 --addr 10.9.0.2/24 --addr fd09::2/64 &\n  curl http://10.9.0.2/\n  curl 'http://[fd09::2]/'";
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum SharingArg {
+    Lane,
+    Global,
+}
+
+/// Runs until it is told to end.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let root = open_root(&args.dir)?;
+    if let Some(lanes) = args.lanes
+        && !(1..=256).contains(&lanes)
+    {
+        return Err(Failure::Misuse(format!("{lanes} lanes cannot be had: choose a number from 1 to 256")));
+    }
+    check_overlap(&args)?;
+    let (events, heard) = channel();
+    signals::listen(events.clone()).map_err(|error| Failure::Failed(format!("signals cannot be heard: {error}")))?;
+
+    let mut config = Config::default();
+    config.tcp.msl_us = args.msl;
+    let device = match args.mtu {
+        Some(mtu) => Device::tun_with_mtu(&args.tun, mtu.into()),
+        None => Device::tun(&args.tun),
+    };
+    let mut builder =
+        Stack::builder(device).config(config).spin(Duration::from_micros(args.spin)).grace(Duration::from_secs(2));
+    builder = args.addr.iter().fold(builder, |builder, cidr| builder.cidr(*cidr));
+    builder = args.host_addr.iter().fold(builder, |builder, cidr| builder.host_address(*cidr));
+    builder = args.gateway.iter().fold(builder, |builder, ip| builder.gateway(*ip));
+    if let Some(lanes) = args.lanes {
+        builder = builder.lanes(lanes);
+    }
+    if let Some(rates) = args.fault {
+        builder = builder.fault(rates, args.seed);
+    }
+    if let Some(path) = &args.pcap {
+        builder = builder.pcap(path);
+    }
+    if let SharingArg::Global = args.sharing {
+        builder = builder.sharing(Sharing::Global);
+    }
+    let failed = events.clone();
+    builder = builder.on_failure(move |what| drop(failed.send(Event::Failed(what.to_owned()))));
+
+    let warmer =
+        Warmer::start(256).map_err(|error| Failure::Failed(format!("no thread for the disk can be had: {error}")))?;
+    let stack = builder.start(|_lane| Server::new(root.clone(), warmer.clone()))?;
+    warmer.attach(stack.waker());
+    stack.listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), args.port), config_backlog())?;
+    say_hello(&args, &stack);
+
+    let mut failure = None;
+    while let Ok(event) = heard.recv() {
+        match event {
+            Event::Report => match stack.counters() {
+                Ok(counters) => say_counters(&args, &counters),
+                Err(_) => break,
+            },
+            Event::End => break,
+            Event::Failed(what) => {
+                failure = Some(what);
+                break;
+            }
+        }
+    }
+    let ended = stack.stop();
+    say_counters(&args, &ended.counters);
+    match failure.or(ended.failure) {
+        Some(what) => Err(Failure::Failed(what)),
+        None => Ok(()),
+    }
+}
+
+fn config_backlog() -> usize {
+    Config::default().somaxconn
+}
+
+fn open_root(dir: &Path) -> Result<Root, Failure> {
+    Root::open(dir).map_err(|error| {
+        let dir = dir.display();
+        Failure::Misuse(match error.kind() {
+            std::io::ErrorKind::NotFound => format!("the directory {dir} does not exist: make it, or name another"),
+            std::io::ErrorKind::NotADirectory => format!("{dir} is not a directory: name the directory that it is in"),
+            std::io::ErrorKind::PermissionDenied => format!(
+                "the directory {dir} may not be read by this user: allow it with `chmod o+rx {dir}`, or name another"
+            ),
+            _ => format!("the directory {dir} cannot be opened: {error}"),
+        })
+    })
+}
+
+/// Two interfaces with overlapping networks: the kernel would send our packets to the other one.
+fn check_overlap(args: &Args) -> Result<(), Failure> {
+    // Without the list of interfaces the check is not possible, and opening the device will say what is wrong.
+    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Ok(()) };
+    for interface in interfaces.filter(|interface| interface.interface_name != args.tun) {
+        let (Some(address), Some(mask)) = (interface.address, interface.netmask) else { continue };
+        let theirs = if let (Some(ip), Some(mask)) = (address.as_sockaddr_in(), mask.as_sockaddr_in()) {
+            Cidr { address: ip.ip().into(), prefix: mask.ip().to_bits().leading_ones() as u8 }
+        } else if let (Some(ip), Some(mask)) = (address.as_sockaddr_in6(), mask.as_sockaddr_in6()) {
+            Cidr { address: ip.ip().into(), prefix: mask.ip().to_bits().leading_ones() as u8 }
+        } else {
+            continue;
+        };
+        for ours in args.addr.iter().chain(&args.host_addr) {
+            if contains(ours, theirs.address) || contains(&theirs, ours.address) {
+                return Err(Failure::Misuse(format!(
+                    "{ours} overlaps {theirs} of the interface {}: choose another network, for example 10.77.0.2/24 or fd77::2/64",
+                    interface.interface_name
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn urls(args: &Args) -> Vec<String> {
+    let port = if args.port == 80 { String::new() } else { format!(":{}", args.port) };
+    let url = |cidr: &Cidr| match cidr.address {
+        IpAddr::V4(ip) => format!("http://{ip}{port}/"),
+        IpAddr::V6(ip) => format!("http://[{ip}]{port}/"),
+    };
+    args.addr.iter().map(url).collect()
+}
+
+fn say_hello(args: &Args, stack: &Stack) {
+    let urls = urls(args);
+    if args.json {
+        let hello = serde_json::json!({"event": "serving", "urls": urls, "device": stack.device(), "lanes": stack.lanes(), "notes": stack.notes()});
+        return println!("{hello}");
+    }
+    println!("serving {} at {}", args.dir.display(), urls.join(" and "));
+    println!("device: {}, {} lanes", stack.device(), stack.lanes());
+    for note in stack.notes() {
+        println!("note: {note}");
+    }
+    println!("SIGUSR1 prints the counters; Ctrl-C ends");
+}
+
+fn say_counters(args: &Args, counters: &Counters) {
+    use std::io::Write;
+    let text = if args.json {
+        format!("{}\n", serde_json::json!({"event": "counters", "counters": counters::json(counters)}))
+    } else {
+        counters::table(counters)
+    };
+    // Nobody may be listening any more; that is no reason to fail.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

@@ -1,0 +1,17 @@
+//! A static HTTP/1.1 server that lives on the lanes.
+//!
+//! [`server`] is the application, one per lane; [`request`] understands what is asked for; [`respond`] decides the answer;
+//! [`files`] finds files and lets nobody out of their directory; [`warm`] reads from disks what is not in memory, so that no
+//! lane waits for one.
+
+pub mod files;
+pub mod listing;
+pub mod mime;
+pub mod range;
+pub mod request;
+pub mod respond;
+pub mod server;
+pub mod warm;
+
+#[cfg(test)]
+mod tests;

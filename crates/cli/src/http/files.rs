@@ -1,0 +1,256 @@
+//! Owns the directory that is served: finds files below it, never beside it, and keeps small ones in memory.
+//!
+//! A name is decoded and cut into segments; `..` is refused; and then the *kernel* resolves what is left with the order to
+//! stay beneath the directory (`openat2(2)`, `RESOLVE_BENEATH`), so a link that leads out leads nowhere.
+
+use super::mime;
+use super::respond::Status;
+use percent_encoding::percent_decode;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Files up to this size are kept in memory, in bytes.
+const SMALL_MAX: u64 = 65_536;
+/// Bytes of files that a lane keeps.
+const CACHE_MAX: usize = 32 << 20;
+/// Files that a lane keeps.
+const CACHE_ENTRIES_MAX: usize = 4_096;
+/// How long a kept file is believed to be current, in microseconds.
+const FRESH_US: u64 = 500_000;
+
+/// Which version of a file it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stamp {
+    /// Length in bytes.
+    pub len: u64,
+    /// When it was last changed.
+    pub modified: SystemTime,
+    /// The same, as HTTP writes it.
+    pub modified_text: String,
+    /// A strong tag: it changes with the time in nanoseconds, the length and the inode.
+    pub etag: String,
+}
+
+/// A file in memory.
+#[derive(Clone)]
+pub struct Small {
+    /// Version.
+    pub stamp: Arc<Stamp>,
+    /// Media type.
+    pub mime: &'static str,
+    /// All of it.
+    pub bytes: Arc<[u8]>,
+}
+
+/// What a target leads to.
+pub enum Found {
+    /// A file that is kept in memory.
+    Small(Small),
+    /// A file to be read piece by piece.
+    Large {
+        /// It, open.
+        file: Arc<OwnedFd>,
+        /// Version.
+        stamp: Arc<Stamp>,
+        /// Media type.
+        mime: &'static str,
+    },
+    /// A directory without `index.html`.
+    Directory(OwnedFd),
+    /// A directory whose name lacks the slash at the end.
+    NeedsSlash,
+    /// Nothing that can be served.
+    Nothing(Status),
+}
+
+/// A directory with files.
+#[derive(Clone)]
+pub struct Root(Arc<OwnedFd>);
+
+impl Root {
+    /// Opens it.
+    pub fn open(path: &Path) -> std::io::Result<Root> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Root(Arc::new(openat(CWD, path, flags, Mode::empty())?)))
+    }
+
+    /// Opens what lies at `path`, beneath the directory. It may be anything; a pipe does not block.
+    fn open_beneath(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let path = if path.is_empty() { b"." } else { path };
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        match openat2(&*self.0, path, flags, Mode::empty(), how) {
+            // An old kernel, or a container that does not know the call: segment by segment, following no link.
+            Err(Errno::NOSYS | Errno::PERM) => self.open_step_by_step(path, flags | OFlags::NOFOLLOW),
+            Err(Errno::AGAIN) => openat2(&*self.0, path, flags, Mode::empty(), how),
+            other => other,
+        }
+    }
+
+    fn open_step_by_step(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        let mut at: Option<OwnedFd> = None;
+        for segment in path.split(|b| *b == b'/') {
+            let from = at.as_ref().map_or(self.0.as_fd(), |fd| fd.as_fd());
+            at = Some(openat(from, segment, flags, Mode::empty())?);
+        }
+        at.ok_or(Errno::NOENT)
+    }
+}
+
+/// Cuts a target into the path that it means. `None`: it leads out, or cannot be a name.
+pub fn resolve(target: &[u8]) -> Option<Vec<u8>> {
+    let decoded: Vec<u8> = percent_decode(target).collect();
+    if decoded.contains(&0) {
+        return None;
+    }
+    let mut path = Vec::with_capacity(decoded.len());
+    for segment in decoded.split(|b| *b == b'/') {
+        match segment {
+            b"" | b"." => continue,
+            b".." => return None,
+            name => {
+                if !path.is_empty() {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(name);
+            }
+        }
+    }
+    Some(path)
+}
+
+struct Kept {
+    small: Small,
+    /// Believed to be current until then.
+    fresh_until_us: u64,
+}
+
+/// Finds files for one lane.
+pub struct Files {
+    root: Root,
+    kept: HashMap<Box<[u8]>, Kept>,
+    kept_bytes: usize,
+}
+
+impl Files {
+    /// Finds files beneath `root`.
+    pub fn new(root: Root) -> Self {
+        Files { root, kept: HashMap::new(), kept_bytes: 0 }
+    }
+
+    /// What a target, as it was written in the request, leads to.
+    pub fn find(&mut self, target: &[u8], now_us: u64) -> Found {
+        if let Some(kept) = self.kept.get(target)
+            && now_us < kept.fresh_until_us
+        {
+            return Found::Small(kept.small.clone());
+        }
+        self.look(target, now_us)
+    }
+
+    #[cold]
+    fn look(&mut self, target: &[u8], now_us: u64) -> Found {
+        let Some(mut path) = resolve(target) else { return Found::Nothing(Status::BadRequest) };
+        let wants_directory = target.ends_with(b"/");
+        let mut file = match self.root.open_beneath(&path) {
+            Ok(file) => file,
+            Err(error) => return Found::Nothing(status_of(error)),
+        };
+        let mut stat = match fstat(&file) {
+            Ok(stat) => stat,
+            Err(error) => return Found::Nothing(status_of(error)),
+        };
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            if !wants_directory {
+                return Found::NeedsSlash;
+            }
+            let mut index = path.clone();
+            index.extend_from_slice(if path.is_empty() { b"index.html" } else { b"/index.html" });
+            match self.root.open_beneath(&index) {
+                Ok(found) => {
+                    stat = match fstat(&found) {
+                        Ok(stat) => stat,
+                        Err(error) => return Found::Nothing(status_of(error)),
+                    };
+                    file = found;
+                    path = index;
+                }
+                Err(Errno::NOENT) => return Found::Directory(file),
+                Err(error) => return Found::Nothing(status_of(error)),
+            }
+        } else if wants_directory {
+            return Found::Nothing(Status::NotFound);
+        }
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Found::Nothing(Status::Forbidden);
+        }
+        let stamp = Arc::new(stamp(&stat));
+        let mime = mime::of(&path);
+        if stamp.len > SMALL_MAX {
+            self.forget(target);
+            return Found::Large { file: Arc::new(file), stamp, mime };
+        }
+        if let Some(kept) = self.kept.get_mut(target)
+            && kept.small.stamp == stamp
+        {
+            kept.fresh_until_us = now_us + FRESH_US;
+            return Found::Small(kept.small.clone());
+        }
+        let mut bytes = vec![0; stamp.len as usize];
+        let mut at = 0;
+        while at < bytes.len() {
+            match rustix::io::pread(&file, &mut bytes[at..], at as u64) {
+                Ok(0) => return Found::Nothing(Status::InternalServerError), // it is being cut short
+                Ok(n) => at += n,
+                Err(Errno::INTR) => {}
+                Err(error) => return Found::Nothing(status_of(error)),
+            }
+        }
+        let small = Small { stamp, mime, bytes: bytes.into() };
+        self.keep(target, small.clone(), now_us);
+        Found::Small(small)
+    }
+
+    fn forget(&mut self, target: &[u8]) {
+        if let Some(kept) = self.kept.remove(target) {
+            self.kept_bytes -= kept.small.bytes.len();
+        }
+    }
+
+    fn keep(&mut self, target: &[u8], small: Small, now_us: u64) {
+        self.forget(target);
+        let len = small.bytes.len();
+        if self.kept_bytes + len > CACHE_MAX || self.kept.len() >= CACHE_ENTRIES_MAX {
+            // Whoever asks for everything there is gets it from the page cache. What is in use comes back at once.
+            self.kept.clear();
+            self.kept_bytes = 0;
+        }
+        self.kept_bytes += len;
+        self.kept.insert(target.into(), Kept { small, fresh_until_us: now_us + FRESH_US });
+    }
+}
+
+fn stamp(stat: &rustix::fs::Stat) -> Stamp {
+    let (seconds, nanos) = (stat.st_mtime.max(0) as u64, stat.st_mtime_nsec);
+    let modified = UNIX_EPOCH + Duration::new(seconds, nanos as u32);
+    let len = stat.st_size as u64;
+    let etag = format!("\"{seconds:x}.{nanos:x}-{len:x}-{:x}\"", stat.st_ino);
+    // A file from the year 10000 cannot be dated.
+    let text = httpdate::fmt_http_date(modified.min(UNIX_EPOCH + Duration::from_secs(253_402_300_799)));
+    Stamp { len, modified, modified_text: text, etag }
+}
+
+fn status_of(error: Errno) -> Status {
+    match error {
+        Errno::ACCESS | Errno::PERM => Status::Forbidden,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => Status::ServiceUnavailable,
+        Errno::IO => Status::InternalServerError,
+        // Also: a link that leads out (EXDEV), a loop, a name that is too long, a socket.
+        _ => Status::NotFound,
+    }
+}

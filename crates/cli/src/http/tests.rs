@@ -1,0 +1,322 @@
+//! The server as a client meets it: bytes of requests in, bytes of answers out, over an in-memory network.
+
+use super::files::{Root, resolve};
+use super::server::Server;
+use super::warm::Warmer;
+use laneway::on_lane::{Address, App, CloseReason, ConnId, Context, Device, Stack, Waker};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Pieces of a request; each is sent in a poll of its own.
+type Script = Vec<Vec<u8>>;
+
+/// Sends what it is given, half-closes, and tells all that came back.
+struct Client {
+    jobs: Arc<Mutex<VecDeque<Script>>>,
+    tell: Sender<(Vec<u8>, CloseReason)>,
+    running: Option<(ConnId, VecDeque<Vec<u8>>)>,
+    received: Vec<u8>,
+}
+
+impl App for Client {
+    fn on_poll(&mut self, cx: &mut Context<'_>) {
+        if self.running.is_none()
+            && let Some(script) = self.jobs.lock().unwrap().pop_front()
+        {
+            let id = cx.connect(None, Address::from_v4([10, 0, 0, 1]), 80, 0).unwrap();
+            self.running = Some((id, script.into()));
+        }
+        if let Some((id, script)) = &mut self.running
+            && cx.state(*id).is_synchronized()
+            && let Some(piece) = script.pop_front()
+        {
+            cx.send(*id, &piece);
+            if script.is_empty() {
+                cx.shutdown(*id);
+            }
+        }
+    }
+    fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+        self.received.extend_from_slice(data);
+        data.len()
+    }
+    fn on_closed(&mut self, _: &mut Context<'_>, _: ConnId, _: u64, reason: CloseReason) {
+        self.running = None;
+        let _ = self.tell.send((std::mem::take(&mut self.received), reason));
+    }
+}
+
+struct Site {
+    dir: PathBuf,
+    jobs: Arc<Mutex<VecDeque<Script>>>,
+    answers: Receiver<(Vec<u8>, CloseReason)>,
+    waker: Waker,
+    _stacks: [Stack; 2],
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn big() -> Vec<u8> {
+    (0..3_000_000u32).map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8).collect()
+}
+
+impl Site {
+    fn new(name: &str) -> Site {
+        let dir = std::env::temp_dir().join(format!("laneway-http-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(dir.join("www/sub/deep")).unwrap();
+        std::fs::create_dir_all(dir.join("www/with index")).unwrap();
+        std::fs::write(dir.join("secret"), "secret").unwrap();
+        std::fs::write(dir.join("www/hello.txt"), "hello, world").unwrap();
+        std::fs::write(dir.join("www/empty"), "").unwrap();
+        std::fs::write(dir.join("www/big.bin"), big()).unwrap();
+        std::fs::write(dir.join("www/sub/<b>&\"x.txt"), "odd").unwrap();
+        std::fs::write(dir.join("www/sub/.hidden"), "hidden").unwrap();
+        std::fs::write(dir.join("www/with index/index.html"), "<p>index").unwrap();
+        std::os::unix::fs::symlink("../secret", dir.join("www/leak")).unwrap();
+        std::os::unix::fs::symlink("hello.txt", dir.join("www/link")).unwrap();
+        let (here, there) = Device::memory_pair(1).unwrap();
+        let warmer = Warmer::start(1).unwrap();
+        let root = Root::open(&dir.join("www")).unwrap();
+        let server = Stack::builder(here)
+            .address("10.0.0.1/24")
+            .unwrap()
+            .pin(false)
+            .start(|_| Server::new(root.clone(), warmer.clone()))
+            .unwrap();
+        warmer.attach(server.waker());
+        server.listen("0.0.0.0:80".parse().unwrap(), 64).unwrap();
+        let jobs = Arc::new(Mutex::new(VecDeque::new()));
+        let (tell, answers) = channel();
+        let client = Stack::builder(there).address("10.0.0.2/24").unwrap().pin(false);
+        let client = client
+            .start(|_| Client { jobs: Arc::clone(&jobs), tell: tell.clone(), running: None, received: Vec::new() })
+            .unwrap();
+        Site { dir, jobs, answers, waker: client.waker(), _stacks: [client, server] }
+    }
+
+    /// Sends pieces one after the other, and returns all that came back until the server closed.
+    fn pieces(&self, pieces: Script) -> Vec<u8> {
+        self.jobs.lock().unwrap().push_back(pieces);
+        self.waker.wake_all();
+        let (answer, reason) = self.answers.recv_timeout(Duration::from_secs(20)).expect("no end of the connection");
+        assert_eq!(
+            reason,
+            CloseReason::Normal,
+            "after {:?}",
+            String::from_utf8_lossy(&answer[..answer.len().min(500)])
+        );
+        answer
+    }
+
+    fn ask(&self, request: &str) -> String {
+        String::from_utf8(self.pieces(vec![request.as_bytes().to_vec()])).unwrap()
+    }
+
+    /// Status line, head and body of a GET with more fields.
+    fn get(&self, path: &str, fields: &str) -> (String, String, Vec<u8>) {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n");
+        split(&self.pieces(vec![request.into_bytes()]))
+    }
+
+    fn status(&self, path: &str) -> String {
+        self.get(path, "").0
+    }
+}
+
+fn split(answer: &[u8]) -> (String, String, Vec<u8>) {
+    let end = answer.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+    let status = head.lines().next().unwrap().strip_prefix("HTTP/1.1 ").unwrap().to_owned();
+    (status, head, answer[end..].to_vec())
+}
+
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+#[test]
+fn files_directories_and_what_is_not_there() {
+    let site = Site::new("files");
+    let (status, head, body) = site.get("/hello.txt", "");
+    assert_eq!((status.as_str(), &body[..]), ("200 OK", &b"hello, world"[..]));
+    assert_eq!(field(&head, "Content-Length"), Some("12"));
+    assert_eq!(field(&head, "Content-Type"), Some("text/plain; charset=utf-8"));
+    assert_eq!(field(&head, "Connection"), Some("close"));
+    assert_eq!(site.get("/big.bin", "").2, big());
+    assert_eq!(site.get("/empty", "").2, b"");
+    assert_eq!(site.get("/link", "").2, b"hello, world");
+    assert_eq!(site.get("/with%20index/", "").2, b"<p>index");
+    let (status, head, _) = site.get("//with%20index", "");
+    assert_eq!((status.as_str(), field(&head, "Location")), ("301 Moved Permanently", Some("/with%20index/")));
+    let (status, _, page) = site.get("/sub/", "");
+    let page = String::from_utf8(page).unwrap();
+    assert_eq!(status, "200 OK");
+    assert!(
+        page.contains("&lt;b&gt;&amp;&quot;x.txt") && page.contains("./%3Cb%3E%26%22x.txt") && page.contains("./deep/"),
+        "{page}"
+    );
+    assert!(!page.contains("hidden"), "{page}");
+    assert_eq!(site.get("/sub/%3Cb%3E%26%22x.txt?query=1", "").2, b"odd");
+    assert_eq!(site.get("http://x/hello.txt", "").2, b"hello, world");
+    for (path, says) in [
+        ("/none", "404 Not Found"),
+        ("/hello.txt/", "404 Not Found"),
+        ("/hello.txt/x", "404 Not Found"),
+        ("/%00", "400 Bad Request"),
+        ("hello.txt", "400 Bad Request"),
+        ("*", "400 Bad Request"),
+    ] {
+        assert_eq!(site.status(path), says, "{path}");
+    }
+}
+
+#[test]
+fn there_is_no_way_out() {
+    let site = Site::new("out");
+    for path in [
+        "/../secret",
+        "/sub/../../secret",
+        "/%2e%2e/secret",
+        "/..%2fsecret",
+        "/sub/%2E%2E%2F%2e%2e/secret",
+        "//../secret",
+        "/leak",
+        "/sub/../hello.txt",
+        "/./../secret",
+    ] {
+        let (status, _, body) = site.get(path, "");
+        assert!(status.starts_with("40"), "{path}: {status}");
+        assert!(!body.windows(6).any(|w| w == b"secret"), "{path}");
+    }
+    assert_eq!(resolve(b"/a//./b/"), Some(b"a/b".to_vec()));
+    assert_eq!(resolve(b"/a/.../b"), Some(b"a/.../b".to_vec()));
+    assert_eq!(resolve(b"/a/%2e%2E/b"), None);
+}
+
+#[test]
+fn ranges_and_conditions() {
+    let site = Site::new("ranges");
+    let (status, head, body) = site.get("/hello.txt", "Range: bytes=7-\r\n");
+    assert_eq!(
+        (status.as_str(), &body[..], field(&head, "Content-Range")),
+        ("206 Partial Content", &b"world"[..], Some("bytes 7-11/12"))
+    );
+    assert_eq!(site.get("/hello.txt", "Range: bytes=-5\r\n").2, b"world");
+    assert_eq!(site.get("/big.bin", "Range: bytes=1000000-1999999\r\n").2, big()[1_000_000..2_000_000]);
+    let (status, head, _) = site.get("/hello.txt", "Range: bytes=12-\r\n");
+    assert_eq!((status.as_str(), field(&head, "Content-Range")), ("416 Range Not Satisfiable", Some("bytes */12")));
+    let (_, head, _) = site.get("/hello.txt", "");
+    let (etag, date) = (field(&head, "ETag").unwrap().to_owned(), field(&head, "Last-Modified").unwrap().to_owned());
+    for condition in [
+        format!("If-None-Match: {etag}"),
+        format!("If-None-Match: \"x\", W/{etag}"),
+        "If-None-Match: *".into(),
+        format!("If-Modified-Since: {date}"),
+    ] {
+        let (status, _, body) = site.get("/hello.txt", &format!("{condition}\r\n"));
+        assert_eq!((status.as_str(), body.len()), ("304 Not Modified", 0), "{condition}");
+    }
+    for condition in [
+        "If-None-Match: \"x\"".to_owned(),
+        "If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT".into(),
+        "If-Modified-Since: nonsense".into(),
+        format!("If-None-Match: \"x\"\r\nIf-Modified-Since: {date}"),
+    ] {
+        assert_eq!(site.get("/hello.txt", &format!("{condition}\r\n")).0, "200 OK", "{condition}");
+    }
+    let part = |validator: &str| site.get("/hello.txt", &format!("Range: bytes=0-0\r\nIf-Range: {validator}\r\n")).0;
+    assert_eq!(
+        (part(&etag).as_str(), part(&date).as_str(), part("\"x\"").as_str()),
+        ("206 Partial Content", "206 Partial Content", "200 OK")
+    );
+}
+
+#[test]
+fn refusals() {
+    let site = Site::new("refusals");
+    let status = |request: &str| site.ask(request).lines().next().unwrap_or("nothing").to_owned();
+    for (request, says) in [
+        ("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "405"),
+        ("BREW / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "501"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", "501"),
+        ("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", "413"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1x\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", "400"),
+        ("GET / HTTP/2.0\r\nHost: x\r\n\r\n", "505"),
+        ("nonsense\r\n\r\n", "400"),
+        ("\x00\x01\x02\r\n\r\n", "400"),
+    ] {
+        let line = status(request);
+        assert!(line.starts_with(&format!("HTTP/1.1 {says} ")), "{request:?}: {line}");
+    }
+    let long = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "y".repeat(9_000));
+    assert!(status(&long).contains(" 431 "));
+    let many = format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "X: y\r\n".repeat(200));
+    assert!(status(&many).contains(" 431 "));
+    let uri = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "y".repeat(9_000));
+    assert!(status(&uri).contains(" 414 "));
+}
+
+#[test]
+fn keep_alive_and_pipelines() {
+    let site = Site::new("pipeline");
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    // The third waits in the stack until the second's three megabytes are out.
+    let answer = site.pieces(vec![format!("{}{}{}", get("/hello.txt"), get("/big.bin"), get("/none")).into_bytes()]);
+    let (status, _, rest) = split(&answer);
+    assert_eq!((status.as_str(), &rest[..12]), ("200 OK", &b"hello, world"[..]));
+    let (status, _, rest) = split(&rest[12..]);
+    assert!(status == "200 OK" && rest[..3_000_000] == big());
+    let (status, head, _) = split(&rest[3_000_000..]);
+    assert_eq!((status.as_str(), field(&head, "Connection")), ("404 Not Found", None));
+    // A body that nobody wanted is read over, and the next request is found behind it.
+    let answer =
+        site.ask(&format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\nGET /x HTTP{}", get("/hello.txt")));
+    assert_eq!(
+        (
+            answer.matches("HTTP/1.1 405 ").count(),
+            answer.matches("HTTP/1.1 ").count(),
+            answer.ends_with("hello, world")
+        ),
+        (1, 2, true)
+    );
+    // HTTP/1.0 closes, unless it asks not to.
+    let answer = site.ask("GET /hello.txt HTTP/1.0\r\n\r\nGET /hello.txt HTTP/1.0\r\n\r\n");
+    assert_eq!(answer.matches("HTTP/1.1 200 ").count(), 1);
+    let keep = "GET /hello.txt HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n";
+    let answer = site.ask(&format!("{keep}{keep}"));
+    assert_eq!((answer.matches("HTTP/1.1 200 ").count(), answer.matches("Connection: keep-alive").count()), (2, 2));
+    // HEAD has everything but the body.
+    let answer = site.ask("HEAD /big.bin HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(answer.contains("Content-Length: 3000000\r\n") && answer.ends_with("\r\n\r\n"));
+}
+
+#[test]
+fn byte_by_byte() {
+    let site = Site::new("bytes");
+    let request = b"GET /hello.txt HTTP/1.1\r\nHost: x\r\n\r\nGET /empty HTTP/1.1\r\nHost: x\r\n\r\n";
+    let answer = String::from_utf8(site.pieces(request.iter().map(|b| vec![*b]).collect())).unwrap();
+    assert_eq!(answer.matches("HTTP/1.1 200 ").count(), 2, "{answer}");
+}
+
+#[test]
+fn many_pipelined_requests_in_pieces_of_any_size() {
+    let site = Site::new("pieces");
+    let one = b"GET /hello.txt HTTP/1.1\r\nHost: x\r\nUser-Agent: somebody with a rather long name\r\n\r\n";
+    let all: Vec<u8> = one.repeat(300);
+    for size in [7, 100, 1_000, 5_000] {
+        let answer = String::from_utf8(site.pieces(all.chunks(size).map(<[u8]>::to_vec).collect())).unwrap();
+        assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 300, "in pieces of {size}");
+    }
+}

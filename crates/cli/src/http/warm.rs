@@ -1,0 +1,72 @@
+//! Owns the thread that waits for disks, so that no lane does: it reads what is not in memory, and the lane that asked reads
+//! it again from there.
+
+use laneway::on_lane::{ConnId, Waker};
+use rustix::fd::OwnedFd;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// A piece of a file that is wanted in memory.
+struct Job {
+    file: Arc<OwnedFd>,
+    offset: u64,
+    len: usize,
+    lane: usize,
+    connection: ConnId,
+}
+
+/// Asks for pieces of files, and learns which have come.
+#[derive(Clone)]
+pub struct Warmer {
+    jobs: Sender<Job>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// Connections that can go on, by lane.
+    ready: Vec<Mutex<Vec<ConnId>>>,
+    /// Known once the stack runs; before that, nobody asks.
+    waker: OnceLock<Waker>,
+}
+
+impl Warmer {
+    /// For so many lanes.
+    pub fn start(lanes: usize) -> std::io::Result<Warmer> {
+        let (jobs, work) = channel::<Job>();
+        let ready = (0..lanes).map(|_| Mutex::default()).collect();
+        let shared = Arc::new(Shared { ready, waker: OnceLock::new() });
+        let done = Arc::clone(&shared);
+        std::thread::Builder::new().name("disk".into()).spawn(move || {
+            let mut scratch = vec![0; 1 << 20];
+            for job in work {
+                // Only the reading counts. An error meets the lane too, and there somebody knows what to do.
+                let len = job.len.min(scratch.len());
+                let _ = rustix::io::pread(&*job.file, &mut scratch[..len], job.offset);
+                done.ready[job.lane].lock().unwrap_or_else(PoisonError::into_inner).push(job.connection);
+                if let Some(waker) = done.waker.get() {
+                    waker.wake(job.lane);
+                }
+            }
+        })?;
+        Ok(Warmer { jobs, shared })
+    }
+
+    /// The stack runs: its lanes can be woken.
+    pub fn attach(&self, waker: Waker) {
+        let _ = self.shared.waker.set(waker);
+    }
+
+    /// Wants a piece of a file in memory. False: nobody reads any more.
+    pub fn want(&self, file: &Arc<OwnedFd>, offset: u64, len: usize, lane: usize, connection: ConnId) -> bool {
+        self.jobs.send(Job { file: Arc::clone(file), offset, len, lane, connection }).is_ok()
+    }
+
+    /// Connections of this lane that can go on.
+    pub fn ready(&self, lane: usize) -> Vec<ConnId> {
+        match self.shared.ready[lane].try_lock() {
+            Ok(mut ready) => std::mem::take(&mut *ready),
+            // It is being added to: whoever adds rings afterwards.
+            Err(_) => Vec::new(),
+        }
+    }
+}

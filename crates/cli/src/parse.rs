@@ -1,0 +1,75 @@
+//! Owns what arguments mean: durations, percentages.
+
+use laneway::on_lane::Rates;
+
+/// A duration in microseconds: `30s`, `500ms`, `50us`, `2m`.
+pub fn duration_us(text: &str) -> Result<u64, String> {
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let scale = match unit {
+        "us" | "µs" => 1.0,
+        "ms" => 1e3,
+        "s" => 1e6,
+        "m" | "min" => 60e6,
+        _ => return Err(format!("'{text}' is no duration: write it as 30s, 500ms or 50us")),
+    };
+    let number: f64 = number.parse().map_err(|_| format!("'{text}' is no duration: write it as 30s, 500ms or 50us"))?;
+    let us = number * scale;
+    if (0.0..=86_400e6).contains(&us) {
+        Ok(us as u64)
+    } else {
+        Err(format!("'{text}' is longer than a day: choose a shorter duration"))
+    }
+}
+
+/// Faults: `loss=1%,reorder=1%,corrupt=0.1%,duplicate=0.5%`.
+pub fn rates(text: &str) -> Result<Rates, String> {
+    let mut rates = Rates::default();
+    let right = "write it as loss=1%,reorder=1%,corrupt=0.1%,duplicate=0.5%";
+    for part in text.split(',').map(str::trim) {
+        let (name, value) = part.split_once('=').ok_or_else(|| format!("'{part}' has no value; {right}"))?;
+        let percent = value.strip_suffix('%').ok_or_else(|| format!("'{value}' is no percentage; {right}"))?;
+        let percent: f64 = percent
+            .trim()
+            .parse()
+            .ok()
+            .filter(|p| (0.0..=100.0).contains(p))
+            .ok_or_else(|| format!("'{value}' is not between 0% and 100%; {right}"))?;
+        let ppm = (percent * 1e4).round() as u32;
+        match name.trim() {
+            "loss" => rates.loss_ppm = ppm,
+            "reorder" => rates.reorder_ppm = ppm,
+            "corrupt" => rates.corrupt_ppm = ppm,
+            "duplicate" => rates.duplicate_ppm = ppm,
+            other => return Err(format!("'{other}' is no fault; {right}")),
+        }
+    }
+    Ok(rates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration_us("30s"), Ok(30_000_000));
+        assert_eq!(duration_us("1.5ms"), Ok(1_500));
+        assert_eq!(duration_us("50us"), Ok(50));
+        for bad in ["30", "s", "", "-1s", "1h", "1..2s", "1000000s"] {
+            assert!(duration_us(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn faults() {
+        let rates = rates("loss=1%, reorder=2%,corrupt=0.1%").unwrap();
+        assert_eq!(
+            (rates.loss_ppm, rates.reorder_ppm, rates.corrupt_ppm, rates.duplicate_ppm),
+            (10_000, 20_000, 1_000, 0)
+        );
+        for bad in ["", "loss", "loss=1", "loss=101%", "loss=-1%", "delay=1%", "loss=x%"] {
+            assert!(super::rates(bad).is_err(), "{bad}");
+        }
+    }
+}

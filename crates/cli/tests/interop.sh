@@ -1,0 +1,318 @@
+#!/usr/bin/env bash
+# Laneway serves; clients that know nothing of it judge: curl, ab, wrk, h2load, ping, nmap, hping3, tshark.
+#
+#   crates/cli/tests/interop.sh [--quick] [--only NAME] [BINARY]
+#
+# Everything happens in network namespaces of its own; nothing of this machine's network is touched. Needs root. What
+# cannot be done here is said and skipped; where CI is set, a skipped check is a failed one.
+# --quick: smaller numbers, for every push. BINARY: default target/release/laneway.
+set -u
+export LC_ALL=C
+
+quick=
+only=
+binary=
+while [ $# -gt 0 ]; do
+    case $1 in
+        --quick) quick=1 ;;
+        --only) shift; only=${1:?--only wants a name} ;;
+        --help | -h) sed -n '2,9p' "$0"; exit 0 ;;
+        -*) echo "interop.sh: no option $1; see --help" >&2; exit 2 ;;
+        *) binary=$1 ;;
+    esac
+    shift
+done
+top=$(cd "$(dirname "$0")/../../.." && pwd)
+binary=${binary:-${CARGO_TARGET_DIR:-$top/target}/release/laneway}
+if [ ! -x "$binary" ]; then
+    echo "interop.sh: $binary is not there: build it with 'cargo build --release -p laneway-cli'" >&2
+    exit 2
+fi
+binary=$(realpath "$binary")
+
+if [ -n "$quick" ]; then
+    big_mib=64 ab_n=20000 load_n=20000 wrk_s=3 parallel_kib=512 flood_s=3
+else
+    big_mib=1024 ab_n=200000 load_n=200000 wrk_s=10 parallel_kib=4096 flood_s=10
+fi
+
+net=lwi$$
+work=$(mktemp -d)
+www=$work/www
+server=
+passed=0 failed=0 skipped=0
+
+clean() {
+    stop_server >/dev/null 2>&1
+    for pid in $(ip netns pids "$net" 2>/dev/null); do kill -9 "$pid" 2>/dev/null; done
+    ip netns del "$net" 2>/dev/null
+    rm -rf "$work"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM
+
+ok() { passed=$((passed + 1)); printf 'ok       %-28s %s\n' "$1" "${2:-}"; }
+bad() { failed=$((failed + 1)); printf 'FAILED   %-28s %s\n' "$1" "${2:-}"; }
+skip() {
+    skipped=$((skipped + 1))
+    printf 'skipped  %-28s %s\n' "$1" "$2"
+}
+wanted() { [ -z "$only" ] || [ "$only" = "$1" ]; }
+# have NAME TOOL PACKAGE: whether the check NAME can be made.
+have() { command -v "$2" >/dev/null || { skip "$1" "no $2: apt-get install $3"; return 1; }; }
+on() { ip netns exec "$net" "$@"; }
+
+if [ "$(id -u)" != 0 ]; then
+    skip everything "needs root: sudo $0"
+    [ -n "${CI:-}" ] && exit 1
+    exit 0
+fi
+for tool in ip curl; do
+    command -v $tool >/dev/null || { skip everything "no $tool: apt-get install iproute2 curl"; [ -n "${CI:-}" ] && exit 1; exit 0; }
+done
+if ! ip netns add "$net" 2>"$work/netns"; then
+    skip everything "no network namespace can be made: $(cat "$work/netns")"
+    [ -n "${CI:-}" ] && exit 1
+    exit 0
+fi
+ip -n "$net" link set lo up
+on sysctl -qw net.ipv4.ip_local_port_range="1024 65535"
+ulimit -n 65536 2>/dev/null || ulimit -n "$(ulimit -Hn)"
+
+mkdir -p "$www/sub"
+echo hello >"$www/index.html"
+echo nested >"$www/sub/a b.txt"
+head -c $((big_mib << 20)) /dev/urandom >"$www/big.bin"
+head -c $((parallel_kib << 10)) /dev/urandom >"$www/part.bin"
+echo secret >"$work/secret"
+ln -s ../secret "$www/leak"
+
+v4=10.77.0.2 v6=fd77::2
+# start_server OPTIONS...: serves $www in the namespace, and returns once it says so.
+start_server() {
+    stop_server
+    # Not through `on`: the job must be the server itself, which signals are sent to.
+    ip netns exec "$net" "$binary" serve "$www" --tun lw0 --addr $v4/24 --addr $v6/64 "$@" >"$work/server" 2>&1 &
+    server=$!
+    for _ in $(seq 100); do
+        grep -q '^SIGUSR1' "$work/server" && return 0
+        kill -0 $server 2>/dev/null || break
+        sleep 0.05
+    done
+    bad "server" "does not start: $(cat "$work/server")"
+    server=
+    return 1
+}
+stop_server() {
+    [ -n "$server" ] || return 0
+    kill -TERM "$server" 2>/dev/null
+    wait "$server"
+    server_code=$?
+    server=
+}
+counter() { awk -v name="$1" '$1 == name { value = $2 } END { print value + 0 }' "$work/server"; }
+sum() { sha256sum | cut -d' ' -f1; }
+big_sum=$(sum <"$www/big.bin")
+part_sum=$(sum <"$www/part.bin")
+
+check_http() {
+    local said
+    said=$(on curl -sS -m 10 "http://$v4/")
+    [ "$said" = hello ] && ok "curl" "IPv4" || bad "curl" "IPv4 said '$said'"
+    said=$(on curl -sS -m 10 "http://[$v6]/")
+    [ "$said" = hello ] && ok "curl" "IPv6" || bad "curl" "IPv6 said '$said'"
+    said=$(on curl -sS -m 10 -r 2-3 -w ' %{http_code}' "http://$v4/index.html")
+    [ "$said" = "ll 206" ] && ok "range" || bad "range" "said '$said'"
+    said=$(on curl -sS -m 10 -r -3 -w ' %{http_code}' "http://$v4/index.html" | tr -d '\n')
+    [ "$said" = "lo 206" ] && ok "suffix range" || bad "suffix range" "said '$said'"
+    said=$(on curl -sS -m 10 -r 100- -o /dev/null -w '%{http_code}' "http://$v4/index.html")
+    [ "$said" = 416 ] && ok "range beyond the end" || bad "range beyond the end" "said '$said'"
+    said=$(on curl -sS -m 10 -I "http://$v4/index.html" | grep -ci '^content-length: 6')
+    [ "$said" = 1 ] && ok "HEAD" || bad "HEAD"
+    said=$(on curl -sS -m 10 "http://$v4/sub/a%20b.txt")
+    [ "$said" = nested ] && ok "encoded name" || bad "encoded name" "said '$said'"
+    on curl -sS -m 10 "http://$v4/sub/" | grep -q 'a b.txt' && ok "listing" || bad "listing"
+    local tag
+    tag=$(on curl -sS -m 10 -I "http://$v4/index.html" | tr -d '\r' | awk 'tolower($1) == "etag:" { print $2 }')
+    said=$(on curl -sS -m 10 -H "If-None-Match: $tag" -o /dev/null -w '%{http_code}' "http://$v4/index.html")
+    [ "$said" = 304 ] && ok "not modified" || bad "not modified" "said '$said'"
+    for path in /../secret /%2e%2e/secret /sub/..%2f..%2fsecret //../secret /leak; do
+        said=$(on curl -sS -m 10 --path-as-is -w ' %{http_code}' "http://$v4$path" | tr '\n' ' ')
+        case $said in
+            *secret*) bad "no way out" "$path said '$said'" ;;
+            *40[04]*) ok "no way out" "$path" ;;
+            *) bad "no way out" "$path said '$said'" ;;
+        esac
+    done
+    said=$(on curl -sS -m 10 -X POST -d x -o /dev/null -w '%{http_code}' "http://$v4/")
+    [ "$said" = 405 ] && ok "method not allowed" || bad "method not allowed" "said '$said'"
+}
+
+check_download() {
+    local name address got speed
+    for name in IPv4 IPv6; do
+        [ $name = IPv4 ] && address=$v4 || address="[$v6]"
+        got=$(on curl -sS -m 600 -w '%{stderr}%{speed_download}' "http://$address/big.bin" 2>"$work/speed" | sum)
+        speed=$(awk '{ printf "%.0f MB/s", $1 / 1e6 }' "$work/speed")
+        [ "$got" = "$big_sum" ] && ok "$big_mib MiB download" "$name, sha256 equal, $speed" || bad "$big_mib MiB download" "$name: another sha256 ($speed)"
+    done
+}
+
+ab_check() {
+    local name=$1 out
+    shift
+    out=$(on ab -q -r -s 60 "$@" "http://$v4/index.html" 2>&1)
+    local fails rate done_n
+    fails=$(awk '/^Failed requests:/ { print $3 }' <<<"$out")
+    done_n=$(awk '/^Complete requests:/ { print $3 }' <<<"$out")
+    rate=$(awk '/^Requests per second:/ { print $4 }' <<<"$out")
+    [ "$fails" = 0 ] && [ -n "$rate" ] && ok "$name" "$done_n requests, 0 failed, $rate/s" || bad "$name" "$(grep -E 'Failed|apr_|Complete' <<<"$out" | tr '\n' ' ')"
+}
+
+check_ab() {
+    have "ab" ab apache2-utils || return
+    ab_check "ab -c 100" -c 100 -n $ab_n
+    ab_check "ab -k -c 100" -k -c 100 -n $ab_n
+}
+
+check_wrk() {
+    have "wrk" wrk wrk || return
+    local out
+    out=$(on wrk -c 1000 -t 2 -d ${wrk_s}s --timeout 10s "http://$v4/index.html" 2>&1)
+    if grep -q 'Socket errors' <<<"$out" || ! grep -q 'Requests/sec' <<<"$out" || grep -q 'Non-2xx' <<<"$out"; then
+        bad "wrk -c 1000" "$(grep -E 'errors|Non-2xx|unable' <<<"$out" | tr '\n' ' ')"
+    else
+        ok "wrk -c 1000" "$(awk '/Requests\/sec/ { print $2 }' <<<"$out")/s, no socket error"
+    fi
+}
+
+check_h2load() {
+    have "h2load" h2load nghttp2-client || return
+    local out
+    out=$(on h2load --h1 -n $load_n -c 100 "http://$v4/index.html" 2>&1)
+    grep -q "$load_n succeeded, 0 failed, 0 errored, 0 timeout" <<<"$out" && ok "h2load --h1" "$(sed -n 's/^finished in [^,]*, \([^,]*\),.*/\1/p' <<<"$out")" || bad "h2load --h1" "$(grep '^requests:' <<<"$out")"
+}
+
+check_ping() {
+    have "ping" ping iputils-ping || return
+    local address out
+    for address in $v4 $v6; do
+        out=$(on ping -q -c 5 -i 0.2 -W 2 -s 3000 $address 2>&1)
+        grep -q ' 5 received' <<<"$out" && ok "ping -s 3000" "$address" || bad "ping -s 3000" "$address: $(grep received <<<"$out")"
+    done
+}
+
+check_nmap() {
+    have "nmap" nmap nmap || return
+    local address flag out
+    for address in $v4 $v6; do
+        flag=
+        [ $address = $v6 ] && flag=-6
+        # shellcheck disable=SC2086
+        out=$(on nmap $flag -sS -p- -n -Pn -T4 --min-rate 5000 $address 2>&1)
+        [ "$(grep -c '^[0-9]*/tcp *open' <<<"$out")" = 1 ] && grep -q '^80/tcp *open' <<<"$out" && grep -q '65534 closed' <<<"$out" &&
+            ok "nmap -sS -p-" "$address: 80 open, 65534 closed" || bad "nmap -sS -p-" "$address: $(grep -E 'tcp|shown' <<<"$out" | head -5 | tr '\n' ' ')"
+    done
+}
+
+# The same attack, once on us and once into the void: what is left for ab should be nearly the same.
+check_flood() {
+    have "SYN flood" hping3 hping3 || return
+    have "SYN flood" ab apache2-utils || return
+    # Where nobody answers: what is sent there is dropped by the kernel, after it went the same way.
+    ip -n "$net" link add void0 type dummy 2>/dev/null || ip -n "$net" link add void0 type veth peer name void1 2>/dev/null ||
+        ip -n "$net" tuntap add dev void0 mode tun || { skip "SYN flood" "no interface without a far end can be made: modprobe dummy"; return; }
+    ip -n "$net" link set void0 arp off up
+    ip -n "$net" addr add 10.78.0.1/24 dev void0
+    local target rate
+    declare -A rates
+    for target in 10.78.0.9 $v4; do
+        ip netns exec "$net" hping3 -q --flood -S -p 80 --rand-source $target >/dev/null 2>&1 &
+        local flood=$!
+        sleep 0.5
+        rates[$target]=$(on ab -q -r -s 60 -t $flood_s -n 10000000 -c 50 "http://$v4/index.html" 2>&1 | awk '/^Requests per second:/ { print $4 } /^Failed requests:/ && $3 > 0 { print "failed" }' | tr '\n' ' ')
+        kill -INT $flood 2>/dev/null
+        wait $flood 2>/dev/null
+    done
+    rate=$(awk -v a="${rates[$v4]}" -v b="${rates[10.78.0.9]}" 'BEGIN { printf "%.2f", (b + 0) ? a / b : 0 }')
+    awk -v r="$rate" 'BEGIN { exit !(r >= 0.8) }' && ok "SYN flood" "ab keeps $rate of its rate (${rates[$v4]}/s against ${rates[10.78.0.9]}/s)" ||
+        bad "SYN flood" "ab keeps only $rate of its rate (${rates[$v4]}/s against ${rates[10.78.0.9]}/s)"
+    ip -n "$net" link del void0
+}
+
+check_fault() {
+    local i wrong=0 pids=()
+    for i in $(seq 64); do
+        (
+            got=$(on curl -sS -m 300 "http://$v4/part.bin" 2>>"$work/curl" | sum)
+            [ "$got" = "$part_sum" ]
+        ) &
+        pids+=($!)
+    done
+    for i in "${pids[@]}"; do wait "$i" || wrong=$((wrong + 1)); done
+    [ $wrong = 0 ] && ok "64 downloads, bad network" "$parallel_kib KiB each, loss 1 %, reorder 1 %, corruption 0.1 %: all sums equal" ||
+        bad "64 downloads, bad network" "$wrong of 64 are wrong: $(sort "$work/curl" | uniq -c | sort -rn | head -3 | tr '\n' ' ')"
+}
+
+check_capture() {
+    have "capture" tshark tshark || return
+    on curl -sS -m 10 "http://$v4/part.bin" -o /dev/null
+    on curl -sS -m 10 "http://[$v6]/part.bin" -o /dev/null
+    command -v ab >/dev/null && on ab -q -c 10 -n 500 "http://$v4/index.html" >/dev/null 2>&1
+    on ping -q -c 1 -s 3000 $v4 >/dev/null
+    stop_server
+    local out packets
+    out=$(tshark -r "$work/capture.pcapng" -o tcp.check_checksum:TRUE -o ip.check_checksum:TRUE -q -z expert 2>/dev/null)
+    packets=$(tshark -r "$work/capture.pcapng" 2>/dev/null | wc -l)
+    if [ "$packets" -lt 100 ]; then
+        bad "capture" "only $packets packets"
+    elif grep -qE '^Errors|[Mm]alformed|checksum.*incorrect|Bad checksum' <<<"$out"; then
+        bad "capture" "$(grep -A8 -E '^Errors|alformed' <<<"$out" | tr '\n' ' ')"
+    else
+        ok "capture" "$packets packets, nothing malformed, no error"
+        sed -n '/^Warns/,/^$/p' <<<"$out" | sed 's/^/         /'
+    fi
+}
+
+check_end() {
+    kill -USR1 "$server"
+    sleep 0.3
+    grep -q '^#laneway' "$work/server" && ok "SIGUSR1" "prints counters" || bad "SIGUSR1" "prints no counters"
+    ip netns exec "$net" curl -sS -m 60 --limit-rate 1M "http://$v4/big.bin" -o /dev/null 2>/dev/null &
+    local client=$!
+    sleep 0.3
+    local begin=$SECONDS
+    stop_server
+    [ "$server_code" = 0 ] && [ $((SECONDS - begin)) -le 4 ] && ok "SIGTERM" "ends in good order under load" || bad "SIGTERM" "code $server_code after $((SECONDS - begin)) s"
+    wait $client
+    [ -z "$(ip -n "$net" link show lw0 2>/dev/null)" ] && ok "interface" "is gone afterwards" || bad "interface" "is still there"
+}
+
+echo "Laneway and real clients: $("$binary" --version), $(uname -sr), $(nproc) cores${quick:+, quick}"
+if start_server; then
+    wanted http && check_http
+    wanted download && check_download
+    wanted ab && check_ab
+    wanted wrk && check_wrk
+    wanted h2load && check_h2load
+    wanted ping && check_ping
+    wanted nmap && check_nmap
+    wanted flood && check_flood
+    wanted end && check_end
+fi
+if wanted fault && start_server --fault loss=1%,reorder=1%,corrupt=0.1%; then
+    check_fault
+fi
+if wanted lanes && start_server --lanes 1; then
+    have "one lane" ab apache2-utils && ab_check "one lane, ab" -c 100 -n $((ab_n / 4))
+fi
+if wanted sharing && start_server --sharing global; then
+    have "global lock" ab apache2-utils && ab_check "--sharing global, ab" -c 100 -n $((ab_n / 4))
+fi
+if wanted capture && start_server --pcap "$work/capture.pcapng"; then
+    check_capture
+fi
+stop_server
+
+echo "$passed ok, $failed failed, $skipped skipped"
+[ "$failed" = 0 ] && { [ -z "${CI:-}" ] || [ "$skipped" = 0 ]; }

@@ -1,0 +1,158 @@
+//! Misuse of the command line: one clear sentence that says what to do, and exit code 2. Nothing here needs a privilege.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn laneway(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_laneway")).args(arguments).output().expect("the program can be executed")
+}
+
+/// Exit code 2, and a message on stderr that contains all of these.
+fn refused(arguments: &[&str], says: &[&str]) {
+    let output = laneway(arguments);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+    for part in says {
+        assert!(message.contains(part), "{arguments:?}: {part:?} is not in {message}");
+    }
+    assert!(!message.contains("panicked"), "{arguments:?}: {message}");
+}
+
+fn serve(more: &[&str]) -> Vec<&'static str> {
+    let mut arguments = vec!["serve", "/", "--tun", "lwmisuse0"];
+    arguments.extend(more.iter().map(|s| &*String::leak((*s).to_owned())));
+    arguments
+}
+
+#[test]
+fn arguments_that_cannot_be() {
+    refused(&[], &["Usage"]);
+    refused(&["frobnicate"], &["frobnicate"]);
+    refused(&["serve"], &["DIR"]);
+    refused(&serve(&[]), &["--addr"]);
+    refused(&serve(&["--addr", "10.0.0.2"]), &["no prefix length", "10.0.0.2/24"]);
+    refused(&serve(&["--addr", "10.0.0.299/24"]), &["no IP address"]);
+    refused(&serve(&["--addr", "10.0.0.2/33"]), &["0 to 32"]);
+    refused(&serve(&["--addr", "fd00::2/129"]), &["0 to 128"]);
+    refused(&serve(&["--addr", "10.77.1.0/24"]), &["name of its network", "choose"]);
+    refused(&serve(&["--addr", "10.77.1.255/24"]), &["broadcast", "choose"]);
+    refused(&serve(&["--addr", "224.0.0.1/24"]), &["group", "choose"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--addr", "10.77.1.2/24"]), &["given twice", "remove"]);
+    refused(&serve(&["--addr", "10.77.1.2/32"]), &["second address", "choose"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--host-addr", "10.77.1.2/24"]), &["both ends"]);
+    refused(&serve(&["--addr", "127.0.0.5/8"]), &["overlaps", "interface lo", "choose"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--port", "0"]), &["port"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--port", "70000"]), &["port"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--lanes", "0"]), &["1 to 256"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--msl", "soon"]), &["no duration", "30s"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--fault", "loss=1"]), &["no percentage", "loss=1%"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--fault", "fire=1%"]), &["no fault"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--sharing", "none"]), &["lane", "global"]);
+    refused(&["demo", "--cores", "100000"], &["may use"]);
+    refused(&["demo", "--conns", "0"], &["conns"]);
+    refused(&["demo", "--seconds", "0"], &["seconds", "choose"]);
+    refused(&["demo", "--pcap", "/no/such/place/x.pcapng", "--seconds", "0.01"], &["/no/such/place", "another place"]);
+}
+
+#[test]
+fn directories_that_cannot_be_served() {
+    let serve = |dir: &str| {
+        vec![
+            "serve".to_owned(),
+            dir.to_owned(),
+            "--tun".into(),
+            "lwmisuse1".into(),
+            "--addr".into(),
+            "10.77.1.2/24".into(),
+        ]
+    };
+    let refused = |dir: &str, says: &[&str]| {
+        let arguments = serve(dir);
+        refused(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), says);
+    };
+    refused("/no/such/directory", &["/no/such/directory does not exist"]);
+    refused("/etc/passwd", &["is not a directory"]);
+}
+
+#[test]
+fn names_that_cannot_be() {
+    for name in ["", "a-name-that-is-too-long"] {
+        refused(&["serve", "/", "--tun", name, "--addr", "10.77.1.2/24"], &["1 to 15 bytes"]);
+    }
+}
+
+#[test]
+fn help_has_an_example_and_is_no_misuse() {
+    for command in ["demo", "serve", "doctor", "bench", "lab"] {
+        let output = laneway(&[command, "--help"]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(text.contains("laneway"), "{command} has no example: {text}");
+    }
+    assert_eq!(laneway(&["--version"]).status.code(), Some(0));
+}
+
+#[test]
+fn doctor_says_it_in_json() {
+    let output = laneway(&["doctor", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let lines: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let lines = lines.as_array().expect("an array");
+    assert!(lines.len() > 8);
+    for line in lines {
+        let state = line["state"].as_str().expect("a state");
+        assert!(["good", "limited", "missing"].contains(&state));
+        assert_eq!(
+            state == "good",
+            line["fix"].is_null(),
+            "what is not good has a fix, and what is good needs none: {line}"
+        );
+    }
+}
+
+#[test]
+fn a_short_demo_ends_well_and_is_captured() {
+    let capture: PathBuf = std::env::temp_dir().join(format!("laneway-demo-{}.pcapng", std::process::id()));
+    let path = capture.to_str().expect("a plain name");
+    let output = laneway(&["demo", "--cores", "1", "--rounds", "1", "--seconds", "0.05", "--json", "--pcap", path]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(said["rows"][0]["who"], "laneway");
+    assert_eq!(said["rows"][1]["who"], "linux");
+    assert!(said["rows"][0]["done"].as_u64() > Some(10) && said["rows"][1]["done"].as_u64() > Some(10), "{said}");
+    assert_eq!(said["laneway"]["tw_evicted"], 0);
+    assert!(std::fs::metadata(&capture).expect("a capture").len() > 1_000);
+    let _ = std::fs::remove_file(&capture);
+}
+
+/// What needs a privilege says which, and what to do. As root the same command would work, so it is not tried.
+#[test]
+fn a_missing_privilege_is_said() {
+    let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    if effective.is_some_and(|set| set & (1 << 12) != 0) {
+        // Root can still drop it: `setpriv` is part of util-linux, which every system has.
+        let output = Command::new("setpriv")
+            .args([
+                "--bounding-set=-net_admin",
+                "--inh-caps=-net_admin",
+                "--reuid=65534",
+                "--clear-groups",
+                env!("CARGO_BIN_EXE_laneway"),
+            ])
+            .args(["serve", "/", "--tun", "lwmisuse2", "--addr", "10.77.1.2/24"])
+            .output();
+        let Ok(output) = output else { return };
+        let message = String::from_utf8_lossy(&output.stderr);
+        if message.contains("setpriv:") {
+            return; // the program lies where that user may not go
+        }
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("CAP_NET_ADMIN") || message.contains("/dev/net/tun"), "{message}");
+        return;
+    }
+    refused(&serve(&["--addr", "10.77.1.2/24"]), &["run as root"]);
+}

@@ -1,0 +1,435 @@
+//! Owns what is settled before a stack starts.
+
+use super::device::Kind;
+use super::{AnyQueue, App, Cidr, Config, Device, Error, Queue, Rates, Rx, Stack, Tx};
+use laneway_stack::clock::Clock;
+use laneway_stack::control::Network;
+use laneway_stack::device::fault::{self, FaultConfig};
+use laneway_stack::device::pcap::Capture;
+use laneway_stack::device::tun::{Prefix, SteeringConfig, Tun, TunConfig, TunError};
+use laneway_stack::entropy::BootSecrets;
+use laneway_stack::host::Host;
+use laneway_stack::runtime::{Options, Runtime, cores};
+use laneway_stack::sharing::{Global, LaneOwned};
+use laneway_stack::steering::Steering;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a stack does not start. Each says in one sentence what is wrong and what to do.
+#[derive(Debug)]
+pub enum StartError {
+    /// The settings do not fit together.
+    Misuse(String),
+    /// The stack refuses an address or a listener.
+    Refused(Error),
+    /// The TUN interface cannot be had.
+    Tun(TunError),
+    /// The capture file cannot be written.
+    Capture(PathBuf, std::io::Error),
+    /// The system gives no thread or descriptor.
+    System(std::io::Error),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StartError::Misuse(what) => f.write_str(what),
+            StartError::Refused(error) => error.fmt(f),
+            StartError::Tun(error) => error.fmt(f),
+            StartError::Capture(path, error) => {
+                write!(f, "the capture file {} cannot be written: {error}; choose another place", path.display())
+            }
+            StartError::System(error) => {
+                write!(f, "the system refuses a thread or descriptor: {error}; look at `ulimit -u` and `ulimit -n`")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<Error> for StartError {
+    fn from(error: Error) -> Self {
+        StartError::Refused(error)
+    }
+}
+
+impl From<std::io::Error> for StartError {
+    fn from(error: std::io::Error) -> Self {
+        StartError::System(error)
+    }
+}
+
+impl From<TunError> for StartError {
+    fn from(error: TunError) -> Self {
+        StartError::Tun(error)
+    }
+}
+
+/// How lanes share their connections: the product's way, or the one it is compared with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sharing {
+    /// Every lane owns its own.
+    #[default]
+    Lane,
+    /// One set of tables and one lock around everything.
+    Global,
+}
+
+/// What is settled before a stack starts. Made by [`Stack::builder`].
+pub struct Builder {
+    device: Device,
+    config: Config,
+    network: Network,
+    host: Vec<Cidr>,
+    lanes: Option<usize>,
+    sharing: Sharing,
+    options: Options,
+    fault: Option<Rates>,
+    fault_seed: u64,
+    pcap: Option<PathBuf>,
+    clock: Clock,
+}
+
+impl Stack {
+    /// Begins to settle what a stack on this device shall be like.
+    pub fn builder(device: Device) -> Builder {
+        Builder {
+            device,
+            config: Config::default(),
+            network: Network::default(),
+            host: Vec::new(),
+            lanes: None,
+            sharing: Sharing::default(),
+            options: Options::default(),
+            fault: None,
+            fault_seed: 1,
+            pcap: None,
+            clock: Clock::start(),
+        }
+    }
+}
+
+impl Builder {
+    /// Adds an address of ours with its network, as text: `10.0.0.2/24`, `fd00::2/64`.
+    pub fn address(self, cidr: &str) -> Result<Self, StartError> {
+        let cidr = cidr.parse().map_err(StartError::Misuse)?;
+        Ok(self.cidr(cidr))
+    }
+
+    /// Adds an address of ours with its network.
+    pub fn cidr(mut self, cidr: Cidr) -> Self {
+        self.network.addresses.push(cidr);
+        self
+    }
+
+    /// Where everything goes that is in none of our networks; one of each family. On a TUN interface the kernel is that
+    /// unless you say otherwise.
+    pub fn gateway(mut self, gateway: IpAddr) -> Self {
+        self.network.gateways.push(gateway);
+        self
+    }
+
+    /// An address for the kernel's end of a TUN interface. Without any, each of our networks gives it one: see
+    /// [`other_usable`].
+    pub fn host_address(mut self, cidr: Cidr) -> Self {
+        self.host.push(cidr);
+        self
+    }
+
+    /// How many lanes. A device of given queues has as many; a TUN interface one for each core unless this says otherwise.
+    pub fn lanes(mut self, lanes: usize) -> Self {
+        self.lanes = Some(lanes);
+        self
+    }
+
+    /// Settings of TCP and of the tables.
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// How lanes share their connections.
+    pub fn sharing(mut self, sharing: Sharing) -> Self {
+        self.sharing = sharing;
+        self
+    }
+
+    /// How long a lane that has nothing to do keeps looking before it sleeps. 50 µs.
+    pub fn spin(mut self, spin: Duration) -> Self {
+        self.options.spin_us = spin.as_micros() as u64;
+        self
+    }
+
+    /// Whether each lane is bound to a core of its own. It is, if there are enough.
+    pub fn pin(mut self, pin: bool) -> Self {
+        self.options.pin = pin;
+        self
+    }
+
+    /// How long [`Stack::stop`] waits for connections to end before it resets them. 1 s.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.options.grace_us = grace.as_micros() as u64;
+        self
+    }
+
+    /// Called, on the thread that fails, with a sentence.
+    pub fn on_failure(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.options.on_failure = Some(Arc::new(tell));
+        self
+    }
+
+    /// Mistreats frames in both directions, by a seed.
+    pub fn fault(mut self, rates: Rates, seed: u64) -> Self {
+        self.fault = Some(rates);
+        self.fault_seed = seed;
+        self
+    }
+
+    /// Writes every frame that the stack receives or sends into a pcapng file.
+    pub fn pcap(mut self, path: impl Into<PathBuf>) -> Self {
+        self.pcap = Some(path.into());
+        self
+    }
+
+    /// Starts the threads. `app` makes the application of each lane.
+    pub fn start<A: App + Send + 'static>(mut self, app: impl FnMut(usize) -> A) -> Result<Stack, StartError> {
+        self.check()?;
+        match std::mem::replace(&mut self.device, Device(Kind::Queues(Vec::new()))).0 {
+            Kind::Memory { queues, secrets, bells } => {
+                self.options.bells = Some(bells);
+                self.run(queues, *secrets, "memory".into(), Vec::new(), app)
+            }
+            Kind::Tun { name, mtu } => {
+                let secrets = BootSecrets::from_system();
+                let tun = self.open_tun(name, mtu, &secrets)?;
+                self.run(tun.queues, secrets, format!("TUN interface {}", tun.name), tun.notes, app)
+            }
+            Kind::Queues(queues) => {
+                self.options.park_max_us = self.options.park_max_us.min(1_000);
+                self.run(queues, BootSecrets::from_system(), "queues".into(), Vec::new(), app)
+            }
+        }
+    }
+
+    fn check(&mut self) -> Result<(), StartError> {
+        if self.network.addresses.is_empty() {
+            return Err(StartError::Misuse(
+                "a stack needs an address: give it one as ADDRESS/BITS, for example 10.0.0.2/24".into(),
+            ));
+        }
+        for (i, cidr) in self.network.addresses.iter().enumerate() {
+            check_own(cidr)?;
+            if self.network.addresses[..i].iter().any(|other| other.address == cidr.address) {
+                return Err(StartError::Misuse(format!("the address {} is given twice: remove one", cidr.address)));
+            }
+        }
+        let queues = match &self.device.0 {
+            Kind::Memory { queues, .. } => queues.len(),
+            Kind::Queues(queues) => queues.len(),
+            Kind::Tun { .. } => *self.lanes.get_or_insert_with(|| cores().len().clamp(1, 64)),
+        };
+        let lanes = self.lanes.unwrap_or(queues);
+        if lanes != queues || !(1..=256).contains(&lanes) {
+            return Err(StartError::Misuse(format!(
+                "{lanes} lanes on a device with {queues} queues: a stack has one lane per queue, 1 to 256"
+            )));
+        }
+        self.lanes = Some(lanes);
+        Ok(())
+    }
+
+    fn open_tun(&mut self, name: String, mtu: Option<usize>, secrets: &BootSecrets) -> Result<Tun, StartError> {
+        if self.host.is_empty() {
+            for cidr in &self.network.addresses {
+                let given = self.host.iter().any(|host| same_network(host, cidr));
+                if given {
+                    continue;
+                }
+                let taken: Vec<IpAddr> = self.network.addresses.iter().map(|cidr| cidr.address).collect();
+                let other = other_usable(cidr, &taken).ok_or_else(|| {
+                    StartError::Misuse(format!("the network of {cidr} has no second address for the kernel's end of the interface: choose a shorter prefix, or say which address it shall have"))
+                })?;
+                self.host.push(other);
+            }
+        }
+        for host in &self.host {
+            if let Some(ours) = self.network.addresses.iter().find(|cidr| cidr.address == host.address) {
+                return Err(StartError::Misuse(format!(
+                    "{} is given to both ends of the interface: the stack and the kernel need different ones",
+                    ours.address
+                )));
+            }
+        }
+        if self.network.gateways.is_empty() {
+            let first = |v4: bool| self.host.iter().map(|host| host.address).find(|ip| ip.is_ipv4() == v4);
+            self.network.gateways = first(true).into_iter().chain(first(false)).collect();
+        }
+        let lanes = self.lanes.unwrap_or(1);
+        let steering = Steering::new(secrets.steering, lanes);
+        let config = TunConfig {
+            name,
+            queues: lanes,
+            mtu,
+            addresses: self.host.iter().map(|host| Prefix::new(host.address, host.prefix)).collect(),
+            steering: (lanes > 1).then(|| SteeringConfig { key: *steering.key(), table: *steering.indirection() }),
+            ..TunConfig::default()
+        };
+        Ok(Tun::open(&config)?)
+    }
+
+    fn run<R, T, A>(
+        mut self,
+        queues: Vec<Queue<R, T>>,
+        secrets: BootSecrets,
+        device: String,
+        notes: Vec<String>,
+        app: impl FnMut(usize) -> A,
+    ) -> Result<Stack, StartError>
+    where
+        R: Rx + Send + 'static,
+        T: Tx + Send + 'static,
+        A: App + Send + 'static,
+    {
+        let capture = match &self.pcap {
+            Some(path) => Some(Capture::to_file(path).map_err(|error| StartError::Capture(path.clone(), error))?),
+            None => None,
+        };
+        self.options.capture = capture.clone();
+        let runtime = if self.fault.is_none() && capture.is_none() && self.sharing == Sharing::Lane {
+            let host: Host<R, T, A, LaneOwned> = self.host(queues, &secrets, app)?;
+            Runtime::start(host, self.clock, self.options)?
+        } else {
+            let wrapped =
+                queues.into_iter().enumerate().map(|(lane, queue)| self.wrap(lane, queue, capture.as_ref())).collect();
+            if self.fault.is_some() {
+                // A frame that is held back announces itself in no other way than by being asked for.
+                self.options.park_max_us = self.options.park_max_us.min(2_000);
+            }
+            self.run_wrapped(wrapped, &secrets, app)?
+        };
+        Ok(Stack { runtime, lanes: self.lanes.unwrap_or(1), device, notes, capture })
+    }
+
+    fn run_wrapped<A: App + Send + 'static>(
+        &self,
+        queues: Vec<AnyQueue>,
+        secrets: &BootSecrets,
+        app: impl FnMut(usize) -> A,
+    ) -> Result<Runtime, StartError> {
+        let options = self.options.clone();
+        Ok(match self.sharing {
+            Sharing::Lane => {
+                Runtime::start(self.host::<_, _, _, LaneOwned>(queues, secrets, app)?, self.clock, options)?
+            }
+            Sharing::Global => {
+                Runtime::start(self.host::<_, _, _, Global>(queues, secrets, app)?, self.clock, options)?
+            }
+        })
+    }
+
+    fn host<R: Rx, T: Tx, A: App, S: laneway_stack::sharing::Sharing>(
+        &self,
+        queues: Vec<Queue<R, T>>,
+        secrets: &BootSecrets,
+        app: impl FnMut(usize) -> A,
+    ) -> Result<Host<R, T, A, S>, StartError> {
+        Ok(Host::new(self.config.clone(), &self.network, secrets, queues, self.clock.now(), app)?)
+    }
+
+    /// The faults are on the wire, and the capture sees what the stack sees.
+    fn wrap<R: Rx + Send + 'static, T: Tx + Send + 'static>(
+        &self,
+        lane: usize,
+        queue: Queue<R, T>,
+        capture: Option<&Capture>,
+    ) -> AnyQueue {
+        let mut queue = queue.boxed();
+        if let Some(rates) = self.fault {
+            queue = fault::wrap(queue, FaultConfig { rx: rates, tx: rates }, self.fault_seed.wrapping_add(lane as u64))
+                .boxed();
+        }
+        match capture {
+            Some(capture) => capture.tap(&format!("lane{lane}"), queue).boxed(),
+            None => queue,
+        }
+    }
+}
+
+/// What cannot be an address of a host.
+fn check_own(cidr: &Cidr) -> Result<(), StartError> {
+    let why = match cidr.address {
+        ip if ip.is_unspecified() => "it means any address",
+        ip if ip.is_loopback() => "it is the loopback address, which never leaves a host",
+        ip if ip.is_multicast() => "it names a group",
+        IpAddr::V4(Ipv4Addr::BROADCAST) => "it means every host",
+        IpAddr::V4(ip) if cidr.prefix <= 30 && ip == first_v4(ip, cidr.prefix) => "it is the name of its network",
+        IpAddr::V4(ip) if cidr.prefix <= 30 && ip == last_v4(ip, cidr.prefix) => {
+            "it is the broadcast address of its network"
+        }
+        IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => "it is an IPv4 address in disguise: write it as IPv4",
+        _ => return Ok(()),
+    };
+    Err(StartError::Misuse(format!(
+        "{cidr} cannot be the stack's address, because {why}: choose a host's address, for example 10.0.0.2/24 or fd00::2/64"
+    )))
+}
+
+fn mask_v4(prefix: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0)
+}
+
+fn first_v4(ip: Ipv4Addr, prefix: u8) -> Ipv4Addr {
+    Ipv4Addr::from_bits(ip.to_bits() & mask_v4(prefix))
+}
+
+fn last_v4(ip: Ipv4Addr, prefix: u8) -> Ipv4Addr {
+    Ipv4Addr::from_bits(ip.to_bits() | !mask_v4(prefix))
+}
+
+fn mask_v6(prefix: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0)
+}
+
+/// Whether an address lies in the network of another.
+pub fn contains(network: &Cidr, address: IpAddr) -> bool {
+    match (network.address, address) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()) & mask_v4(network.prefix) == 0,
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()) & mask_v6(network.prefix) == 0,
+        _ => false,
+    }
+}
+
+fn same_network(a: &Cidr, b: &Cidr) -> bool {
+    a.prefix == b.prefix && contains(a, b.address)
+}
+
+/// The first address of a network that a host may have and that is not `taken`: what the kernel's end of a TUN interface
+/// gets. `None` if there is none.
+///
+/// ```
+/// use laneway::on_lane::{other_usable, Cidr};
+/// let ours: Cidr = "10.0.0.1/30".parse().unwrap();
+/// assert_eq!(other_usable(&ours, &[ours.address]).unwrap().to_string(), "10.0.0.2/30");
+/// ```
+pub fn other_usable(network: &Cidr, taken: &[IpAddr]) -> Option<Cidr> {
+    let prefix = network.prefix;
+    // More are never needed than are taken already, and one.
+    let candidates: Vec<IpAddr> = match network.address {
+        IpAddr::V4(ip) => {
+            let (first, last) = (first_v4(ip, prefix).to_bits(), last_v4(ip, prefix).to_bits());
+            // RFC 3021: of two addresses both are hosts.
+            let (first, last) = if prefix >= 31 { (first, last) } else { (first + 1, last - 1) };
+            (first..=last).take(taken.len() + 1).map(|bits| Ipv4Addr::from_bits(bits).into()).collect()
+        }
+        IpAddr::V6(ip) => {
+            let (first, last) = (ip.to_bits() & mask_v6(prefix), ip.to_bits() | !mask_v6(prefix));
+            // The first address of a network is the routers' anycast address (RFC 4291 section 2.6.1).
+            let first = if prefix >= 127 { first } else { first + 1 };
+            (first..=last).take(taken.len() + 1).map(|bits| Ipv6Addr::from_bits(bits).into()).collect()
+        }
+    };
+    candidates.into_iter().find(|ip| !taken.contains(ip)).map(|address| Cidr { address, prefix })
+}

@@ -1,0 +1,93 @@
+//! Owns what a stack is attached to: a memory link, a TUN interface, or queues that the caller brings.
+
+use super::{AnyQueue, LinkConfig, StartError};
+use laneway_stack::device::Medium;
+use laneway_stack::device::memory::{self, LinkQueue, Steer};
+use laneway_stack::entropy::BootSecrets;
+use laneway_stack::runtime::Bells;
+use laneway_stack::steering::Steering;
+use std::sync::Arc;
+
+/// What a stack is attached to.
+pub struct Device(pub(super) Kind);
+
+/// The most queues that an end of a memory link can have.
+const QUEUES_MAX: usize = 64;
+
+pub(super) enum Kind {
+    /// One end of a memory link, with the secrets by which the other end steers and the bells that it rings.
+    Memory { queues: Vec<LinkQueue>, secrets: Box<BootSecrets>, bells: Bells },
+    /// A TUN interface, to be opened when its stack starts.
+    Tun { name: String, mtu: Option<usize> },
+    /// Queues of any kind.
+    Queues(Vec<AnyQueue>),
+}
+
+impl Device {
+    /// The two ends of a link in memory, each with as many queues as its stack shall have lanes.
+    pub fn memory_pair(lanes: usize) -> Result<(Device, Device), StartError> {
+        Self::memory_pair_with(LinkConfig { queues: lanes, ..LinkConfig::default() })
+    }
+
+    /// Like [`memory_pair`](Self::memory_pair), with sizes, offloads and MTU of your choice. What `config` says of
+    /// steering and interrupts is replaced: each stack has its own.
+    pub fn memory_pair_with(mut config: LinkConfig) -> Result<(Device, Device), StartError> {
+        let queues = [config.queues, config.second_queues.unwrap_or(config.queues)];
+        if queues.iter().any(|n| !(1..=QUEUES_MAX).contains(n)) {
+            return Err(StartError::Misuse(format!("a memory link has 1 to {} lanes at each end", QUEUES_MAX)));
+        }
+        let header = config.medium.header_len();
+        let secrets = [BootSecrets::from_system(), BootSecrets::from_system()];
+        let bells = [Bells::new(queues[0])?, Bells::new(queues[1])?];
+        let steer = |end: usize| {
+            let steering = Steering::new(secrets[end].steering, queues[end]);
+            Some(Arc::new(move |frame: &[u8]| steering.queue_of_frame(frame, header)) as Steer)
+        };
+        config.steer = [steer(0), steer(1)];
+        config.wake = [Some(bells[0].interrupt()), Some(bells[1].interrupt())];
+        let (first, second) = memory::link(config);
+        let [s0, s1] = secrets;
+        let [b0, b1] = bells;
+        let end = |queues, secrets, bells| Device(Kind::Memory { queues, secrets: Box::new(secrets), bells });
+        Ok((end(first, s0, b0), end(second, s1, b1)))
+    }
+
+    /// A TUN interface of this name, created if it does not exist: the way to talk to programs that use the kernel's
+    /// sockets. Needs `CAP_NET_ADMIN`, or an interface that was made for this user. It is opened when the stack starts.
+    pub fn tun(name: impl Into<String>) -> Device {
+        Device(Kind::Tun { name: name.into(), mtu: None })
+    }
+
+    /// Like [`tun`](Self::tun), with an MTU in bytes.
+    pub fn tun_with_mtu(name: impl Into<String>, mtu: usize) -> Device {
+        Device(Kind::Tun { name: name.into(), mtu: Some(mtu) })
+    }
+
+    /// Queues of any device, one per lane. One without a descriptor to wait for is asked every millisecond while idle.
+    pub fn queues(queues: Vec<AnyQueue>) -> Device {
+        Device(Kind::Queues(queues))
+    }
+
+    /// Frames of this device begin with an IP header, and there are no neighbours to find.
+    pub fn medium(&self) -> Medium {
+        match &self.0 {
+            Kind::Memory { queues, .. } => queues.first().map_or(Medium::Ip, |queue| queue_medium(&queue.tx)),
+            Kind::Tun { .. } => Medium::Ip,
+            Kind::Queues(queues) => queues.first().map_or(Medium::Ip, |queue| queue_medium(&queue.tx)),
+        }
+    }
+}
+
+fn queue_medium(tx: &impl super::Tx) -> Medium {
+    tx.capabilities().medium
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Kind::Memory { queues, .. } => write!(f, "Device::memory({} queues)", queues.len()),
+            Kind::Tun { name, .. } => write!(f, "Device::tun({name:?})"),
+            Kind::Queues(queues) => write!(f, "Device::queues({})", queues.len()),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Owns the handle of a running stack.
+
+use super::{Counters, Error, ListenerId, UdpId};
+use laneway_stack::runtime::{Bells, Runtime};
+use std::net::SocketAddr;
+
+/// A running stack. Made by [`Builder::start`](super::Builder::start); dropping it stops it.
+pub struct Stack {
+    pub(super) runtime: Runtime,
+    pub(super) lanes: usize,
+    pub(super) device: String,
+    pub(super) notes: Vec<String>,
+    pub(super) capture: Option<laneway_stack::device::pcap::Capture>,
+}
+
+/// How a stack ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Everything that the lanes counted.
+    pub counters: Counters,
+    /// What failed, in a sentence, if something did.
+    pub failure: Option<String>,
+}
+
+/// Wakes lanes from other threads, so that their [`App::on_poll`](super::App::on_poll) is called soon.
+#[derive(Clone)]
+pub struct Waker(Bells);
+
+impl Waker {
+    /// Wakes one lane. Costs a system call only if it sleeps. Publish what it shall find first.
+    pub fn wake(&self, lane: usize) {
+        self.0.ring(lane);
+    }
+
+    /// Wakes all.
+    pub fn wake_all(&self) {
+        self.0.ring_all();
+    }
+}
+
+impl Stack {
+    /// Listens on every lane. A SYN that is sent after this has returned cannot miss it. `backlog` is how many
+    /// finished connections may wait to be accepted; over several lanes each has its share and 16 more.
+    pub fn listen(&self, at: SocketAddr, backlog: usize) -> Result<ListenerId, Error> {
+        self.runtime.listen(at, backlog)
+    }
+
+    /// Stops listening. Connections that nobody has accepted are reset; others go on.
+    pub fn unlisten(&self, listener: ListenerId) {
+        self.runtime.unlisten(listener);
+    }
+
+    /// Binds a UDP socket on every lane. A flow's datagrams stay in order, because they stay on one lane; between flows
+    /// there is no order.
+    pub fn bind_udp(&self, at: SocketAddr) -> Result<UdpId, Error> {
+        self.runtime.bind_udp(at)
+    }
+
+    /// What all lanes have counted so far. No lane stops for it.
+    pub fn counters(&self) -> Result<Counters, Error> {
+        if let Some(capture) = &self.capture {
+            let _ = capture.flush();
+        }
+        self.runtime.counters().map(|(counters, _)| counters)
+    }
+
+    /// Bytes that the lanes' tables hold.
+    pub fn table_bytes(&self) -> Result<usize, Error> {
+        self.runtime.counters().map(|(_, bytes)| bytes)
+    }
+
+    /// How many lanes it has.
+    pub fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    /// The device, in words.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// What was wished for and could not be had, one sentence each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// For threads that have something for the lanes.
+    pub fn waker(&self) -> Waker {
+        Waker(self.runtime.bells().clone())
+    }
+
+    /// What has failed, if something has: the stack is then stopping, or has stopped.
+    pub fn failure(&self) -> Option<String> {
+        self.runtime.failure()
+    }
+
+    /// Stops: listeners close, the application is told ([`App::on_stop`](super::App::on_stop)), connections end or, after
+    /// the grace period, are reset; the threads are joined.
+    pub fn stop(self) -> Ended {
+        let Stack { runtime, capture, .. } = self;
+        let ended = runtime.stop();
+        let mut failure = ended.failure;
+        if let Some(Err(error)) = capture.map(|capture| capture.flush()) {
+            failure.get_or_insert_with(|| format!("the capture could not be written: {error}"));
+        }
+        Ended { counters: ended.counters, failure }
+    }
+}
+
+impl std::fmt::Debug for Stack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stack").field("device", &self.device).field("lanes", &self.lanes).finish_non_exhaustive()
+    }
+}

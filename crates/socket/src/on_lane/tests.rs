@@ -1,0 +1,138 @@
+//! What a user meets: misuse is answered in sentences, and a stack of each kind serves.
+
+use super::*;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+struct Echo;
+
+impl App for Echo {
+    fn on_data(&mut self, cx: &mut Context<'_>, connection: ConnId, data: &[u8]) -> usize {
+        cx.send(connection, data)
+    }
+    fn on_writable(&mut self, cx: &mut Context<'_>, connection: ConnId) {
+        cx.resume(connection);
+    }
+}
+
+/// Sends `total` bytes, checks that they come back, closes.
+struct Stream {
+    to_start: usize,
+    total: usize,
+    sent: usize,
+    received: usize,
+    done: Sender<(CloseReason, usize)>,
+}
+
+fn byte(at: usize) -> u8 {
+    (at ^ (at >> 8) ^ (at >> 16)) as u8
+}
+
+impl Stream {
+    fn pump(&mut self, cx: &mut Context<'_>, id: ConnId) {
+        while self.sent < self.total {
+            let chunk: Vec<u8> = (self.sent..self.total.min(self.sent + 10_000)).map(byte).collect();
+            let taken = cx.send(id, &chunk);
+            self.sent += taken;
+            if taken < chunk.len() {
+                return;
+            }
+        }
+    }
+}
+
+impl App for Stream {
+    fn on_poll(&mut self, cx: &mut Context<'_>) {
+        if self.to_start > 0 {
+            self.to_start -= 1;
+            cx.connect(None, Address::from_v4([10, 0, 0, 1]), 7, 0).unwrap();
+        }
+    }
+    fn on_connect(&mut self, cx: &mut Context<'_>, id: ConnId) {
+        self.pump(cx, id);
+    }
+    fn on_writable(&mut self, cx: &mut Context<'_>, id: ConnId) {
+        self.pump(cx, id);
+    }
+    fn on_data(&mut self, cx: &mut Context<'_>, id: ConnId, data: &[u8]) -> usize {
+        for (i, got) in data.iter().enumerate() {
+            assert_eq!(*got, byte(self.received + i), "byte {} is wrong", self.received + i);
+        }
+        self.received += data.len();
+        if self.received == self.total {
+            cx.close(id);
+        }
+        data.len()
+    }
+    fn on_closed(&mut self, _: &mut Context<'_>, _: ConnId, _: u64, reason: CloseReason) {
+        let _ = self.done.send((reason, self.received));
+    }
+}
+
+fn stream(total: usize, change: impl Fn(Builder) -> Builder) {
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let server = change(Stack::builder(here).address("10.0.0.1/24").unwrap()).start(|_| Echo).unwrap();
+    server.listen("0.0.0.0:7".parse().unwrap(), 16).unwrap();
+    let (done, ended) = channel();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap();
+    let client = client.start(|_| Stream { to_start: 1, total, sent: 0, received: 0, done: done.clone() }).unwrap();
+    assert_eq!(ended.recv_timeout(Duration::from_secs(60)).expect("the stream is stuck"), (CloseReason::Normal, total));
+    assert_eq!(client.stop().failure, None);
+    assert_eq!(server.stop().failure, None);
+}
+
+#[test]
+fn a_stream_comes_back_whole() {
+    stream(3_000_000, |builder| builder);
+}
+
+#[test]
+fn a_stream_comes_back_whole_with_shared_tables() {
+    stream(300_000, |builder| builder.sharing(Sharing::Global));
+}
+
+#[test]
+fn a_stream_comes_back_whole_over_a_bad_link() {
+    let rates = Rates { loss_ppm: 10_000, reorder_ppm: 10_000, corrupt_ppm: 1_000, duplicate_ppm: 1_000 };
+    stream(1_000_000, |builder| builder.fault(rates, 7));
+}
+
+#[test]
+fn misuse_is_answered_in_a_sentence() {
+    let (here, _there) = Device::memory_pair(2).unwrap();
+    let error = Stack::builder(here).start(|_| Echo).unwrap_err().to_string();
+    assert!(error.contains("needs an address"), "{error}");
+    for (bad, says) in [
+        ("10.0.0.0/24", "name of its network"),
+        ("10.0.0.255/24", "broadcast"),
+        ("127.0.0.1/8", "loopback"),
+        ("224.0.0.1/24", "group"),
+        ("::/64", "any address"),
+    ] {
+        let (here, _there) = Device::memory_pair(1).unwrap();
+        let error = Stack::builder(here).address(bad).unwrap().start(|_| Echo).unwrap_err().to_string();
+        assert!(error.contains(says), "{bad}: {error}");
+    }
+    let (here, _there) = Device::memory_pair(2).unwrap();
+    let error = Stack::builder(here).address("10.0.0.1/24").unwrap().lanes(3).start(|_| Echo).unwrap_err().to_string();
+    assert!(error.contains("one lane per queue"), "{error}");
+    let (here, _there) = Device::memory_pair(1).unwrap();
+    assert!(Stack::builder(here).address("10.0.0.300/24").is_err());
+    assert!(Device::memory_pair(0).is_err());
+}
+
+#[test]
+fn the_other_usable_address() {
+    let other = |text: &str| {
+        let cidr: Cidr = text.parse().unwrap();
+        other_usable(&cidr, &[cidr.address]).map(|cidr| cidr.to_string())
+    };
+    assert_eq!(other("10.0.0.2/24").as_deref(), Some("10.0.0.1/24"));
+    assert_eq!(other("10.0.0.1/24").as_deref(), Some("10.0.0.2/24"));
+    assert_eq!(other("10.0.0.1/31").as_deref(), Some("10.0.0.0/31"));
+    assert_eq!(other("10.0.0.1/32"), None);
+    assert_eq!(other("fd00::2/64").as_deref(), Some("fd00::1/64"));
+    assert_eq!(other("fd00::1/64").as_deref(), Some("fd00::2/64"));
+    assert_eq!(other("fd00::1/127").as_deref(), Some("fd00::/127"));
+    assert_eq!(other("fd00::1/128"), None);
+}
