@@ -1,0 +1,389 @@
+//! Owns the rig: servers and clients of our own stack over memory links, shared out to cores, and the loops that drive them.
+//!
+//! A [`Crew`] is what one core runs. By default there is one, with both ends of one link: it turns the server, then the
+//! client, with the time read once for both.
+
+use super::failure::Failure;
+use super::latency::Stopwatch;
+use super::options::{Checksums, Cores};
+use laneway_device::Medium;
+use laneway_device::memory::{self, LinkConfig, LinkRx, LinkTx};
+use laneway_proto::tcp::CloseReason;
+use laneway_proto::time::Instant;
+use laneway_stack::app::{App, Context};
+use laneway_stack::config::Config;
+use laneway_stack::control::{Cidr, Control, Network};
+use laneway_stack::counters::Counters;
+use laneway_stack::entropy::BootSecrets;
+use laneway_stack::error::Error;
+use laneway_stack::host::{Host, Seat};
+use laneway_stack::sharing::Sharing;
+use laneway_stack::steering::Steering;
+use laneway_stack::tables::Tables;
+use laneway_wire::flow::Address;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+/// Source addresses of the clients.
+pub const ADDRESSES: usize = 64;
+/// The port that servers listen on.
+const PORT: u16 = 80;
+/// Connections that a client begins in one poll at the most, so that a start does not fill the link with SYNs.
+const OPENS_MAX: usize = 64;
+/// How often the control plane has its turn.
+const CONTROL_EVERY_US: u64 = 1_000;
+
+/// A kind of work: what lives on the lanes of both ends.
+pub trait Work: Clone + Send + 'static {
+    /// On the server's lanes.
+    type Server: Server + Send;
+    /// On the client's lanes.
+    type Client: Client + Send;
+    /// One for a lane.
+    fn server(&self) -> Self::Server;
+    /// One for a lane, with what it is to do.
+    fn client(&self, load: Load) -> Self::Client;
+}
+
+/// A server that can be asked what it did.
+pub trait Server: App {
+    /// Operations that only the server can count, because they end with it.
+    fn ops(&self) -> u64 {
+        0
+    }
+}
+
+/// A client that can be told how much to do and asked what it did.
+pub trait Client: App {
+    /// Its load.
+    fn load(&mut self) -> &mut Load;
+}
+
+/// What one client is to keep up, and what it has done.
+pub struct Load {
+    sources: Arc<[Address]>,
+    next_source: usize,
+    server: Address,
+    /// Connections to keep open.
+    pub target: usize,
+    /// Connections open or opening.
+    pub running: usize,
+    /// Connections established so far.
+    pub established: u64,
+    /// Operations done.
+    pub ops: u64,
+    /// Connections that ended in any other way than they should.
+    pub failed: u64,
+    /// Times operations.
+    pub stopwatch: Stopwatch,
+}
+
+impl Load {
+    /// Opens what is missing, up to a bound per call.
+    #[inline]
+    pub fn open_missing(&mut self, cx: &mut Context<'_>) {
+        if self.running < self.target {
+            self.open(cx);
+        }
+    }
+
+    fn open(&mut self, cx: &mut Context<'_>) {
+        for _ in 0..OPENS_MAX.min(self.target - self.running) {
+            let source = self.sources[self.next_source];
+            self.next_source = (self.next_source + 1) % self.sources.len();
+            let token = self.stopwatch.start();
+            match cx.connect(Some(source), self.server, PORT, token) {
+                Ok(_) => self.running += 1,
+                Err(_) => return, // every port towards the server is in use: again in the next poll
+            }
+        }
+    }
+
+    /// A connection is over that was one operation.
+    #[inline]
+    pub fn closed(&mut self, reason: CloseReason) {
+        self.running -= 1;
+        if reason == CloseReason::Normal {
+            self.ops += 1;
+        } else {
+            self.failed += 1;
+        }
+    }
+}
+
+/// What a rig is like.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Connections at a time, over all lanes.
+    pub conns: usize,
+    /// How ends and lanes are shared out to cores.
+    pub cores: Cores,
+    /// Who computes checksums.
+    pub checksums: Checksums,
+    /// Largest IP packet.
+    pub mtu: usize,
+    /// Maximum segment lifetime.
+    pub msl_us: u64,
+    /// Ephemeral ports per source address.
+    pub ports: (u16, u16),
+    /// Bytes of each ring of a link.
+    pub ring_bytes: usize,
+    /// Largest receive and send buffer of a connection; `None`: the stack's default.
+    pub buffer: Option<u32>,
+    /// IPv6 instead of IPv4.
+    pub ipv6: bool,
+    /// Room for every TIME_WAIT record from the start, so that no table grows while it is measured.
+    pub presized: bool,
+    /// No clock is read.
+    pub is_virtual: bool,
+    /// Say everything that was counted.
+    pub counters: bool,
+}
+
+impl Shape {
+    /// How many lanes work, each with a core of its own where there are several.
+    pub fn crews(&self) -> usize {
+        match self.cores {
+            Cores::Same => 1,
+            Cores::Split | Cores::Pairs | Cores::Hashed => 2,
+        }
+    }
+
+    /// How many 4-tuples there are between all clients and servers.
+    pub fn tuples(&self) -> usize {
+        let links = if self.cores == Cores::Pairs { 2 } else { 1 };
+        links * ADDRESSES * (usize::from(self.ports.1 - self.ports.0) + 1)
+    }
+
+    fn config(&self, end: End) -> Config {
+        let mut config = Config::default();
+        config.tcp.msl_us = self.msl_us;
+        config.software_checksums = self.checksums == Checksums::Software;
+        config.ip_local_port_range = self.ports;
+        config.tcp_max_tw_buckets = self.tuples() + 65_536;
+        config.tcp_max_syn_backlog = (2 * self.conns).max(4_096);
+        config.somaxconn = (2 * self.conns).max(4_096);
+        // TIME_WAIT is where the connection was closed first: at the server.
+        let time_waits = if end == End::Server && self.presized { self.tuples() / config_lanes(self) } else { 0 };
+        config.connections = self.conns + time_waits;
+        config.tcp_mem = 8 << 30;
+        if let Some(buffer) = self.buffer {
+            config.tcp.tcp_rmem = (buffer, buffer);
+            config.tcp.tcp_wmem = buffer;
+        }
+        config
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Server,
+    Client,
+}
+
+fn config_lanes(shape: &Shape) -> usize {
+    if matches!(shape.cores, Cores::Hashed | Cores::Pairs) { 2 } else { 1 }
+}
+
+/// What one core runs.
+pub struct Crew<W: Work, S: Sharing> {
+    servers: Vec<Seat<S, LinkRx, LinkTx, W::Server>>,
+    clients: Vec<Seat<S, LinkRx, LinkTx, W::Client>>,
+    controls: Vec<Control>,
+    control_at: Instant,
+}
+
+/// The address of the server, and those of the clients.
+fn addresses(ipv6: bool) -> (IpAddr, Vec<IpAddr>) {
+    let at = |subnet: u8, host: u8| -> IpAddr {
+        if ipv6 { Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, subnet.into(), host.into()).into() } else { Ipv4Addr::new(10, 0, subnet, host).into() }
+    };
+    (at(0, 1), (1..=ADDRESSES as u8).map(|host| at(1, host)).collect())
+}
+
+/// Builds everything: `crews.len()` cores, all ends listening.
+pub fn build<W: Work, S: Sharing>(work: &W, shape: &Shape, now: Instant) -> Result<Vec<Crew<W, S>>, Error> {
+    let crews = shape.crews();
+    let mut built: Vec<Crew<W, S>> =
+        (0..crews).map(|_| Crew { servers: Vec::new(), clients: Vec::new(), controls: Vec::new(), control_at: Instant::ZERO }).collect();
+    let (links, lanes) = match shape.cores {
+        Cores::Same | Cores::Split => (1, 1),
+        Cores::Pairs => (2, 1),
+        Cores::Hashed => (1, 2),
+    };
+    for link in 0..links {
+        let (server, client) = hosts::<W, S>(work, shape, lanes, link as u64, now)?;
+        let home = |end: usize, lane: usize| match shape.cores {
+            Cores::Same => 0,
+            Cores::Split => end,
+            Cores::Pairs => link,
+            Cores::Hashed => lane,
+        };
+        for (lane, seat) in server.seats.into_iter().enumerate() {
+            built[home(0, lane)].servers.push(seat);
+        }
+        for (lane, seat) in client.seats.into_iter().enumerate() {
+            built[home(1, lane)].clients.push(seat);
+        }
+        built[home(0, 0)].controls.push(server.control);
+        built[home(1, 0)].controls.push(client.control);
+    }
+    Ok(built)
+}
+
+type Hosts<W, S> = (Host<LinkRx, LinkTx, <W as Work>::Server, S>, Host<LinkRx, LinkTx, <W as Work>::Client, S>);
+
+/// The two ends of one link.
+fn hosts<W: Work, S: Sharing>(work: &W, shape: &Shape, lanes: usize, seed: u64, now: Instant) -> Result<Hosts<W, S>, Error> {
+    let secrets = |end| if shape.is_virtual { BootSecrets::from_seed(2 * seed + end) } else { BootSecrets::from_system() };
+    let (server_secrets, client_secrets) = (secrets(0), secrets(1));
+    let medium = Medium::Ethernet;
+    let steer = |secrets: &BootSecrets| {
+        let steering = Steering::new(secrets.steering, lanes);
+        Arc::new(move |frame: &[u8]| steering.queue_of_frame(frame, medium.header_len())) as memory::Steer
+    };
+    let offload = shape.checksums == Checksums::Offload;
+    let link = LinkConfig {
+        queues: lanes,
+        medium,
+        mtu: shape.mtu,
+        ring_bytes: shape.ring_bytes,
+        tx_checksum: offload,
+        rx_checksum: offload,
+        steer: [Some(steer(&server_secrets)), Some(steer(&client_secrets))],
+        ..LinkConfig::default()
+    };
+    let (server_queues, client_queues) = memory::link(link);
+    let (server_ip, client_ips) = addresses(shape.ipv6);
+    let prefix = if shape.ipv6 { 64 } else { 16 };
+    let network = |ips: &[IpAddr]| Network { addresses: ips.iter().map(|ip| Cidr { address: *ip, prefix }).collect(), gateways: Vec::new() };
+    let sources: Arc<[Address]> = client_ips.iter().map(|ip| Address::from(*ip)).collect();
+    let lanes_in_all = if shape.cores == Cores::Pairs { 2 } else { lanes };
+    let mut server = Host::new(shape.config(End::Server), &network(&[server_ip]), &server_secrets, server_queues, now, |_| work.server())?;
+    let client = Host::new(shape.config(End::Client), &network(&client_ips), &client_secrets, client_queues, now, |lane| {
+        let number = if shape.cores == Cores::Pairs { seed as usize } else { lane };
+        let share = shape.conns / lanes_in_all + usize::from(number < shape.conns % lanes_in_all);
+        work.client(Load {
+            sources: Arc::clone(&sources),
+            next_source: 0,
+            server: Address::from(server_ip),
+            target: share,
+            running: 0,
+            established: 0,
+            ops: 0,
+            failed: 0,
+            stopwatch: if shape.is_virtual { Stopwatch::off() } else { Stopwatch::sampling() },
+        })
+    })?;
+    server.listen(SocketAddr::new(server_ip, PORT), (2 * shape.conns).max(4_096), now)?;
+    Ok((server, client))
+}
+
+impl<W: Work, S: Sharing> Crew<W, S> {
+    /// One turn of everything that this core runs.
+    #[inline]
+    pub fn turn(&mut self, now: Instant) {
+        for seat in &mut self.servers {
+            seat.turn(now);
+        }
+        for seat in &mut self.clients {
+            seat.turn(now);
+        }
+        if now >= self.control_at {
+            self.control_turn(now);
+        }
+    }
+
+    #[cold]
+    fn control_turn(&mut self, now: Instant) {
+        for control in &mut self.controls {
+            control.turn(now);
+        }
+        self.control_at = now.after_us(CONTROL_EVERY_US);
+    }
+
+    /// The loads of its clients.
+    pub fn loads(&mut self) -> impl Iterator<Item = &mut Load> {
+        self.clients.iter_mut().map(|seat| seat.app.load())
+    }
+
+    /// Operations done.
+    pub fn ops(&mut self) -> u64 {
+        let at_servers: u64 = self.servers.iter().map(|seat| seat.app.ops()).sum();
+        at_servers + self.loads().map(|load| load.ops).sum::<u64>()
+    }
+
+    /// Live TIME_WAIT records, and how many the rings that hold them have room for or keep until their time.
+    pub fn time_waits(&mut self) -> (usize, usize) {
+        let mut sum = (0, 0);
+        let mut add = |live, queued| sum = (sum.0 + live, sum.1 + queued);
+        self.servers.iter_mut().for_each(|seat| seat.lane.tables(|t| add(t.time_waits, t.tw4.len() + t.tw6.len())));
+        self.clients.iter_mut().for_each(|seat| seat.lane.tables(|t| add(t.time_waits, t.tw4.len() + t.tw6.len())));
+        sum
+    }
+
+    /// Bytes that its lanes' tables and buffers hold.
+    pub fn table_bytes(&mut self) -> usize {
+        let servers: usize = self.servers.iter_mut().map(|seat| seat.lane.tables(|t| t.bytes())).sum();
+        servers + self.clients.iter_mut().map(|seat| seat.lane.tables(|t| t.bytes())).sum::<usize>()
+    }
+
+    /// Bytes of its servers' TIME_WAIT records and of the index that leads to them.
+    pub fn time_wait_bytes(&mut self) -> (usize, usize) {
+        let of = |t: &mut Tables| (t.tw4.bytes() + t.tw6.bytes(), t.flows.bytes());
+        self.servers.iter_mut().map(|seat| seat.lane.tables(of)).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// The applications of its clients.
+    pub fn client_apps(&mut self) -> impl Iterator<Item = &mut W::Client> {
+        self.clients.iter_mut().map(|seat| &mut seat.app)
+    }
+
+    /// Bytes that connections hold: slots, half-open entries, buffers, timers, but neither the index nor TIME_WAIT.
+    pub fn connection_bytes(&mut self) -> usize {
+        let of = |t: &mut Tables| t.bytes() - t.flows.bytes() - t.tw4.bytes() - t.tw6.bytes();
+        let servers: usize = self.servers.iter_mut().map(|seat| seat.lane.tables(of)).sum();
+        servers + self.clients.iter_mut().map(|seat| seat.lane.tables(of)).sum::<usize>()
+    }
+
+    /// What its lanes have counted.
+    pub fn counters(&mut self) -> Counters {
+        let mut sum = Counters::default();
+        self.servers.iter_mut().for_each(|seat| sum.merge(&seat.lane.counters()));
+        self.clients.iter_mut().for_each(|seat| sum.merge(&seat.lane.counters()));
+        sum
+    }
+}
+
+/// Turns without progress after which a start has failed.
+const INTRODUCTION_TURNS_MAX: usize = 20_000_000;
+
+/// Makes every host known to its neighbours, one connection and then one per source address at a time, and only then lets
+/// the clients open all that they shall: a link address that is being asked for has room for few waiting packets.
+pub fn introduce<W: Work, S: Sharing>(crews: &mut [Crew<W, S>], mut step: impl FnMut(&mut [Crew<W, S>])) -> Result<(), Failure> {
+    let full: Vec<usize> = crews.iter_mut().flat_map(Crew::loads).map(|load| load.target).collect();
+    for most in [1, ADDRESSES] {
+        for (load, full) in crews.iter_mut().flat_map(Crew::loads).zip(&full) {
+            load.target = most.min(*full);
+        }
+        let mut turns = 0;
+        while crews.iter_mut().flat_map(Crew::loads).any(|load| load.established < load.target as u64) {
+            step(crews);
+            turns += 1;
+            if turns > INTRODUCTION_TURNS_MAX {
+                return Err(Failure::stuck(&counters(crews)));
+            }
+        }
+    }
+    for (load, full) in crews.iter_mut().flat_map(Crew::loads).zip(full) {
+        load.target = full;
+    }
+    Ok(())
+}
+
+/// What all lanes have counted.
+pub fn counters<W: Work, S: Sharing>(crews: &mut [Crew<W, S>]) -> Counters {
+    let mut sum = Counters::default();
+    crews.iter_mut().for_each(|crew| sum.merge(&crew.counters()));
+    sum
+}

@@ -1,0 +1,35 @@
+//! Owns what is asked of the machine: which it is, which core a thread runs on, how long it ran.
+
+/// Processor, cores and kernel in one line.
+pub fn describe() -> String {
+    let model = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("model name"))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    });
+    let uname = rustix::system::uname();
+    format!("{}, {} cores, {} {}", model.unwrap_or_else(|| "unknown processor".into()), cores(), uname.sysname().to_string_lossy(), uname.release().to_string_lossy())
+}
+
+/// Cores that this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Keeps the calling thread on a core. Where that is not allowed it stays free: the figures only become noisier.
+pub fn pin(core: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+/// Seconds of processor time that the calling thread has had.
+pub fn thread_cpu_s() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// Bytes of memory that this process occupies.
+pub fn resident_bytes() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok().and_then(|text| text.split(' ').nth(1)?.parse::<usize>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size()
+}

@@ -1,0 +1,180 @@
+//! Owns the benchmarks: which contenders do which work, in which order, and what is said about it.
+
+mod contender;
+mod crew;
+mod crr;
+mod deterministic;
+mod failure;
+mod idle;
+mod latency;
+mod machine;
+pub mod options;
+mod ours;
+mod peer_linux;
+mod peer_smoltcp;
+mod report;
+mod rr;
+mod stream;
+
+use contender::{Contender, Round};
+use crew::{Shape, Work};
+use failure::Failure;
+use indicatif::{ProgressBar, ProgressStyle};
+use laneway_stack::sharing::{Global, LaneOwned};
+use options::{Bench, Peer, SharingName, Unit};
+use ours::Ours;
+use peer_linux::Linux;
+use peer_smoltcp::Smoltcp;
+use report::Report;
+use std::time::Duration;
+
+/// Linux's default range of ephemeral ports, and ours.
+const PORTS: (u16, u16) = (32_768, 60_999);
+/// Ports per address where operations are counted: few, so that every tuple comes round soon.
+const PORTS_COUNTED: u16 = 1_024;
+/// Buffers of a stream, the same for everybody whose buffers we can choose.
+const STREAM_BUFFER: u32 = 65_536;
+
+fn shape(bench: &Bench, conns: usize) -> Result<Shape, Failure> {
+    let count = bench.ports.or(bench.ops.map(|_| PORTS_COUNTED));
+    let ports = count.map_or(PORTS, |count| (5_000, 5_000 + (count - 1)));
+    Ok(Shape {
+        conns,
+        cores: bench.cores()?,
+        checksums: bench.checksums,
+        mtu: bench.mtu,
+        msl_us: bench.msl,
+        ports,
+        ring_bytes: bench.ring(conns),
+        counters: bench.counters,
+        buffer: buffer(bench),
+        ipv6: bench.ipv6,
+        presized: bench.unit == Unit::Crr && bench.ops.is_none(),
+        is_virtual: bench.ops.is_some(),
+    })
+}
+
+fn buffer(bench: &Bench) -> Option<u32> {
+    bench.buffer.or((bench.unit == Unit::Stream).then_some(STREAM_BUFFER))
+}
+
+/// Runs what was asked for, and prints it.
+pub fn run(bench: &Bench) -> Result<(), Failure> {
+    bench.check()?;
+    if bench.ops.is_some() {
+        return count(bench);
+    }
+    let unit = match bench.unit {
+        Unit::Crr => "connections (connect, 92-byte request, 206-byte response, close)",
+        Unit::Rr => "requests with response",
+        Unit::Stream => "MiB",
+        Unit::Idle => "idle connections",
+    };
+    let mut report = Report::new(unit);
+    for &conns in &bench.conns {
+        if bench.unit == Unit::Idle {
+            idle::run(&shape(bench, conns)?, &mut report)?;
+        } else {
+            compare(bench, conns, &mut report)?;
+        }
+    }
+    if bench.json {
+        println!("{}", report.json());
+    } else {
+        print!("{}", report.table());
+    }
+    Ok(())
+}
+
+/// A fixed number of operations.
+fn count(bench: &Bench) -> Result<(), Failure> {
+    let ops = bench.ops.unwrap_or(1);
+    let shape = shape(bench, bench.conns[0])?;
+    match bench.unit {
+        Unit::Crr => {
+            // Every tuple once: from then on most connections take one over.
+            let warm_up = bench.warm_up.unwrap_or(shape.tuples() as u64 + 4 * shape.conns as u64);
+            counted(bench, &crr::Crr, &shape, ops, warm_up)
+        }
+        Unit::Rr => counted(bench, &rr::Rr::new(bench.message), &shape, ops, bench.warm_up.unwrap_or(20 * shape.conns as u64)),
+        Unit::Stream | Unit::Idle => Err(Failure::Misuse("--ops counts crr and rr only".into())),
+    }
+}
+
+fn counted<W: Work>(bench: &Bench, work: &W, shape: &Shape, ops: u64, warm_up: u64) -> Result<(), Failure> {
+    match bench.sharing {
+        SharingName::Lane => deterministic::run::<W, LaneOwned>(work, shape, ops, warm_up, bench.turn_us),
+        SharingName::Global => deterministic::run::<W, Global>(work, shape, ops, warm_up, bench.turn_us),
+    }
+}
+
+/// Ours twice, and whom else the caller named.
+fn contenders(bench: &Bench, conns: usize) -> Result<Vec<Box<dyn Contender>>, Failure> {
+    let shape = shape(bench, conns)?;
+    let mut all: Vec<Box<dyn Contender>> = Vec::new();
+    for who in ["laneway", "laneway-aa"] {
+        all.push(match bench.unit {
+            Unit::Crr => ours(bench, who, &crr::Crr, &shape)?,
+            Unit::Rr => ours(bench, who, &rr::Rr::new(bench.message), &shape)?,
+            Unit::Stream | Unit::Idle => ours(bench, who, &stream::Stream, &shape)?,
+        });
+    }
+    for peer in &bench.peer {
+        match peer {
+            Peer::Smoltcp => all.push(Box::new(Smoltcp::new(bench.unit, conns, bench.checksums, bench.mtu, bench.message, buffer(bench)))),
+            Peer::Linux => {
+                let most = Linux::conns_max();
+                if conns > most {
+                    eprintln!("laneway-lab: linux is left out at {conns} connections: this process may open {most} with both ends ('ulimit -Hn')");
+                } else {
+                    all.push(Box::new(Linux::new(bench.unit, conns, bench.message)));
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn ours<W: Work>(bench: &Bench, who: &'static str, work: &W, shape: &Shape) -> Result<Box<dyn Contender>, Failure> {
+    let opens = bench.unit == Unit::Crr;
+    Ok(match bench.sharing {
+        SharingName::Lane => Box::new(Ours::<W, LaneOwned>::new(who, work, shape, opens)?),
+        SharingName::Global => Box::new(Ours::<W, Global>::new(who, work, shape, opens)?),
+    })
+}
+
+/// All contenders at one number of connections, round by round in turn.
+fn compare(bench: &Bench, conns: usize, report: &mut Report) -> Result<(), Failure> {
+    let mut all = contenders(bench, conns)?;
+    let progress = progress(all.len() * (bench.rounds + 1));
+    for contender in &mut all {
+        progress.set_message(format!("{conns} connections: {} warms up", contender.who()));
+        contender.warm_up()?;
+        progress.inc(1);
+    }
+    let mut rounds: Vec<Vec<Round>> = all.iter().map(|_| Vec::new()).collect();
+    for number in 1..=bench.rounds {
+        for (contender, rounds) in all.iter_mut().zip(&mut rounds) {
+            progress.set_message(format!("{conns} connections: round {number} of {}, {}", bench.rounds, contender.who()));
+            rounds.push(contender.round(Duration::from_secs_f64(bench.seconds))?);
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    let payload = match bench.unit {
+        Unit::Crr => crr::REQUEST.len() + crr::RESPONSE.len(),
+        Unit::Rr => rr::Rr::new(bench.message).bytes(),
+        Unit::Stream | Unit::Idle => stream::MEBIBYTE as usize,
+    };
+    for (contender, rounds) in all.iter_mut().zip(&rounds) {
+        let account = contender.account();
+        report.add(contender.as_ref(), conns, payload, rounds, &account);
+    }
+    Ok(())
+}
+
+/// On stderr, and only where that is a terminal.
+pub(crate) fn progress(steps: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(steps as u64).with_style(style)
+}

@@ -1,0 +1,232 @@
+//! Owns the command line of `bench`.
+
+use super::failure::Failure;
+use clap::{Args, ValueEnum};
+
+/// What is done over and over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Unit {
+    /// Connect, 92-byte request, 206-byte response, close
+    Crr,
+    /// Request and response on open connections
+    Rr,
+    /// Bulk data one way
+    Stream,
+    /// Many connections that do nothing, and what they cost
+    Idle,
+}
+
+/// Who computes and verifies transport checksums.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Checksums {
+    /// Both ends, in software
+    Software,
+    /// Nobody: the memory link vouches for its bytes, as a network card would
+    Offload,
+}
+
+/// How the two ends and their lanes are shared out to cores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Cores {
+    /// Both ends on one core (one lane)
+    Same,
+    /// The server on one core, the client on another (one lane each)
+    Split,
+    /// Each core with a server and a client of its own (two lanes)
+    Pairs,
+    /// Each core with one lane of the server and one of the client, flows hashed over the lanes of both independently: frames cross cores (two lanes)
+    Hashed,
+}
+
+/// How the lanes of one stack share their connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum SharingName {
+    /// Every lane owns its connections
+    Lane,
+    /// One lock around everything
+    Global,
+}
+
+/// What else does the same work in the same run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Peer {
+    /// smoltcp, both ends in one interface on one core
+    Smoltcp,
+    /// The kernel over loopback: epoll server on core 0, epoll client on core 1
+    Linux,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  laneway-lab bench crr --conns 1,100,10000            connections per second, at three loads
+  laneway-lab bench crr --conns 100 --peer smoltcp --peer linux
+  laneway-lab bench crr --conns 1000 --lanes 2 --cores pairs
+  laneway-lab bench rr --conns 100 --checksums offload --json
+  laneway-lab bench stream --conns 1 --mtu 65535 --peer smoltcp
+  laneway-lab bench idle --conns 1000000
+
+Every contender does its rounds in turn (A B A B …), beside a twin of ours (laneway-aa): a difference
+smaller than the twin's is noise.";
+
+/// `laneway-lab bench`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Bench {
+    /// What is done over and over
+    pub unit: Unit,
+    /// Connections at a time; several numbers make several measurements
+    #[arg(long, value_name = "N[,N…]", value_delimiter = ',', default_value = "100")]
+    pub conns: Vec<usize>,
+    /// Lanes of each stack, 1 or 2
+    #[arg(long, value_name = "L", default_value_t = 1)]
+    pub lanes: usize,
+    /// Seconds of each round of each contender
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    pub seconds: f64,
+    /// Rounds of each contender
+    #[arg(long, value_name = "R", default_value_t = 5)]
+    pub rounds: usize,
+    /// Who computes and verifies transport checksums
+    #[arg(long, value_enum, default_value_t = Checksums::Software)]
+    pub checksums: Checksums,
+    /// Measure this beside it; may be given twice
+    #[arg(long, value_enum)]
+    pub peer: Vec<Peer>,
+    /// How lanes share connections
+    #[arg(long, value_enum, default_value_t = SharingName::Lane)]
+    pub sharing: SharingName,
+    /// Maximum segment lifetime: TIME_WAIT lasts twice this
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time_us)]
+    pub msl: u64,
+    /// How ends and lanes are shared out to cores [default: same for one lane, hashed for two]
+    #[arg(long, value_enum)]
+    pub cores: Option<Cores>,
+    /// Largest IP packet in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1_500)]
+    pub mtu: usize,
+    /// IPv6 instead of IPv4 (ours)
+    #[arg(long)]
+    pub ipv6: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// A fixed number of operations in virtual time, for counting instructions
+    #[arg(long, hide = true)]
+    pub ops: Option<u64>,
+    /// Operations before those that are counted
+    #[arg(long, hide = true, requires = "ops")]
+    pub warm_up: Option<u64>,
+    /// Virtual microseconds of each turn: long ones make timers fire early
+    #[arg(long, hide = true, requires = "ops", default_value_t = 4)]
+    pub turn_us: u64,
+    /// Ephemeral ports per source address
+    #[arg(long, hide = true)]
+    pub ports: Option<u16>,
+    /// Bytes of each ring of the memory link [default: a frame for each connection]
+    #[arg(long, hide = true)]
+    pub ring: Option<usize>,
+    /// Print every counter of ours
+    #[arg(long, hide = true)]
+    pub counters: bool,
+    /// Bytes of a request and of a response (rr)
+    #[arg(long, value_name = "BYTES", hide = true)]
+    pub message: Option<usize>,
+    /// Bytes of send and receive buffers, ours and smoltcp's
+    #[arg(long, value_name = "BYTES")]
+    pub buffer: Option<u32>,
+}
+
+impl Bench {
+    /// How cores are shared out, checked against the number of lanes.
+    pub fn cores(&self) -> Result<Cores, Failure> {
+        let cores = match (self.lanes, self.cores) {
+            (1, None) => Cores::Same,
+            (2, None) => Cores::Hashed,
+            (1, Some(cores @ (Cores::Same | Cores::Split))) | (2, Some(cores @ (Cores::Pairs | Cores::Hashed))) => cores,
+            (1, Some(_)) => return misuse("--cores pairs and --cores hashed need two lanes: add --lanes 2"),
+            (2, Some(_)) => return misuse("--cores same and --cores split have one lane: leave --lanes out"),
+            _ => return misuse(format!("--lanes must be 1 or 2, not {}", self.lanes)),
+        };
+        let needed = if cores == Cores::Same { 1 } else { 2 };
+        let there = super::machine::cores();
+        if there < needed {
+            return misuse(format!("two cores are needed, but this process may use {there}: leave out --lanes and --cores"));
+        }
+        Ok(cores)
+    }
+
+    /// The smallest ring that works.
+    fn ring_least(&self) -> usize {
+        (8 * (self.mtu + 64)).next_power_of_two()
+    }
+
+    /// Bytes of each ring: room for what all connections may have under way at a time, one short message or two buffers of
+    /// bulk data each.
+    pub fn ring(&self, conns: usize) -> usize {
+        let each = if self.unit == Unit::Stream { 131_072 } else { 384 };
+        self.ring.unwrap_or((conns * each).next_power_of_two().clamp(self.ring_least().max(131_072), 1 << 26))
+    }
+
+    /// Checks what clap cannot.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.conns.contains(&0) || self.conns.is_empty() {
+            return misuse("--conns must be at least 1");
+        }
+        if let Some(conns) = self.conns.iter().find(|conns| **conns > 1_500_000) {
+            return misuse(format!("--conns can be at most 1500000 (64 addresses have no more ports), not {conns}"));
+        }
+        if let Some(conns) = self.conns.iter().find(|conns| **conns < self.lanes) {
+            return misuse(format!("--conns {conns} is less than one connection for each of {} lanes", self.lanes));
+        }
+        if !(self.seconds > 0.0 && self.seconds <= 3_600.0) {
+            return misuse(format!("--seconds must be more than 0 and at most 3600, not {}", self.seconds));
+        }
+        if self.rounds == 0 || self.rounds > 1_000 {
+            return misuse(format!("--rounds must be 1 to 1000, not {}", self.rounds));
+        }
+        if !(576..=65_535).contains(&self.mtu) {
+            return misuse(format!("--mtu must be 576 to 65535, not {}", self.mtu));
+        }
+        if let Some(ring) = self.ring
+            && !(ring.is_power_of_two() && ring >= self.ring_least())
+        {
+            return misuse(format!("--ring must be a power of two and at least {} for frames of {} bytes, not {ring}", self.ring_least(), self.mtu));
+        }
+        if self.buffer.is_some_and(|bytes| !(2_048..=1 << 26).contains(&bytes)) {
+            return misuse("--buffer must be 2048 to 67108864");
+        }
+        if self.message.is_some_and(|bytes| !(1..=65_536).contains(&bytes)) {
+            return misuse("--message must be 1 to 65536");
+        }
+        if self.unit == Unit::Idle && (self.lanes != 1 || self.cores.is_some() || !self.peer.is_empty() || self.sharing != SharingName::Lane) {
+            return misuse("bench idle has one lane and no peers: leave out --lanes, --cores, --sharing and --peer");
+        }
+        if self.unit == Unit::Stream && !self.peer.is_empty() && self.message.is_some() {
+            return misuse("--message is for bench rr");
+        }
+        if self.ports.is_some_and(|ports| !(16..=60_000).contains(&ports)) {
+            return misuse("--ports must be 16 to 60000");
+        }
+        self.cores().map(drop)
+    }
+}
+
+fn misuse<T>(text: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::Misuse(text.into()))
+}
+
+/// `30s`, `500ms`, `2m`; a bare number is seconds.
+fn parse_time_us(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is no time; write it as 30s, 500ms or 2m");
+    let (number, unit_us) = if let Some(number) = text.strip_suffix("ms") {
+        (number, 1e3)
+    } else if let Some(number) = text.strip_suffix('s') {
+        (number, 1e6)
+    } else if let Some(number) = text.strip_suffix('m') {
+        (number, 60e6)
+    } else {
+        (text, 1e6)
+    };
+    let us = number.trim().parse::<f64>().map_err(|_| wrong())? * unit_us;
+    if (1_000.0..=600e6).contains(&us) { Ok(us as u64) } else { Err(format!("'{text}' is out of range: 1ms to 10m")) }
+}

@@ -1,0 +1,205 @@
+//! Owns Laneway as a contender: crews, a thread and a core for each, and a clock that stands still while others work.
+
+use super::contender::{Account, Contender, Round, Share};
+use super::crew::{ADDRESSES, Crew, Shape, Work, build, counters, introduce};
+use super::failure::Failure;
+use super::machine;
+use super::options::{Checksums, Cores};
+use hdrhistogram::Histogram;
+use laneway_proto::time::Instant;
+use laneway_stack::counters::{Counters, Mib};
+use laneway_stack::sharing::Sharing;
+use std::sync::Barrier;
+use std::time::Duration;
+
+/// The longest warm-up.
+const WARM_UP_MAX: Duration = Duration::from_secs(6);
+/// It is looked at this often whether everything is warm.
+const WARM_UP_STEP: Duration = Duration::from_millis(250);
+
+/// The time of one contender. It runs only during that contender's rounds, so that no timer fires and no record expires
+/// merely because others had their turn.
+#[derive(Clone, Copy)]
+struct PausedClock {
+    before_us: u64,
+    resumed: std::time::Instant,
+}
+
+impl PausedClock {
+    fn resume(before_us: u64) -> Self {
+        PausedClock { before_us, resumed: std::time::Instant::now() }
+    }
+    #[inline]
+    fn now(&self) -> Instant {
+        Instant::from_us(self.before_us + self.resumed.elapsed().as_micros() as u64)
+    }
+}
+
+/// Laneway, doing one kind of work in one shape.
+pub struct Ours<W: Work, S: Sharing> {
+    who: &'static str,
+    shape: Shape,
+    crews: Vec<Crew<W, S>>,
+    elapsed_us: u64,
+    /// Operations of the warm-up: until then memory is new and tuples are unused.
+    warm_ops: u64,
+    measured_from: Counters,
+    peak_time_waits: usize,
+    peak_queued: usize,
+}
+
+impl<W: Work, S: Sharing> Ours<W, S> {
+    /// Built, but cold. `opens`: each operation is a connection.
+    pub fn new(who: &'static str, work: &W, shape: &Shape, opens: bool) -> Result<Self, Failure> {
+        let elapsed_us = 3_600_000_000;
+        let crews = build(work, shape, Instant::from_us(elapsed_us))?;
+        let warm_ops = if opens { shape.tuples() as u64 } else { 0 };
+        Ok(Ours { who, shape: shape.clone(), crews, elapsed_us, warm_ops, measured_from: Counters::default(), peak_time_waits: 0, peak_queued: 0 })
+    }
+
+    fn established(&mut self) -> u64 {
+        self.crews.iter_mut().flat_map(Crew::loads).map(|load| load.established).sum()
+    }
+
+    fn ops(&mut self) -> u64 {
+        self.crews.iter_mut().map(Crew::ops).sum()
+    }
+
+    /// Every crew works on its core for `time`.
+    fn work(&mut self, time: Duration) -> Round {
+        let packets = counters(&mut self.crews).get(Mib::IpOutRequests);
+        let clock = PausedClock::resume(self.elapsed_us);
+        let until = clock.now().after_us(time.as_micros() as u64);
+        let start = Barrier::new(self.crews.len());
+        let shares = std::thread::scope(|scope| {
+            let threads: Vec<_> = self
+                .crews
+                .iter_mut()
+                .enumerate()
+                .map(|(core, crew)| {
+                    let start = &start;
+                    scope.spawn(move || {
+                        machine::pin(core);
+                        start.wait();
+                        crew_round(crew, clock, until)
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("a crew does not panic")).collect()
+        });
+        self.elapsed_us = clock.now().as_us();
+        let (live, queued) = self.crews.iter_mut().map(Crew::time_waits).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        self.peak_time_waits = self.peak_time_waits.max(live);
+        self.peak_queued = self.peak_queued.max(queued);
+        let packets = counters(&mut self.crews).get(Mib::IpOutRequests) - packets;
+        Round { shares, packets: Some(packets) }
+    }
+}
+
+fn crew_round<W: Work, S: Sharing>(crew: &mut Crew<W, S>, clock: PausedClock, until: Instant) -> Share {
+    crew.loads().for_each(|load| load.stopwatch.go_on());
+    let (ops, began, cpu) = (crew.ops(), std::time::Instant::now(), machine::thread_cpu_s());
+    loop {
+        let now = clock.now();
+        if now >= until {
+            break;
+        }
+        crew.turn(now);
+    }
+    let share = Share { ops: (crew.ops() - ops) as f64, wall_s: began.elapsed().as_secs_f64(), cpu_s: machine::thread_cpu_s() - cpu };
+    crew.loads().for_each(|load| load.stopwatch.hold());
+    share
+}
+
+impl<W: Work, S: Sharing> Contender for Ours<W, S> {
+    fn who(&self) -> &str {
+        self.who
+    }
+    fn api(&self) -> &'static str {
+        "on-lane"
+    }
+    fn device(&self) -> &'static str {
+        "memory"
+    }
+    fn checksums(&self) -> &'static str {
+        match self.shape.checksums {
+            Checksums::Software => "software",
+            Checksums::Offload => "offload",
+        }
+    }
+    fn lanes(&self) -> usize {
+        match self.shape.cores {
+            Cores::Same | Cores::Split => 1,
+            Cores::Pairs | Cores::Hashed => 2,
+        }
+    }
+
+    fn warm_up(&mut self) -> Result<(), Failure> {
+        let clock = PausedClock::resume(self.elapsed_us);
+        introduce(&mut self.crews, |crews| {
+            let now = clock.now();
+            crews.iter_mut().for_each(|crew| crew.turn(now));
+        })?;
+        self.elapsed_us = clock.now().as_us();
+        self.crews.iter_mut().flat_map(Crew::loads).for_each(|load| load.stopwatch.hold());
+        let began = std::time::Instant::now();
+        loop {
+            self.work(WARM_UP_STEP);
+            let open = self.established() >= self.shape.conns as u64;
+            if open && (self.ops() >= self.warm_ops || began.elapsed() >= WARM_UP_MAX) {
+                break;
+            }
+            if began.elapsed() > 10 * WARM_UP_MAX {
+                return Err(Failure::stuck(&counters(&mut self.crews)));
+            }
+        }
+        self.measured_from = counters(&mut self.crews);
+        for load in self.crews.iter_mut().flat_map(Crew::loads) {
+            load.stopwatch.take();
+            load.failed = 0;
+        }
+        Ok(())
+    }
+
+    fn round(&mut self, time: Duration) -> Result<Round, Failure> {
+        let round = self.work(time);
+        if round.ops() == 0.0 {
+            return Err(Failure::stuck(&counters(&mut self.crews)));
+        }
+        Ok(round)
+    }
+
+    fn account(&mut self) -> Account {
+        let all = counters(&mut self.crews);
+        let grown = |mib| all.get(mib) - self.measured_from.get(mib);
+        let evicted = all.get(Mib::TcpExtTCPTimeWaitOverflow);
+        let mut remarks = format!(
+            "{ADDRESSES} source addresses, {} 4-tuples; TIME_WAIT: peak {} records ({} queued), {} reused (RFC 6191), {} expired, {} evicted early; {} retransmitted, {} cookies, {} device-full",
+            self.shape.tuples(),
+            self.peak_time_waits,
+            self.peak_queued,
+            grown(Mib::TcpExtTWRecycled),
+            grown(Mib::TcpExtTWKilled),
+            evicted,
+            grown(Mib::TcpRetransSegs),
+            all.get(Mib::TcpExtSyncookiesSent),
+            grown(Mib::TxBusy),
+        );
+        if self.shape.counters {
+            remarks += &format!("; {:?}", all.iter().collect::<Vec<_>>());
+        }
+        let ends = 2.0 * self.shape.conns as f64;
+        let bytes: usize = self.crews.iter_mut().map(Crew::connection_bytes).sum();
+        let mut latency: Option<Histogram<u64>> = None;
+        let mut failed = 0;
+        for load in self.crews.iter_mut().flat_map(Crew::loads) {
+            failed += load.failed;
+            let one = load.stopwatch.take();
+            match &mut latency {
+                Some(all) => all.add(one).expect("histograms of one kind"),
+                None => latency = Some(one),
+            }
+        }
+        Account { latency: latency.filter(|all| !all.is_empty()), bytes_per_conn: Some(bytes as f64 / ends), tw_evicted: Some(evicted), failed, remarks }
+    }
+}

@@ -1,0 +1,245 @@
+//! Owns how results look: a table for a reader, the same facts as JSON for a program.
+
+use super::contender::{Account, Contender, Round};
+use super::machine;
+use serde::Serialize;
+
+/// All results of a run.
+#[derive(Serialize)]
+pub struct Report {
+    /// What an operation is.
+    pub unit: &'static str,
+    /// Where it ran.
+    pub machine: String,
+    /// The total row of each contender comes before the rows of its cores.
+    pub rows: Vec<Row>,
+    /// For the table only.
+    #[serde(skip)]
+    pub remarks: Vec<String>,
+}
+
+/// What `bench idle` found out about one thing.
+pub struct Idle {
+    /// What it is about.
+    pub who: &'static str,
+    /// Who computes checksums.
+    pub checksums: &'static str,
+    /// Connections or records.
+    pub conns: usize,
+    /// How fast they came to be.
+    pub ops_per_s: f64,
+    /// p50, p99 and p99.9 of a request, in microseconds.
+    pub us: Option<[f64; 3]>,
+    /// Bytes of one.
+    pub bytes_per_conn: f64,
+    /// Early evictions.
+    pub tw_evicted: Option<u64>,
+    /// In words.
+    pub remarks: String,
+}
+
+/// One line.
+#[derive(Serialize, Clone, Debug)]
+pub struct Row {
+    who: String,
+    api: &'static str,
+    device: &'static str,
+    checksums: &'static str,
+    lanes: usize,
+    conns: usize,
+    ops_per_s: f64,
+    ops_per_s_per_core: f64,
+    gbit_s: f64,
+    cpu_us_per_op: f64,
+    p50_us: Option<f64>,
+    p99_us: Option<f64>,
+    p999_us: Option<f64>,
+    packets_per_op: Option<f64>,
+    bytes_per_conn: Option<f64>,
+    tw_evicted: Option<u64>,
+    /// Operations per second of each round.
+    rounds: Vec<f64>,
+    /// For the table only: a part of the row above.
+    #[serde(skip)]
+    part: Option<usize>,
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+impl Report {
+    /// Nothing yet.
+    pub fn new(unit: &'static str) -> Self {
+        Report { unit, machine: machine::describe(), rows: Vec::new(), remarks: Vec::new() }
+    }
+
+    /// Adds a contender: one row in all, and one for each core if there are several.
+    pub fn add(&mut self, contender: &dyn Contender, conns: usize, payload_bytes: usize, rounds: &[Round], account: &Account) {
+        let rates: Vec<f64> = rounds.iter().map(Round::rate).collect();
+        let rate = median(rates.iter().copied());
+        let cores = rounds.first().map_or(1, |round| round.shares.len().max(1));
+        let us = |quantile| account.latency.as_ref().map(|all| all.value_at_quantile(quantile) as f64 / 1e3);
+        let packets: Option<Vec<f64>> = rounds.iter().map(|round| Some(round.packets? as f64 / round.ops())).collect();
+        let total = Row {
+            who: contender.who().to_owned(),
+            api: contender.api(),
+            device: contender.device(),
+            checksums: contender.checksums(),
+            lanes: contender.lanes(),
+            conns,
+            ops_per_s: rate,
+            ops_per_s_per_core: rate / cores as f64,
+            gbit_s: rate * payload_bytes as f64 * 8e-9,
+            cpu_us_per_op: median(rounds.iter().map(Round::cpu_us_per_op)),
+            p50_us: us(0.5),
+            p99_us: us(0.99),
+            p999_us: us(0.999),
+            packets_per_op: packets.map(|all| median(all.into_iter())),
+            bytes_per_conn: account.bytes_per_conn,
+            tw_evicted: account.tw_evicted,
+            rounds: rates,
+            part: None,
+        };
+        let parts = (0..cores).filter(|_| cores > 1).map(|core| {
+            let one = |round: &Round| Round { shares: vec![round.shares[core]], packets: None };
+            let rates: Vec<f64> = rounds.iter().map(|round| one(round).rate()).collect();
+            let rate = median(rates.iter().copied());
+            Row {
+                lanes: 1,
+                ops_per_s: rate,
+                ops_per_s_per_core: rate,
+                gbit_s: rate * payload_bytes as f64 * 8e-9,
+                cpu_us_per_op: median(rounds.iter().map(|round| one(round).cpu_us_per_op())),
+                p50_us: None,
+                p99_us: None,
+                p999_us: None,
+                packets_per_op: None,
+                bytes_per_conn: None,
+                tw_evicted: None,
+                rounds: rates,
+                part: Some(core),
+                ..total.clone()
+            }
+        });
+        let parts: Vec<Row> = parts.collect();
+        let failed = if account.failed > 0 { format!("; FAILED: {}", account.failed) } else { String::new() };
+        self.remarks.push(format!("{} at {conns}: {}{failed}", contender.who(), account.remarks));
+        // All totals first, whatever the number of connections; then the parts.
+        let at = self.rows.iter().position(|row| row.part.is_some()).unwrap_or(self.rows.len());
+        self.rows.insert(at, total);
+        self.rows.extend(parts);
+    }
+
+    /// Adds what only `bench idle` measures.
+    pub fn add_idle(&mut self, idle: &Idle) {
+        self.rows.push(Row {
+            who: idle.who.to_owned(),
+            api: "on-lane",
+            device: "memory",
+            checksums: idle.checksums,
+            lanes: 1,
+            conns: idle.conns,
+            ops_per_s: idle.ops_per_s,
+            ops_per_s_per_core: idle.ops_per_s,
+            gbit_s: 0.0,
+            cpu_us_per_op: 0.0,
+            p50_us: idle.us.map(|us| us[0]),
+            p99_us: idle.us.map(|us| us[1]),
+            p999_us: idle.us.map(|us| us[2]),
+            packets_per_op: None,
+            bytes_per_conn: Some(idle.bytes_per_conn),
+            tw_evicted: idle.tw_evicted,
+            rounds: vec![idle.ops_per_s],
+            part: None,
+        });
+        self.remarks.push(idle.remarks.clone());
+    }
+
+    /// For a program.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a report is plain data")
+    }
+
+    /// For a reader.
+    pub fn table(&self) -> String {
+        let mut out = format!("{} on {}\n\n", self.unit, self.machine);
+        out += &format!(
+            "{:<12} {:>7} {:>5} {:>9} {:>13} {:>7} {:>13} {:>8} {:>9} {:>9} {:>9} {:>9} {:>8} {:>7}\n",
+            "who", "conns", "lanes", "checksums", "ops/s", "spread", "per core", "Gbit/s", "CPU us/op", "p50 us", "p99 us", "p99.9 us", "packets", "B/conn"
+        );
+        for row in &self.rows {
+            let least = row.rounds.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = row.rounds.iter().copied().fold(0.0, f64::max);
+            let spread = if row.ops_per_s > 0.0 { 100.0 * (most - least) / row.ops_per_s } else { 0.0 };
+            let who = row.part.map_or_else(|| row.who.clone(), |core| format!("  core {core}"));
+            let or_dash = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"));
+            out += &format!(
+                "{who:<12} {:>7} {:>5} {:>9} {:>13} {spread:>6.0}% {:>13} {:>8.2} {:>9.3} {:>9} {:>9} {:>9} {:>8} {:>7}\n",
+                row.conns,
+                row.lanes,
+                row.checksums,
+                grouped(row.ops_per_s),
+                grouped(row.ops_per_s_per_core),
+                row.gbit_s,
+                row.cpu_us_per_op,
+                or_dash(row.p50_us, 1),
+                or_dash(row.p99_us, 1),
+                or_dash(row.p999_us, 1),
+                or_dash(row.packets_per_op, 2),
+                or_dash(row.bytes_per_conn, 0),
+            );
+        }
+        out += &self.ratios();
+        out.push('\n');
+        for remark in &self.remarks {
+            out += remark;
+            out.push('\n');
+        }
+        out
+    }
+
+    /// Ours against each other contender, round by round: the median and the spread of the ratios.
+    fn ratios(&self) -> String {
+        let mut out = String::new();
+        for ours in self.rows.iter().filter(|row| row.who == "laneway" && row.part.is_none()) {
+            for other in self.rows.iter().filter(|row| row.who != "laneway" && row.part.is_none() && row.conns == ours.conns) {
+                let mut ratios: Vec<f64> = ours.rounds.iter().zip(&other.rounds).map(|(a, b)| a / b).collect();
+                ratios.sort_by(f64::total_cmp);
+                let per_core = ours.ops_per_s_per_core / other.ops_per_s_per_core;
+                let cpu = other.cpu_us_per_op / ours.cpu_us_per_op;
+                if let (Some(least), Some(most)) = (ratios.first(), ratios.last()) {
+                    out += &format!(
+                        "\nlaneway / {} at {}: {:.2} x (rounds {least:.2} to {most:.2}), per core {per_core:.2} x, per CPU time {cpu:.2} x",
+                        other.who,
+                        ours.conns,
+                        median(ratios.iter().copied()),
+                    );
+                }
+            }
+        }
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        out
+    }
+}
+
+/// 1234567 as "1,234,567".
+pub fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
