@@ -6,7 +6,8 @@ use crate::counters::Mib;
 use crate::lane::Local;
 use crate::mail::ToControl;
 use crate::tables::Handle;
-use laneway_device::{Medium, RxChecksum, RxFrame};
+use arrayvec::ArrayVec;
+use laneway_device::{BATCH_MAX, Medium, RxChecksum, RxFrame};
 use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
 use laneway_proto::ip::input::{self, Packet};
@@ -30,30 +31,27 @@ pub struct Arriving<'a> {
     pub hint: Option<Handle>,
 }
 
-/// What a frame turned out to be.
-pub enum Ingress<'a> {
-    /// TCP.
-    Tcp(Arriving<'a>),
-    /// Everything else of IP: ICMP, UDP, fragments.
-    Other(Packet<'a>, &'a [u8]),
-    /// Nothing, or nothing more: it was dropped and counted, or mailed to the control thread.
-    Done,
-}
+/// The segments of one batch.
+pub type Batch<'a> = ArrayVec<Arriving<'a>, BATCH_MAX>;
+
+/// An IP packet that is no TCP segment, and its bytes: ICMP, UDP, fragments. Plain TCP goes straight into the batch, and
+/// the rest was dropped and counted, or mailed to the control thread.
+pub type Other<'a> = Option<(Packet<'a>, &'a [u8])>;
 
 /// Takes the link header off, and reads on.
 #[inline]
-pub fn frame<'a>(local: &mut Local, frame: RxFrame<'a>, ours: Mac) -> Ingress<'a> {
+pub fn frame<'a>(local: &mut Local, frame: RxFrame<'a>, ours: Mac, batch: &mut Batch<'a>) -> Other<'a> {
     local.counters.count(Mib::IpInReceives);
     local.counters.add(Mib::IpExtInOctets, frame.bytes.len() as u64);
     if local.medium == Medium::Ip {
-        return packet(local, frame.bytes, frame.meta.checksum, false);
+        return packet(local, frame.bytes, frame.meta.checksum, false, batch);
     }
     match ethernet::accept(frame.bytes, ours) {
         Ok((EtherType::IPV4 | EtherType::IPV6, bytes, group)) => {
             if is_neighbour_discovery(bytes) {
                 return to_control(local, frame.bytes);
             }
-            packet(local, bytes, frame.meta.checksum, group)
+            packet(local, bytes, frame.meta.checksum, group, batch)
         }
         Ok((EtherType::ARP, ..)) => to_control(local, frame.bytes),
         Ok(_) => drop(local, Discard::EthernetUnknownType),
@@ -63,19 +61,20 @@ pub fn frame<'a>(local: &mut Local, frame: RxFrame<'a>, ours: Mac) -> Ingress<'a
 
 /// Reads an IP packet.
 #[inline]
-pub fn packet<'a>(local: &mut Local, bytes: &'a [u8], checksum: RxChecksum, group: bool) -> Ingress<'a> {
+pub fn packet<'a>(local: &mut Local, bytes: &'a [u8], checksum: RxChecksum, group: bool, batch: &mut Batch<'a>) -> Other<'a> {
     if let Some((src, dst, tcp)) = input::plain_tcp(bytes)
         && !group
         && local.snapshot.addresses.contains(&dst)
     {
-        return segment(local, bytes, src, dst, tcp, checksum);
+        segment(local, bytes, (src, dst), tcp, checksum, batch);
+        return None;
     }
-    look_closely(local, bytes, checksum, group)
+    look_closely(local, bytes, checksum, group, batch)
 }
 
 /// Anything but plain TCP over IPv4, and whatever is wrong with that.
 #[inline(never)]
-fn look_closely<'a>(local: &mut Local, bytes: &'a [u8], checksum: RxChecksum, group: bool) -> Ingress<'a> {
+fn look_closely<'a>(local: &mut Local, bytes: &'a [u8], checksum: RxChecksum, group: bool, batch: &mut Batch<'a>) -> Other<'a> {
     let mut packet = match input::input(bytes, false) {
         Ok(packet) => packet,
         Err(discard) => return drop(local, discard),
@@ -86,31 +85,33 @@ fn look_closely<'a>(local: &mut Local, bytes: &'a [u8], checksum: RxChecksum, gr
     }
     packet.link_broadcast = group;
     if packet.protocol != protocol::TCP || packet.fragment.is_some() {
-        return Ingress::Other(packet, bytes);
+        return Some((packet, bytes));
     }
     if group || packet.dst.is_multicast() || packet.dst.is_broadcast() {
         return drop(local, Discard::TcpMalformed);
     }
-    segment(local, bytes, packet.src, packet.dst, packet.payload, checksum)
+    segment(local, bytes, (packet.src, packet.dst), packet.payload, checksum, batch);
+    None
 }
 
 /// A TCP segment for us: verified, and its flow hashed.
 #[inline]
-fn segment<'a>(local: &mut Local, packet: &'a [u8], src: Address, dst: Address, tcp: &'a [u8], checksum: RxChecksum) -> Ingress<'a> {
+fn segment<'a>(local: &mut Local, packet: &'a [u8], (src, dst): (Address, Address), tcp: &'a [u8], checksum: RxChecksum, batch: &mut Batch<'a>) {
     let verified = local.rx_checksum && checksum == RxChecksum::Verified;
     if !verified && !verify_transport(&src, &dst, protocol::TCP, tcp) {
         local.counters.count(Mib::TcpInErrs);
-        return drop(local, Discard::TcpChecksum);
+        return local.counters.discard(Discard::TcpChecksum);
     }
     let Some(&[s0, s1, d0, d1]) = tcp.first_chunk() else {
         local.counters.count(Mib::TcpInErrs);
-        return drop(local, Discard::TcpMalformed);
+        return local.counters.discard(Discard::TcpMalformed);
     };
     local.counters.count(Mib::TcpInSegs);
     let (remote_port, local_port) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
     let key = FlowKey { local: dst, remote: src, local_port, remote_port };
     let hash = key.hash(&local.hash_key);
-    Ingress::Tcp(Arriving { key, hash, tcp, packet, hint: None })
+    // A device lends at most a batch; the mail ring, too.
+    let _ = batch.try_push(Arriving { key, hash, tcp, packet, hint: None });
 }
 
 /// ICMPv6 types 133 to 137 straight behind an IPv6 header.
@@ -120,15 +121,15 @@ fn is_neighbour_discovery(packet: &[u8]) -> bool {
 }
 
 #[cold]
-fn to_control<'a>(local: &mut Local, frame: &[u8]) -> Ingress<'a> {
+fn to_control<'a>(local: &mut Local, frame: &[u8]) -> Other<'a> {
     if local.mail.to_control.push(ToControl::Frame(frame.to_vec())).is_err() {
         local.counters.discard(Discard::SteerRingFull);
     }
-    Ingress::Done
+    None
 }
 
 #[cold]
-fn drop<'a>(local: &mut Local, discard: Discard) -> Ingress<'a> {
+fn drop<'a>(local: &mut Local, discard: Discard) -> Other<'a> {
     local.counters.discard(discard);
-    Ingress::Done
+    None
 }

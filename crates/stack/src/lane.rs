@@ -33,6 +33,8 @@ pub struct Lane<S: Sharing = Product> {
 pub struct Local {
     pub(crate) id: usize,
     pub(crate) now: Instant,
+    /// The last poll did something.
+    pub(crate) busy: bool,
     pub(crate) config: Arc<Config>,
     pub(crate) secrets: Secrets,
     pub(crate) hash_key: HashKey,
@@ -92,6 +94,7 @@ impl<S: Sharing> Lane<S> {
         let local = Local {
             id,
             now: Instant::ZERO,
+            busy: false,
             secrets: secrets.tcp,
             hash_key: secrets.flow,
             entropy: Entropy::from_seed(secrets.seed ^ (id as u64).wrapping_mul(0x9e37_79b9)),

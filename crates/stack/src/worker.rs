@@ -9,13 +9,12 @@ use crate::app::{App, Context};
 use crate::counters::Mib;
 use crate::demux::{Stage, next_ms};
 use crate::egress::{self, Outgoing, Sent};
-use crate::ingress::{self, Arriving, Ingress};
+use crate::ingress::{self, Batch};
 use crate::lane::{Lane, Local};
 use crate::mail::{ToControl, ToLane};
 use crate::sharing::{Sharing, Site};
 use crate::slow_path::{self, Slow};
 use crate::tables::{Handle, Kind, Tables, Tcb};
-use arrayvec::ArrayVec;
 use laneway_device::{BATCH_MAX, Medium, Rx, RxChecksum, RxFrame, Tx};
 use laneway_proto::tcp::output::Kind as PlanKind;
 use laneway_proto::tcp::{CloseReason, Cx, State};
@@ -28,6 +27,8 @@ const REAP_MAX: usize = 64;
 const MAINTAIN_MAX: usize = 64;
 /// Timers looked at in one poll.
 const TIMERS_MAX: usize = 256;
+/// A poll longer than this is counted as `PollsSlow`.
+const SLOW_US: u64 = 10_000;
 /// Segments that one connection may send in one poll.
 const SEGMENTS_MAX: usize = 64;
 
@@ -44,6 +45,10 @@ pub struct Turn {
 
 /// One poll of one lane.
 pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(lane: &mut Lane<S>, now: Instant, rx: &mut R, tx: &mut T, app: &mut A) -> Turn {
+    // A poll that did something and after which the clock has moved far was too long: every connection waited for it.
+    if lane.local.busy && now.since_us(lane.local.now) > SLOW_US {
+        lane.local.counters.count(Mib::PollsSlow);
+    }
     lane.local.now = now;
     let frames = rx.poll(BATCH_MAX);
     // The newest state of the world comes after the frames: none of them was sent before it was published.
@@ -68,6 +73,7 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(lane: &mut Lane<S>, now: Instant, 
         ring.publish();
     }
     let busy = frames > 0 || mailed || timers || commands || unfinished;
+    lane.local.busy = busy;
     lane.local.counters.count(if busy { Mib::PollsBusy } else { Mib::PollsIdle });
     // A busy lane turns again at once, and need not ask when.
     let deadline = if busy { now } else { lane.deadline() };
@@ -79,27 +85,28 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(lane: &mut Lane<S>, now: Instant, 
 #[inline]
 fn batch<'a, S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, n: usize, frame: impl Fn(usize) -> (RxFrame<'a>, bool), tx: &mut T, app: &mut A) {
     let ours = Mac(tx.capabilities().mac);
-    let mut arriving: ArrayVec<Arriving<'a>, BATCH_MAX> = ArrayVec::new();
+    let mut arriving = Batch::new();
     for i in 0..n {
         let (frame, bare) = frame(i);
         let local = &mut lane.local;
-        let ingress = if bare { ingress::packet(local, frame.bytes, RxChecksum::Unknown, false) } else { ingress::frame(local, frame, ours) };
-        match ingress {
-            Ingress::Tcp(segment) => {
-                if let Some(tables) = lane.shared.peek() {
-                    tables.prefetch_bucket(segment.hash);
-                }
-                arriving.push(segment);
+        let before = arriving.len();
+        let other = if bare {
+            ingress::packet(local, frame.bytes, RxChecksum::Unknown, false, &mut arriving)
+        } else {
+            ingress::frame(local, frame, ours, &mut arriving)
+        };
+        if let Some(segment) = arriving.get(before)
+            && let Some(tables) = lane.shared.peek()
+        {
+            tables.prefetch_bucket(segment.hash);
+        }
+        if let Some((packet, bytes)) = other {
+            let mut tables = lane.shared.enter(Site::Input);
+            let mut stage = Stage { tables: &mut tables, local: &mut lane.local, tx: &mut *tx, app: &mut *app };
+            if let Slow::Whole(datagram) = stage.slow(&packet, bytes) {
+                drop(tables);
+                whole(lane, &datagram, tx, app);
             }
-            Ingress::Other(packet, bytes) => {
-                let mut tables = lane.shared.enter(Site::Input);
-                let mut stage = Stage { tables: &mut tables, local: &mut lane.local, tx: &mut *tx, app: &mut *app };
-                if let Slow::Whole(datagram) = stage.slow(&packet, bytes) {
-                    drop(tables);
-                    whole(lane, &datagram, tx, app);
-                }
-            }
-            Ingress::Done => {}
         }
     }
     if let Some(tables) = lane.shared.peek()
@@ -118,15 +125,17 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, n: usize, frame: imp
 /// A datagram whose last fragment has come: its flow, now that it is known, may belong to another lane; `demux` sees to that.
 #[cold]
 fn whole<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, datagram: &[u8], tx: &mut T, app: &mut A) {
-    let ingress = ingress::packet(&mut lane.local, datagram, RxChecksum::Unknown, false);
+    let mut arriving = Batch::new();
+    let other = ingress::packet(&mut lane.local, datagram, RxChecksum::Unknown, false, &mut arriving);
     let mut tables = lane.shared.enter(Site::Input);
     let mut stage = Stage { tables: &mut tables, local: &mut lane.local, tx, app };
-    match ingress {
-        Ingress::Tcp(segment) => stage.segment(&segment),
-        Ingress::Other(packet, bytes) if packet.fragment.is_none() => {
-            stage.slow(&packet, bytes);
-        }
-        Ingress::Other(..) | Ingress::Done => {}
+    for segment in &arriving {
+        stage.segment(segment);
+    }
+    if let Some((packet, bytes)) = other
+        && packet.fragment.is_none()
+    {
+        stage.slow(&packet, bytes);
     }
 }
 
@@ -367,6 +376,9 @@ fn settle<T: Tx, A: App>(tables: &mut Tables, local: &mut Local, tx: &mut T, app
             PlanKind::Ack => counters.count(Mib::TcpExtTCPPureAcks),
             PlanKind::Reset => counters.count(Mib::TcpOutRsts),
             PlanKind::New | PlanKind::Probe => {}
+        }
+        if !connection.has_more() {
+            break;
         }
         segments += 1;
         if segments == SEGMENTS_MAX {

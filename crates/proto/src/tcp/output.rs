@@ -73,6 +73,15 @@ impl Connection {
         self.ack_is_due().then(|| self.plan(Kind::Ack, self.snd.nxt, 0, Flags::ACK))
     }
 
+    /// Straight after a `commit`: could `decide` have anything more to say? An acknowledgement has just gone out, so only
+    /// data, a FIN, a repair or a probe could follow.
+    #[inline]
+    pub fn has_more(&self) -> bool {
+        let fin_due = self.facts.has(Facts::FIN_QUEUED) && !self.facts.has(Facts::FIN_SENT);
+        let unsent = self.snd.buf.len() > self.flight();
+        unsent || fin_due || self.phase != Phase::Open || self.facts.has(Facts::PROBE_DUE)
+    }
+
     fn decide_reset(&self) -> Option<Plan> {
         let flags = Flags::RST | Flags::ACK;
         self.facts.has(Facts::RESET_DUE).then_some(Plan { kind: Kind::Reset, seq: self.snd.nxt, len: 0, flags, header_len: 20 })
