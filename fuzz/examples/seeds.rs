@@ -4,7 +4,9 @@
 //! of them for a whole session. The parsers start from packets that are right.
 
 use laneway_fuzz::{addresses, frames};
-use laneway_wire::tcp::{Flags, Header, Options, SackBlocks, SeqNum, SeqRange, Timestamps, UnscaledWindow, WindowScale};
+use laneway_wire::tcp::{
+    Flags, Header, Options, SackBlocks, SeqNum, SeqRange, Timestamps, UnscaledWindow, WindowScale,
+};
 use std::path::Path;
 
 /// splitmix64.
@@ -32,8 +34,18 @@ fn segments() -> Vec<Vec<u8>> {
     sack.push(SeqRange { start: SeqNum::new(5), end: SeqNum::new(9) });
     sack.push(SeqRange { start: SeqNum::new(15), end: SeqNum::new(19) });
     let timestamps = Some(Timestamps { val: 1, echo: 2 });
-    let syn = Options { mss: Some(1_460), window_scale: Some(WindowScale::new(7)), sack_permitted: true, timestamps, sack: SackBlocks::EMPTY };
-    let all = [(Flags::SYN, syn), (Flags::ACK, Options { timestamps, sack, ..Options::NONE }), (Flags::FIN | Flags::ACK, Options::NONE)];
+    let syn = Options {
+        mss: Some(1_460),
+        window_scale: Some(WindowScale::new(7)),
+        sack_permitted: true,
+        timestamps,
+        sack: SackBlocks::EMPTY,
+    };
+    let all = [
+        (Flags::SYN, syn),
+        (Flags::ACK, Options { timestamps, sack, ..Options::NONE }),
+        (Flags::FIN | Flags::ACK, Options::NONE),
+    ];
     let mut packets = Vec::new();
     for (flags, options) in all {
         let header = Header {
@@ -56,7 +68,9 @@ fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let put = |target: &str, name: &str, bytes: &[u8]| {
         let folder = root.join(target);
-        std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(folder.join(name), bytes)).expect("the corpus can be written");
+        std::fs::create_dir_all(&folder)
+            .and_then(|()| std::fs::write(folder.join(name), bytes))
+            .expect("the corpus can be written");
     };
     let packets = segments();
     for (i, packet) in packets.iter().enumerate() {
@@ -72,7 +86,8 @@ fn main() {
     put("wire_parse", "icmpv6-too-big", &icmp);
     let solicit = [&[6u8, 135, 0, 0, 0, 0, 0, 0, 0][..], &[0xfd; 16], &[1, 1, 2, 0, 0, 0, 0, 9]].concat();
     put("wire_parse", "ndp-solicit", &solicit);
-    let arp = [&[1u8, 0, 1, 8, 0, 6, 4, 0, 1][..], &[2, 0, 0, 0, 0, 2, 192, 0, 2, 2, 0, 0, 0, 0, 0, 0, 192, 0, 2, 1]].concat();
+    let arp = [&[1u8, 0, 1, 8, 0, 6, 4, 0, 1][..], &[2, 0, 0, 0, 0, 2, 192, 0, 2, 2, 0, 0, 0, 0, 0, 0, 192, 0, 2, 1]]
+        .concat();
     put("wire_parse", "arp-request", &arp);
     put("wire_parse", "udp", &[7, 0, 5, 0, 6, 0, 10, 0, 0, 1, 2]);
 

@@ -24,7 +24,12 @@ struct Input {
 
 fuzz_target!(|input: Input| {
     let [local_port, remote_port] = input.ports;
-    let key = FlowKey { local: Address::from_v4([192, 0, 2, 1]), remote: Address::from_v4(input.remote), local_port, remote_port };
+    let key = FlowKey {
+        local: Address::from_v4([192, 0, 2, 1]),
+        remote: Address::from_v4(input.remote),
+        local_port,
+        remote_port,
+    };
     let isn = SeqNum::new(input.isn);
     let made = cookie::encode(&input.secret, &key, isn, input.minute, input.mss);
     let later = input.minute.wrapping_add(input.age.into());

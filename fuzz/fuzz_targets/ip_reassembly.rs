@@ -24,7 +24,8 @@ struct Piece {
     lies: bool,
 }
 
-const SMALL: Config = Config { bytes_max: 1 << 16, entries_max: 8, pieces_max: 16, timeout_v4_us: 30_000_000, timeout_v6_us: 60_000_000 };
+const SMALL: Config =
+    Config { bytes_max: 1 << 16, entries_max: 8, pieces_max: 16, timeout_v4_us: 30_000_000, timeout_v6_us: 60_000_000 };
 
 fn build(piece: &Piece) -> Vec<u8> {
     let ((a4, a6), (b4, b6)) = (addresses(1), addresses(2));
@@ -38,8 +39,16 @@ fn build(piece: &Piece) -> Vec<u8> {
     if piece.v6 {
         packet = vec![0; 48];
         let payload_len = (8 + payload.len()) as u16;
-        let header =
-            ipv6::Header { dscp: 0, ecn: piece.ecn & 3, flow_label: 0, payload_len, next_header: 44, hop_limit: 64, src: a6, dst: b6 };
+        let header = ipv6::Header {
+            dscp: 0,
+            ecn: piece.ecn & 3,
+            flow_label: 0,
+            payload_len,
+            next_header: 44,
+            hop_limit: 64,
+            src: a6,
+            dst: b6,
+        };
         header.emit(&mut packet);
         Fragment { offset, more: piece.more, id: u32::from(piece.id % 4) }.emit(protocol::UDP, &mut packet[40..]);
     } else {
@@ -79,7 +88,10 @@ fuzz_target!(|pieces: Vec<Piece>| {
             let whole = input::input(&whole.packet, false).expect("a whole packet");
             assert!(whole.fragment.is_none());
             if !lied {
-                assert!(whole.payload.iter().zip(0..).all(|(byte, at)| *byte == pattern(at)), "bytes in the wrong place");
+                assert!(
+                    whole.payload.iter().zip(0..).all(|(byte, at)| *byte == pattern(at)),
+                    "bytes in the wrong place"
+                );
             }
         }
         assert!(reassembly.bytes() <= SMALL.bytes_max && reassembly.len() <= SMALL.entries_max);

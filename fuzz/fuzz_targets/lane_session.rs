@@ -8,14 +8,29 @@ use laneway_fuzz::{Mind, PORT, Rig, addresses, frames, pattern};
 use laneway_stack::app::{ConnId, Context};
 use laneway_stack::device::Medium;
 use laneway_wire::flow::Address;
-use laneway_wire::tcp::{Flags, Header, Options, SackBlocks, SeqNum, SeqRange, Timestamps, UnscaledWindow, WindowScale};
+use laneway_wire::tcp::{
+    Flags, Header, Options, SackBlocks, SeqNum, SeqRange, Timestamps, UnscaledWindow, WindowScale,
+};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
 enum Input {
-    Segment { seq: i16, ack: i16, flags: u8, window: u16, urgent: u16, len: u16, stamp: Option<i16>, sack: [(u8, u8); 3] },
+    Segment {
+        seq: i16,
+        ack: i16,
+        flags: u8,
+        window: u16,
+        urgent: u16,
+        len: u16,
+        stamp: Option<i16>,
+        sack: [(u8, u8); 3],
+    },
     /// In order, and acknowledging all.
-    Proper { len: u16, fin: bool, window: u16 },
+    Proper {
+        len: u16,
+        fin: bool,
+        window: u16,
+    },
     Write(u16),
     WriteUrgent(u8),
     Read(u16),
@@ -25,8 +40,13 @@ enum Input {
     Abort,
     KeepAlive(bool),
     UserTimeout(u16),
-    TooBig { mtu: u16, seq: i16 },
-    Pass { ms: u16 },
+    TooBig {
+        mtu: u16,
+        seq: i16,
+    },
+    Pass {
+        ms: u16,
+    },
 }
 
 enum Verb {
@@ -150,10 +170,28 @@ impl Peer {
         }
     }
 
-    fn segment(&self, seq: SeqNum, ack: SeqNum, flags: Flags, window: u16, urgent: u16, len: u16, options: Options) -> Vec<u8> {
+    fn segment(
+        &self,
+        seq: SeqNum,
+        ack: SeqNum,
+        flags: Flags,
+        window: u16,
+        urgent: u16,
+        len: u16,
+        options: Options,
+    ) -> Vec<u8> {
         let start = seq.offset_from(SeqNum::new(ISN) + 1) as u32;
         let text: Vec<u8> = (0..u32::from(len % 1_400)).map(|at| pattern(start.wrapping_add(at))).collect();
-        let header = Header { src_port: 5_000, dst_port: PORT, seq, ack, flags, window: UnscaledWindow::new(window), urgent, options };
+        let header = Header {
+            src_port: 5_000,
+            dst_port: PORT,
+            seq,
+            ack,
+            flags,
+            window: UnscaledWindow::new(window),
+            urgent,
+            options,
+        };
         frames::segment(self.theirs, self.ours, &header, &text)
     }
 }
@@ -189,7 +227,10 @@ fuzz_target!(|data: &[u8]| {
         timestamps: timestamps.then_some(Timestamps { val: clock, echo: 0 }),
         sack: SackBlocks::EMPTY,
     };
-    let stamped = |peer: &Peer, val: u32| Options { timestamps: peer.timestamps.then_some(Timestamps { val, echo: peer.stamp }), ..Options::NONE };
+    let stamped = |peer: &Peer, val: u32| Options {
+        timestamps: peer.timestamps.then_some(Timestamps { val, echo: peer.stamp }),
+        ..Options::NONE
+    };
     rig.inject(&peer.segment(isn, SeqNum::new(0), Flags::SYN, 8_000, 0, 0, options));
     rig.rest(|packet| peer.heard(packet, 0));
     rig.inject(&peer.segment(isn + 1, peer.nxt, Flags::ACK, 8_000, 0, 0, stamped(&peer, clock)));

@@ -26,7 +26,10 @@ fuzz_target!(|data: &[u8]| {
     let Ok(options) = Options::parse(&data[..data.len().min(40)]) else { return };
     assert!(options.len() <= 40);
     let once = through_a_header(options);
-    assert_eq!((once.mss, once.sack_permitted, once.timestamps), (options.mss, options.sack_permitted, options.timestamps));
+    assert_eq!(
+        (once.mss, once.sack_permitted, once.timestamps),
+        (options.mss, options.sack_permitted, options.timestamps)
+    );
     assert_eq!(once.window_scale.map(|s| s.get()), options.window_scale.map(|s| s.get()));
     assert!(options.sack.as_slice().starts_with(once.sack.as_slice()));
     assert_eq!(format!("{:?}", through_a_header(once)), format!("{once:?}"));

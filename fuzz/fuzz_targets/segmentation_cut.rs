@@ -28,10 +28,20 @@ fuzz_target!(|input: Input<'_>| {
         Input::Made { v6, len, mss, seq, flags, timestamps } => {
             let ((a4, a6), (b4, b6)) = (addresses(1), addresses(2));
             let (src, dst) = if v6 { (a6, b6) } else { (a4, b4) };
-            let options = Options { timestamps: timestamps.map(|(val, echo)| Timestamps { val, echo }), ..Options::NONE };
+            let options =
+                Options { timestamps: timestamps.map(|(val, echo)| Timestamps { val, echo }), ..Options::NONE };
             let flags = Flags::from_bits(flags);
             let window = UnscaledWindow::new(9);
-            let header = Header { src_port: 1, dst_port: 2, seq: SeqNum::new(seq), ack: SeqNum::new(7), flags, window, urgent: 0, options };
+            let header = Header {
+                src_port: 1,
+                dst_port: 2,
+                seq: SeqNum::new(seq),
+                ack: SeqNum::new(7),
+                flags,
+                window,
+                urgent: 0,
+                options,
+            };
             let len = len % 1_300;
             let text: Vec<u8> = (0..u32::from(len)).map(pattern).collect();
             let whole = frames::segment(src, dst, &header, &text);

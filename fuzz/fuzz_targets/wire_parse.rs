@@ -98,9 +98,26 @@ fuzz_target!(|data: &[u8]| {
                 header.emit(&mut out);
                 out.extend(segment.payload);
                 let again = Segment::parse(&out).expect("what we write can be read");
-                let same = (again.src_port, again.dst_port, again.seq, again.ack, again.flags, again.window, again.urgent, again.payload);
-                let was =
-                    (segment.src_port, segment.dst_port, segment.seq, segment.ack, segment.flags, segment.window, segment.urgent, segment.payload);
+                let same = (
+                    again.src_port,
+                    again.dst_port,
+                    again.seq,
+                    again.ack,
+                    again.flags,
+                    again.window,
+                    again.urgent,
+                    again.payload,
+                );
+                let was = (
+                    segment.src_port,
+                    segment.dst_port,
+                    segment.seq,
+                    segment.ack,
+                    segment.flags,
+                    segment.window,
+                    segment.urgent,
+                    segment.payload,
+                );
                 assert_eq!(same, was);
                 assert_eq!(segment.end(), segment.seq + segment.seq_len());
             }

@@ -21,7 +21,8 @@ pub fn packet(src: Address, dst: Address, kind: u8, mut payload: Vec<u8>) -> Vec
         && payload.len() >= at + 2
     {
         payload[at..at + 2].fill(0);
-        let pseudo = if kind == protocol::ICMPV4 { Sum::ZERO } else { pseudo_header(&src, &dst, kind, payload.len() as u32) };
+        let pseudo =
+            if kind == protocol::ICMPV4 { Sum::ZERO } else { pseudo_header(&src, &dst, kind, payload.len() as u32) };
         let sum = (pseudo + Sum::of(&payload)).checksum();
         payload[at..at + 2].copy_from_slice(&sum);
     }
@@ -44,7 +45,8 @@ pub fn packet(src: Address, dst: Address, kind: u8, mut payload: Vec<u8>) -> Vec
         header.emit(&mut buf);
         buf
     } else {
-        let header = ipv6::Header { dscp: 0, ecn: 0, flow_label: 0, payload_len, next_header: kind, hop_limit: 255, src, dst };
+        let header =
+            ipv6::Header { dscp: 0, ecn: 0, flow_label: 0, payload_len, next_header: kind, hop_limit: 255, src, dst };
         let mut buf = vec![0; ipv6::HEADER_LEN];
         header.emit(&mut buf);
         buf

@@ -143,7 +143,8 @@ impl<M: Mind> Rig<M> {
         let (v4, v6) = addresses(n);
         let cidr = |address: Address, bits| format!("{address}/{bits}").parse().expect("an address");
         let network = Network { addresses: vec![cidr(v4, 24), cidr(v6, 64)], gateways: vec![] };
-        let (ours, mut theirs) = memory::link(LinkConfig { medium, ring_bytes: 1 << 16, macs: frames::MACS, ..LinkConfig::default() });
+        let (ours, mut theirs) =
+            memory::link(LinkConfig { medium, ring_bytes: 1 << 16, macs: frames::MACS, ..LinkConfig::default() });
         let secrets = BootSecrets::from_seed(u64::from(n));
         let now = Instant::from_us(START_US);
         let mut host = Host::new(config, &network, &secrets, ours, now, |_| Player::default()).expect("a host");
@@ -221,7 +222,8 @@ impl<M: Mind> Rig<M> {
     /// After everything is over nothing may be left.
     pub fn check_empty(&mut self) {
         self.seat().lane.tables(|tables| {
-            let left = (tables.flows.len(), tables.slots.len(), tables.half_open.len(), tables.time_waits, tables.pool.lent());
+            let left =
+                (tables.flows.len(), tables.slots.len(), tables.half_open.len(), tables.time_waits, tables.pool.lent());
             assert_eq!(left, (0, 0, 0, 0, 0), "flows, connections, half-open, TIME_WAIT, bytes lent");
         });
     }

@@ -91,6 +91,7 @@ v4=10.77.0.2 v6=fd77::2
 # start_server OPTIONS...: serves $www in the namespace, and returns once it says so.
 start_server() {
     stop_server
+    : >"$work/server"
     # Not through `on`: the job must be the server itself, which signals are sent to.
     ip netns exec "$net" "$binary" serve "$www" --tun lw0 --addr $v4/24 --addr $v6/64 "$@" >"$work/server" 2>&1 &
     server=$!
@@ -146,6 +147,16 @@ check_http() {
     done
     said=$(on curl -sS -m 10 -X POST -d x -o /dev/null -w '%{http_code}' "http://$v4/")
     [ "$said" = 405 ] && ok "method not allowed" || bad "method not allowed" "said '$said'"
+}
+
+check_misuse() {
+    local out code
+    out=$(on "$binary" serve "$www" --tun lw0 --addr 10.79.0.2/24 2>&1)
+    code=$?
+    [ $code = 2 ] && grep -q 'in use by another program' <<<"$out" && ok "busy interface" "refused" || bad "busy interface" "code $code: $out"
+    out=$(on "$binary" serve "$www" --tun lw1 --addr $v4/24 2>&1)
+    code=$?
+    [ $code = 2 ] && grep -q 'overlaps' <<<"$out" && ok "overlapping address" "refused" || bad "overlapping address" "code $code: $out"
 }
 
 check_download() {
@@ -235,7 +246,8 @@ check_flood() {
         wait $flood 2>/dev/null
     done
     rate=$(awk -v a="${rates[$v4]}" -v b="${rates[10.78.0.9]}" 'BEGIN { printf "%.2f", (b + 0) ? a / b : 0 }')
-    awk -v r="$rate" 'BEGIN { exit !(r >= 0.8) }' && ok "SYN flood" "ab keeps $rate of its rate (${rates[$v4]}/s against ${rates[10.78.0.9]}/s)" ||
+    # A short run on a busy machine says only that service goes on.
+    awk -v r="$rate" -v bar="${quick:+0.1}" 'BEGIN { exit !(r >= (bar ? bar : 0.8)) }' && ok "SYN flood" "ab keeps $rate of its rate (${rates[$v4]}/s against ${rates[10.78.0.9]}/s)" ||
         bad "SYN flood" "ab keeps only $rate of its rate (${rates[$v4]}/s against ${rates[10.78.0.9]}/s)"
     ip -n "$net" link del void0
 }
@@ -291,22 +303,28 @@ check_end() {
 echo "Laneway and real clients: $("$binary" --version), $(uname -sr), $(nproc) cores${quick:+, quick}"
 if start_server; then
     wanted http && check_http
+    wanted misuse && check_misuse
     wanted download && check_download
     wanted ab && check_ab
     wanted wrk && check_wrk
     wanted h2load && check_h2load
     wanted ping && check_ping
     wanted nmap && check_nmap
-    wanted flood && check_flood
     wanted end && check_end
+fi
+# Under attack every core is needed.
+if wanted flood && start_server --lanes "$(nproc)"; then
+    check_flood
 fi
 if wanted fault && start_server --fault loss=1%,reorder=1%,corrupt=0.1%; then
     check_fault
 fi
-if wanted lanes && start_server --lanes 1; then
-    have "one lane" ab apache2-utils && ab_check "one lane, ab" -c 100 -n $((ab_n / 4))
-fi
-if wanted sharing && start_server --sharing global; then
+for lanes in 1 2 4; do
+    if wanted lanes && start_server --lanes $lanes; then
+        have "--lanes $lanes" ab apache2-utils && ab_check "--lanes $lanes, ab" -c 100 -n $((ab_n / 4))
+    fi
+done
+if wanted sharing && start_server --sharing global --lanes 2; then
     have "global lock" ab apache2-utils && ab_check "--sharing global, ab" -c 100 -n $((ab_n / 4))
 fi
 if wanted capture && start_server --pcap "$work/capture.pcapng"; then

@@ -132,7 +132,9 @@ impl Played {
             }
             Verb::State(id) => Answer::Text(name(cx.state(id)).into()),
             Verb::Cwnd(id) => Answer::Text(cx.inspect(id, |c| c.cwnd()).map_or("-1".into(), |n| n.to_string())),
-            Verb::Urgent(id) => Answer::Text(cx.inspect(id, |c| c.urgent_ahead().unwrap_or(0)).map_or("-1".into(), |n| n.to_string())),
+            Verb::Urgent(id) => {
+                Answer::Text(cx.inspect(id, |c| c.urgent_ahead().unwrap_or(0)).map_or("-1".into(), |n| n.to_string()))
+            }
         }
     }
 

@@ -86,7 +86,7 @@ impl Flow {
         tcp.extend(self.local_port.to_be_bytes());
         tcp.extend(packet.seq.wrapping_add(self.remote_base).to_be_bytes());
         tcp.extend(ack.to_be_bytes());
-        tcp.extend([((20 + options.len()) / 4 << 4) as u8, packet.flags.bits()]);
+        tcp.extend([(((20 + options.len()) / 4) << 4) as u8, packet.flags.bits()]);
         tcp.extend(packet.window.unwrap_or(0).to_be_bytes());
         tcp.extend([0, 0]);
         tcp.extend(packet.urgent.unwrap_or(0).to_be_bytes());
@@ -130,7 +130,7 @@ impl Flow {
     }
 
     /// A segment of ours in the script's numbers.
-    pub fn to_script(&self, live: &Live, flow: u16) -> TcpPacket {
+    pub fn in_script(&self, live: &Live, flow: u16) -> TcpPacket {
         let mut packet = live.packet.clone();
         packet.flow = flow;
         let unanchored = if packet.flags.syn() { packet.seq } else { 0 };
@@ -194,8 +194,13 @@ pub fn decode(bytes: &[u8], ends: &Ends) -> Result<Live, String> {
         return Err(format!("a packet of {} bytes is too short for IP and TCP", bytes.len()));
     }
     let (head, tcp) = bytes.split_at(header);
-    let (wants, total, protocol) = if v4 { (0x45, usize::from(word(head, 2)), head[9]) } else { (0x60, 40 + usize::from(word(head, 4)), head[6]) };
-    let addresses = if v4 { (&head[12..16] == &ends.local.octets_v4()[..]) && (&head[16..20] == &ends.remote.octets_v4()[..]) } else { head[8..24] == ends.local.octets() && head[24..40] == ends.remote.octets() };
+    let (wants, total, protocol) =
+        if v4 { (0x45, usize::from(word(head, 2)), head[9]) } else { (0x60, 40 + usize::from(word(head, 4)), head[6]) };
+    let addresses = if v4 {
+        head[12..16] == ends.local.octets_v4() && head[16..20] == ends.remote.octets_v4()
+    } else {
+        head[8..24] == ends.local.octets() && head[24..40] == ends.remote.octets()
+    };
     if head[0] != wants || total != bytes.len() || !addresses {
         return Err(format!("the IP header is wrong: {head:02x?} before {} bytes", tcp.len()));
     }
@@ -206,7 +211,7 @@ pub fn decode(bytes: &[u8], ends: &Ends) -> Result<Live, String> {
         return Err("the checksum of the IPv4 header is wrong".into());
     }
     //= https://www.rfc-editor.org/rfc/rfc1191#section-3
-    //# a host sends all datagrams on that path with the DF bit set
+    //# sends all datagrams on that path with the DF bit set
     if v4 && word(head, 6) != 0x4000 {
         return Err(format!("don't-fragment must be set, and nothing else: {:#06x}", word(head, 6)));
     }
@@ -252,7 +257,9 @@ fn options(mut bytes: &[u8]) -> Result<Vec<TcpOption>, String> {
             (3, 3) => TcpOption::Scale(option[2]),
             (4, 2) => TcpOption::SackOk,
             (8, 10) => TcpOption::Timestamps(long(option, 2), long(option, 6)),
-            (5, _) if len >= 10 && (len - 2) % 8 == 0 => TcpOption::Sack((2..len).step_by(8).map(|at| (long(option, at), long(option, at + 4))).collect()),
+            (5, _) if len >= 10 && (len - 2).is_multiple_of(8) => {
+                TcpOption::Sack((2..len).step_by(8).map(|at| (long(option, at), long(option, at + 4))).collect())
+            }
             _ => TcpOption::Raw(option.to_vec()),
         });
         bytes = rest;

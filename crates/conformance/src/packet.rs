@@ -94,7 +94,7 @@ pub fn flags(letters: &str) -> Option<Flags> {
     let mut all = Flags::NONE;
     for letter in letters.chars() {
         let (flag, _) = LETTERS.iter().find(|(_, l)| *l == letter)?;
-        all = all | *flag;
+        all |= *flag;
     }
     Some(all)
 }
@@ -191,7 +191,8 @@ impl TcpPacket {
         compare("window", self.window.is_some() && self.window != got.window);
         compare("urgent pointer", self.urgent.is_some() && self.urgent != got.urgent);
         if let (Some(want), Some(have)) = (&self.options, &got.options) {
-            let mut have: Vec<&TcpOption> = have.iter().filter(|o| **o != TcpOption::Nop && **o != TcpOption::Eol).collect();
+            let mut have: Vec<&TcpOption> =
+                have.iter().filter(|o| **o != TcpOption::Nop && **o != TcpOption::Eol).collect();
             for option in want.iter().filter(|o| **o != TcpOption::Nop && **o != TcpOption::Eol) {
                 match have.iter().position(|h| option.matches(h, slack)) {
                     Some(at) => {

@@ -249,27 +249,38 @@ fn option(text: &str) -> Result<TcpOption, String> {
         }
         "sack" => {
             let block = |word: &str| {
-                let (from, to) = word.split_once(':').ok_or_else(|| format!("'{word}' is no SACK block: write from:to"))?;
+                let (from, to) =
+                    word.split_once(':').ok_or_else(|| format!("'{word}' is no SACK block: write from:to"))?;
                 Ok((number(Some(from), "sequence number")?, number(Some(to), "sequence number")?))
             };
             TcpOption::Sack(words.map(block).collect::<Result<_, String>>()?)
         }
         "raw" => {
             let digits: String = words.collect();
-            let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok().and_then(|p| u8::from_str_radix(p, 16).ok()));
+            let pairs = digits
+                .as_bytes()
+                .chunks(2)
+                .map(|pair| std::str::from_utf8(pair).ok().and_then(|p| u8::from_str_radix(p, 16).ok()));
             TcpOption::Raw(pairs.collect::<Option<_>>().ok_or("raw is followed by hexadecimal digits")?)
         }
-        other => return Err(format!("'{other}' is no option: expected mss, wscale, sackOK, sack, TS, nop, eol or raw")),
+        other => {
+            return Err(format!("'{other}' is no option: expected mss, wscale, sackOK, sack, TS, nop, eol or raw"));
+        }
     })
 }
 
 fn icmp<'a>(flow: u16, words: impl Iterator<Item = &'a str>) -> Result<IcmpPacket, String> {
     let words: Vec<&str> = words.collect();
     let (quoted, said) = words.split_last().ok_or("the ICMP message is empty")?;
-    let quoted = quoted.strip_prefix('[').and_then(|q| q.strip_suffix(']')).ok_or("the quoted segment is written [seq:end(length)]")?;
+    let quoted = quoted
+        .strip_prefix('[')
+        .and_then(|q| q.strip_suffix(']'))
+        .ok_or("the quoted segment is written [seq:end(length)]")?;
     let (seq, len) = range(quoted)?;
     let kind = match said {
-        ["unreachable", "frag_needed", "mtu", mtu] | ["packet_too_big", "mtu", mtu] => IcmpKind::TooBig(number(Some(mtu), "MTU")?),
+        ["unreachable", "frag_needed", "mtu", mtu] | ["packet_too_big", "mtu", mtu] => {
+            IcmpKind::TooBig(number(Some(mtu), "MTU")?)
+        }
         ["unreachable", "code", code] => IcmpKind::Unreachable(number(Some(code), "code")?),
         ["unreachable", "net_unreachable"] => IcmpKind::Unreachable(0),
         ["unreachable", "host_unreachable"] => IcmpKind::Unreachable(1),

@@ -102,14 +102,16 @@ impl<'s> Runner<'s> {
                 _ => configure(&mut config, setting).map_err(wrong)?,
             }
         }
-        let (network, ends) = if v6 { ("fd00::1/64", ["fd00::1", "fd00::2"]) } else { ("192.0.2.1/24", ["192.0.2.1", "192.0.2.2"]) };
+        let (network, ends) =
+            if v6 { ("fd00::1/64", ["fd00::1", "fd00::2"]) } else { ("192.0.2.1/24", ["192.0.2.1", "192.0.2.2"]) };
         let address = |text: &str| text.parse::<std::net::IpAddr>().map(Address::from).map_err(|e| e.to_string());
         let ends = Ends { local: address(ends[0])?, remote: address(ends[1])? };
         let network = Network { addresses: vec![network.parse()?], gateways: vec![] };
         let (ours, mut theirs) = memory::link(link);
         let peer = theirs.pop().ok_or("a link has two ends")?;
         let secrets = BootSecrets::from_seed(0x006c_616e_6577_6179);
-        let host = Host::new(config, &network, &secrets, ours, Instant::from_us(START_US), |_| Played::default()).map_err(|e| e.to_string())?;
+        let host = Host::new(config, &network, &secrets, ours, Instant::from_us(START_US), |_| Played::default())
+            .map_err(|e| e.to_string())?;
         Ok(Runner {
             script,
             host,
@@ -148,10 +150,11 @@ impl<'s> Runner<'s> {
         let turn = self.host.turn(self.clock());
         let frames = self.peer.rx.poll(64);
         for i in 0..frames {
-            let live = frame::decode(self.peer.rx.frame(i).bytes, &self.ends).map_err(|e| format!("{}: at {}: {e}", self.script.name, time(self.now)))?;
+            let live = frame::decode(self.peer.rx.frame(i).bytes, &self.ends)
+                .map_err(|e| format!("{}: at {}: {e}", self.script.name, time(self.now)))?;
             let flow = self.flow_of(&live);
             let shown = match self.flows.get(&flow) {
-                Some(known) => known.to_script(&live, flow),
+                Some(known) => known.in_script(&live, flow),
                 None => live.packet.clone(),
             };
             self.trace.push(format!("{} > {shown}", time(self.now)));
@@ -221,12 +224,18 @@ impl<'s> Runner<'s> {
     fn nothing_unexpected(&self, event: &Event) -> Result<(), String> {
         let Some(sent) = self.sent.front() else { return Ok(()) };
         let got = self.show(&sent.live);
-        Err(self.fail(event, &format!("before this line something was sent that was not expected\n  expected nothing\n  got      {} > {got}", time(sent.at))))
+        Err(self.fail(
+            event,
+            &format!(
+                "before this line something was sent that was not expected\n  expected nothing\n  got      {} > {got}",
+                time(sent.at)
+            ),
+        ))
     }
 
     fn show(&self, live: &Live) -> TcpPacket {
         let id = self.flow_of(live);
-        self.flows.get(&id).map_or_else(|| live.packet.clone(), |flow| flow.to_script(live, id))
+        self.flows.get(&id).map_or_else(|| live.packet.clone(), |flow| flow.in_script(live, id))
     }
 
     /// What the peer and the application do in one poll.
@@ -255,7 +264,9 @@ impl<'s> Runner<'s> {
     }
 
     fn flow_of(&self, live: &Live) -> u16 {
-        let same = |flow: &Flow| flow.remote_port == live.remote_port && (flow.local_port == live.local_port || flow.local_port == 0);
+        let same = |flow: &Flow| {
+            flow.remote_port == live.remote_port && (flow.local_port == live.local_port || flow.local_port == 0)
+        };
         self.flows.iter().find(|(_, flow)| same(flow)).map_or(u16::MAX, |(id, _)| *id)
     }
 
@@ -300,7 +311,11 @@ impl<'s> Runner<'s> {
             self.advance(latest.max(self.now), true)?;
         }
         let Some(sent) = self.sent.pop_front() else {
-            let text = format!("nothing was sent\n  expected {} > {expected}\n  got      nothing until {}", time(from), time(self.now));
+            let text = format!(
+                "nothing was sent\n  expected {} > {expected}\n  got      nothing until {}",
+                time(from),
+                time(self.now)
+            );
             return Err(self.fail(event, &text));
         };
         let id = self.flow_of(&sent.live);
@@ -313,13 +328,20 @@ impl<'s> Runner<'s> {
             wrong = Some(format!("time, which should be {when}{}", wrong.map_or(String::new(), |w| format!(", {w}"))));
         }
         if let Some(wrong) = wrong {
-            let text = format!("wrong: {wrong}\n  expected {} > {expected}\n  got      {} > {got}", time(from), time(sent.at));
+            let text =
+                format!("wrong: {wrong}\n  expected {} > {expected}\n  got      {} > {got}", time(from), time(sent.at));
             return Err(self.fail(event, &text));
         }
         if let Some(flow) = self.flows.get(&id) {
             let start = flow.stream_offset(got.seq.wrapping_add(u32::from(got.flags.syn())));
             // A keepalive or a probe may repeat what is long gone; its one byte is compared all the same.
-            if let Some(at) = sent.live.payload.iter().zip(0u32..).find_map(|(byte, i)| (*byte != pattern(start.wrapping_add(i))).then_some(i)) {
+            if let Some(at) = sent
+                .live
+                .payload
+                .iter()
+                .zip(0u32..)
+                .find_map(|(byte, i)| (*byte != pattern(start.wrapping_add(i))).then_some(i))
+            {
                 return Err(self.fail(event, &format!("payload byte {at} of {got} is not what the application wrote")));
             }
         }
@@ -351,8 +373,17 @@ impl<'s> Runner<'s> {
                     flow.irs = Some(live.packet.ack.wrapping_sub(flow.remote_base).wrapping_sub(1));
                 }
             }
-            let wanted = expected.options.iter().flatten().find_map(|o| if let TcpOption::Timestamps(val, _) = o { Some(*val) } else { None });
-            let came = live.packet.options.iter().flatten().find_map(|o| if let TcpOption::Timestamps(val, _) = o { Some(*val) } else { None });
+            let wanted = expected
+                .options
+                .iter()
+                .flatten()
+                .find_map(|o| if let TcpOption::Timestamps(val, _) = o { Some(*val) } else { None });
+            let came = live
+                .packet
+                .options
+                .iter()
+                .flatten()
+                .find_map(|o| if let TcpOption::Timestamps(val, _) = o { Some(*val) } else { None });
             if let (None, Some(wanted), Some(came)) = (flow.timestamp_base, wanted, came) {
                 flow.timestamp_base = Some(came.wrapping_sub(wanted));
             }
@@ -360,7 +391,13 @@ impl<'s> Runner<'s> {
         if let Some(step) = step
             && step <= 0
         {
-            return Err(self.fail(event, &format!("the new sequence space must lie beyond the old one, but begins {} before it", -i64::from(step))));
+            return Err(self.fail(
+                event,
+                &format!(
+                    "the new sequence space must lie beyond the old one, but begins {} before it",
+                    -i64::from(step)
+                ),
+            ));
         }
         Ok(newly)
     }
@@ -386,7 +423,11 @@ impl<'s> Runner<'s> {
         };
         let answer = match call.verb.as_str() {
             "socket" => {
-                let fd = call.result.as_ref().and_then(|r| r.parse().ok()).ok_or_else(|| self.fail(event, "socket() = N names the descriptor"))?;
+                let fd = call
+                    .result
+                    .as_ref()
+                    .and_then(|r| r.parse().ok())
+                    .ok_or_else(|| self.fail(event, "socket() = N names the descriptor"))?;
                 self.descriptors.insert(fd, Descriptor::Fresh);
                 return Ok(None);
             }
@@ -402,7 +443,10 @@ impl<'s> Runner<'s> {
                 let (fd, backlog) = (int(0)?, int(1)?);
                 let any = if self.ends.local.is_v4() { "0.0.0.0" } else { "[::]" };
                 let at = format!("{any}:{LOCAL_PORT}").parse().map_err(|_| "an address".to_owned())?;
-                let id = self.host.listen(at, backlog.max(0) as usize, self.clock()).map_err(|e| self.fail(event, &e.to_string()))?;
+                let id = self
+                    .host
+                    .listen(at, backlog.max(0) as usize, self.clock())
+                    .map_err(|e| self.fail(event, &e.to_string()))?;
                 self.descriptors.insert(fd, Descriptor::Listener(id));
                 "0".to_owned()
             }
@@ -416,7 +460,9 @@ impl<'s> Runner<'s> {
             "connections" => self.host.seats[0].lane.tables(|t| t.slots.len()).to_string(),
             "lent" => self.host.seats[0].lane.tables(|t| t.pool.lent()).to_string(),
             "accept" => {
-                let Some(Descriptor::Listener(id)) = self.descriptors.get(&int(0)?) else { return Err(self.fail(event, "that is no listener")) };
+                let Some(Descriptor::Listener(id)) = self.descriptors.get(&int(0)?) else {
+                    return Err(self.fail(event, "that is no listener"));
+                };
                 return Ok(Some(Verb::Accept(*id)));
             }
             "connect" => {
@@ -428,10 +474,14 @@ impl<'s> Runner<'s> {
             }
             verb => {
                 let fd = int(0)?;
-                let Some(Descriptor::Connection(id)) = self.descriptors.get(&fd) else { return Err(self.fail(event, &format!("{fd} is no connection"))) };
+                let Some(Descriptor::Connection(id)) = self.descriptors.get(&fd) else {
+                    return Err(self.fail(event, &format!("{fd} is no connection")));
+                };
                 let id = *id;
                 return Ok(Some(match verb {
-                    "write" | "send" => Verb::Write(id, int(2)?.max(0) as usize, call.args.get(3).is_some_and(|a| a == "MSG_OOB")),
+                    "write" | "send" => {
+                        Verb::Write(id, int(2)?.max(0) as usize, call.args.get(3).is_some_and(|a| a == "MSG_OOB"))
+                    }
                     "read" | "recv" => Verb::Read(id, int(2)?.max(0) as usize),
                     "hold" => Verb::Hold(id),
                     "shutdown" if call.args.get(1).is_some_and(|how| how == "SHUT_WR") => Verb::Shutdown(id),
@@ -445,7 +495,11 @@ impl<'s> Runner<'s> {
                             Some("SO_KEEPALIVE") => Sockopt::KeepAlive,
                             Some("TCP_NODELAY") => Sockopt::NoDelay,
                             Some("TCP_USER_TIMEOUT") => Sockopt::UserTimeout,
-                            _ => return Err(self.fail(event, "the options are SO_KEEPALIVE, TCP_NODELAY and TCP_USER_TIMEOUT")),
+                            _ => {
+                                return Err(
+                                    self.fail(event, "the options are SO_KEEPALIVE, TCP_NODELAY and TCP_USER_TIMEOUT")
+                                );
+                            }
                         };
                         Verb::Set(id, option, int(3)?.max(0) as u32)
                     }
@@ -460,7 +514,11 @@ impl<'s> Runner<'s> {
     fn answered(&mut self, event: &Event, call: &Call, answer: Answer) -> Result<(), String> {
         match answer {
             Answer::Connection(id) if call.verb == "connect" => {
-                let fd = call.args.first().and_then(|fd| fd.parse().ok()).ok_or_else(|| self.fail(event, "connect(N, ...) needs a descriptor"))?;
+                let fd = call
+                    .args
+                    .first()
+                    .and_then(|fd| fd.parse().ok())
+                    .ok_or_else(|| self.fail(event, "connect(N, ...) needs a descriptor"))?;
                 self.descriptors.insert(fd, Descriptor::Connection(id));
                 Ok(())
             }
@@ -476,7 +534,9 @@ impl<'s> Runner<'s> {
 
     fn compare(&self, event: &Event, call: &Call, answer: &str) -> Result<(), String> {
         match &call.result {
-            Some(expected) if expected != answer => Err(self.fail(event, &format!("wrong answer\n  expected {expected}\n  got      {answer}"))),
+            Some(expected) if expected != answer => {
+                Err(self.fail(event, &format!("wrong answer\n  expected {expected}\n  got      {answer}")))
+            }
             _ => Ok(()),
         }
     }

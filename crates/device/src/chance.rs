@@ -74,12 +74,7 @@ mod tests {
     #[test]
     fn rates_are_kept() {
         let mut dice = Dice::new(1);
-        let rates = Rates {
-            loss_ppm: 100_000,
-            duplicate_ppm: 1_000_000,
-            reorder_ppm: 0,
-            corrupt_ppm: 500_000,
-        };
+        let rates = Rates { loss_ppm: 100_000, duplicate_ppm: 1_000_000, reorder_ppm: 0, corrupt_ppm: 500_000 };
         let (mut lost, mut corrupted) = (0, 0);
         for _ in 0..100_000 {
             let fate = dice.fate(&rates);

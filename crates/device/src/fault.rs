@@ -40,19 +40,10 @@ pub struct FaultCounters {
 }
 
 /// Wraps both halves of a queue. The same seed gives the same faults to the same frames.
-pub fn wrap<R: Rx, T: Tx>(
-    queue: Queue<R, T>,
-    config: FaultConfig,
-    seed: u64,
-) -> Queue<FaultRx<R>, FaultTx<T>> {
+pub fn wrap<R: Rx, T: Tx>(queue: Queue<R, T>, config: FaultConfig, seed: u64) -> Queue<FaultRx<R>, FaultTx<T>> {
     let capabilities = *queue.tx.capabilities();
     Queue {
-        rx: FaultRx {
-            inner: queue.rx,
-            medium: capabilities.medium,
-            mill: Mill::new(config.rx, seed),
-            lent: 0,
-        },
+        rx: FaultRx { inner: queue.rx, medium: capabilities.medium, mill: Mill::new(config.rx, seed), lent: 0 },
         tx: FaultTx {
             inner: queue.tx,
             buffer: vec![0; capabilities.frame_max()].into(),
@@ -100,12 +91,7 @@ impl Mill {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.resize(len, 0);
         write(&mut bytes);
-        let Fate {
-            lost,
-            duplicated,
-            reordered,
-            corrupted,
-        } = self.dice.fate(&self.rates);
+        let Fate { lost, duplicated, reordered, corrupted } = self.dice.fate(&self.rates);
         if lost {
             self.counters.lost += 1;
             self.spare.push(bytes);
@@ -115,11 +101,7 @@ impl Mill {
             self.counters.duplicated += 1;
             let mut copy = self.spare.pop().unwrap_or_default();
             copy.clone_from(&bytes);
-            self.ready.push_back(Held {
-                bytes: copy,
-                meta,
-                turns: 0,
-            });
+            self.ready.push_back(Held { bytes: copy, meta, turns: 0 });
         }
         if corrupted {
             self.counters.corrupted += 1;
@@ -133,11 +115,7 @@ impl Mill {
             let turns = 1 + self.dice.below(3) as u32;
             self.held.push(Held { bytes, meta, turns });
         } else {
-            self.ready.push_back(Held {
-                bytes,
-                meta,
-                turns: 0,
-            });
+            self.ready.push_back(Held { bytes, meta, turns: 0 });
             self.turn();
         }
     }
@@ -147,8 +125,7 @@ impl Mill {
         for held in &mut self.held {
             held.turns = held.turns.saturating_sub(1);
         }
-        self.ready
-            .extend(self.held.extract_if(.., |held| held.turns == 0));
+        self.ready.extend(self.held.extract_if(.., |held| held.turns == 0));
     }
 
     /// Forgets the first `n` ready ones, and keeps their memory.
@@ -191,26 +168,11 @@ impl<R: Rx> Rx for FaultRx<R> {
                     known => (None, known),
                 };
                 // Cutting computes checksums, so nobody needs to vouch for them.
-                let checksum = if meta.gso_size == 0 {
-                    checksum
-                } else {
-                    RxChecksum::Unknown
-                };
-                let work = TxMeta {
-                    checksum_partial,
-                    gso_size: meta.gso_size,
-                    header_len: 0,
-                };
+                let checksum = if meta.gso_size == 0 { checksum } else { RxChecksum::Unknown };
+                let work = TxMeta { checksum_partial, gso_size: meta.gso_size, header_len: 0 };
                 let mill = &mut self.mill;
                 offload::finish(self.medium, bytes, &work, |len, write| {
-                    mill.take(
-                        len,
-                        RxMeta {
-                            checksum,
-                            gso_size: 0,
-                        },
-                        write,
-                    )
+                    mill.take(len, RxMeta { checksum, gso_size: 0 }, write)
                 });
             }
             self.inner.release();
@@ -225,10 +187,7 @@ impl<R: Rx> Rx for FaultRx<R> {
     fn frame(&self, i: usize) -> RxFrame<'_> {
         assert!(i < self.lent, "frame {i} of {} lent", self.lent);
         let held = &self.mill.ready[i];
-        RxFrame {
-            bytes: &held.bytes,
-            meta: held.meta,
-        }
+        RxFrame { bytes: &held.bytes, meta: held.meta }
     }
 
     fn release(&mut self) {
@@ -285,9 +244,7 @@ impl<T: Tx> Tx for FaultTx<T> {
     fn commit(&mut self, len: usize, meta: TxMeta) {
         let mill = &mut self.mill;
         let medium = self.inner.capabilities().medium;
-        offload::finish(medium, &self.buffer[..len], &meta, |len, write| {
-            mill.take(len, RxMeta::default(), write)
-        });
+        offload::finish(medium, &self.buffer[..len], &meta, |len, write| mill.take(len, RxMeta::default(), write));
         self.pass_on();
     }
 

@@ -94,11 +94,7 @@ impl Capabilities {
     /// The largest frame that [`Tx::reserve`] accepts, link header included, in bytes.
     #[inline]
     pub const fn frame_max(&self) -> usize {
-        let packet = if self.tso_max > self.mtu {
-            self.tso_max
-        } else {
-            self.mtu
-        };
+        let packet = if self.tso_max > self.mtu { self.tso_max } else { self.mtu };
         self.medium.header_len() + packet
     }
 }
@@ -209,10 +205,7 @@ pub type AnyQueue = Queue<Box<dyn Rx + Send>, Box<dyn Tx + Send>>;
 impl<R: Rx + Send + 'static, T: Tx + Send + 'static> Queue<R, T> {
     /// Forgets the kind of the device.
     pub fn boxed(self) -> AnyQueue {
-        Queue {
-            rx: Box::new(self.rx),
-            tx: Box::new(self.tx),
-        }
+        Queue { rx: Box::new(self.rx), tx: Box::new(self.tx) }
     }
 }
 

@@ -48,11 +48,7 @@ const EPB_FLAGS: u16 = 2;
 impl<W: Write> PcapngWriter<W> {
     /// Begins a file with its section header.
     pub fn new(out: W) -> io::Result<Self> {
-        let mut writer = PcapngWriter {
-            out,
-            interfaces: 0,
-            block: Vec::with_capacity(2048),
-        };
+        let mut writer = PcapngWriter { out, interfaces: 0, block: Vec::with_capacity(2048) };
         let byte_order_magic = 0x1a2b_3c4d_u32;
         let unknown_length = u64::MAX;
         writer.begin(SECTION_HEADER);
@@ -172,13 +168,7 @@ impl Capture {
     /// Captures to anything that can be written to.
     pub fn new(out: impl Write + Send + 'static) -> io::Result<Self> {
         let writer = PcapngWriter::new(Box::new(out) as Box<dyn Write + Send>)?;
-        Ok(Capture(Arc::new(Shared {
-            now_us: AtomicU64::new(0),
-            state: Mutex::new(State {
-                writer,
-                error: None,
-            }),
-        })))
+        Ok(Capture(Arc::new(Shared { now_us: AtomicU64::new(0), state: Mutex::new(State { writer, error: None }) })))
     }
 
     /// The time that frames are written down with from now on, in microseconds.
@@ -191,33 +181,15 @@ impl Capture {
     pub fn tap<R: Rx, T: Tx>(&self, name: &str, queue: Queue<R, T>) -> Queue<Tap<R>, Tap<T>> {
         let capabilities = *queue.tx.capabilities();
         let mut state = self.lock();
-        let interface = state
-            .writer
-            .interface(name, capabilities.medium)
-            .unwrap_or_else(|error| {
-                state.error.get_or_insert(error);
-                0
-            });
+        let interface = state.writer.interface(name, capabilities.medium).unwrap_or_else(|error| {
+            state.error.get_or_insert(error);
+            0
+        });
         drop(state);
-        let tap = || Side {
-            capture: self.clone(),
-            interface,
-            buffer: Box::default(),
-            reserved: 0,
-            dropped: 0,
-        };
+        let tap = || Side { capture: self.clone(), interface, buffer: Box::default(), reserved: 0, dropped: 0 };
         Queue {
-            rx: Tap {
-                inner: queue.rx,
-                side: tap(),
-            },
-            tx: Tap {
-                inner: queue.tx,
-                side: Side {
-                    buffer: vec![0; capabilities.frame_max()].into(),
-                    ..tap()
-                },
-            },
+            rx: Tap { inner: queue.rx, side: tap() },
+            tx: Tap { inner: queue.tx, side: Side { buffer: vec![0; capabilities.frame_max()].into(), ..tap() } },
         }
     }
 
@@ -234,20 +206,12 @@ impl Capture {
         }
     }
 
-    fn record(
-        &self,
-        interface: u32,
-        direction: Direction,
-        bytes: &[u8],
-        partial: Option<PartialChecksum>,
-    ) {
+    fn record(&self, interface: u32, direction: Direction, bytes: &[u8], partial: Option<PartialChecksum>) {
         let mut state = self.lock();
         // Read under the lock, so that times in the file do not run backwards more than the tellers' do.
         let now_us = self.0.now_us.load(Ordering::Relaxed);
         if state.error.is_none()
-            && let Err(error) = state
-                .writer
-                .frame(interface, direction, now_us, bytes, partial)
+            && let Err(error) = state.writer.frame(interface, direction, now_us, bytes, partial)
         {
             state.error = Some(error);
         }
@@ -260,9 +224,7 @@ impl Capture {
 
 impl fmt::Debug for Capture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Capture")
-            .field("now_us", &self.0.now_us)
-            .finish_non_exhaustive()
+        f.debug_struct("Capture").field("now_us", &self.0.now_us).finish_non_exhaustive()
     }
 }
 
@@ -304,9 +266,7 @@ impl<R: Rx> Rx for Tap<R> {
                 RxChecksum::Partial(partial) => Some(partial),
                 _ => None,
             };
-            self.side
-                .capture
-                .record(self.side.interface, Direction::In, frame.bytes, partial);
+            self.side.capture.record(self.side.interface, Direction::In, frame.bytes, partial);
         }
         count
     }
@@ -343,12 +303,7 @@ impl<T: Tx> Tx for Tap<T> {
         };
         into[..len].copy_from_slice(bytes);
         self.inner.commit(len, meta);
-        self.side.capture.record(
-            self.side.interface,
-            Direction::Out,
-            bytes,
-            meta.checksum_partial,
-        );
+        self.side.capture.record(self.side.interface, Direction::Out, bytes, meta.checksum_partial);
     }
 
     fn flush(&mut self) {

@@ -83,26 +83,17 @@ impl std::error::Error for SteeringError {}
 
 impl Steering {
     /// Makes the program for this key and medium, and loads it with its table.
-    pub fn load(
-        key: &[u8; 40],
-        medium: Medium,
-        table: &[u8; BUCKETS],
-    ) -> Result<Steering, SteeringError> {
+    pub fn load(key: &[u8; 40], medium: Medium, table: &[u8; BUCKETS]) -> Result<Steering, SteeringError> {
         let map = create_table().map_err(SteeringError::Table)?;
         update_table(&map, table).map_err(SteeringError::Table)?;
-        let program =
-            load_program(&assemble(key, medium, map.as_raw_fd())).map_err(SteeringError::Load)?;
-        Ok(Steering {
-            program,
-            table: map,
-        })
+        let program = load_program(&assemble(key, medium, map.as_raw_fd())).map_err(SteeringError::Load)?;
+        Ok(Steering { program, table: map })
     }
 
     /// Has the TUN device behind this descriptor (any of its queues) use the program, in place of an earlier one.
     pub fn attach(&self, tun: BorrowedFd<'_>) -> Result<(), SteeringError> {
         const TUNSETSTEERINGEBPF: libc::Ioctl = 0x8004_54e0_u32 as libc::Ioctl;
-        crate::tun::ioctl_int(tun, TUNSETSTEERINGEBPF, self.program.as_raw_fd())
-            .map_err(SteeringError::Attach)
+        crate::tun::ioctl_int(tun, TUNSETSTEERINGEBPF, self.program.as_raw_fd()).map_err(SteeringError::Attach)
     }
 
     /// Changes which queue each bucket goes to. Packets that the kernel is queueing at this moment may see some of both.
@@ -170,12 +161,7 @@ struct Jump(usize);
 
 impl Program {
     fn push(&mut self, code: u8, dst: u8, src: u8, imm: i32) -> usize {
-        self.0.push(Insn {
-            code,
-            registers: src << 4 | dst,
-            offset: 0,
-            imm,
-        });
+        self.0.push(Insn { code, registers: src << 4 | dst, offset: 0, imm });
         self.0.len() - 1
     }
 
@@ -223,11 +209,7 @@ impl Program {
 fn window(key: &[u8; 40], bit: usize) -> u32 {
     let at = |byte: usize| u64::from(key.get(byte).copied().unwrap_or(0));
     let first = bit / 8;
-    let forty = at(first) << 32
-        | at(first + 1) << 24
-        | at(first + 2) << 16
-        | at(first + 3) << 8
-        | at(first + 4);
+    let forty = at(first) << 32 | at(first + 1) << 24 | at(first + 2) << 16 | at(first + 3) << 8 | at(first + 4);
     (forty >> (8 - bit % 8)) as u32
 }
 
@@ -245,10 +227,7 @@ fn assemble(key: &[u8; 40], medium: Medium, table: i32) -> Vec<Insn> {
     let (to_v4, to_v6) = match medium {
         Medium::Ethernet => {
             p.load(H, 12);
-            (
-                p.jump_if(JEQ, reg::ACC, 0x0800),
-                p.jump_if(JEQ, reg::ACC, 0x86dd),
-            )
+            (p.jump_if(JEQ, reg::ACC, 0x0800), p.jump_if(JEQ, reg::ACC, 0x86dd))
         }
         Medium::Ip => {
             p.load(B, 0);
@@ -355,19 +334,8 @@ const BPF_F_RDONLY_PROG: u32 = 1 << 7;
 /// Pointers within `attr` must be valid for what `command` does with them.
 unsafe fn bpf<T>(command: i32, attr: &T) -> io::Result<i32> {
     // SAFETY: `attr` is live and of the size that is passed; what it points to is the caller's promise.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            command,
-            &raw const *attr,
-            mem::size_of::<T>(),
-        )
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result as i32)
-    }
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attr, mem::size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
 fn create_table() -> io::Result<OwnedFd> {

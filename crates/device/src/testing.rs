@@ -23,10 +23,7 @@ pub(crate) fn in_own_network(name: &str, test: impl FnOnce() + Send + 'static) {
     match thread.join() {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            assert!(
-                std::env::var_os("CI").is_none(),
-                "{name} must run in CI, but has no network namespace: {error}"
-            );
+            assert!(std::env::var_os("CI").is_none(), "{name} must run in CI, but has no network namespace: {error}");
             eprintln!("SKIPPED {name}: a network namespace of its own needs root ({error})");
         }
         Err(panic) => std::panic::resume_unwind(panic),
@@ -34,10 +31,7 @@ pub(crate) fn in_own_network(name: &str, test: impl FnOnce() + Send + 'static) {
 }
 
 /// Polls until `until` is content with a frame, for at most two seconds.
-pub(crate) fn receive_until(
-    rx: &mut impl Rx,
-    mut until: impl FnMut(&[u8], RxMeta) -> bool,
-) -> bool {
+pub(crate) fn receive_until(rx: &mut impl Rx, mut until: impl FnMut(&[u8], RxMeta) -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(2);
     while Instant::now() < deadline {
         let count = rx.poll(64);
@@ -119,21 +113,12 @@ fn transport(
 ) -> Vec<u8> {
     let (from, to) = (src.0.into(), dst.0.into());
     let mut segment = build(src.1, dst.1);
-    let pseudo = pseudo_header(
-        &Address::from(from),
-        &Address::from(to),
-        protocol,
-        segment.len() as u32,
-    );
+    let pseudo = pseudo_header(&Address::from(from), &Address::from(to), protocol, segment.len() as u32);
     let sum = (pseudo + Sum::of(&segment)).checksum();
     segment[field..field + 2].copy_from_slice(&sum);
     match (from, to) {
-        (std::net::IpAddr::V4(from), std::net::IpAddr::V4(to)) => {
-            ipv4(from, to, protocol, &segment)
-        }
-        (std::net::IpAddr::V6(from), std::net::IpAddr::V6(to)) => {
-            ipv6(from, to, protocol, &segment)
-        }
+        (std::net::IpAddr::V4(from), std::net::IpAddr::V4(to)) => ipv4(from, to, protocol, &segment),
+        (std::net::IpAddr::V6(from), std::net::IpAddr::V6(to)) => ipv6(from, to, protocol, &segment),
         _ => panic!("one family, please"),
     }
 }
@@ -157,10 +142,7 @@ pub(crate) fn make_partial(frame: &mut [u8], medium: Medium) -> PartialChecksum 
     let sum = pseudo_header(&address(src), &address(dst), protocol, len as u32).checksum();
     // The field holds the folded sum itself; `checksum` gives its complement.
     frame[start + offset..start + offset + 2].copy_from_slice(&[!sum[0], !sum[1]]);
-    PartialChecksum {
-        start: start as u16,
-        offset: offset as u16,
-    }
+    PartialChecksum { start: start as u16, offset: offset as u16 }
 }
 
 /// Whether a packet's transport checksum is right.
@@ -170,15 +152,9 @@ pub(crate) fn checksum_is_right(packet: &[u8]) -> bool {
         _ => (40, packet[6]),
     };
     let (src, dst) = if header == 20 {
-        (
-            Address::from_v4(packet[12..16].try_into().unwrap()),
-            Address::from_v4(packet[16..20].try_into().unwrap()),
-        )
+        (Address::from_v4(packet[12..16].try_into().unwrap()), Address::from_v4(packet[16..20].try_into().unwrap()))
     } else {
-        (
-            Address::from_v6(packet[8..24].try_into().unwrap()),
-            Address::from_v6(packet[24..40].try_into().unwrap()),
-        )
+        (Address::from_v6(packet[8..24].try_into().unwrap()), Address::from_v6(packet[24..40].try_into().unwrap()))
     };
     laneway_wire::checksum::verify_transport(&src, &dst, protocol, &packet[header..])
 }

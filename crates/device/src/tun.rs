@@ -18,9 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::steering_ebpf::{BUCKETS, Steering};
-use crate::{
-    BATCH_MAX, Capabilities, Medium, Queue, Rx, RxFrame, RxMeta, Tx, TxMeta, frame_too_long,
-};
+use crate::{BATCH_MAX, Capabilities, Medium, Queue, Rx, RxFrame, RxMeta, Tx, TxMeta, frame_too_long};
 
 pub mod configure;
 mod vnet;
@@ -62,10 +60,7 @@ pub struct Prefix {
 impl Prefix {
     /// `address/len`.
     pub fn new(address: impl Into<IpAddr>, len: u8) -> Self {
-        Prefix {
-            address: address.into(),
-            len,
-        }
+        Prefix { address: address.into(), len }
     }
 }
 
@@ -130,9 +125,7 @@ pub struct SteeringConfig {
 impl fmt::Debug for SteeringConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The key is a secret: who knows it can aim flows at one lane.
-        f.debug_struct("SteeringConfig")
-            .field("table", &self.table)
-            .finish_non_exhaustive()
+        f.debug_struct("SteeringConfig").field("table", &self.table).finish_non_exhaustive()
     }
 }
 
@@ -234,9 +227,7 @@ impl fmt::Display for TunError {
 impl std::error::Error for TunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            TunError::Node(error)
-            | TunError::Attach { error, .. }
-            | TunError::Configure { error, .. } => Some(error),
+            TunError::Node(error) | TunError::Attach { error, .. } | TunError::Configure { error, .. } => Some(error),
             TunError::Config(_) => None,
         }
     }
@@ -248,10 +239,7 @@ impl Tun {
     /// An interface that was created here is gone when the last queue is dropped, unless [`Tun::set_persistent`] was called.
     pub fn open(config: &TunConfig) -> Result<Tun, TunError> {
         if !(1..=QUEUES_MAX).contains(&config.queues) {
-            return Err(TunError::Config(format!(
-                "a TUN device has 1 to {QUEUES_MAX} queues, not {}",
-                config.queues
-            )));
+            return Err(TunError::Config(format!("a TUN device has 1 to {QUEUES_MAX} queues, not {}", config.queues)));
         }
         if config.name.is_empty() || config.name.len() > 15 || config.name.contains('\0') {
             return Err(TunError::Config(format!(
@@ -265,9 +253,7 @@ impl Tun {
         for _ in 0..config.queues {
             let file = match attach(&mut name, config, multi_queue) {
                 // A persistent device that was made with many queues must be opened as such, even for one.
-                Err(TunError::Attach { error, .. })
-                    if !multi_queue && error.raw_os_error() == Some(libc::EINVAL) =>
-                {
+                Err(TunError::Attach { error, .. }) if !multi_queue && error.raw_os_error() == Some(libc::EINVAL) => {
                     multi_queue = true;
                     attach(&mut name, config, multi_queue)?
                 }
@@ -292,15 +278,14 @@ impl Tun {
         }
 
         configure::set_up(&name, config)?;
-        let mtu =
-            configure::mtu(&name).map_err(|error| configure_error(&name, "the MTU", error))?;
+        let mtu = configure::mtu(&name).map_err(|error| configure_error(&name, "the MTU", error))?;
         let mac = match config.medium {
             Medium::Ip => [0; 6],
             Medium::Ethernet => match config.mac {
                 Some(mac) => mac,
                 None => {
-                    let kernels = configure::mac(&name)
-                        .map_err(|error| configure_error(&name, "the link address", error))?;
+                    let kernels =
+                        configure::mac(&name).map_err(|error| configure_error(&name, "the link address", error))?;
                     neighbour_of(kernels)
                 }
             },
@@ -314,10 +299,7 @@ impl Tun {
             mac,
         };
 
-        let counters: Vec<_> = files
-            .iter()
-            .map(|_| Arc::new(TunCounters::default()))
-            .collect();
+        let counters: Vec<_> = files.iter().map(|_| Arc::new(TunCounters::default())).collect();
         let mut queues = Vec::with_capacity(files.len());
         for (file, counters) in files.into_iter().zip(&counters) {
             let write_side = file.try_clone().map_err(TunError::Node)?;
@@ -326,15 +308,7 @@ impl Tun {
                 tx: TunTx::new(write_side, config.offload, capabilities, counters.clone()),
             });
         }
-        Ok(Tun {
-            name,
-            queues,
-            counters,
-            steering,
-            notes,
-            capabilities,
-            control,
-        })
+        Ok(Tun { name, queues, counters, steering, notes, capabilities, control })
     }
 
     /// What the device can do.
@@ -344,20 +318,12 @@ impl Tun {
 
     /// Whether the interface outlives this program.
     pub fn set_persistent(&self, persistent: bool) -> io::Result<()> {
-        ioctl_value(
-            self.control.as_fd(),
-            abi::TUNSETPERSIST,
-            u64::from(persistent),
-        )
+        ioctl_value(self.control.as_fd(), abi::TUNSETPERSIST, u64::from(persistent))
     }
 }
 
 fn configure_error(name: &str, what: &str, error: io::Error) -> TunError {
-    TunError::Configure {
-        name: name.into(),
-        what: what.into(),
-        error,
-    }
+    TunError::Configure { name: name.into(), what: what.into(), error }
 }
 
 /// A link address that differs from the kernel's in one bit, and is marked as locally administered and unicast.
@@ -386,26 +352,15 @@ fn attach(name: &mut String, config: &TunConfig, multi_queue: bool) -> Result<Fi
         | if multi_queue { abi::IFF_MULTI_QUEUE } else { 0 }
         | if config.offload { abi::IFF_VNET_HDR } else { 0 };
     request.ifr_ifru.ifru_flags = flags;
-    let failed = |name: &str, error| TunError::Attach {
-        name: name.into(),
-        error,
-    };
-    configure::ioctl_ifreq(file.as_fd(), abi::TUNSETIFF, &mut request)
-        .map_err(|error| failed(name, error))?;
+    let failed = |name: &str, error| TunError::Attach { name: name.into(), error };
+    configure::ioctl_ifreq(file.as_fd(), abi::TUNSETIFF, &mut request).map_err(|error| failed(name, error))?;
     *name = configure::name_of(&request);
     if config.offload {
-        let offload = abi::TUN_F_CSUM
-            | if config.receive_super {
-                abi::TUN_F_TSO4 | abi::TUN_F_TSO6
-            } else {
-                0
-            };
-        ioctl_int(file.as_fd(), abi::TUNSETVNETHDRSZ, VNET_LEN as i32)
-            .map_err(|error| failed(name, error))?;
+        let offload = abi::TUN_F_CSUM | if config.receive_super { abi::TUN_F_TSO4 | abi::TUN_F_TSO6 } else { 0 };
+        ioctl_int(file.as_fd(), abi::TUNSETVNETHDRSZ, VNET_LEN as i32).map_err(|error| failed(name, error))?;
         // virtio 1 byte order; the header is written little-endian by `vnet`, whatever the machine.
         ioctl_int(file.as_fd(), abi::TUNSETVNETLE, 1).map_err(|error| failed(name, error))?;
-        ioctl_value(file.as_fd(), abi::TUNSETOFFLOAD, u64::from(offload))
-            .map_err(|error| failed(name, error))?;
+        ioctl_value(file.as_fd(), abi::TUNSETOFFLOAD, u64::from(offload)).map_err(|error| failed(name, error))?;
     }
     Ok(file)
 }
@@ -414,22 +369,14 @@ fn attach(name: &mut String, config: &TunConfig, multi_queue: bool) -> Result<Fi
 fn ioctl_value(fd: BorrowedFd<'_>, request: libc::Ioctl, value: u64) -> io::Result<()> {
     // SAFETY: the requests that this is called with (TUNSETOFFLOAD, TUNSETPERSIST) take their argument by value; no memory is passed.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, value as libc::c_ulong) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// An ioctl whose argument points to an int.
 pub(crate) fn ioctl_int(fd: BorrowedFd<'_>, request: libc::Ioctl, value: i32) -> io::Result<()> {
     // SAFETY: the requests that this is called with read one int through the pointer; `value` lives through the call.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw const value) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The receiving half of one TUN queue.
@@ -449,20 +396,10 @@ pub struct TunRx {
 const SLOT_HEADROOM: usize = 16;
 
 impl TunRx {
-    fn new(
-        file: File,
-        config: &TunConfig,
-        capabilities: &Capabilities,
-        counters: Arc<TunCounters>,
-    ) -> Self {
+    fn new(file: File, config: &TunConfig, capabilities: &Capabilities, counters: Arc<TunCounters>) -> Self {
         // An operator can raise the MTU while we run. A frame that is then too long is cut off by the kernel, and refused by the stack.
-        let packet = if config.offload && config.receive_super {
-            SUPER_MAX
-        } else {
-            capabilities.mtu.max(1500)
-        };
-        let stride =
-            (SLOT_HEADROOM + capabilities.medium.header_len() + packet).next_multiple_of(64);
+        let packet = if config.offload && config.receive_super { SUPER_MAX } else { capabilities.mtu.max(1500) };
+        let stride = (SLOT_HEADROOM + capabilities.medium.header_len() + packet).next_multiple_of(64);
         TunRx {
             file,
             buffers: vec![0; stride * BATCH_MAX].into(),
@@ -479,11 +416,7 @@ impl Rx for TunRx {
     fn poll(&mut self, max: usize) -> usize {
         self.count = 0;
         let max = max.min(BATCH_MAX);
-        let before = if self.vnet {
-            SLOT_HEADROOM - VNET_LEN
-        } else {
-            SLOT_HEADROOM
-        };
+        let before = if self.vnet { SLOT_HEADROOM - VNET_LEN } else { SLOT_HEADROOM };
         while self.count < max {
             let slot = &mut self.buffers[self.count * self.stride..][..self.stride];
             let got = match self.file.read(&mut slot[before..]) {
@@ -499,9 +432,7 @@ impl Rx for TunRx {
                 }
             };
             let (len, meta) = if self.vnet {
-                let header = slot[before..]
-                    .first_chunk::<VNET_LEN>()
-                    .expect("a slot is longer than the header");
+                let header = slot[before..].first_chunk::<VNET_LEN>().expect("a slot is longer than the header");
                 let Some(len) = got.checked_sub(VNET_LEN) else {
                     count(&self.counters.rx_short);
                     continue;
@@ -520,10 +451,7 @@ impl Rx for TunRx {
     fn frame(&self, i: usize) -> RxFrame<'_> {
         assert!(i < self.count, "frame {i} of {} lent", self.count);
         let (len, meta) = self.lent[i];
-        RxFrame {
-            bytes: &self.buffers[i * self.stride + SLOT_HEADROOM..][..len as usize],
-            meta,
-        }
+        RxFrame { bytes: &self.buffers[i * self.stride + SLOT_HEADROOM..][..len as usize], meta }
     }
 
     fn release(&mut self) {
@@ -537,10 +465,7 @@ impl Rx for TunRx {
 
 impl fmt::Debug for TunRx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TunRx")
-            .field("fd", &self.file.as_raw_fd())
-            .field("lent", &self.count)
-            .finish_non_exhaustive()
+        f.debug_struct("TunRx").field("fd", &self.file.as_raw_fd()).field("lent", &self.count).finish_non_exhaustive()
     }
 }
 
@@ -557,13 +482,7 @@ pub struct TunTx {
 impl TunTx {
     fn new(file: File, vnet: bool, capabilities: Capabilities, counters: Arc<TunCounters>) -> Self {
         let buffer = vec![0; SLOT_HEADROOM + capabilities.frame_max()].into();
-        TunTx {
-            file,
-            buffer,
-            vnet,
-            capabilities,
-            counters,
-        }
+        TunTx { file, buffer, vnet, capabilities, counters }
     }
 }
 
@@ -587,10 +506,7 @@ impl Tx for TunTx {
         if self.vnet {
             begin -= VNET_LEN;
             let link = self.capabilities.medium.header_len();
-            let is_v6 = self
-                .buffer
-                .get(SLOT_HEADROOM + link)
-                .is_some_and(|first| first >> 4 == 6);
+            let is_v6 = self.buffer.get(SLOT_HEADROOM + link).is_some_and(|first| first >> 4 == 6);
             self.buffer[begin..SLOT_HEADROOM].copy_from_slice(&vnet::emit(&meta, is_v6));
         }
         loop {

@@ -27,12 +27,7 @@ pub fn accept(frame: &[u8], ours: Mac) -> Result<(EtherType, &[u8], bool), Disca
 /// The header from `src` to `dst` as bytes, made once per neighbour and copied before each packet.
 #[inline]
 pub const fn template(dst: Mac, src: Mac, ethertype: EtherType) -> [u8; HEADER_LEN] {
-    Header {
-        dst,
-        src,
-        ethertype,
-    }
-    .to_bytes()
+    Header { dst, src, ethertype }.to_bytes()
 }
 
 /// The group address of an IPv6 multicast address (RFC 2464 section 7).
@@ -58,19 +53,10 @@ mod tests {
 
     #[test]
     fn takes_what_is_for_us_or_for_all() {
-        assert_eq!(
-            accept(&frame(OURS), OURS),
-            Ok((EtherType::IPV4, &b"data"[..], false))
-        );
-        assert_eq!(
-            accept(&frame(Mac::BROADCAST), OURS),
-            Ok((EtherType::IPV4, &b"data"[..], true))
-        );
+        assert_eq!(accept(&frame(OURS), OURS), Ok((EtherType::IPV4, &b"data"[..], false)));
+        assert_eq!(accept(&frame(Mac::BROADCAST), OURS), Ok((EtherType::IPV4, &b"data"[..], true)));
         let group = multicast_mac_v6([0xff; 16]);
-        assert_eq!(
-            accept(&frame(group), OURS),
-            Ok((EtherType::IPV4, &b"data"[..], true))
-        );
+        assert_eq!(accept(&frame(group), OURS), Ok((EtherType::IPV4, &b"data"[..], true)));
         assert!(multicast_mac_v4([224, 0, 0, 1]).is_multicast());
     }
 
@@ -78,10 +64,7 @@ mod tests {
     fn refuses_the_rest() {
         assert_eq!(accept(&frame(PEER), OURS), Err(Discard::EthernetNotForUs));
         for len in 0..HEADER_LEN {
-            assert_eq!(
-                accept(&frame(OURS)[..len], OURS),
-                Err(Discard::EthernetMalformed)
-            );
+            assert_eq!(accept(&frame(OURS)[..len], OURS), Err(Discard::EthernetMalformed));
         }
     }
 }

@@ -80,10 +80,7 @@ impl ErrorKind {
     /// Whether RFC 1122 section 4.2.3.9 asks TCP to abort for it. (RFC 5461: not once the connection is established.)
     #[inline]
     pub const fn is_hard(self) -> bool {
-        matches!(
-            self,
-            ErrorKind::ProtocolUnreachable | ErrorKind::PortUnreachable | ErrorKind::Prohibited
-        )
+        matches!(self, ErrorKind::ProtocolUnreachable | ErrorKind::PortUnreachable | ErrorKind::Prohibited)
     }
 }
 
@@ -109,19 +106,15 @@ fn input_v4<'a>(packet: &Packet<'a>) -> Result<Incoming<'a>, Discard> {
         Message::EchoRequest(_) if packet.is_group_addressed() => return Err(Discard::IcmpIgnored),
         Message::EchoRequest(echo) => return Ok(Incoming::EchoRequest(echo)),
         Message::EchoReply(echo) => return Ok(Incoming::EchoReply(echo)),
-        Message::DestinationUnreachable {
-            code,
-            next_hop_mtu,
-            quoted,
-        } => {
+        Message::DestinationUnreachable { code, next_hop_mtu, quoted } => {
             let kind = match code {
                 unreachable::NETWORK => ErrorKind::NetworkUnreachable,
                 unreachable::PROTOCOL => ErrorKind::ProtocolUnreachable,
                 unreachable::PORT => ErrorKind::PortUnreachable,
                 unreachable::FRAGMENTATION_NEEDED => ErrorKind::PacketTooBig,
-                unreachable::NETWORK_PROHIBITED
-                | unreachable::HOST_PROHIBITED
-                | unreachable::PROHIBITED => ErrorKind::Prohibited,
+                unreachable::NETWORK_PROHIBITED | unreachable::HOST_PROHIBITED | unreachable::PROHIBITED => {
+                    ErrorKind::Prohibited
+                }
                 _ => ErrorKind::HostUnreachable,
             };
             (kind, quoted, u32::from(next_hop_mtu))
@@ -136,8 +129,7 @@ fn input_v4<'a>(packet: &Packet<'a>) -> Result<Incoming<'a>, Discard> {
 
 fn input_v6<'a>(packet: &Packet<'a>) -> Result<Incoming<'a>, Discard> {
     use icmpv6::{Message, View, parameter, unreachable};
-    let view =
-        View::new(packet.payload, &packet.src, &packet.dst).map_err(|_| Discard::IcmpMalformed)?;
+    let view = View::new(packet.payload, &packet.src, &packet.dst).map_err(|_| Discard::IcmpMalformed)?;
     // Once the checksum is right, only neighbour discovery has more that can be wrong.
     let message = view.message().map_err(|_| Discard::NeighbourMalformed)?;
     let (kind, quoted, mtu) = match message {
@@ -156,11 +148,9 @@ fn input_v6<'a>(packet: &Packet<'a>) -> Result<Incoming<'a>, Discard> {
         Message::PacketTooBig { mtu, quoted } => (ErrorKind::PacketTooBig, quoted, mtu),
         Message::TimeExceeded { code: 0, quoted } => (ErrorKind::HopLimitExceeded, quoted, 0),
         Message::TimeExceeded { quoted, .. } => (ErrorKind::ReassemblyTimeExceeded, quoted, 0),
-        Message::ParameterProblem {
-            code: parameter::NEXT_HEADER,
-            quoted,
-            ..
-        } => (ErrorKind::ProtocolUnreachable, quoted, 0),
+        Message::ParameterProblem { code: parameter::NEXT_HEADER, quoted, .. } => {
+            (ErrorKind::ProtocolUnreachable, quoted, 0)
+        }
         Message::ParameterProblem { quoted, .. } => (ErrorKind::ParameterProblem, quoted, 0),
         Message::Other { .. } => return Err(Discard::IcmpIgnored),
     };
@@ -225,16 +215,7 @@ fn quoted_flow(src: Address, dst: Address, protocol: u8, bytes: &[u8]) -> Option
     };
     let local_port = u16::from_be_bytes([s0, s1]);
     let remote_port = u16::from_be_bytes([d0, d1]);
-    Some(QuotedFlow {
-        protocol,
-        key: FlowKey {
-            local: src,
-            remote: dst,
-            local_port,
-            remote_port,
-        },
-        seq,
-    })
+    Some(QuotedFlow { protocol, key: FlowKey { local: src, remote: dst, local_port, remote_port }, seq })
 }
 
 /// What is wrong with somebody's packet.
@@ -289,49 +270,23 @@ enum Body<'a> {
 pub fn echo_reply<'a>(packet: &Packet<'_>, echo: Echo<'a>, local: Address) -> Reply<'a> {
     //= https://www.rfc-editor.org/rfc/rfc1122#section-3.2.2.6
     //# The IP source address in an ICMP Echo Reply MUST be the same as the specific-destination address
-    let from = if packet.is_group_addressed() {
-        local
-    } else {
-        packet.dst
-    };
-    Reply {
-        spec: spec(from, packet.src),
-        body: Body::Echo(echo),
-    }
+    let from = if packet.is_group_addressed() { local } else { packet.dst };
+    Reply { spec: spec(from, packet.src), body: Body::Echo(echo) }
 }
 
 /// The error that answers `packet`, or `None` where none may (RFC 1122 section 3.2.2, RFC 4443 section 2.4 (e)): never about an
 /// ICMP error, a packet to a group, a later fragment, or a source that is not one host. The caller limits the rate.
 pub fn error_reply<'a>(packet: &Packet<'a>, problem: Problem) -> Option<Reply<'a>> {
     let later_fragment = packet.fragment.is_some_and(|fragment| fragment.offset != 0);
-    if packet.is_group_addressed()
-        || packet.src.is_unspecified()
-        || later_fragment
-        || is_icmp_error(packet)
-    {
+    if packet.is_group_addressed() || packet.src.is_unspecified() || later_fragment || is_icmp_error(packet) {
         return None;
     }
     let (header, payload) = (packet.header, packet.payload);
-    Some(Reply {
-        spec: spec(packet.dst, packet.src),
-        body: Body::Error {
-            problem,
-            header,
-            payload,
-        },
-    })
+    Some(Reply { spec: spec(packet.dst, packet.src), body: Body::Error { problem, header, payload } })
 }
 
 fn spec(src: Address, dst: Address) -> HeaderSpec {
-    HeaderSpec::new(
-        src,
-        dst,
-        if src.is_v4() {
-            protocol::ICMPV4
-        } else {
-            protocol::ICMPV6
-        },
-    )
+    HeaderSpec::new(src, dst, if src.is_v4() { protocol::ICMPV4 } else { protocol::ICMPV6 })
 }
 
 /// Whether the packet is itself an ICMP error, or could be one: only known queries are not.
@@ -358,9 +313,9 @@ impl Reply<'_> {
     pub fn message_len(&self) -> usize {
         let data = match self.body {
             Body::Echo(echo) => echo.data.len(),
-            Body::Error {
-                header, payload, ..
-            } => (header.len() + payload.len()).min(quoted_max(self.spec.src.is_v4())),
+            Body::Error { header, payload, .. } => {
+                (header.len() + payload.len()).min(quoted_max(self.spec.src.is_v4()))
+            }
         };
         icmpv4::HEADER_LEN + data
     }
@@ -385,19 +340,11 @@ impl Reply<'_> {
         match self.body {
             Body::Echo(echo) if v4 => icmpv4::Message::EchoReply(echo).emit(buf),
             Body::Echo(echo) => icmpv6::Message::EchoReply(echo).emit(buf, &src, &dst),
-            Body::Error {
-                problem,
-                header,
-                payload,
-            } => {
+            Body::Error { problem, header, payload } => {
                 // An error is rare and limited; it can afford to gather its two parts.
                 let mut gathered = [0; QUOTED_MAX_V6];
                 let quoted = gather(&mut gathered[..quoted_max(v4)], header, payload);
-                if v4 {
-                    error_v4(problem, quoted).emit(buf)
-                } else {
-                    error_v6(problem, quoted).emit(buf, &src, &dst)
-                }
+                if v4 { error_v4(problem, quoted).emit(buf) } else { error_v6(problem, quoted).emit(buf, &src, &dst) }
             }
         }
     }
@@ -411,27 +358,15 @@ fn error_v4(problem: Problem, quoted: &[u8]) -> icmpv4::Message<'_> {
         Problem::Prohibited => unreachable::PROHIBITED,
         Problem::PacketTooBig { mtu } => {
             let next_hop_mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
-            return Message::DestinationUnreachable {
-                code: unreachable::FRAGMENTATION_NEEDED,
-                next_hop_mtu,
-                quoted,
-            };
+            return Message::DestinationUnreachable { code: unreachable::FRAGMENTATION_NEEDED, next_hop_mtu, quoted };
         }
         Problem::HopLimitExceeded => return Message::TimeExceeded { code: 0, quoted },
         Problem::ReassemblyTimeExceeded => return Message::TimeExceeded { code: 1, quoted },
         Problem::ParameterProblem { at } => {
-            return Message::ParameterProblem {
-                code: 0,
-                pointer: u8::try_from(at).unwrap_or(u8::MAX),
-                quoted,
-            };
+            return Message::ParameterProblem { code: 0, pointer: u8::try_from(at).unwrap_or(u8::MAX), quoted };
         }
     };
-    Message::DestinationUnreachable {
-        code,
-        next_hop_mtu: 0,
-        quoted,
-    }
+    Message::DestinationUnreachable { code, next_hop_mtu: 0, quoted }
 }
 
 fn error_v6(problem: Problem, quoted: &[u8]) -> icmpv6::Message<'_> {
@@ -439,22 +374,14 @@ fn error_v6(problem: Problem, quoted: &[u8]) -> icmpv6::Message<'_> {
     let code = match problem {
         Problem::PortUnreachable => unreachable::PORT,
         Problem::ProtocolUnreachable { at } => {
-            return Message::ParameterProblem {
-                code: parameter::NEXT_HEADER,
-                pointer: at,
-                quoted,
-            };
+            return Message::ParameterProblem { code: parameter::NEXT_HEADER, pointer: at, quoted };
         }
         Problem::Prohibited => unreachable::PROHIBITED,
         Problem::PacketTooBig { mtu } => return Message::PacketTooBig { mtu, quoted },
         Problem::HopLimitExceeded => return Message::TimeExceeded { code: 0, quoted },
         Problem::ReassemblyTimeExceeded => return Message::TimeExceeded { code: 1, quoted },
         Problem::ParameterProblem { at } => {
-            return Message::ParameterProblem {
-                code: parameter::HEADER_FIELD,
-                pointer: at,
-                quoted,
-            };
+            return Message::ParameterProblem { code: parameter::HEADER_FIELD, pointer: at, quoted };
         }
     };
     Message::DestinationUnreachable { code, quoted }

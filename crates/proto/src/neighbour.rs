@@ -103,10 +103,9 @@ enum State {
 impl State {
     fn mac(&self) -> Option<Mac> {
         match *self {
-            State::Reachable { mac, .. }
-            | State::Stale { mac }
-            | State::Delay { mac }
-            | State::Probe { mac, .. } => Some(mac),
+            State::Reachable { mac, .. } | State::Stale { mac } | State::Delay { mac } | State::Probe { mac, .. } => {
+                Some(mac)
+            }
             State::Incomplete { .. } | State::Failed { .. } => None,
         }
     }
@@ -193,29 +192,17 @@ impl NeighbourCache {
         match entry.state {
             State::Reachable { mac, confirmed } => {
                 if now.since_us(confirmed) >= self.config.reachable_us {
-                    self.set(
-                        slot,
-                        State::Delay { mac },
-                        now.after_us(self.config.delay_us),
-                        now,
-                    );
+                    self.set(slot, State::Delay { mac }, now.after_us(self.config.delay_us), now);
                 }
                 Resolution::Known(mac)
             }
             State::Stale { mac } => {
-                self.set(
-                    slot,
-                    State::Delay { mac },
-                    now.after_us(self.config.delay_us),
-                    now,
-                );
+                self.set(slot, State::Delay { mac }, now.after_us(self.config.delay_us), now);
                 Resolution::Known(mac)
             }
             State::Delay { mac } | State::Probe { mac, .. } => Resolution::Known(mac),
             State::Incomplete { .. } => Resolution::Pending,
-            State::Failed { at } if now.since_us(at) < self.config.retransmit_us => {
-                Resolution::Unreachable
-            }
+            State::Failed { at } if now.since_us(at) < self.config.retransmit_us => Resolution::Unreachable,
             State::Failed { .. } => {
                 self.solicit(slot, now);
                 Resolution::Pending
@@ -225,8 +212,7 @@ impl NeighbourCache {
 
     /// What is known about `ip`, without using it: no state changes and nothing is asked.
     pub fn peek(&self, ip: Address) -> Option<Mac> {
-        self.find(ip)
-            .and_then(|slot| self.slots[slot as usize].state.mac())
+        self.find(ip).and_then(|slot| self.slots[slot as usize].state.mac())
     }
 
     /// An upper layer made forward progress with `ip` as its next hop (RFC 4861 section 7.3.1): no need to probe.
@@ -234,15 +220,7 @@ impl NeighbourCache {
         if let Some(slot) = self.find(ip)
             && let Some(mac) = self.slots[slot as usize].state.mac()
         {
-            self.set(
-                slot,
-                State::Reachable {
-                    mac,
-                    confirmed: now,
-                },
-                Instant::NEVER,
-                now,
-            );
+            self.set(slot, State::Reachable { mac, confirmed: now }, Instant::NEVER, now);
         }
     }
 
@@ -263,9 +241,7 @@ impl NeighbourCache {
             && at <= now
         {
             match self.slots[slot as usize].state {
-                State::Incomplete { requests } if requests < self.config.requests_max => {
-                    self.solicit(slot, now)
-                }
+                State::Incomplete { requests } if requests < self.config.requests_max => self.solicit(slot, now),
                 State::Delay { mac } => self.probe(slot, mac, 0, now),
                 State::Probe { mac, requests } if requests < self.config.requests_max => {
                     self.probe(slot, mac, requests, now)
@@ -282,9 +258,7 @@ impl NeighbourCache {
 
     /// Every neighbour with a known link address.
     pub fn iter(&self) -> impl Iterator<Item = (Address, Mac)> {
-        self.slots
-            .iter()
-            .filter_map(|entry| Some((entry.ip, entry.state.mac()?)))
+        self.slots.iter().filter_map(|entry| Some((entry.ip, entry.state.mac()?)))
     }
 
     /// Changes whenever a link address becomes known, another one, or unknown: when it is the same as before, so is every copy.
@@ -311,45 +285,22 @@ impl NeighbourCache {
         now: Instant,
     ) -> Result<Option<Answer>, Discard> {
         let packet = arp::Packet::parse(bytes).map_err(|_| Discard::ArpMalformed)?;
-        let arp::Packet {
-            operation,
-            sender_mac: mac,
-            sender,
-            target,
-            ..
-        } = packet;
-        if !mac.is_unicast()
-            || sender.is_multicast()
-            || sender.is_broadcast()
-            || sender.is_loopback()
-        {
+        let arp::Packet { operation, sender_mac: mac, sender, target, .. } = packet;
+        if !mac.is_unicast() || sender.is_multicast() || sender.is_broadcast() || sender.is_loopback() {
             return Err(Discard::ArpMalformed);
         }
         if is_local(sender) {
             // Our own broadcast may come back to us; from anybody else it must not change what others know.
-            return if mac == ours {
-                Ok(None)
-            } else {
-                Err(Discard::NeighbourConflict)
-            };
+            return if mac == ours { Ok(None) } else { Err(Discard::NeighbourConflict) };
         }
         let speaks_to_us = is_local(target);
-        let was_asked =
-            operation == arp::Operation::Reply && speaks_to_us && self.is_waiting_for(sender);
+        let was_asked = operation == arp::Operation::Reply && speaks_to_us && self.is_waiting_for(sender);
         if was_asked {
             self.confirm_as(sender, mac, now);
         } else if !sender.is_unspecified() {
             // A reply that nobody asked for is no reason for a new entry.
             let creates = speaks_to_us && operation == arp::Operation::Request;
-            self.learn(
-                Heard {
-                    ip: sender,
-                    mac,
-                    creates,
-                    lock_us: self.config.lock_us,
-                },
-                now,
-            );
+            self.learn(Heard { ip: sender, mac, creates, lock_us: self.config.lock_us }, now);
         }
         let answers = speaks_to_us && operation == arp::Operation::Request;
         Ok(answers.then(|| Answer::arp(&packet, ours)))
@@ -370,50 +321,26 @@ impl NeighbourCache {
             return Err(Discard::NeighbourMalformed);
         }
         match *message {
-            Message::NeighbourSolicit {
-                target,
-                source_link,
-            } => self.on_ns(packet, target, source_link, ours, is_local, now),
-            Message::NeighbourAdvert {
-                target,
-                solicited,
-                override_entry,
-                target_link,
-                ..
-            } => {
+            Message::NeighbourSolicit { target, source_link } => {
+                self.on_ns(packet, target, source_link, ours, is_local, now)
+            }
+            Message::NeighbourAdvert { target, solicited, override_entry, target_link, .. } => {
                 if packet.dst.is_multicast() && solicited || !is_link(target_link) {
                     return Err(Discard::NeighbourMalformed);
                 }
                 if is_local(target) {
                     return Err(Discard::NeighbourConflict);
                 }
-                self.on_na(
-                    Advert {
-                        target,
-                        solicited,
-                        override_entry,
-                        target_link,
-                    },
-                    now,
-                );
+                self.on_na(Advert { target, solicited, override_entry, target_link }, now);
                 Ok(None)
             }
             // Routes come from configuration; of a router's own words only its link address counts.
             Message::RouterAdvert(advert) => {
-                if packet.src.is_v4() || !packet.src.is_link_local() || !is_link(advert.source_link)
-                {
+                if packet.src.is_v4() || !packet.src.is_link_local() || !is_link(advert.source_link) {
                     return Err(Discard::NeighbourMalformed);
                 }
                 if let Some(mac) = advert.source_link {
-                    self.learn(
-                        Heard {
-                            ip: packet.src,
-                            mac,
-                            creates: false,
-                            lock_us: 0,
-                        },
-                        now,
-                    );
+                    self.learn(Heard { ip: packet.src, mac, creates: false, lock_us: 0 }, now);
                 }
                 Ok(None)
             }
@@ -432,8 +359,7 @@ impl NeighbourCache {
         now: Instant,
     ) -> Result<Option<Answer>, Discard> {
         let nameless = packet.src.is_unspecified();
-        if !is_link(source_link)
-            || nameless && (source_link.is_some() || packet.dst != frames::solicited_node(target))
+        if !is_link(source_link) || nameless && (source_link.is_some() || packet.dst != frames::solicited_node(target))
         {
             return Err(Discard::NeighbourMalformed);
         }
@@ -445,22 +371,10 @@ impl NeighbourCache {
             return Ok(Some(Answer::advert_to_all(target, ours)));
         }
         if is_local(packet.src) {
-            return if source_link == Some(ours) {
-                Ok(None)
-            } else {
-                Err(Discard::NeighbourConflict)
-            };
+            return if source_link == Some(ours) { Ok(None) } else { Err(Discard::NeighbourConflict) };
         }
         if let Some(mac) = source_link {
-            self.learn(
-                Heard {
-                    ip: packet.src,
-                    mac,
-                    creates: true,
-                    lock_us: 0,
-                },
-                now,
-            );
+            self.learn(Heard { ip: packet.src, mac, creates: true, lock_us: 0 }, now);
         }
         match source_link {
             Some(mac) => Ok(Some(Answer::advert(target, ours, packet.src, mac))),
@@ -483,14 +397,8 @@ impl NeighbourCache {
         let Some(known) = state.mac() else {
             // Incomplete: any address is better than none. Failed: there is no entry any more.
             if let (State::Incomplete { .. }, Some(mac)) = (state, advert.target_link) {
-                let state = if advert.solicited {
-                    State::Reachable {
-                        mac,
-                        confirmed: now,
-                    }
-                } else {
-                    State::Stale { mac }
-                };
+                let state =
+                    if advert.solicited { State::Reachable { mac, confirmed: now } } else { State::Stale { mac } };
                 self.set(slot, state, Instant::NEVER, now);
             }
             return;
@@ -501,15 +409,7 @@ impl NeighbourCache {
                 self.set(slot, State::Stale { mac: known }, Instant::NEVER, now);
             }
         } else if advert.solicited {
-            self.set(
-                slot,
-                State::Reachable {
-                    mac,
-                    confirmed: now,
-                },
-                Instant::NEVER,
-                now,
-            );
+            self.set(slot, State::Reachable { mac, confirmed: now }, Instant::NEVER, now);
         } else if mac != known {
             self.set(slot, State::Stale { mac }, Instant::NEVER, now);
         }
@@ -518,25 +418,14 @@ impl NeighbourCache {
     /// Whether a request to `ip` is out.
     fn is_waiting_for(&self, ip: Address) -> bool {
         self.find(ip).is_some_and(|slot| {
-            matches!(
-                self.slots[slot as usize].state,
-                State::Incomplete { .. } | State::Probe { .. }
-            )
+            matches!(self.slots[slot as usize].state, State::Incomplete { .. } | State::Probe { .. })
         })
     }
 
     /// `ip` answered from `mac`.
     fn confirm_as(&mut self, ip: Address, mac: Mac, now: Instant) {
         if let Some(slot) = self.find(ip) {
-            self.set(
-                slot,
-                State::Reachable {
-                    mac,
-                    confirmed: now,
-                },
-                Instant::NEVER,
-                now,
-            );
+            self.set(slot, State::Reachable { mac, confirmed: now }, Instant::NEVER, now);
         }
     }
 
@@ -564,28 +453,17 @@ impl NeighbourCache {
             State::Incomplete { requests } => requests,
             _ => 0,
         };
-        let request = Request {
-            target: entry.ip,
-            unicast: None,
-        };
+        let request = Request { target: entry.ip, unicast: None };
         self.ask(request);
-        let state = State::Incomplete {
-            requests: requests.saturating_add(1),
-        };
+        let state = State::Incomplete { requests: requests.saturating_add(1) };
         self.set(slot, state, now.after_us(self.config.retransmit_us), now);
     }
 
     /// Sends the next of the questions that keep an entry.
     fn probe(&mut self, slot: u32, mac: Mac, requests: u8, now: Instant) {
-        let request = Request {
-            target: self.slots[slot as usize].ip,
-            unicast: Some(mac),
-        };
+        let request = Request { target: self.slots[slot as usize].ip, unicast: Some(mac) };
         self.ask(request);
-        let state = State::Probe {
-            mac,
-            requests: requests.saturating_add(1),
-        };
+        let state = State::Probe { mac, requests: requests.saturating_add(1) };
         self.set(slot, state, now.after_us(self.config.retransmit_us), now);
     }
 
@@ -620,13 +498,8 @@ impl NeighbourCache {
 
     /// A slot for `ip`, which has none yet, in the state "just failed long ago": the caller sets the true one.
     fn create(&mut self, ip: Address, now: Instant) -> u32 {
-        let entry = Entry {
-            ip,
-            state: State::Failed { at: Instant::ZERO },
-            deadline: Instant::NEVER,
-            changed: now,
-            used: now,
-        };
+        let entry =
+            Entry { ip, state: State::Failed { at: Instant::ZERO }, deadline: Instant::NEVER, changed: now, used: now };
         let slot = if self.slots.len() < self.config.entries_max.max(1) {
             self.slots.push(entry);
             self.slots.len() - 1

@@ -31,23 +31,14 @@ pub fn input<'a>(packet: &Packet<'a>, checksum: RxChecksum) -> Result<Datagram<'
         //= https://www.rfc-editor.org/rfc/rfc8200#section-8.1
         //# IPv6 receivers must discard UDP packets containing a zero checksum and should log the error.
         None => packet.src.is_v4(),
-        Some(_) => {
-            checksum == RxChecksum::Verified || view.checksum_is_valid(&packet.src, &packet.dst)
-        }
+        Some(_) => checksum == RxChecksum::Verified || view.checksum_is_valid(&packet.src, &packet.dst),
     };
     if !verified {
         return Err(Discard::UdpChecksum);
     }
-    let key = FlowKey {
-        local: packet.dst,
-        remote: packet.src,
-        local_port: header.dst_port,
-        remote_port: header.src_port,
-    };
-    Ok(Datagram {
-        key,
-        payload: view.payload(),
-    })
+    let key =
+        FlowKey { local: packet.dst, remote: packet.src, local_port: header.dst_port, remote_port: header.src_port };
+    Ok(Datagram { key, payload: view.payload() })
 }
 
 /// The most payload that one datagram holds, bytes. Both versions of IP are held to the lower limit.
@@ -67,12 +58,7 @@ pub const fn len(payload_len: usize) -> usize {
 #[inline]
 pub fn emit(key: &FlowKey, payload: &[u8], buf: &mut [u8]) {
     let datagram = place(key, payload, buf);
-    let pseudo = pseudo_header(
-        &key.local,
-        &key.remote,
-        protocol::UDP,
-        datagram.len() as u32,
-    );
+    let pseudo = pseudo_header(&key.local, &key.remote, protocol::UDP, datagram.len() as u32);
     udp::fill_checksum(datagram, pseudo);
 }
 
@@ -80,27 +66,15 @@ pub fn emit(key: &FlowKey, payload: &[u8], buf: &mut [u8]) {
 #[inline]
 pub fn emit_partial(key: &FlowKey, payload: &[u8], buf: &mut [u8]) {
     let datagram = place(key, payload, buf);
-    let pseudo = pseudo_header(
-        &key.local,
-        &key.remote,
-        protocol::UDP,
-        datagram.len() as u32,
-    );
+    let pseudo = pseudo_header(&key.local, &key.remote, protocol::UDP, datagram.len() as u32);
     udp::fill_partial(datagram, pseudo);
 }
 
 #[inline]
 fn place<'b>(key: &FlowKey, payload: &[u8], buf: &'b mut [u8]) -> &'b mut [u8] {
-    assert!(
-        payload.len() <= PAYLOAD_MAX,
-        "a UDP payload longer than PAYLOAD_MAX was not refused by its socket"
-    );
+    assert!(payload.len() <= PAYLOAD_MAX, "a UDP payload longer than PAYLOAD_MAX was not refused by its socket");
     let datagram = &mut buf[..len(payload.len())];
-    let header = udp::Header {
-        src_port: key.local_port,
-        dst_port: key.remote_port,
-        payload_len: payload.len() as u16,
-    };
+    let header = udp::Header { src_port: key.local_port, dst_port: key.remote_port, payload_len: payload.len() as u16 };
     header.emit(datagram);
     datagram[HEADER_LEN..].copy_from_slice(payload);
     datagram

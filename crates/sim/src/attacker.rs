@@ -40,7 +40,8 @@ pub fn strike(world: &mut World) {
             }
         });
     }
-    let victims: Vec<_> = victims.into_iter().filter(|(_, _, s)| s.state != State::Closed && s.state != State::TimeWait).collect();
+    let victims: Vec<_> =
+        victims.into_iter().filter(|(_, _, s)| s.state != State::Closed && s.state != State::TimeWait).collect();
     if victims.is_empty() {
         return;
     }
@@ -62,8 +63,12 @@ pub fn strike(world: &mut World) {
     let after = world.actors[host].host.seats[lane].lane.tables(|tables| find(tables, &key));
     let moved = match after {
         None => Some("the connection is gone".to_owned()),
-        Some(after) if after.state == State::Closed && after.reason == CloseReason::Reset => Some("the connection is reset".into()),
-        Some(after) if after.una != before.una || after.rcv != before.rcv => Some(format!("{before:?} has become {after:?}")),
+        Some(after) if after.state == State::Closed && after.reason == CloseReason::Reset => {
+            Some("the connection is reset".into())
+        }
+        Some(after) if after.una != before.una || after.rcv != before.rcv => {
+            Some(format!("{before:?} has become {after:?}"))
+        }
         Some(_) => None,
     };
     if let Some(moved) = moved {

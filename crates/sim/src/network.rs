@@ -106,7 +106,8 @@ impl Network {
             };
             let moving = &mut self.moving;
             match self.nodes.get_mut(node) {
-                Some(next) => next.take(now_us, way, frame, &mut |way, frame| moving.push_back((node + 1 - way.index(), way, frame))),
+                Some(next) => next
+                    .take(now_us, way, frame, &mut |way, frame| moving.push_back((node + 1 - way.index(), way, frame))),
                 None => self.arrived[way.host()].push_back(frame),
             }
         }

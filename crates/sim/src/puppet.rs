@@ -218,7 +218,9 @@ impl Puppet {
         while let Some(id) = cx.accept(listener) {
             let Some(flow) = cx.flow(id) else { continue };
             // The same flow may have been used before, by an opener who has given up.
-            let iss = cx.inspect(id, |c| c.sequence().2 - c.buffered() - 1 - u32::from(!c.state().can_receive())).map_or(0, |iss| iss.raw());
+            let iss = cx
+                .inspect(id, |c| c.sequence().2 - c.buffered() - 1 - u32::from(!c.state().can_receive()))
+                .map_or(0, |iss| iss.raw());
             match stage.by_iss.get(&(flow.reversed(), iss)).copied() {
                 Some(talk) if stage.talks[talk].ends[1].id.is_none() => {
                     cx.set_token(id, token(talk));

@@ -187,8 +187,27 @@ impl Scenario {
     pub fn from_seed(seed: u64) -> Self {
         let mut dice = Dice::new(seed, "scenario");
         let kind = dice.pick(&[
-            "plain", "plain", "bulk", "lossy", "lossy", "lossy", "crowd", "ports", "crossing", "narrow", "zero-window", "listeners",
-            "flood", "attack", "attack", "attack-lossy", "blackout", "rude", "rude-lossy", "idle", "memory",
+            "plain",
+            "plain",
+            "bulk",
+            "lossy",
+            "lossy",
+            "lossy",
+            "crowd",
+            "ports",
+            "crossing",
+            "narrow",
+            "zero-window",
+            "listeners",
+            "flood",
+            "attack",
+            "attack",
+            "attack-lossy",
+            "blackout",
+            "rude",
+            "rude-lossy",
+            "idle",
+            "memory",
         ]);
         let medium = if dice.chance(300) { Medium::Ethernet } else { Medium::Ip };
         let mut path = path(&mut dice, kind, medium);
@@ -277,7 +296,8 @@ fn path(dice: &mut Dice, kind: &str, medium: Medium) -> PathPlan {
     if dice.chance(300) {
         path.jitter_us = dice.magnitude(1, path.delay_us + 1);
     }
-    let lossy = matches!(kind, "lossy" | "attack-lossy" | "rude-lossy" | "crossing" | "blackout") || (matches!(kind, "ports" | "flood" | "zero-window" | "narrow" | "idle" | "crowd") && dice.chance(300));
+    let lossy = matches!(kind, "lossy" | "attack-lossy" | "rude-lossy" | "crossing" | "blackout")
+        || (matches!(kind, "ports" | "flood" | "zero-window" | "narrow" | "idle" | "crowd") && dice.chance(300));
     if lossy {
         if dice.chance(800) {
             let most = dice.pick(&[10, 50, 100, 200, 300]);
@@ -306,7 +326,8 @@ fn path(dice: &mut Dice, kind: &str, medium: Medium) -> PathPlan {
         path.blackout = Some((0, 0));
     }
     if kind == "flood" {
-        path.flood = Some((dice.below(2) as usize, dice.below(100 * MS), dice.magnitude(20, 5 * MS), dice.between(50, 800)));
+        path.flood =
+            Some((dice.below(2) as usize, dice.below(100 * MS), dice.magnitude(20, 5 * MS), dice.between(50, 800)));
     }
     let _ = medium;
     path
@@ -356,7 +377,8 @@ fn host(dice: &mut Dice, kind: &str, path: &PathPlan) -> HostPlan {
     }
     config.connections = dice.pick(&[1, 64]);
     config.software_checksums = dice.chance(200);
-    let mtu = if kind == "narrow" || dice.chance(700) { 1_500 } else { dice.pick(&[1_280, 1_281, 1_400, 4_000, 9_000]) };
+    let mtu =
+        if kind == "narrow" || dice.chance(700) { 1_500 } else { dice.pick(&[1_280, 1_281, 1_400, 4_000, 9_000]) };
     HostPlan {
         config,
         lanes: if kind == "ports" { 1 } else { dice.pick(&[1, 1, 2, 4]) },
@@ -391,7 +413,13 @@ fn listeners(dice: &mut Dice, kind: &str) -> Vec<ListenPlan> {
 fn ends(dice: &mut Dice, kind: &str, path: &PathPlan, timestamps: bool, most: u64) -> [EndPlan; 2] {
     let most = if kind == "bulk" { 1 << 20 } else { most };
     let rude = kind.starts_with("rude") || kind == "attack-lossy" || (kind == "ports" && timestamps);
-    let unsure = path.is_lossy() || path.narrow.is_some() || path.flood.is_some() || rude || kind == "listeners" || kind == "memory" || kind == "idle";
+    let unsure = path.is_lossy()
+        || path.narrow.is_some()
+        || path.flood.is_some()
+        || rude
+        || kind == "listeners"
+        || kind == "memory"
+        || kind == "idle";
     let mut ends = [end(dice, kind, most, unsure), end(dice, kind, most, unsure)];
     if path.flood.is_some() || kind == "crossing" {
         // After a cookie only the opener's own bytes tell the listener that it is there.
@@ -440,7 +468,9 @@ fn end(dice: &mut Dice, kind: &str, most: u64, unsure: bool) -> EndPlan {
     };
     let reading = match (kind, dice.below(10)) {
         ("zero-window", 0..=3) => Reading::Stall(dice.below(bytes + 1), dice.magnitude(MS, 100 * SECOND)),
-        ("zero-window", _) => Reading::Trickle(dice.magnitude(most.min(500_000) / 300 + 1, 20_000), dice.magnitude(1, 300 * MS)),
+        ("zero-window", _) => {
+            Reading::Trickle(dice.magnitude(most.min(500_000) / 300 + 1, 20_000), dice.magnitude(1, 300 * MS))
+        }
         (_, 0..=6) => Reading::Eager,
         (_, 7) => Reading::Trickle(dice.magnitude(most / 300 + 1, most), dice.magnitude(1, 20 * MS)),
         (_, 8) => Reading::Stall(dice.below(bytes + 1), dice.magnitude(1, 3 * SECOND)),

@@ -140,7 +140,13 @@ impl Stage {
             let lane = plan.lane % scenario.hosts[plan.from].lanes;
             stage.at(plan.at_us, plan.from, lane, Action::Open(i));
             let key = |end: usize| (i as u32 * 2 + end as u32).wrapping_mul(2_654_435_761) ^ scenario.seed as u32;
-            stage.talks.push(Talk { plan: plan.clone(), flow: None, ends: Default::default(), keys: [key(0), key(1)], rude: false });
+            stage.talks.push(Talk {
+                plan: plan.clone(),
+                flow: None,
+                ends: Default::default(),
+                keys: [key(0), key(1)],
+                rude: false,
+            });
         }
         stage
     }

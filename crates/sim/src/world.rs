@@ -75,13 +75,18 @@ pub struct World {
     frames: u64,
     attacks: usize,
     spins: u32,
+    steps: u64,
     trace: Option<Vec<String>>,
 }
 
 /// The address of a host.
 pub fn address(host: usize, v4: bool) -> Address {
     let n = host as u8 + 1;
-    if v4 { Address::from_v4([10, 0, 0, n]) } else { Address::from_v6([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, n]) }
+    if v4 {
+        Address::from_v4([10, 0, 0, n])
+    } else {
+        Address::from_v6([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, n])
+    }
 }
 
 fn mac(host: usize) -> [u8; 6] {
@@ -118,6 +123,7 @@ impl World {
             frames: 0,
             attacks: 0,
             spins: 0,
+            steps: 0,
             trace: trace.then(Vec::new),
         }
     }
@@ -135,6 +141,11 @@ impl World {
                 break;
             }
             self.step();
+            self.steps += 1;
+            if self.steps > liveness::STEPS_MAX {
+                let what = liveness::describe_stall(&self.stage.borrow().talks);
+                self.find("liveness", format!("not over after {} steps and {} frames:{what}", self.steps, self.frames));
+            }
         }
         if !self.found() {
             self.judge_ends();
@@ -178,7 +189,9 @@ impl World {
     fn step(&mut self) {
         for host in 0..2 {
             self.listeners(host);
-            if self.actors[host].wake_us <= self.now_us || self.stage.borrow().due_us(host).is_some_and(|at| at <= self.now_us) {
+            if self.actors[host].wake_us <= self.now_us
+                || self.stage.borrow().due_us(host).is_some_and(|at| at <= self.now_us)
+            {
                 self.turn(host);
             }
         }
@@ -251,7 +264,11 @@ impl World {
                 }
                 let stage = self.stage.borrow();
                 let pattern = &self.pattern;
-                let talk = if stage.crossing { Some(0) } else { stage.by_flow.get(&seen.key).or_else(|| stage.by_flow.get(&seen.key.reversed())).copied() };
+                let talk = if stage.crossing {
+                    Some(0)
+                } else {
+                    stage.by_flow.get(&seen.key).or_else(|| stage.by_flow.get(&seen.key.reversed())).copied()
+                };
                 let said = |talk: usize, from: u64, len: u64| {
                     let talk = &stage.talks[talk];
                     pattern.at(talk.keys[talk.end_at(host)], from, len).to_vec()
@@ -360,15 +377,22 @@ impl World {
                 self.now_us += 1 << (self.spins / liveness::SPINS_FREE).min(10);
             }
             if self.spins > liveness::SPINS_MAX {
-                let counters = [0, 1].map(|host| self.actors[host].host.counters().iter().map(|(name, n)| format!(" {name} {n}")).collect::<String>());
+                let counters = [0, 1].map(|host| {
+                    self.actors[host].host.counters().iter().map(|(name, n)| format!(" {name} {n}")).collect::<String>()
+                });
                 let what = liveness::describe_stall(&self.stage.borrow().talks);
-                self.find("liveness", format!("the world spins:{what}\n  counters:{}\n  counters:{}", counters[0], counters[1]));
+                self.find(
+                    "liveness",
+                    format!("the world spins:{what}\n  counters:{}\n  counters:{}", counters[0], counters[1]),
+                );
             }
         }
     }
 
     fn judge_ends(&mut self) {
-        let refused = |counters: &laneway_stack::counters::Counters| counters.get(Mib::TcpExtListenOverflows) + counters.get(Mib::TcpExtListenDrops) > 0;
+        let refused = |counters: &laneway_stack::counters::Counters| {
+            counters.get(Mib::TcpExtListenOverflows) + counters.get(Mib::TcpExtListenDrops) > 0
+        };
         let refusals = self.scenario.kind == "listeners"
             || self.scenario.kind == "memory"
             // What follows a cookie may overtake the ACK that brings it back, and is refused.
@@ -392,7 +416,10 @@ impl World {
     /// 2·MSL and every other wait pass; then nothing may be left.
     fn settle(&mut self) {
         let tcp = self.scenario.hosts.iter().map(|h| &h.config.tcp);
-        let waits = tcp.map(|t| 2 * t.msl_us + t.tcp_fin_timeout_us + (SECOND << (t.tcp_synack_retries + 2))).max().unwrap_or(0);
+        let waits = tcp
+            .map(|t| 2 * t.msl_us + t.tcp_fin_timeout_us + (SECOND << (t.tcp_synack_retries + 2)))
+            .max()
+            .unwrap_or(0);
         let until = self.now_us + waits + 250 * SECOND;
         let reopened = |world: &Self| !world.stage.borrow().talks.iter().all(|t| t.is_over());
         loop {
@@ -401,7 +428,10 @@ impl World {
                 return;
             }
             if self.now_us > until || self.next_us() == u64::MAX {
-                return self.find("no_leak", left.unwrap_or_else(|| "a connection that was accepted late does not end".into()));
+                return self.find(
+                    "no_leak",
+                    left.unwrap_or_else(|| "a connection that was accepted late does not end".into()),
+                );
             }
             self.step();
         }
@@ -438,7 +468,8 @@ fn actor(scenario: &Scenario, host: usize, stage: &Rc<RefCell<Stage>>) -> Actor 
         ..LinkConfig::default()
     };
     let (queues, mut wire) = link(config);
-    let cidr = |v4: bool| format!("{}/{}", address(host, v4), if v4 { 24 } else { 64 }).parse().expect("an address of ours");
+    let cidr =
+        |v4: bool| format!("{}/{}", address(host, v4), if v4 { 24 } else { 64 }).parse().expect("an address of ours");
     let addresses = Addresses { addresses: vec![cidr(true), cidr(false)], gateways: Vec::new() };
     let puppet = |lane: usize| Puppet {
         host,
@@ -447,7 +478,8 @@ fn actor(scenario: &Scenario, host: usize, stage: &Rc<RefCell<Stage>>) -> Actor 
         stage: Rc::clone(stage),
     };
     let now = Instant::from_us(HEAD_START_US);
-    let host_ = Host::new(plan.config.clone(), &addresses, &secrets, queues, now, puppet).expect("the scenario makes sense");
+    let host_ =
+        Host::new(plan.config.clone(), &addresses, &secrets, queues, now, puppet).expect("the scenario makes sense");
     let listeners = scenario.listeners.iter().enumerate().filter(|(_, l)| l.host == host);
     Actor {
         host: host_,

@@ -2,11 +2,11 @@
 //!
 //! path: `… → tcp::input → tcp::state → [application] → tcp::output → …`
 
+use crate::counters::Mib;
+use crate::error::Error;
 use crate::lane::Local;
 use crate::ports::Exhausted;
 use crate::tables::{Kind, Tables, Tcb};
-use crate::error::Error;
-use crate::counters::Mib;
 use laneway_proto::tcp::{self, CloseReason, Connection, Handshake, State, isn};
 use laneway_proto::time::Instant;
 use laneway_wire::flow::{Address, FlowKey};
@@ -134,12 +134,16 @@ impl Context<'_> {
         let path = self.local.paths.get(&self.local.snapshot, to).ok_or(Error::NetworkUnreachable(to.to_ip()))?;
         let (mtu, source) = (path.mtu, path.source);
         let from = match from {
-            Some(from) if !self.local.snapshot.addresses.contains(&from) => return Err(Error::AddressNotAvailable(from.to_ip())),
+            Some(from) if !self.local.snapshot.addresses.contains(&from) => {
+                return Err(Error::AddressNotAvailable(from.to_ip()));
+            }
             Some(from) => from,
             None => source.ok_or(Error::NetworkUnreachable(to.to_ip()))?,
         };
         if from.is_v4() != to.is_v4() || port == 0 {
-            return Err(Error::Invalid(format!("cannot connect from {from} to {to} port {port}: both addresses must be of one family, and the port not 0")));
+            return Err(Error::Invalid(format!(
+                "cannot connect from {from} to {to} port {port}: both addresses must be of one family, and the port not 0"
+            )));
         }
         let (now, delay_ms) = (self.local.now, self.local.config.tcp_tw_reuse_delay_ms);
         let tables = &mut *self.tables;
@@ -223,7 +227,8 @@ impl Context<'_> {
     /// Closes every connection of this lane.
     pub fn close_all(&mut self) {
         let home = self.local.id as u16;
-        let all: Vec<u32> = self.tables.slots.iter().filter(|(_, slot)| slot.home == home).map(|(index, _)| index).collect();
+        let all: Vec<u32> =
+            self.tables.slots.iter().filter(|(_, slot)| slot.home == home).map(|(index, _)| index).collect();
         for index in all {
             self.close(self.tables.id(index));
         }
@@ -315,7 +320,7 @@ impl Context<'_> {
         let answer = act(connection, &mut cx);
         if !slot.touched {
             slot.touched = true;
-            self.local.touched.push(id.index());
+            self.local.touched.push_back(id.index());
         }
         Some(answer)
     }
@@ -325,7 +330,7 @@ impl Context<'_> {
             && !slot.touched
         {
             slot.touched = true;
-            self.local.touched.push(id.index());
+            self.local.touched.push_back(id.index());
         }
     }
 }
@@ -337,7 +342,12 @@ pub(crate) fn announced_mss(mtu: u32, v4: bool) -> u16 {
 
 impl Tables {
     /// If this is a TIME_WAIT record that our own `connect` may take over: where the new ISS must lie beyond.
-    fn time_wait_reusable(&self, handle: crate::tables::Handle, now: Instant, delay_ms: u32) -> Option<laneway_wire::tcp::SeqNum> {
+    fn time_wait_reusable(
+        &self,
+        handle: crate::tables::Handle,
+        now: Instant,
+        delay_ms: u32,
+    ) -> Option<laneway_wire::tcp::SeqNum> {
         use crate::tables::position;
         use laneway_proto::tcp::TimeWait;
         match handle.kind() {

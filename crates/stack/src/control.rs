@@ -34,11 +34,13 @@ impl std::str::FromStr for Cidr {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let right = "write it as ADDRESS/BITS, for example 10.0.0.2/24 or fd00::2/64";
-        let (address, prefix) = text.split_once('/').ok_or_else(|| format!("'{text}' has no prefix length; {right}"))?;
+        let (address, prefix) =
+            text.split_once('/').ok_or_else(|| format!("'{text}' has no prefix length; {right}"))?;
         let address: IpAddr = address.parse().map_err(|_| format!("'{address}' is no IP address; {right}"))?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let prefix = prefix.parse::<u8>().ok().filter(|bits| *bits <= most);
-        let prefix = prefix.ok_or_else(|| format!("the prefix length of '{text}' must be a number from 0 to {most}; {right}"))?;
+        let prefix = prefix
+            .ok_or_else(|| format!("the prefix length of '{text}' must be a number from 0 to {most}; {right}"))?;
         Ok(Cidr { address, prefix })
     }
 }
@@ -80,7 +82,12 @@ impl Network {
             builder = builder.add(Route { prefix, next_hop: Some(next_hop), interface: 0, mtu: None, source });
         }
         let routes = builder.build().map_err(|e| Error::Invalid(e.to_string()))?;
-        Ok(Snapshot { generation: 1, addresses: Arc::new(AddressSet::new(&addresses)), routes: Arc::new(routes), neighbours: Arc::default() })
+        Ok(Snapshot {
+            generation: 1,
+            addresses: Arc::new(AddressSet::new(&addresses)),
+            routes: Arc::new(routes),
+            neighbours: Arc::default(),
+        })
     }
 }
 
@@ -183,7 +190,9 @@ impl Control {
         }
         let id = UdpId(self.take_id()?);
         for mail in &mut self.mail {
-            mail.to_lane.push(ToLane::BindUdp { id, address: Address::from(at.ip()), port: at.port() }).map_err(|_| Error::Closed)?;
+            mail.to_lane
+                .push(ToLane::BindUdp { id, address: Address::from(at.ip()), port: at.port() })
+                .map_err(|_| Error::Closed)?;
         }
         self.udp.push((id, at));
         Ok(id)
@@ -258,7 +267,9 @@ impl Control {
         match report {
             ToControl::Frame(frame) => self.on_frame(&frame, now),
             ToControl::Unresolved(next_hop) => {
-                if self.neighbours.lookup(now, next_hop) == Resolution::Unreachable && !self.unreachable.contains(&next_hop) {
+                if self.neighbours.lookup(now, next_hop) == Resolution::Unreachable
+                    && !self.unreachable.contains(&next_hop)
+                {
                     self.unreachable.push(next_hop);
                 }
             }
@@ -316,7 +327,8 @@ impl Control {
             return;
         }
         self.failed_published = !failed.is_empty();
-        let mut neighbours: HashMap<Address, Option<Mac>> = self.neighbours.iter().map(|(ip, mac)| (ip, Some(mac))).collect();
+        let mut neighbours: HashMap<Address, Option<Mac>> =
+            self.neighbours.iter().map(|(ip, mac)| (ip, Some(mac))).collect();
         for hop in failed {
             neighbours.insert(hop, None);
         }

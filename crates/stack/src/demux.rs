@@ -66,7 +66,6 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         }
     }
 
-
     /// For a connection.
     #[inline]
     fn connection(&mut self, index: u32, arriving: &Arriving<'_, '_>) {
@@ -85,7 +84,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let accepted = slot.accepted;
         if !slot.touched {
             slot.touched = true;
-            self.local.touched.push(index);
+            self.local.touched.push_back(index);
         }
         if let Some(discard) = arrival.discard {
             self.tables.counters.discard(discard);
@@ -98,7 +97,9 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         // The application may have done anything to the connection, but it cannot have removed it: that happens at the
         // end of the poll.
         let mut cx = cx!(self);
-        let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.tables.slots.get_mut(index) else { return true };
+        let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.tables.slots.get_mut(index) else {
+            return true;
+        };
         let closed = connection.finish(&arrival, consumed, &mut cx);
         let room = arrival.acked && connection.takes_room();
         let tell = closed && connection.buffered() == 0 && !connection.is_receive_shut();
@@ -150,7 +151,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             && !slot.touched
         {
             slot.touched = true;
-            self.local.touched.push(id.index());
+            self.local.touched.push_back(id.index());
         }
     }
 
@@ -211,7 +212,9 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 let id = self.tables.promote(arriving.hash, index, connection, self.local.id as u16);
                 self.welcome(listener, id, arriving);
             }
-            listen::Outcome::Repeat => self.send_syn_ack(index),
+            listen::Outcome::Repeat => {
+                self.send_syn_ack(index);
+            }
             listen::Outcome::Challenge => {
                 if let Some(header) = half.challenge(&cx) {
                     self.tables.counters.count(Mib::TcpExtTCPChallengeACK);
@@ -309,14 +312,18 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         self.send_syn_ack(index);
     }
 
-    /// Sends the SYN-ACK of a half-open entry. One that does not fit the device is sent by the timer.
-    pub fn send_syn_ack(&mut self, index: u32) {
-        let Some(half) = self.tables.half_open.get(index) else { return };
+    /// Sends the SYN-ACK of a half-open entry; false if the device was full, and then the entry waits in `unsent`.
+    pub fn send_syn_ack(&mut self, index: u32) -> bool {
+        let Some(half) = self.tables.half_open.get(index) else { return true };
         let key = *half.key();
         let mss = announced_mss(mtu(self.local, &key), key.is_v4());
         let cx = cx!(self);
         let header = half.syn_ack(mss, &cx);
-        let _ = egress::header(self.local, self.tx, &key, &header);
+        let sent = egress::header(self.local, self.tx, &key, &header) != egress::Sent::Full;
+        if !sent {
+            self.local.unsent.push_front(index);
+        }
+        sent
     }
 
     #[cold]
@@ -336,7 +343,9 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     /// An ACK that may be the answer to a cookie. True if it was dealt with.
     #[cold]
     fn cookie(&mut self, arriving: &Arriving<'_, '_>) -> bool {
-        let Some(listener) = self.tables.listeners.find(&arriving.key.local, arriving.key.local_port) else { return false };
+        let Some(listener) = self.tables.listeners.find(&arriving.key.local, arriving.key.local_port) else {
+            return false;
+        };
         let cx = cx!(self);
         let Some(agreed) = listen::on_cookie_ack(arriving.key, arriving.segment, &self.local.secrets, &cx) else {
             self.tables.counters.count(Mib::TcpExtSyncookiesFailed);

@@ -9,9 +9,9 @@ use crate::snapshot::{Snapshot, mix_pair};
 use laneway_device::{Capabilities, Medium, PartialChecksum, Tx, TxMeta};
 use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
+use laneway_proto::ip::fragment::Fragments;
 use laneway_proto::ip::output::{self, HeaderSpec};
 use laneway_proto::ip::pmtu::{self, PathMtuCache};
-use laneway_proto::ip::fragment::Fragments;
 use laneway_proto::time::Instant;
 use laneway_wire::checksum::Sum;
 use laneway_wire::ethernet::{EtherType, Mac};
@@ -27,6 +27,8 @@ pub enum Sent {
     Yes,
     /// The device is full: keep it and try again next poll.
     Full,
+    /// Enough waits for that neighbour already: keep it and try again next poll.
+    Waiting,
     /// There is no way there. It is gone, and counted.
     Nowhere,
 }
@@ -112,10 +114,22 @@ impl Paths {
         let mtu = self.learned.get(dst, self.now).map_or(link_mtu, |learned| learned.min(link_mtu));
         let by_family = || snapshot.addresses.iter().find(|a| a.is_v4() == dst.is_v4()).copied();
         let source = route.source.or_else(by_family);
-        let mut spec = HeaderSpec::new(if src.is_unspecified() { source.unwrap_or(dst) } else { src }, dst, protocol::TCP);
+        let mut spec =
+            HeaderSpec::new(if src.is_unspecified() { source.unwrap_or(dst) } else { src }, dst, protocol::TCP);
         spec.hop_limit = self.hop_limit;
         let header = output::Template::new(&spec);
-        Some(Path { generation, src, dst, next_hop, link, header, resolved: mac.is_some(), mtu, source, confirmed_ms: 0 })
+        Some(Path {
+            generation,
+            src,
+            dst,
+            next_hop,
+            link,
+            header,
+            resolved: mac.is_some(),
+            mtu,
+            source,
+            confirmed_ms: 0,
+        })
     }
 
     /// A validated "packet too big": the new MTU, if it is news.
@@ -155,7 +169,12 @@ pub struct Outgoing<'a> {
 
 /// Sends one TCP segment. `write` fills it in, checksum field zero, and answers with the sum over the payload.
 #[inline]
-pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, write: impl FnOnce(&mut [u8], bool) -> Sum) -> Sent {
+pub fn segment<T: Tx>(
+    local: &mut Local,
+    tx: &mut T,
+    out: Outgoing<'_>,
+    write: impl FnOnce(&mut [u8], bool) -> Sum,
+) -> Sent {
     let Outgoing { key, header_len, payload_len, alive } = out;
     let Some(path) = local.paths.between(&local.snapshot, &key.local, &key.remote) else {
         local.counters.count(Mib::IpOutNoRoutes);
@@ -229,7 +248,13 @@ pub fn header<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, header: &Head
 }
 
 /// Sends a whole IP packet, which `write` fills in; fragmented if it is longer than the path carries.
-pub fn packet<T: Tx>(local: &mut Local, tx: &mut T, spec: &HeaderSpec, payload_len: usize, write: impl FnOnce(&mut [u8])) -> Sent {
+pub fn packet<T: Tx>(
+    local: &mut Local,
+    tx: &mut T,
+    spec: &HeaderSpec,
+    payload_len: usize,
+    write: impl FnOnce(&mut [u8]),
+) -> Sent {
     let Some(path) = local.paths.get(&local.snapshot, spec.dst) else {
         local.counters.count(Mib::IpOutNoRoutes);
         local.counters.discard(Discard::IpNoRoute);
@@ -304,7 +329,7 @@ fn wait_for_neighbour(local: &mut Local, next_hop: Address, packet: &[u8]) -> Se
         Err(()) => {
             local.counters.count(Mib::TxBusy);
             local.waits_for_neighbour = true;
-            Sent::Full
+            Sent::Waiting
         }
     }
 }

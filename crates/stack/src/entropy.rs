@@ -19,7 +19,8 @@ impl Entropy {
     /// If the system has no randomness to give: nothing here would be safe then.
     pub fn from_system() -> Self {
         let mut seed = [0; 8];
-        getrandom::fill(&mut seed).expect("the system gives no random bytes: initial sequence numbers would be guessable");
+        getrandom::fill(&mut seed)
+            .expect("the system gives no random bytes: initial sequence numbers would be guessable");
         Entropy(u64::from_ne_bytes(seed))
     }
 
@@ -66,7 +67,8 @@ impl BootSecrets {
     /// As [`Entropy::from_system`].
     pub fn from_system() -> Self {
         Self::draw(|bytes| {
-            getrandom::fill(bytes).expect("the system gives no random bytes: initial sequence numbers would be guessable");
+            getrandom::fill(bytes)
+                .expect("the system gives no random bytes: initial sequence numbers would be guessable");
         })
     }
 

@@ -23,8 +23,12 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::AddressInUse(at) => write!(f, "{at} is already listened on; close that listener or choose another port"),
-            Error::AddressNotAvailable(ip) => write!(f, "{ip} is not an address of this stack; add it or use one that is"),
+            Error::AddressInUse(at) => {
+                write!(f, "{at} is already listened on; close that listener or choose another port")
+            }
+            Error::AddressNotAvailable(ip) => {
+                write!(f, "{ip} is not an address of this stack; add it or use one that is")
+            }
             Error::NetworkUnreachable(ip) => write!(f, "no route leads to {ip}; add one, or an address in its network"),
             Error::LaneExhausted(to) => write!(
                 f,

@@ -61,7 +61,13 @@ pub fn frame<'a>(local: &mut Local, frame: RxFrame<'a>, ours: Mac, batch: &mut B
 
 /// Reads an IP packet.
 #[inline]
-pub fn packet<'a>(local: &mut Local, bytes: &'a [u8], checksum: RxChecksum, group: bool, batch: &mut Batch<'a>) -> Other<'a> {
+pub fn packet<'a>(
+    local: &mut Local,
+    bytes: &'a [u8],
+    checksum: RxChecksum,
+    group: bool,
+    batch: &mut Batch<'a>,
+) -> Other<'a> {
     if let Some((src, dst, tcp)) = input::plain_tcp(bytes)
         && !group
         && local.snapshot.addresses.contains(&dst)
@@ -74,7 +80,13 @@ pub fn packet<'a>(local: &mut Local, bytes: &'a [u8], checksum: RxChecksum, grou
 
 /// Anything but plain TCP over IPv4, and whatever is wrong with that.
 #[inline(never)]
-fn look_closely<'a>(local: &mut Local, bytes: &'a [u8], checksum: RxChecksum, group: bool, batch: &mut Batch<'a>) -> Other<'a> {
+fn look_closely<'a>(
+    local: &mut Local,
+    bytes: &'a [u8],
+    checksum: RxChecksum,
+    group: bool,
+    batch: &mut Batch<'a>,
+) -> Other<'a> {
     let mut packet = match input::input(bytes, false) {
         Ok(packet) => packet,
         Err(discard) => return drop(local, discard),
@@ -96,7 +108,14 @@ fn look_closely<'a>(local: &mut Local, bytes: &'a [u8], checksum: RxChecksum, gr
 
 /// A TCP segment for us: verified, and its flow hashed.
 #[inline]
-fn segment<'a>(local: &mut Local, packet: &'a [u8], (src, dst): (Address, Address), tcp: &'a [u8], checksum: RxChecksum, batch: &mut Batch<'a>) {
+fn segment<'a>(
+    local: &mut Local,
+    packet: &'a [u8],
+    (src, dst): (Address, Address),
+    tcp: &'a [u8],
+    checksum: RxChecksum,
+    batch: &mut Batch<'a>,
+) {
     let verified = local.rx_checksum && checksum == RxChecksum::Verified;
     if !verified && !verify_transport(&src, &dst, protocol::TCP, tcp) {
         local.counters.count(Mib::TcpInErrs);
@@ -117,7 +136,9 @@ fn segment<'a>(local: &mut Local, packet: &'a [u8], (src, dst): (Address, Addres
 /// ICMPv6 types 133 to 137 straight behind an IPv6 header.
 #[inline]
 fn is_neighbour_discovery(packet: &[u8]) -> bool {
-    matches!(packet, [0x60..=0x6f, ..]) && packet.get(6) == Some(&protocol::ICMPV6) && matches!(packet.get(40), Some(133..=137))
+    matches!(packet, [0x60..=0x6f, ..])
+        && packet.get(6) == Some(&protocol::ICMPV6)
+        && matches!(packet.get(40), Some(133..=137))
 }
 
 #[cold]

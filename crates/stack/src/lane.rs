@@ -21,6 +21,7 @@ use laneway_proto::ip::reassembly::{self, Reassembly};
 use laneway_proto::tcp::listen::Secrets;
 use laneway_proto::time::Instant;
 use laneway_wire::keyed_hash::HashKey;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A lane: what a variant of [`Sharing`] may share, and what is the lane's alone in every variant.
@@ -55,7 +56,9 @@ pub struct Local {
     /// Believe the device that a transport checksum is right.
     pub(crate) rx_checksum: bool,
     /// Connections to settle at the end of this poll.
-    pub(crate) touched: Vec<u32>,
+    pub(crate) touched: VecDeque<u32>,
+    /// Half-open entries whose SYN-ACK found the device full.
+    pub(crate) unsent: VecDeque<u32>,
     /// Some of them wait for a neighbour to answer: there is no use in turning again at once.
     pub(crate) waits_for_neighbour: bool,
     /// Connections whose kept bytes the application wants to see again.
@@ -111,7 +114,8 @@ impl<S: Sharing> Lane<S> {
             medium: capabilities.medium,
             tx_checksum: capabilities.tx_checksum && offload,
             rx_checksum: capabilities.rx_checksum && offload,
-            touched: Vec::new(),
+            touched: VecDeque::new(),
+            unsent: VecDeque::new(),
             waits_for_neighbour: false,
             resumed: Vec::new(),
             due: Vec::new(),

@@ -1,8 +1,8 @@
 //! Owns the choice of a local port for `connect`: RFC 6056, from the slice of ports whose replies hash to this lane.
 
 use crate::steering::Steering;
-use laneway_wire::keyed_hash::HashKey;
 use laneway_wire::flow::{Address, FlowKey};
+use laneway_wire::keyed_hash::HashKey;
 
 /// Counters of RFC 6056 section 3.3.4, indexed by a second hash of the destination.
 const PERTURBATIONS: usize = 1_024;

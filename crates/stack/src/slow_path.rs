@@ -72,7 +72,9 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 let from = if group { first.unwrap_or(packet.dst) } else { packet.dst };
                 let reply = icmp::echo_reply(packet, echo, from);
                 self.local.counters.count(Mib::IcmpOutMsgs);
-                let _ = egress::packet(self.local, self.tx, &reply.spec, reply.message_len(), |buf| reply.emit_message(buf));
+                let _ = egress::packet(self.local, self.tx, &reply.spec, reply.message_len(), |buf| {
+                    reply.emit_message(buf)
+                });
             }
             Ok(Incoming::Error(error)) => self.icmp_error(&error, bytes),
             Ok(Incoming::EchoReply(_) | Incoming::Neighbour(_)) => self.local.counters.discard(Discard::IcmpIgnored),
@@ -180,7 +182,8 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             && self.allowed()
         {
             self.local.counters.count(Mib::IcmpOutMsgs);
-            let _ = egress::packet(self.local, self.tx, &reply.spec, reply.message_len(), |buf| reply.emit_message(buf));
+            let _ =
+                egress::packet(self.local, self.tx, &reply.spec, reply.message_len(), |buf| reply.emit_message(buf));
         }
     }
 
@@ -208,9 +211,15 @@ fn next_header_offset(header: &[u8]) -> u32 {
 /// Sends the datagrams that the application has queued in this poll.
 pub fn send_datagrams<T: Tx>(local: &mut Local, tx: &mut T) {
     while let Some(out) = local.udp.outgoing.pop_front() {
-        let key = laneway_wire::flow::FlowKey { local: out.local, remote: out.remote, local_port: out.local_port, remote_port: out.remote_port };
+        let key = laneway_wire::flow::FlowKey {
+            local: out.local,
+            remote: out.remote,
+            local_port: out.local_port,
+            remote_port: out.remote_port,
+        };
         let spec = HeaderSpec::new(out.local, out.remote, protocol::UDP);
         local.counters.count(Mib::UdpOutDatagrams);
-        let _ = egress::packet(local, tx, &spec, udp::HEADER_LEN + out.data.len(), |buf| udp::emit(&key, &out.data, buf));
+        let _ =
+            egress::packet(local, tx, &spec, udp::HEADER_LEN + out.data.len(), |buf| udp::emit(&key, &out.data, buf));
     }
 }

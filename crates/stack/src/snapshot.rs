@@ -47,7 +47,8 @@ fn mix(address: &Address) -> usize {
 /// A place for a pair of addresses.
 #[inline]
 pub(crate) fn mix_pair(a: &Address, b: &Address) -> usize {
-    ((fold(a) << 32 | fold(b)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize ^ (fold(a).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 37) as usize
+    ((fold(a) << 32 | fold(b)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
+        ^ (fold(a).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 37) as usize
 }
 
 /// Marks an empty place: no host has the unspecified address.

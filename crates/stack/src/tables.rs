@@ -7,8 +7,8 @@ use crate::timers::Timers;
 use laneway_proto::tcp::{BufferPool, Connection, HalfOpen, Handshake, TimeWait, TimeWaitV4, TimeWaitV6};
 use laneway_proto::time::Instant;
 use laneway_table::{Fifo, HandleTable, Slab};
-use laneway_wire::keyed_hash::HashKey;
 use laneway_wire::flow::FlowKey;
+use laneway_wire::keyed_hash::HashKey;
 
 /// Which shape a handle leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +86,9 @@ pub struct Slot {
     pub accepted: bool,
 }
 
+/// So many dead records in the queues are no reason to do anything.
+const CROWDED: usize = 4_096;
+
 /// Everything about connections that a sharing variant shares or does not.
 pub struct Tables {
     /// Flow hash to [`Handle`].
@@ -159,8 +162,12 @@ impl Tables {
         match handle.kind() {
             Kind::Connection => self.slots.get(handle.index()).is_some_and(|slot| slot.key() == key),
             Kind::HalfOpen => self.half_open.get(handle.index()).is_some_and(|half| half.key() == key),
-            Kind::TimeWaitV4 => self.tw4.get(position(&self.tw4, handle)).is_some_and(|tw| !tw.is_dead() && tw.key() == *key),
-            Kind::TimeWaitV6 => self.tw6.get(position(&self.tw6, handle)).is_some_and(|tw| !tw.is_dead() && tw.key() == *key),
+            Kind::TimeWaitV4 => {
+                self.tw4.get(position(&self.tw4, handle)).is_some_and(|tw| !tw.is_dead() && tw.key() == *key)
+            }
+            Kind::TimeWaitV6 => {
+                self.tw6.get(position(&self.tw6, handle)).is_some_and(|tw| !tw.is_dead() && tw.key() == *key)
+            }
         }
     }
 
@@ -173,13 +180,11 @@ impl Tables {
     /// … and, once that has arrived, the entity behind it, whose handle is the answer.
     #[inline]
     pub fn prefetch_entity(&self, hash: u64) -> Option<Handle> {
-        self.flows.candidate(hash).map(Handle).inspect(|&handle| {
-            match handle.kind() {
-                Kind::Connection => self.slots.prefetch_lines(handle.index(), 6),
-                Kind::HalfOpen => self.half_open.prefetch(handle.index()),
-                Kind::TimeWaitV4 => self.tw4.prefetch(position(&self.tw4, handle)),
-                Kind::TimeWaitV6 => self.tw6.prefetch(position(&self.tw6, handle)),
-            }
+        self.flows.candidate(hash).map(Handle).inspect(|&handle| match handle.kind() {
+            Kind::Connection => self.slots.prefetch_lines(handle.index(), 6),
+            Kind::HalfOpen => self.half_open.prefetch(handle.index()),
+            Kind::TimeWaitV4 => self.tw4.prefetch(position(&self.tw4, handle)),
+            Kind::TimeWaitV6 => self.tw6.prefetch(position(&self.tw6, handle)),
         })
     }
 
@@ -195,8 +200,13 @@ impl Tables {
     #[inline]
     pub fn promote(&mut self, hash: u64, half: u32, connection: Connection, home: u16) -> ConnId {
         self.half_open.remove(half);
-        let index = self.slots.insert(Slot { tcb: Tcb::Synchronized(connection), hash, home, touched: false, accepted: false });
-        let replaced = self.flows.replace(hash, Handle::new(Kind::HalfOpen, half).raw(), Handle::new(Kind::Connection, index).raw());
+        let index =
+            self.slots.insert(Slot { tcb: Tcb::Synchronized(connection), hash, home, touched: false, accepted: false });
+        let replaced = self.flows.replace(
+            hash,
+            Handle::new(Kind::HalfOpen, half).raw(),
+            Handle::new(Kind::Connection, index).raw(),
+        );
         debug_assert!(replaced, "a half-open entry was not in the index");
         self.id(index)
     }
@@ -286,7 +296,11 @@ impl Tables {
     fn evict_time_wait(&mut self) {
         let mut gone = false;
         while !gone && (!self.tw4.is_empty() || !self.tw6.is_empty()) {
-            gone = if self.tw6.len() > self.tw4.len() { pop(&mut self.tw6, Kind::TimeWaitV6, &mut self.flows, &self.hash_key) } else { pop(&mut self.tw4, Kind::TimeWaitV4, &mut self.flows, &self.hash_key) };
+            gone = if self.tw6.len() > self.tw4.len() {
+                pop(&mut self.tw6, Kind::TimeWaitV6, &mut self.flows, &self.hash_key)
+            } else {
+                pop(&mut self.tw4, Kind::TimeWaitV4, &mut self.flows, &self.hash_key)
+            };
         }
         if gone {
             self.time_waits -= 1;
@@ -297,8 +311,13 @@ impl Tables {
     /// Reaps records whose wait is over, at most `budget` of them; says how many it looked at.
     #[inline]
     pub fn reap(&mut self, now: Instant, msl_us: u64, budget: usize) -> usize {
-        let (a, live4) = reap(&mut self.tw4, Kind::TimeWaitV4, &mut self.flows, &self.hash_key, now, msl_us, budget);
-        let (b, live6) = reap(&mut self.tw6, Kind::TimeWaitV6, &mut self.flows, &self.hash_key, now, msl_us, budget - a);
+        // Records that were taken over wait for their turn in the queue. When they are most of it, the queue is turned:
+        // the dead fall out, the living go to the end, where they are reaped late, which is safe.
+        let crowded = self.tw4.len() + self.tw6.len() > 2 * self.time_waits + CROWDED;
+        let (a, live4) =
+            reap(&mut self.tw4, Kind::TimeWaitV4, &mut self.flows, &self.hash_key, now, msl_us, (budget, crowded));
+        let (b, live6) =
+            reap(&mut self.tw6, Kind::TimeWaitV6, &mut self.flows, &self.hash_key, now, msl_us, (budget - a, crowded));
         self.time_waits -= live4 + live6;
         self.counters.add(Mib::TcpExtTWKilled, (live4 + live6) as u64);
         a + b
@@ -390,7 +409,15 @@ fn pop<T: TimeWait>(queue: &mut Fifo<T>, kind: Kind, flows: &mut HandleTable, ha
 }
 
 /// Reaps one queue; says how many records it looked at and how many of those were alive.
-fn reap<T: TimeWait>(queue: &mut Fifo<T>, kind: Kind, flows: &mut HandleTable, hash_key: &HashKey, now: Instant, msl_us: u64, budget: usize) -> (usize, usize) {
+fn reap<T: TimeWait>(
+    queue: &mut Fifo<T>,
+    kind: Kind,
+    flows: &mut HandleTable,
+    hash_key: &HashKey,
+    now: Instant,
+    msl_us: u64,
+    (budget, crowded): (usize, bool),
+) -> (usize, usize) {
     let mut seen = 0;
     let mut live = 0;
     while seen < budget {
@@ -403,7 +430,7 @@ fn reap<T: TimeWait>(queue: &mut Fifo<T>, kind: Kind, flows: &mut HandleTable, h
         } else {
             // Not yet: either the queue is young, or this record was restarted and goes to the end, where it belongs.
             let mut record = *record;
-            if !record.take_restarted() {
+            if !record.take_restarted() && !crowded {
                 break;
             }
             queue.pop_front();

@@ -58,14 +58,23 @@ impl UdpSockets {
             if socket.address == *address {
                 return Some(socket.id);
             }
-            if socket.address == Address::UNSPECIFIED_V6 || (socket.address == Address::UNSPECIFIED_V4 && address.is_v4()) {
+            if socket.address == Address::UNSPECIFIED_V6
+                || (socket.address == Address::UNSPECIFIED_V4 && address.is_v4())
+            {
                 any = Some(socket.id);
             }
         }
         any
     }
 
-    pub(crate) fn send(&mut self, id: UdpId, to: SocketAddr, data: &[u8], snapshot: &Snapshot, counters: &mut Counters) -> bool {
+    pub(crate) fn send(
+        &mut self,
+        id: UdpId,
+        to: SocketAddr,
+        data: &[u8],
+        snapshot: &Snapshot,
+        counters: &mut Counters,
+    ) -> bool {
         let Some(socket) = self.sockets.iter().find(|s| s.id == id) else { return false };
         if data.len() > PAYLOAD_MAX || self.outgoing.len() >= QUEUE_MAX {
             counters.count(Mib::UdpInErrors);
@@ -79,7 +88,13 @@ impl UdpSockets {
             Some(socket.address)
         };
         let Some(local) = local else { return false };
-        self.outgoing.push_back(Outgoing { local, local_port: socket.port, remote, remote_port: to.port(), data: data.to_vec() });
+        self.outgoing.push_back(Outgoing {
+            local,
+            local_port: socket.port,
+            remote,
+            remote_port: to.port(),
+            data: data.to_vec(),
+        });
         true
     }
 }

@@ -44,7 +44,13 @@ pub struct Turn {
 }
 
 /// One poll of one lane.
-pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(lane: &mut Lane<S>, now: Instant, rx: &mut R, tx: &mut T, app: &mut A) -> Turn {
+pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
+    lane: &mut Lane<S>,
+    now: Instant,
+    rx: &mut R,
+    tx: &mut T,
+    app: &mut A,
+) -> Turn {
     // A poll that did something and after which the clock has moved far was too long: every connection waited for it.
     if lane.local.busy && now.since_us(lane.local.now) > SLOW_US {
         lane.local.counters.count(Mib::PollsSlow);
@@ -83,7 +89,13 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(lane: &mut Lane<S>, now: Instant, 
 /// A batch in three passes: hash and fetch the bucket, fetch what the bucket leads to, process. By the time a segment is
 /// looked at, everything that it needs is in the cache.
 #[inline]
-fn batch<'a, S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, n: usize, frame: impl Fn(usize) -> (RxFrame<'a>, bool), tx: &mut T, app: &mut A) {
+fn batch<'a, S: Sharing, T: Tx, A: App>(
+    lane: &mut Lane<S>,
+    n: usize,
+    frame: impl Fn(usize) -> (RxFrame<'a>, bool),
+    tx: &mut T,
+    app: &mut A,
+) {
     let ours = Mac(tx.capabilities().mac);
     let mut arriving = Batch::new();
     for i in 0..n {
@@ -172,7 +184,9 @@ fn control_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: 
             ToLane::Snapshot(snapshot) => {
                 local.snapshot = *snapshot;
                 let neighbours = std::sync::Arc::clone(&local.snapshot.neighbours);
-                for (next_hop, packets, reachable) in local.waiting.settle(|hop| neighbours.get(hop).map(Option::is_some)) {
+                for (next_hop, packets, reachable) in
+                    local.waiting.settle(|hop| neighbours.get(hop).map(Option::is_some))
+                {
                     for packet in packets {
                         if reachable {
                             send_waited(local, tx, next_hop, &packet);
@@ -194,7 +208,8 @@ fn control_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: 
                 for orphan in tables.listeners.remove(id) {
                     Context { tables: &mut tables, local }.abort(orphan);
                 }
-                let stale: Vec<u32> = tables.half_open.iter().filter(|(_, half)| half.listener == id.0).map(|(i, _)| i).collect();
+                let stale: Vec<u32> =
+                    tables.half_open.iter().filter(|(_, half)| half.listener == id.0).map(|(i, _)| i).collect();
                 for index in stale {
                     tables.remove_half_open(index);
                 }
@@ -295,7 +310,7 @@ fn connection_timer<A: App>(tables: &mut Tables, local: &mut Local, app: &mut A,
     };
     if !slot.touched {
         slot.touched = true;
-        local.touched.push(index);
+        local.touched.push_back(index);
     }
     tables.timers.arm(handle, deadline);
 }
@@ -320,53 +335,83 @@ fn half_open_timer<T: Tx, A: App>(stage: &mut Stage<'_, T, A>, handle: Handle) {
 }
 
 /// The end of the poll: every connection that something happened to says what is to be sent, now that the application has
-/// had its turn. True if the device was full before all was out.
+/// had its turn. True if not all is out; what is left keeps its order.
 fn output<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A) -> bool {
-    let mut at = 0;
-    let mut kept = 0;
-    // The list may grow while it is walked: an application that is told of an end may begin something new.
-    while at < lane.local.touched.len() {
-        let index = lane.local.touched[at];
-        at += 1;
+    while let Some(index) = lane.local.unsent.pop_front() {
         let mut tables = lane.shared.enter(Site::Output);
-        if !settle(&mut tables, &mut lane.local, tx, app, index) {
-            lane.local.touched[kept] = index;
-            kept += 1;
+        if !(Stage { tables: &mut tables, local: &mut lane.local, tx: &mut *tx, app: &mut *app }.send_syn_ack(index)) {
+            return true;
         }
     }
-    lane.local.touched.truncate(kept);
-    kept > 0
+    // Those that had their share of this poll, or wait for a neighbour, go on in the next.
+    let mut later = 0;
+    // The list may grow while it is walked: an application that is told of an end may begin something new.
+    while lane.local.touched.len() > later {
+        let Some(index) = lane.local.touched.pop_front() else { break };
+        let mut tables = lane.shared.enter(Site::Output);
+        match settle(&mut tables, &mut lane.local, tx, app, index) {
+            Settled::Done => {}
+            Settled::Later => {
+                lane.local.touched.push_back(index);
+                later += 1;
+            }
+            Settled::Full => {
+                lane.local.touched.push_front(index);
+                return true;
+            }
+        }
+    }
+    later > 0
 }
 
-/// Sends what one connection has to send, and sees to its end. False if it could not finish: it stays on the list.
+/// How far a connection came in this poll.
+enum Settled {
+    /// It has nothing more to say.
+    Done,
+    /// It has more, and others have their turn first.
+    Later,
+    /// The device takes no more from anyone.
+    Full,
+}
+
+/// Sends what one connection has to send, and sees to its end.
 #[inline]
-fn settle<T: Tx, A: App>(tables: &mut Tables, local: &mut Local, tx: &mut T, app: &mut A, index: u32) -> bool {
+fn settle<T: Tx, A: App>(tables: &mut Tables, local: &mut Local, tx: &mut T, app: &mut A, index: u32) -> Settled {
     let id = tables.id(index);
     let now = local.now;
-    let Some(slot) = tables.slots.get_mut(index) else { return true };
+    let Some(slot) = tables.slots.get_mut(index) else { return Settled::Done };
     let handle = Handle::new(Kind::Connection, index);
     let connection = match &mut slot.tcb {
         Tcb::Synchronized(connection) => connection,
         Tcb::Handshaking(handshake) => {
             if let Some(header) = handshake.decide(&Cx { now, config: &local.config.tcp, pool: &mut tables.pool }) {
-                if egress::header(local, tx, handshake.key(), &header) == Sent::Full {
-                    return false;
+                match egress::header(local, tx, handshake.key(), &header) {
+                    Sent::Full => return Settled::Full,
+                    Sent::Waiting => return Settled::Later,
+                    Sent::Yes | Sent::Nowhere => {}
                 }
                 handshake.commit(&Cx { now, config: &local.config.tcp, pool: &mut tables.pool });
                 tables.counters.count(Mib::TcpOutSegs);
             }
             tables.timers.arm(handle, handshake.deadline());
             slot.touched = false;
-            return true;
+            return Settled::Done;
         }
     };
     let mut segments = 0;
     while let Some(plan) = connection.decide() {
         let alive = connection.idle_ms(now) < 1_000;
-        let out = Outgoing { key: connection.key(), header_len: plan.header_len.into(), payload_len: plan.len as usize, alive };
+        let out = Outgoing {
+            key: connection.key(),
+            header_len: plan.header_len.into(),
+            payload_len: plan.len as usize,
+            alive,
+        };
         let sent = egress::segment(local, tx, out, |buf, offloaded| connection.build(&plan, now, offloaded, buf));
-        if sent == Sent::Full {
-            return false;
+        match sent {
+            Sent::Full => return Settled::Full,
+            Sent::Waiting => return Settled::Later,
+            Sent::Yes | Sent::Nowhere => {}
         }
         connection.commit(&plan, now);
         let counters = &mut tables.counters;
@@ -382,14 +427,15 @@ fn settle<T: Tx, A: App>(tables: &mut Tables, local: &mut Local, tx: &mut T, app
         }
         segments += 1;
         if segments == SEGMENTS_MAX {
-            return false;
+            return Settled::Later;
         }
     }
     connection.settle(now);
     slot.touched = false;
     match connection.state() {
         State::Closed if connection.is_finished() => {
-            let (reason, token, listener, accepted) = (connection.reason(), connection.token, connection.listener, slot.accepted);
+            let (reason, token, listener, accepted) =
+                (connection.reason(), connection.token, connection.listener, slot.accepted);
             if !accepted {
                 tables.listeners.forget(crate::app::ListenerId(listener as u16), id);
             }
@@ -414,7 +460,7 @@ fn settle<T: Tx, A: App>(tables: &mut Tables, local: &mut Local, tx: &mut T, app
             tables.timers.arm(handle, deadline);
         }
     }
-    true
+    Settled::Done
 }
 
 impl<S: Sharing> Lane<S> {
@@ -437,7 +483,11 @@ impl<S: Sharing> Lane<S> {
         }
         let neighbour = if self.local.waits_for_neighbour { self.local.now.after_us(1_000) } else { Instant::NEVER };
         let tables = self.shared.enter(Site::Timers);
-        let waits = if tables.time_waits > 0 || !tables.tw4.is_empty() { self.local.now.after_us(10_000) } else { Instant::NEVER };
+        let waits = if tables.time_waits > 0 || !tables.tw4.is_empty() {
+            self.local.now.after_us(10_000)
+        } else {
+            Instant::NEVER
+        };
         let migrating = if tables.flows.backlog() > 0 { self.local.now } else { Instant::NEVER };
         tables.timers.next().unwrap_or(Instant::NEVER).min(waits).min(migrating).min(neighbour)
     }

@@ -1,7 +1,7 @@
 //! The suite that every way of sharing passes, over the in-memory link: connections are made, used, closed and forgotten.
 
-use laneway_device::memory::{self, LinkConfig};
 use laneway_device::Medium;
+use laneway_device::memory::{self, LinkConfig};
 use laneway_proto::tcp::CloseReason;
 use laneway_proto::time::Instant;
 use laneway_stack::app::{App, ConnId, Context};
@@ -67,20 +67,30 @@ fn crr<S: Sharing>(lanes: usize, medium: Medium, total: usize, at_once: usize) {
         let header = medium.header_len();
         Arc::new(move |frame: &[u8]| steering.queue_of_frame(frame, header)) as memory::Steer
     };
-    let link = LinkConfig { queues: lanes, medium, steer: [Some(steer(&server_secrets)), Some(steer(&client_secrets))], ..LinkConfig::default() };
+    let link = LinkConfig {
+        queues: lanes,
+        medium,
+        steer: [Some(steer(&server_secrets)), Some(steer(&client_secrets))],
+        ..LinkConfig::default()
+    };
     let (server_queues, client_queues) = memory::link(link);
     let mut now = Instant::from_us(3_600_000_000);
     let network = |ip: &str| Network { addresses: vec![ip.parse().unwrap()], gateways: vec![] };
     let mut config = Config::default();
     config.tcp.msl_us = 1_000_000;
     let mut server: Host<_, _, Crr, S> =
-        Host::new(config.clone(), &network("10.0.0.1/24"), &server_secrets, server_queues, now, |_| Crr { is_server: true, ..Crr::default() }).unwrap();
-    let mut client: Host<_, _, Crr, S> = Host::new(config, &network("10.0.0.2/24"), &client_secrets, client_queues, now, |_| Crr {
-        to_start: total / lanes,
-        most: at_once / lanes,
-        ..Crr::default()
-    })
-    .unwrap();
+        Host::new(config.clone(), &network("10.0.0.1/24"), &server_secrets, server_queues, now, |_| Crr {
+            is_server: true,
+            ..Crr::default()
+        })
+        .unwrap();
+    let mut client: Host<_, _, Crr, S> =
+        Host::new(config, &network("10.0.0.2/24"), &client_secrets, client_queues, now, |_| Crr {
+            to_start: total / lanes,
+            most: at_once / lanes,
+            ..Crr::default()
+        })
+        .unwrap();
     server.listen("0.0.0.0:80".parse().unwrap(), 1_024, now).unwrap();
 
     let mut turns = 0;
@@ -88,7 +98,12 @@ fn crr<S: Sharing>(lanes: usize, medium: Medium, total: usize, at_once: usize) {
         let busy = client.turn(now).busy | server.turn(now).busy;
         now = now.after_us(if busy { 5 } else { 1_000 });
         turns += 1;
-        assert!(turns < 2_000_000, "no progress: client {:?}, server {:?}", client.counters().iter().collect::<Vec<_>>(), server.counters().iter().collect::<Vec<_>>());
+        assert!(
+            turns < 2_000_000,
+            "no progress: client {:?}, server {:?}",
+            client.counters().iter().collect::<Vec<_>>(),
+            server.counters().iter().collect::<Vec<_>>()
+        );
     }
     for _ in 0..100 {
         client.turn(now);
@@ -97,14 +112,31 @@ fn crr<S: Sharing>(lanes: usize, medium: Medium, total: usize, at_once: usize) {
     }
     for host in [&mut client, &mut server] {
         assert_eq!(host.seats.iter().map(|s| s.app.done).sum::<usize>(), total);
-        assert_eq!(host.seats.iter().map(|s| s.app.bad).sum::<usize>(), 0, "{:?}", host.counters().iter().collect::<Vec<_>>());
+        assert_eq!(
+            host.seats.iter().map(|s| s.app.bad).sum::<usize>(),
+            0,
+            "{:?}",
+            host.counters().iter().collect::<Vec<_>>()
+        );
     }
     let (c, s) = (client.counters(), server.counters());
-    assert_eq!(c.get(Mib::TcpRetransSegs) + s.get(Mib::TcpRetransSegs), 0, "client {:?} server {:?}", c.iter().collect::<Vec<_>>(), s.iter().collect::<Vec<_>>());
+    assert_eq!(
+        c.get(Mib::TcpRetransSegs) + s.get(Mib::TcpRetransSegs),
+        0,
+        "client {:?} server {:?}",
+        c.iter().collect::<Vec<_>>(),
+        s.iter().collect::<Vec<_>>()
+    );
     assert_eq!(s.get(Mib::TcpExtTW), total as u64, "the side that closes first keeps TIME_WAIT");
     // Six packets a connection: SYN, SYN-ACK, ACK+request, response+FIN, ACK+FIN, ACK.
     let packets = c.get(Mib::IpOutRequests) + s.get(Mib::IpOutRequests);
-    assert_eq!(packets, 6 * total as u64, "client {:?} server {:?}", c.iter().collect::<Vec<_>>(), s.iter().collect::<Vec<_>>());
+    assert_eq!(
+        packets,
+        6 * total as u64,
+        "client {:?} server {:?}",
+        c.iter().collect::<Vec<_>>(),
+        s.iter().collect::<Vec<_>>()
+    );
 
     // After 2·MSL nothing is left, and nothing leaked.
     now = now.after_us(2_100_000);
@@ -115,7 +147,10 @@ fn crr<S: Sharing>(lanes: usize, medium: Medium, total: usize, at_once: usize) {
     }
     for seat in client.seats.iter_mut().chain(&mut server.seats) {
         seat.lane.tables(|tables| {
-            assert_eq!((tables.flows.len(), tables.slots.len(), tables.half_open.len(), tables.time_waits, tables.pool.lent()), (0, 0, 0, 0, 0));
+            assert_eq!(
+                (tables.flows.len(), tables.slots.len(), tables.half_open.len(), tables.time_waits, tables.pool.lent()),
+                (0, 0, 0, 0, 0)
+            );
         });
     }
 }

@@ -86,10 +86,7 @@ mod real {
 }
 
 #[cfg(laneway_loom)]
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the explorer is for the models")
-)]
+#[cfg_attr(not(test), expect(dead_code, reason = "the explorer is for the models"))]
 mod modelled {
     pub(crate) use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::Arc;
@@ -139,10 +136,7 @@ mod modelled {
 
     /// Runs `model` over all schedules with one order weakened; returns how many schedules were begun, and whether
     /// some schedule failed.
-    pub(crate) fn explore(
-        weakness: Weakness,
-        model: impl Fn() + Sync + Send + 'static,
-    ) -> (usize, bool) {
+    pub(crate) fn explore(weakness: Weakness, model: impl Fn() + Sync + Send + 'static) -> (usize, bool) {
         use std::sync::atomic::{AtomicUsize, Ordering};
         // Counted outside the model: a model that ran once would pass having tried nothing.
         let begun = std::sync::Arc::new(AtomicUsize::new(0));

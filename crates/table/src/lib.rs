@@ -9,11 +9,7 @@
 //! * [`wheel`] — deadlines; lazily re-armed, never cancelled.
 //! * [`prefetch`] — "I shall need this soon".
 
-#![deny(
-    unsafe_code,
-    unsafe_op_in_unsafe_fn,
-    clippy::undocumented_unsafe_blocks
-)]
+#![deny(unsafe_code, unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod bucket;
 pub mod fifo;

@@ -103,10 +103,7 @@ impl Sum {
 impl Add for Sum {
     type Output = Sum;
     #[inline]
-    #[allow(
-        clippy::suspicious_arithmetic_impl,
-        reason = "the carry goes round: ones' complement"
-    )]
+    #[allow(clippy::suspicious_arithmetic_impl, reason = "the carry goes round: ones' complement")]
     fn add(self, other: Sum) -> Sum {
         let (sum, carry) = self.0.overflowing_add(other.0);
         Sum(sum + u64::from(carry))
@@ -169,11 +166,7 @@ pub fn verify_transport(src: &Address, dst: &Address, protocol: u8, bytes: &[u8]
 /// If the lengths differ: that is our own mistake.
 #[inline]
 pub fn copy_and_sum(dst: &mut [u8], src: &[u8]) -> Sum {
-    assert_eq!(
-        dst.len(),
-        src.len(),
-        "copy_and_sum copies a whole slice to a slice of its length"
-    );
+    assert_eq!(dst.len(), src.len(), "copy_and_sum copies a whole slice to a slice of its length");
     let mut sum = Sum::ZERO;
     for (to, from) in dst.chunks_mut(PIECE).zip(src.chunks(PIECE)) {
         to.copy_from_slice(from);
@@ -187,8 +180,6 @@ pub fn copy_and_sum(dst: &mut [u8], src: &[u8]) -> Sum {
 //# HC' = ~(~HC + ~m + m')
 #[inline]
 pub const fn update_u16(checksum: [u8; 2], old: [u8; 2], new: [u8; 2]) -> [u8; 2] {
-    let sum = !u16::from_ne_bytes(checksum) as u64
-        + !u16::from_ne_bytes(old) as u64
-        + u16::from_ne_bytes(new) as u64;
+    let sum = !u16::from_ne_bytes(checksum) as u64 + !u16::from_ne_bytes(old) as u64 + u16::from_ne_bytes(new) as u64;
     Sum(sum).checksum()
 }

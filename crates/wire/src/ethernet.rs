@@ -139,9 +139,7 @@ impl Header {
     #[inline]
     pub const fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let (d, s, t) = (self.dst.0, self.src.0, self.ethertype.0.to_be_bytes());
-        [
-            d[0], d[1], d[2], d[3], d[4], d[5], s[0], s[1], s[2], s[3], s[4], s[5], t[0], t[1],
-        ]
+        [d[0], d[1], d[2], d[3], d[4], d[5], s[0], s[1], s[2], s[3], s[4], s[5], t[0], t[1]]
     }
 
     /// Writes the header to the first [`HEADER_LEN`] bytes of `buf`.

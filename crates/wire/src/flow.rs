@@ -2,8 +2,8 @@
 //!
 //! path: `device::rx → ingress → ethernet → ip::input → [demux] → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx`
 
-use core::fmt;
 use crate::keyed_hash::HashKey;
+use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 #[cfg(test)]
@@ -58,16 +58,9 @@ impl Address {
     /// All sixteen bytes (IPv4: v4-mapped), in the order of the wire.
     #[inline]
     pub const fn octets(&self) -> [u8; 16] {
-        let [a, b, c, d] = [
-            self.0[0].to_ne_bytes(),
-            self.0[1].to_ne_bytes(),
-            self.0[2].to_ne_bytes(),
-            self.0[3].to_ne_bytes(),
-        ];
-        [
-            a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3], c[0], c[1], c[2], c[3], d[0], d[1],
-            d[2], d[3],
-        ]
+        let [a, b, c, d] =
+            [self.0[0].to_ne_bytes(), self.0[1].to_ne_bytes(), self.0[2].to_ne_bytes(), self.0[3].to_ne_bytes()];
+        [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3], c[0], c[1], c[2], c[3], d[0], d[1], d[2], d[3]]
     }
 
     /// The bytes of the wire as four words in native order.
@@ -79,20 +72,13 @@ impl Address {
     /// `0.0.0.0` or `::`.
     #[inline]
     pub const fn is_unspecified(&self) -> bool {
-        self.0[0] == 0
-            && self.0[1] == 0
-            && self.0[3] == 0
-            && (self.0[2] == 0 || self.0[2] == MAPPED)
+        self.0[0] == 0 && self.0[1] == 0 && self.0[3] == 0 && (self.0[2] == 0 || self.0[2] == MAPPED)
     }
 
     /// `224.0.0.0/4` or `ff00::/8`.
     #[inline]
     pub const fn is_multicast(&self) -> bool {
-        if self.is_v4() {
-            self.octets_v4()[0] & 0xf0 == 0xe0
-        } else {
-            self.0[0].to_ne_bytes()[0] == 0xff
-        }
+        if self.is_v4() { self.octets_v4()[0] & 0xf0 == 0xe0 } else { self.0[0].to_ne_bytes()[0] == 0xff }
     }
 
     /// `127.0.0.0/8` or `::1`.
@@ -101,10 +87,7 @@ impl Address {
         if self.is_v4() {
             self.octets_v4()[0] == 127
         } else {
-            self.0[0] == 0
-                && self.0[1] == 0
-                && self.0[2] == 0
-                && self.0[3] == u32::from_ne_bytes([0, 0, 0, 1])
+            self.0[0] == 0 && self.0[1] == 0 && self.0[2] == 0 && self.0[3] == u32::from_ne_bytes([0, 0, 0, 1])
         }
     }
 
@@ -194,10 +177,7 @@ pub struct FlowKey {
     pub remote_port: u16,
 }
 
-const _: () = assert!(
-    size_of::<FlowKey>() == 36,
-    "a flow key is two addresses and two ports, no padding"
-);
+const _: () = assert!(size_of::<FlowKey>() == 36, "a flow key is two addresses and two ports, no padding");
 
 impl FlowKey {
     /// Is this a flow over IPv4? (Both ends have one family, so one of them answers for both.)
@@ -209,12 +189,7 @@ impl FlowKey {
     /// The same flow as its other end sees it.
     #[inline]
     pub const fn reversed(&self) -> FlowKey {
-        FlowKey {
-            local: self.remote,
-            remote: self.local,
-            local_port: self.remote_port,
-            remote_port: self.local_port,
-        }
+        FlowKey { local: self.remote, remote: self.local, local_port: self.remote_port, remote_port: self.local_port }
     }
 
     /// The key as whole words for a keyed hash, and how many of them are used: 2 for IPv4, 5 for IPv6.
@@ -227,16 +202,7 @@ impl FlowKey {
         if self.is_v4() {
             ([pair(l[3], r[3]), ports, 0, 0, 0], 2)
         } else {
-            (
-                [
-                    pair(l[0], l[1]),
-                    pair(l[2], l[3]),
-                    pair(r[0], r[1]),
-                    pair(r[2], r[3]),
-                    ports,
-                ],
-                5,
-            )
+            ([pair(l[0], l[1]), pair(l[2], l[3]), pair(r[0], r[1]), pair(r[2], r[3]), ports], 5)
         }
     }
 
@@ -259,12 +225,7 @@ const fn pair(low: u32, high: u32) -> u64 {
 impl fmt::Debug for FlowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = |address: Address, port| core::net::SocketAddr::new(address.to_ip(), port);
-        write!(
-            f,
-            "{} ↔ {}",
-            end(self.local, self.local_port),
-            end(self.remote, self.remote_port)
-        )
+        write!(f, "{} ↔ {}", end(self.local, self.local_port), end(self.remote, self.remote_port))
     }
 }
 
@@ -348,11 +309,7 @@ impl ToeplitzTable {
     #[inline]
     pub fn hash(&self, flow: &FlowKey) -> u32 {
         let (input, len) = toeplitz_input(flow);
-        if len == 12 {
-            self.over::<12>(&input)
-        } else {
-            self.over::<36>(&input)
-        }
+        if len == 12 { self.over::<12>(&input) } else { self.over::<36>(&input) }
     }
 
     #[inline(always)]

@@ -60,31 +60,16 @@ impl<'a> View<'a> {
     pub fn message(&self) -> Message<'a> {
         let [kind, code, _, _, a, b, c, d] = *self.header;
         let data = self.data;
-        let echo = Echo {
-            id: u16::from_be_bytes([a, b]),
-            seq: u16::from_be_bytes([c, d]),
-            data,
-        };
+        let echo = Echo { id: u16::from_be_bytes([a, b]), seq: u16::from_be_bytes([c, d]), data };
         match (kind, code) {
             (ECHO_REQUEST, 0) => Message::EchoRequest(echo),
             (ECHO_REPLY, 0) => Message::EchoReply(echo),
-            (DESTINATION_UNREACHABLE, _) => Message::DestinationUnreachable {
-                code,
-                next_hop_mtu: u16::from_be_bytes([c, d]),
-                quoted: data,
-            },
+            (DESTINATION_UNREACHABLE, _) => {
+                Message::DestinationUnreachable { code, next_hop_mtu: u16::from_be_bytes([c, d]), quoted: data }
+            }
             (TIME_EXCEEDED, _) => Message::TimeExceeded { code, quoted: data },
-            (PARAMETER_PROBLEM, _) => Message::ParameterProblem {
-                code,
-                pointer: a,
-                quoted: data,
-            },
-            _ => Message::Other {
-                kind,
-                code,
-                rest: [a, b, c, d],
-                data,
-            },
+            (PARAMETER_PROBLEM, _) => Message::ParameterProblem { code, pointer: a, quoted: data },
+            _ => Message::Other { kind, code, rest: [a, b, c, d], data },
         }
     }
 }
@@ -188,19 +173,13 @@ impl<'a> Message<'a> {
         let (kind, code, rest) = match *self {
             Message::EchoRequest(echo) => (ECHO_REQUEST, 0, echo_rest(&echo)),
             Message::EchoReply(echo) => (ECHO_REPLY, 0, echo_rest(&echo)),
-            Message::DestinationUnreachable {
-                code, next_hop_mtu, ..
-            } => {
+            Message::DestinationUnreachable { code, next_hop_mtu, .. } => {
                 let [c, d] = next_hop_mtu.to_be_bytes();
                 (DESTINATION_UNREACHABLE, code, [0, 0, c, d])
             }
             Message::TimeExceeded { code, .. } => (TIME_EXCEEDED, code, [0; 4]),
-            Message::ParameterProblem { code, pointer, .. } => {
-                (PARAMETER_PROBLEM, code, [pointer, 0, 0, 0])
-            }
-            Message::Other {
-                kind, code, rest, ..
-            } => (kind, code, rest),
+            Message::ParameterProblem { code, pointer, .. } => (PARAMETER_PROBLEM, code, [pointer, 0, 0, 0]),
+            Message::Other { kind, code, rest, .. } => (kind, code, rest),
         };
         buf[..4].copy_from_slice(&[kind, code, 0, 0]);
         buf[4..8].copy_from_slice(&rest);

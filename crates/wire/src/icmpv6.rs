@@ -60,11 +60,7 @@ impl<'a> View<'a> {
         if !verify_transport(src, dst, protocol::ICMPV6, bytes) {
             return Err(Malformed::new(Layer::Icmpv6, Why::Checksum));
         }
-        Ok(View {
-            header,
-            data,
-            bytes,
-        })
+        Ok(View { header, data, bytes })
     }
 
     /// What the message says. Only neighbour discovery has more that can be wrong.
@@ -72,33 +68,17 @@ impl<'a> View<'a> {
         let [kind, code, _, _, a, b, c, d] = *self.header;
         let data = self.data;
         let word = u32::from_be_bytes([a, b, c, d]);
-        let echo = Echo {
-            id: u16::from_be_bytes([a, b]),
-            seq: u16::from_be_bytes([c, d]),
-            data,
-        };
+        let echo = Echo { id: u16::from_be_bytes([a, b]), seq: u16::from_be_bytes([c, d]), data };
         Ok(match (kind, code) {
             (ECHO_REQUEST, 0) => Message::EchoRequest(echo),
             (ECHO_REPLY, 0) => Message::EchoReply(echo),
             (DESTINATION_UNREACHABLE, _) => Message::DestinationUnreachable { code, quoted: data },
             // The receiver ignores the code (RFC 4443 section 3.2).
-            (PACKET_TOO_BIG, _) => Message::PacketTooBig {
-                mtu: word,
-                quoted: data,
-            },
+            (PACKET_TOO_BIG, _) => Message::PacketTooBig { mtu: word, quoted: data },
             (TIME_EXCEEDED, _) => Message::TimeExceeded { code, quoted: data },
-            (PARAMETER_PROBLEM, _) => Message::ParameterProblem {
-                code,
-                pointer: word,
-                quoted: data,
-            },
+            (PARAMETER_PROBLEM, _) => Message::ParameterProblem { code, pointer: word, quoted: data },
             (kind, _) if ndp::is_ours(kind) => Message::Ndp(ndp::Message::parse(self.bytes)?),
-            _ => Message::Other {
-                kind,
-                code,
-                rest: [a, b, c, d],
-                data,
-            },
+            _ => Message::Other { kind, code, rest: [a, b, c, d], data },
         })
     }
 }
@@ -204,12 +184,8 @@ impl<'a> Message<'a> {
             Message::DestinationUnreachable { code, .. } => (DESTINATION_UNREACHABLE, code, [0; 4]),
             Message::PacketTooBig { mtu, .. } => (PACKET_TOO_BIG, 0, mtu.to_be_bytes()),
             Message::TimeExceeded { code, .. } => (TIME_EXCEEDED, code, [0; 4]),
-            Message::ParameterProblem { code, pointer, .. } => {
-                (PARAMETER_PROBLEM, code, pointer.to_be_bytes())
-            }
-            Message::Other {
-                kind, code, rest, ..
-            } => (kind, code, rest),
+            Message::ParameterProblem { code, pointer, .. } => (PARAMETER_PROBLEM, code, pointer.to_be_bytes()),
+            Message::Other { kind, code, rest, .. } => (kind, code, rest),
             Message::Ndp(message) => {
                 message.emit(buf);
                 return fill_checksum(buf, src, dst);

@@ -61,20 +61,12 @@ impl<'a> View<'a> {
             return Err(malformed(Why::Checksum));
         }
         let (header, payload) = bytes[..total_len].split_at(HEADER_LEN);
-        Ok(View {
-            fixed,
-            header,
-            payload,
-        })
+        Ok(View { fixed, header, payload })
     }
 
     #[cold]
     #[inline(never)]
-    fn check_with_options(
-        bytes: &'a [u8],
-        fixed: &'a [u8; HEADER_LEN],
-        verify: bool,
-    ) -> Result<Self, Malformed> {
+    fn check_with_options(bytes: &'a [u8], fixed: &'a [u8; HEADER_LEN], verify: bool) -> Result<Self, Malformed> {
         if fixed[0] >> 4 != 4 {
             return Err(malformed(Why::Version));
         }
@@ -90,11 +82,7 @@ impl<'a> View<'a> {
         if verify && !Sum::of(header).is_valid() {
             return Err(malformed(Why::Checksum));
         }
-        Ok(View {
-            fixed,
-            header,
-            payload,
-        })
+        Ok(View { fixed, header, payload })
     }
 
     /// The source address.
@@ -220,14 +208,8 @@ impl Header {
     /// If `buf` is shorter.
     #[inline]
     pub fn emit(&self, buf: &mut [u8]) {
-        debug_assert!(
-            usize::from(self.payload_len) + HEADER_LEN <= 0xffff,
-            "an IPv4 packet is at most 65535 bytes"
-        );
-        let [l0, l1] = self
-            .payload_len
-            .wrapping_add(HEADER_LEN as u16)
-            .to_be_bytes();
+        debug_assert!(usize::from(self.payload_len) + HEADER_LEN <= 0xffff, "an IPv4 packet is at most 65535 bytes");
+        let [l0, l1] = self.payload_len.wrapping_add(HEADER_LEN as u16).to_be_bytes();
         let [i0, i1] = self.id.to_be_bytes();
         let mut fragment = self.fragment_offset >> 3;
         if self.dont_fragment {
@@ -240,28 +222,8 @@ impl Header {
         let tos = self.dscp << 2 | self.ecn & 3;
         let [s0, s1, s2, s3] = self.src.octets_v4();
         let [d0, d1, d2, d3] = self.dst.octets_v4();
-        let mut header = [
-            0x45,
-            tos,
-            l0,
-            l1,
-            i0,
-            i1,
-            f0,
-            f1,
-            self.ttl,
-            self.protocol,
-            0,
-            0,
-            s0,
-            s1,
-            s2,
-            s3,
-            d0,
-            d1,
-            d2,
-            d3,
-        ];
+        let mut header =
+            [0x45, tos, l0, l1, i0, i1, f0, f1, self.ttl, self.protocol, 0, 0, s0, s1, s2, s3, d0, d1, d2, d3];
         let [c0, c1] = Sum::of_array(&header).checksum();
         header[10] = c0;
         header[11] = c1;

@@ -97,13 +97,9 @@ impl Message {
             return Err(malformed(Why::Field));
         }
         match kind {
-            ROUTER_SOLICIT => Ok(Message::RouterSolicit {
-                source_link: Found::parse(body)?.source_link,
-            }),
+            ROUTER_SOLICIT => Ok(Message::RouterSolicit { source_link: Found::parse(body)?.source_link }),
             ROUTER_ADVERT => {
-                let Some((&[r0, r1, r2, r3, t0, t1, t2, t3], options)) =
-                    body.split_first_chunk::<8>()
-                else {
+                let Some((&[r0, r1, r2, r3, t0, t1, t2, t3], options)) = body.split_first_chunk::<8>() else {
                     return Err(malformed(Why::Truncated));
                 };
                 let found = Found::parse(options)?;
@@ -128,10 +124,7 @@ impl Message {
                 }
                 let found = Found::parse(options)?;
                 Ok(if kind == NEIGHBOUR_SOLICIT {
-                    Message::NeighbourSolicit {
-                        target,
-                        source_link: found.source_link,
-                    }
+                    Message::NeighbourSolicit { target, source_link: found.source_link }
                 } else {
                     Message::NeighbourAdvert {
                         target,
@@ -152,9 +145,7 @@ impl Message {
         let option = |present: bool| if present { OPTION_LEN } else { 0 };
         match self {
             Message::RouterSolicit { source_link } => 8 + option(source_link.is_some()),
-            Message::RouterAdvert(advert) => {
-                16 + option(advert.source_link.is_some()) + option(advert.mtu.is_some())
-            }
+            Message::RouterAdvert(advert) => 16 + option(advert.source_link.is_some()) + option(advert.mtu.is_some()),
             Message::NeighbourSolicit { source_link, .. } => 24 + option(source_link.is_some()),
             Message::NeighbourAdvert { target_link, .. } => 24 + option(target_link.is_some()),
         }
@@ -185,25 +176,14 @@ impl Message {
                 }
                 ROUTER_ADVERT
             }
-            Message::NeighbourSolicit {
-                target,
-                source_link,
-            } => {
+            Message::NeighbourSolicit { target, source_link } => {
                 buf[4..8].fill(0);
                 buf[8..24].copy_from_slice(&target.octets());
                 put_link(&mut buf[24..], SOURCE_LINK, source_link);
                 NEIGHBOUR_SOLICIT
             }
-            Message::NeighbourAdvert {
-                target,
-                router,
-                solicited,
-                override_entry,
-                target_link,
-            } => {
-                let flags = u8::from(router) << 7
-                    | u8::from(solicited) << 6
-                    | u8::from(override_entry) << 5;
+            Message::NeighbourAdvert { target, router, solicited, override_entry, target_link } => {
+                let flags = u8::from(router) << 7 | u8::from(solicited) << 6 | u8::from(override_entry) << 5;
                 buf[4..8].copy_from_slice(&[flags, 0, 0, 0]);
                 buf[8..24].copy_from_slice(&target.octets());
                 put_link(&mut buf[24..], TARGET_LINK, target_link);
@@ -246,23 +226,13 @@ impl Found {
             };
             bytes = rest;
             match (kind, option) {
-                (SOURCE_LINK, &[_, _, a, b, c, d, e, f]) => {
-                    found.source_link = Some(Mac([a, b, c, d, e, f]))
-                }
-                (TARGET_LINK, &[_, _, a, b, c, d, e, f]) => {
-                    found.target_link = Some(Mac([a, b, c, d, e, f]))
-                }
-                (MTU, &[_, _, _, _, a, b, c, d]) => {
-                    found.mtu = Some(u32::from_be_bytes([a, b, c, d]))
-                }
+                (SOURCE_LINK, &[_, _, a, b, c, d, e, f]) => found.source_link = Some(Mac([a, b, c, d, e, f])),
+                (TARGET_LINK, &[_, _, a, b, c, d, e, f]) => found.target_link = Some(Mac([a, b, c, d, e, f])),
+                (MTU, &[_, _, _, _, a, b, c, d]) => found.mtu = Some(u32::from_be_bytes([a, b, c, d])),
                 (SOURCE_LINK | TARGET_LINK | MTU, _) => return Err(malformed(Why::OptionLength)),
                 _ => {}
             }
         }
-        if bytes.is_empty() {
-            Ok(found)
-        } else {
-            Err(malformed(Why::TooManyOptions))
-        }
+        if bytes.is_empty() { Ok(found) } else { Err(malformed(Why::TooManyOptions)) }
     }
 }

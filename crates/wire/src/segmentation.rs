@@ -37,34 +37,19 @@ impl<'a> Cut<'a> {
     /// To cut `packet`, an IP packet with TCP in it, into segments of at most `mss` (at least 1) bytes of text. What
     /// has extension headers or is a fragment cannot be cut.
     pub fn new(packet: &'a [u8], mss: usize) -> Result<Self, Malformed> {
-        let (is_v4, ip_len, protocol, src, dst, body) = match packet.first().map(|first| first >> 4)
-        {
+        let (is_v4, ip_len, protocol, src, dst, body) = match packet.first().map(|first| first >> 4) {
             Some(4) => {
                 let view = ipv4::View::new_checksum_verified(packet)?;
                 if view.is_fragment() {
                     return Err(Malformed::new(Layer::Ipv4, Why::Fragmented));
                 }
                 let ip_len = view.header_bytes().len();
-                (
-                    true,
-                    ip_len,
-                    view.protocol(),
-                    view.src(),
-                    view.dst(),
-                    view.payload(),
-                )
+                (true, ip_len, view.protocol(), view.src(), view.dst(), view.payload())
             }
             Some(6) => {
                 let view = ipv6::View::new(packet)?;
                 let ip_len = ipv6::HEADER_LEN;
-                (
-                    false,
-                    ip_len,
-                    view.next_header(),
-                    view.src(),
-                    view.dst(),
-                    view.payload(),
-                )
+                (false, ip_len, view.next_header(), view.src(), view.dst(), view.payload())
             }
             Some(_) => return Err(Malformed::new(Layer::Ipv4, Why::Version)),
             None => return Err(Malformed::new(Layer::Ipv4, Why::Truncated)),
@@ -114,12 +99,7 @@ impl<'a> Cut<'a> {
         let first = self.at == 0;
         let last = self.at + text.len() == self.payload.len();
         patch_tcp(tcp, self.at as u32, first, last);
-        let pseudo = pseudo_header(
-            &self.src,
-            &self.dst,
-            protocol::TCP,
-            (tcp.len() + text.len()) as u32,
-        );
+        let pseudo = pseudo_header(&self.src, &self.dst, protocol::TCP, (tcp.len() + text.len()) as u32);
         let checksum = (pseudo + Sum::of(tcp) + text_sum).checksum();
         tcp[tcp::CHECKSUM_OFFSET..tcp::CHECKSUM_OFFSET + 2].copy_from_slice(&checksum);
         if self.is_v4 {

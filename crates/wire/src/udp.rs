@@ -94,10 +94,7 @@ impl Header {
     pub fn emit(&self, buf: &mut [u8]) {
         let [s0, s1] = self.src_port.to_be_bytes();
         let [d0, d1] = self.dst_port.to_be_bytes();
-        let [l0, l1] = self
-            .payload_len
-            .wrapping_add(HEADER_LEN as u16)
-            .to_be_bytes();
+        let [l0, l1] = self.payload_len.wrapping_add(HEADER_LEN as u16).to_be_bytes();
         buf[..HEADER_LEN].copy_from_slice(&[s0, s1, d0, d1, l0, l1, 0, 0]);
     }
 }

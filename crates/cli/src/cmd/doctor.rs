@@ -206,9 +206,11 @@ fn files() -> Line {
     if now.current.is_none_or(|n| n >= 65_536) {
         return Line::good("open files", found);
     }
-    let fix =
-        format!("ulimit -n {}    (each large file under way needs one)", limit(now.maximum.map(|n| n.min(1_048_576))));
-    Line::limited("open files", found, fix)
+    let fix = match now.maximum {
+        Some(most) if most < 65_536 => "sudo prlimit --pid $$ --nofile=1048576:1048576",
+        _ => "ulimit -n 65536",
+    };
+    Line::limited("open files", found, format!("{fix}    (each large file under way needs one)"))
 }
 
 fn locked_memory() -> Line {

@@ -36,7 +36,7 @@ pub struct Args {
     /// Port.
     #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// Lanes [default: one for each core]
+    /// Lanes [default: one for every second core; the kernel's side needs the others]
     #[arg(long, value_name = "N")]
     lanes: Option<usize>,
     /// MTU of the interface, in bytes.
@@ -45,9 +45,9 @@ pub struct Args {
     /// Maximum segment lifetime: TIME_WAIT lasts twice as long.
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse::duration_us)]
     msl: u64,
-    /// How long a lane without work looks for some before it sleeps.
-    #[arg(long, default_value = "50us", value_name = "TIME", value_parser = parse::duration_us)]
-    spin: u64,
+    /// How long a lane without work looks for some before it sleeps [default: 50us, or 0us with a lane on every core]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration_us)]
+    spin: Option<u64>,
     /// Mistreat frames in both directions: loss=1%,reorder=1%,corrupt=0.1%,duplicate=1%
     #[arg(long, value_name = "FAULTS", value_parser = parse::rates)]
     fault: Option<Rates>,
@@ -91,13 +91,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(mtu) => Device::tun_with_mtu(&args.tun, mtu.into()),
         None => Device::tun(&args.tun),
     };
-    let mut builder =
-        Stack::builder(device).config(config).spin(Duration::from_micros(args.spin)).grace(Duration::from_secs(2));
+    let mut builder = Stack::builder(device).config(config).grace(Duration::from_secs(2));
     builder = args.addr.iter().fold(builder, |builder, cidr| builder.cidr(*cidr));
     builder = args.host_addr.iter().fold(builder, |builder, cidr| builder.host_address(*cidr));
     builder = args.gateway.iter().fold(builder, |builder, ip| builder.gateway(*ip));
     if let Some(lanes) = args.lanes {
         builder = builder.lanes(lanes);
+    }
+    if let Some(us) = args.spin {
+        builder = builder.spin(Duration::from_micros(us));
     }
     if let Some(rates) = args.fault {
         builder = builder.fault(rates, args.seed);

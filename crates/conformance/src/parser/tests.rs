@@ -44,14 +44,22 @@ fn comments_and_settings() {
 #[test]
 fn calls() {
     let Action::Call(call) = one("+0 setsockopt(4, SOL_TCP, TCP_USER_TIMEOUT, [3000], 4) = 0").action else { panic!() };
-    assert_eq!((call.verb.as_str(), call.args[3].as_str(), call.result.as_deref()), ("setsockopt", "[3000]", Some("0")));
-    let Action::Call(call) = one("+0 read(4, ..., 10) = -1  EAGAIN (Resource temporarily unavailable)").action else { panic!() };
+    assert_eq!(
+        (call.verb.as_str(), call.args[3].as_str(), call.result.as_deref()),
+        ("setsockopt", "[3000]", Some("0"))
+    );
+    let Action::Call(call) = one("+0 read(4, ..., 10) = -1  EAGAIN (Resource temporarily unavailable)").action else {
+        panic!()
+    };
     assert_eq!(call.result.as_deref(), Some("-1 EAGAIN"));
 }
 
 #[test]
 fn icmp_messages() {
-    let Action::Inbound(Packet::Icmp(icmp)) = one("+0 < icmp unreachable frag_needed mtu 1200 [1:1461(1460)]").action else { panic!() };
+    let Action::Inbound(Packet::Icmp(icmp)) = one("+0 < icmp unreachable frag_needed mtu 1200 [1:1461(1460)]").action
+    else {
+        panic!()
+    };
     assert_eq!((icmp.kind, icmp.seq, icmp.len), (IcmpKind::TooBig(1200), 1, 1460));
 }
 

@@ -6,17 +6,12 @@ const A: ([u8; 4], u16) = ([192, 0, 2, 1], 1000);
 const B: ([u8; 4], u16) = ([192, 0, 2, 2], 2000);
 
 fn ends(config: LinkConfig) -> (LinkQueue, LinkQueue) {
-    let (mut a, mut b) = link(LinkConfig {
-        ring_bytes: 1 << 22,
-        ..config
-    });
+    let (mut a, mut b) = link(LinkConfig { ring_bytes: 1 << 22, ..config });
     (a.remove(0), b.remove(0))
 }
 
 fn send(tx: &mut impl Tx, frame: &[u8], meta: TxMeta) {
-    tx.reserve(frame.len())
-        .expect("room")
-        .copy_from_slice(frame);
+    tx.reserve(frame.len()).expect("room").copy_from_slice(frame);
     tx.commit(frame.len(), meta);
 }
 
@@ -43,14 +38,7 @@ fn number(frame: &[u8]) -> u32 {
 
 fn receive(rates: Rates, seed: u64) -> (Vec<Vec<u8>>, FaultCounters) {
     let (mut a, b) = ends(LinkConfig::default());
-    let mut b = wrap(
-        b,
-        FaultConfig {
-            rx: rates,
-            tx: Rates::default(),
-        },
-        seed,
-    );
+    let mut b = wrap(b, FaultConfig { rx: rates, tx: Rates::default() }, seed);
     numbered(2000).for_each(|frame| send(&mut a.tx, &frame, TxMeta::default()));
     a.tx.flush();
     (drain(&mut b.rx), b.rx.counters())
@@ -58,14 +46,7 @@ fn receive(rates: Rates, seed: u64) -> (Vec<Vec<u8>>, FaultCounters) {
 
 fn transmit(rates: Rates, seed: u64) -> (Vec<Vec<u8>>, FaultCounters) {
     let (a, mut b) = ends(LinkConfig::default());
-    let mut a = wrap(
-        a,
-        FaultConfig {
-            rx: Rates::default(),
-            tx: rates,
-        },
-        seed,
-    );
+    let mut a = wrap(a, FaultConfig { rx: Rates::default(), tx: rates }, seed);
     numbered(2000).for_each(|frame| send(&mut a.tx, &frame, TxMeta::default()));
     for _ in 0..3 {
         a.tx.flush();
@@ -83,47 +64,25 @@ fn without_faults_nothing_changes() {
 
 #[test]
 fn each_fault_is_made_and_counted() {
-    let rates = Rates {
-        loss_ppm: 100_000,
-        duplicate_ppm: 50_000,
-        reorder_ppm: 50_000,
-        corrupt_ppm: 50_000,
-    };
+    let rates = Rates { loss_ppm: 100_000, duplicate_ppm: 50_000, reorder_ppm: 50_000, corrupt_ppm: 50_000 };
     for (frames, counters) in [receive(rates, 7), transmit(rates, 7)] {
-        assert_eq!(
-            frames.len() as u64,
-            2000 - counters.lost + counters.duplicated
-        );
+        assert_eq!(frames.len() as u64, 2000 - counters.lost + counters.duplicated);
         assert!((150..250).contains(&counters.lost), "{counters:?}");
         for count in [counters.duplicated, counters.reordered, counters.corrupted] {
             assert!((50..150).contains(&count), "{counters:?}");
         }
         // A flipped bit in an IP header is not the transport checksum's business, and some fall there.
-        let wrong = frames
-            .iter()
-            .filter(|frame| frame[0] != 0x45 || !checksum_is_right(frame))
-            .count() as u64;
-        assert!(
-            wrong <= counters.corrupted && wrong >= counters.corrupted / 3,
-            "{wrong} of {counters:?}"
-        );
+        let wrong = frames.iter().filter(|frame| frame[0] != 0x45 || !checksum_is_right(frame)).count() as u64;
+        assert!(wrong <= counters.corrupted && wrong >= counters.corrupted / 3, "{wrong} of {counters:?}");
     }
 }
 
 #[test]
 fn reordering_is_by_a_few_and_loses_nothing() {
-    let rates = Rates {
-        reorder_ppm: 200_000,
-        ..Rates::default()
-    };
+    let rates = Rates { reorder_ppm: 200_000, ..Rates::default() };
     for (frames, counters) in [receive(rates, 3), transmit(rates, 3)] {
         let mut numbers: Vec<u32> = frames.iter().map(|frame| number(frame)).collect();
-        let behind = numbers
-            .iter()
-            .enumerate()
-            .map(|(i, number)| i.abs_diff(*number as usize))
-            .max()
-            .unwrap();
+        let behind = numbers.iter().enumerate().map(|(i, number)| i.abs_diff(*number as usize)).max().unwrap();
         assert!((1..=8).contains(&behind), "{behind}");
         assert!(counters.reordered > 300);
         numbers.sort_unstable();
@@ -133,19 +92,9 @@ fn reordering_is_by_a_few_and_loses_nothing() {
 
 #[test]
 fn the_last_frame_is_not_held_for_ever() {
-    let rates = Rates {
-        reorder_ppm: 1_000_000,
-        ..Rates::default()
-    };
+    let rates = Rates { reorder_ppm: 1_000_000, ..Rates::default() };
     let (mut a, b) = ends(LinkConfig::default());
-    let mut b = wrap(
-        b,
-        FaultConfig {
-            rx: rates,
-            tx: rates,
-        },
-        1,
-    );
+    let mut b = wrap(b, FaultConfig { rx: rates, tx: rates }, 1);
     send(&mut a.tx, b"alone", TxMeta::default());
     a.tx.flush();
     assert_eq!(drain(&mut b.rx).len(), 1);
@@ -158,12 +107,7 @@ fn the_last_frame_is_not_held_for_ever() {
 
 #[test]
 fn a_seed_is_a_run() {
-    let rates = Rates {
-        loss_ppm: 100_000,
-        duplicate_ppm: 50_000,
-        reorder_ppm: 50_000,
-        corrupt_ppm: 50_000,
-    };
+    let rates = Rates { loss_ppm: 100_000, duplicate_ppm: 50_000, reorder_ppm: 50_000, corrupt_ppm: 50_000 };
     assert_eq!(receive(rates, 4711), receive(rates, 4711));
     assert_ne!(receive(rates, 4711), receive(rates, 4712));
     assert_eq!(transmit(rates, 4711), transmit(rates, 4711));
@@ -172,56 +116,28 @@ fn a_seed_is_a_run() {
 #[test]
 fn offloads_are_finished_before_the_damage() {
     // Every plain frame is damaged in one bit; if a checksum were computed afterwards, it would be right.
-    let rates = Rates {
-        corrupt_ppm: 1_000_000,
-        ..Rates::default()
-    };
+    let rates = Rates { corrupt_ppm: 1_000_000, ..Rates::default() };
     let payload = vec![3; 5000];
     let mut packet = tcp(A, B, 5, &payload);
     let partial = make_partial(&mut packet, Medium::Ip);
-    let meta = TxMeta {
-        checksum_partial: Some(partial),
-        gso_size: 1000,
-        header_len: 40,
-    };
+    let meta = TxMeta { checksum_partial: Some(partial), gso_size: 1000, header_len: 40 };
     let mut intact = Vec::new();
     offload::finish(Medium::Ip, &packet, &meta, |len, write| {
         intact.push(vec![0; len]);
         write(intact.last_mut().unwrap());
     });
     for on_receive in [false, true] {
-        let whole = LinkConfig {
-            rx_checksum: false,
-            ..LinkConfig::default().with_offloads()
-        };
+        let whole = LinkConfig { rx_checksum: false, ..LinkConfig::default().with_offloads() };
         let (a, b) = ends(whole);
         let faults = |here| if here { rates } else { Rates::default() };
-        let mut a = wrap(
-            a,
-            FaultConfig {
-                tx: faults(!on_receive),
-                ..FaultConfig::default()
-            },
-            5,
-        );
-        let mut b = wrap(
-            b,
-            FaultConfig {
-                rx: faults(on_receive),
-                ..FaultConfig::default()
-            },
-            5,
-        );
+        let mut a = wrap(a, FaultConfig { tx: faults(!on_receive), ..FaultConfig::default() }, 5);
+        let mut b = wrap(b, FaultConfig { rx: faults(on_receive), ..FaultConfig::default() }, 5);
         send(&mut a.tx, &packet, meta);
         a.tx.flush();
         let frames = drain(&mut b.rx);
         assert_eq!(frames.len(), 5, "cut, and each damaged on its own");
         for (frame, intact) in frames.iter().zip(&intact) {
-            let flipped: u32 = frame
-                .iter()
-                .zip(intact)
-                .map(|(a, b)| (a ^ b).count_ones())
-                .sum();
+            let flipped: u32 = frame.iter().zip(intact).map(|(a, b)| (a ^ b).count_ones()).sum();
             assert_eq!((frame.len(), flipped), (intact.len(), 1));
         }
         assert!(frames.iter().any(|frame| !checksum_is_right(frame)));

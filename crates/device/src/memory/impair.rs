@@ -78,11 +78,7 @@ pub fn impaired_link(
     seed: u64,
 ) -> (Vec<LinkQueue>, Impair, Vec<LinkQueue>) {
     let second_queues = config.second_queues.unwrap_or(config.queues);
-    let wire = LinkConfig {
-        rx_checksum: false,
-        rx_super: false,
-        ..config
-    };
+    let wire = LinkConfig { rx_checksum: false, rx_super: false, ..config };
     let [first_steer, second_steer] = wire.steer.clone();
     let [first_wake, second_wake] = wire.wake.clone();
     let (first, middle_first) = link(LinkConfig {
@@ -102,11 +98,7 @@ pub fn impaired_link(
         ..wire
     });
     let only = |mut queues: Vec<LinkQueue>| queues.remove(0);
-    (
-        first,
-        Impair::new([only(middle_first), only(middle_second)], impairments, seed),
-        second,
-    )
+    (first, Impair::new([only(middle_first), only(middle_second)], impairments, seed), second)
 }
 
 impl<R: Rx, T: Tx> Impair<R, T> {
@@ -114,10 +106,7 @@ impl<R: Rx, T: Tx> Impair<R, T> {
     pub fn new(ends: [Queue<R, T>; 2], impairments: [Impairments; 2], seed: u64) -> Self {
         let [there, back] = impairments;
         // Two sequences from one seed, so that what one direction carries does not change the other's luck.
-        Impair {
-            ends,
-            ways: [Way::new(there, seed), Way::new(back, !seed)],
-        }
+        Impair { ends, ways: [Way::new(there, seed), Way::new(back, !seed)] }
     }
 
     /// Takes in what has arrived and passes on what is due. Says how many frames it moved either way.
@@ -203,14 +192,8 @@ impl Way {
                 RxChecksum::Partial(partial) => Some(partial),
                 _ => None,
             };
-            let work = TxMeta {
-                checksum_partial,
-                gso_size: frame.meta.gso_size,
-                header_len: 0,
-            };
-            offload::finish(medium, frame.bytes, &work, |len, write| {
-                self.hold(len, write, now_us)
-            });
+            let work = TxMeta { checksum_partial, gso_size: frame.meta.gso_size, header_len: 0 };
+            offload::finish(medium, frame.bytes, &work, |len, write| self.hold(len, write, now_us));
         }
         rx.release();
         count
@@ -221,9 +204,7 @@ impl Way {
         bytes.resize(len, 0);
         write(&mut bytes);
         let fate = self.dice.fate(&self.impairments.rates);
-        let jitter = self
-            .dice
-            .below(self.impairments.jitter_us.saturating_add(1));
+        let jitter = self.dice.below(self.impairments.jitter_us.saturating_add(1));
         if fate.lost {
             self.counters.lost += 1;
             self.spare.push(bytes);
@@ -274,11 +255,7 @@ impl Way {
 
     fn insert(&mut self, due_us: u64, bytes: Vec<u8>) {
         self.held_bytes += bytes.len() as u64;
-        self.held.push(Reverse(Held {
-            due_us,
-            number: self.next_number,
-            bytes,
-        }));
+        self.held.push(Reverse(Held { due_us, number: self.next_number, bytes }));
         self.next_number += 1;
     }
 

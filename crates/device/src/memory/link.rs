@@ -25,8 +25,8 @@ use laneway_sync::{RecordConsumer, RecordProducer, records};
 
 use super::offload;
 use crate::{
-    BATCH_MAX, Capabilities, Medium, PartialChecksum, Queue, Rx, RxChecksum, RxFrame, RxMeta, Tx,
-    TxMeta, frame_too_long,
+    BATCH_MAX, Capabilities, Medium, PartialChecksum, Queue, Rx, RxChecksum, RxFrame, RxMeta, Tx, TxMeta,
+    frame_too_long,
 };
 
 /// Virtual RSS: maps a frame (link header included) to a receiving queue. Anything out of range is taken modulo the number of queues.
@@ -136,16 +136,9 @@ pub fn link(config: LinkConfig) -> (Vec<LinkQueue>, Vec<LinkQueue>) {
         tx_checksum: config.tx_checksum,
         tso_max: config.tso_max,
         rx_checksum: config.rx_checksum,
-        mac: if config.medium == Medium::Ethernet {
-            config.macs[end]
-        } else {
-            [0; 6]
-        },
+        mac: if config.medium == Medium::Ethernet { config.macs[end] } else { [0; 6] },
     };
-    let wire_max = config.medium.header_len()
-        + config
-            .mtu
-            .max(if config.rx_super { config.tso_max } else { 0 });
+    let wire_max = config.medium.header_len() + config.mtu.max(if config.rx_super { config.tso_max } else { 0 });
     assert!(
         config.ring_bytes >= 4 * wire_max,
         "ring_bytes is {}, but must hold at least four of the largest frames ({wire_max} bytes each)",
@@ -154,36 +147,29 @@ pub fn link(config: LinkConfig) -> (Vec<LinkQueue>, Vec<LinkQueue>) {
 
     let (to_second, at_second) = rings(n, m, config.ring_bytes);
     let (to_first, at_first) = rings(m, n, config.ring_bytes);
-    let build =
-        |end: usize, outgoing: Vec<Vec<RecordProducer>>, incoming: Vec<Vec<RecordConsumer>>| {
-            let peer = 1 - end;
-            let halves = outgoing.into_iter().zip(incoming).enumerate();
-            halves
-                .map(|(queue, (out, inc))| Queue {
-                    rx: LinkRx::new(inc),
-                    tx: LinkTx::new(
-                        out,
-                        queue,
-                        capabilities(end),
-                        &config,
-                        config.steer[peer].clone(),
-                        config.wake[peer].clone(),
-                    ),
-                })
-                .collect::<Vec<_>>()
-        };
+    let build = |end: usize, outgoing: Vec<Vec<RecordProducer>>, incoming: Vec<Vec<RecordConsumer>>| {
+        let peer = 1 - end;
+        let halves = outgoing.into_iter().zip(incoming).enumerate();
+        halves
+            .map(|(queue, (out, inc))| Queue {
+                rx: LinkRx::new(inc),
+                tx: LinkTx::new(
+                    out,
+                    queue,
+                    capabilities(end),
+                    &config,
+                    config.steer[peer].clone(),
+                    config.wake[peer].clone(),
+                ),
+            })
+            .collect::<Vec<_>>()
+    };
     (build(0, to_second, at_first), build(1, to_first, at_second))
 }
 
 /// One direction: for each sending queue its producers by receiving queue, for each receiving queue its consumers by sending queue.
-fn rings(
-    senders: usize,
-    receivers: usize,
-    ring_bytes: usize,
-) -> (Vec<Vec<RecordProducer>>, Vec<Vec<RecordConsumer>>) {
-    let mut consumers: Vec<Vec<RecordConsumer>> = (0..receivers)
-        .map(|_| Vec::with_capacity(senders))
-        .collect();
+fn rings(senders: usize, receivers: usize, ring_bytes: usize) -> (Vec<Vec<RecordProducer>>, Vec<Vec<RecordConsumer>>) {
+    let mut consumers: Vec<Vec<RecordConsumer>> = (0..receivers).map(|_| Vec::with_capacity(senders)).collect();
     let producers = (0..senders)
         .map(|_sender| {
             let row = consumers.iter_mut().map(|column| {
@@ -229,16 +215,12 @@ impl MetaWord {
     fn rx(self) -> RxMeta {
         let checksum = match self.0 & 3 {
             Self::VERIFIED => RxChecksum::Verified,
-            Self::PARTIAL => RxChecksum::Partial(PartialChecksum {
-                start: (self.0 >> 32) as u16,
-                offset: (self.0 >> 48) as u16,
-            }),
+            Self::PARTIAL => {
+                RxChecksum::Partial(PartialChecksum { start: (self.0 >> 32) as u16, offset: (self.0 >> 48) as u16 })
+            }
             _ => RxChecksum::Unknown,
         };
-        RxMeta {
-            checksum,
-            gso_size: (self.0 >> 16) as u16,
-        }
+        RxMeta { checksum, gso_size: (self.0 >> 16) as u16 }
     }
 }
 
@@ -250,10 +232,7 @@ pub struct LinkRx {
 }
 
 /// The common case lies in the queue itself, so that a frame costs no extra step to reach it.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "the large one is the common one, and there are few"
-)]
+#[expect(clippy::large_enum_variant, reason = "the large one is the common one, and there are few")]
 enum From {
     One(RecordConsumer),
     Many(Box<Gather>),
@@ -261,11 +240,7 @@ enum From {
 
 impl LinkRx {
     fn new(mut rings: Vec<RecordConsumer>) -> Self {
-        let from = if rings.len() == 1 {
-            From::One(rings.remove(0))
-        } else {
-            From::Many(Box::new(Gather::new(rings)))
-        };
+        let from = if rings.len() == 1 { From::One(rings.remove(0)) } else { From::Many(Box::new(Gather::new(rings))) };
         LinkRx { from, count: 0 }
     }
 
@@ -307,10 +282,7 @@ impl Rx for LinkRx {
             From::One(ring) => ring.record(i),
             From::Many(gather) => gather.record(i),
         };
-        RxFrame {
-            bytes,
-            meta: MetaWord(word).rx(),
-        }
+        RxFrame { bytes, meta: MetaWord(word).rx() }
     }
 
     #[inline(always)]
@@ -329,10 +301,7 @@ impl Rx for LinkRx {
 
 impl fmt::Debug for LinkRx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LinkRx")
-            .field("rings", &self.rings().len())
-            .field("lent", &self.count)
-            .finish()
+        f.debug_struct("LinkRx").field("rings", &self.rings().len()).field("lent", &self.count).finish()
     }
 }
 
@@ -428,11 +397,7 @@ impl LinkTx {
         wake: Option<Wake>,
     ) -> Self {
         let header = config.medium.header_len();
-        let wire_max = if config.rx_super {
-            capabilities.frame_max()
-        } else {
-            header + config.mtu
-        };
+        let wire_max = if config.rx_super { capabilities.frame_max() } else { header + config.mtu };
         for ring in &rings {
             assert!(
                 ring.max_record() >= wire_max,
@@ -441,20 +406,11 @@ impl LinkTx {
             );
         }
         let cuts = capabilities.tso_max > 0 && !config.rx_super;
-        let scratch = if cuts {
-            vec![0; capabilities.frame_max()]
-        } else {
-            Vec::new()
-        };
+        let scratch = if cuts { vec![0; capabilities.frame_max()] } else { Vec::new() };
         let to = if rings.len() == 1 {
             To::One(rings.remove(0))
         } else {
-            To::Many(Box::new(Spread {
-                guess: queue % rings.len(),
-                reserved: 0,
-                rings: rings.into(),
-                steer,
-            }))
+            To::Many(Box::new(Spread { guess: queue % rings.len(), reserved: 0, rings: rings.into(), steer }))
         };
         LinkTx {
             to,
@@ -539,26 +495,17 @@ impl LinkTx {
     /// The receiver takes no super-packets: cuts what stands in `scratch`.
     fn commit_cut(&mut self, len: usize, meta: TxMeta) {
         let scratch = std::mem::take(&mut self.scratch);
-        offload::finish(
-            self.capabilities.medium,
-            &scratch[..len],
-            &meta,
-            |piece_len, write| {
-                // A piece that is longer than the wire takes (the frame could not be cut) is lost like one that finds no room.
-                let room = if piece_len <= self.wire_max {
-                    self.reserve(piece_len)
-                } else {
-                    None
-                };
-                match room {
-                    Some(into) => {
-                        write(into);
-                        self.commit(piece_len, TxMeta::default());
-                    }
-                    None => self.dropped += 1,
+        offload::finish(self.capabilities.medium, &scratch[..len], &meta, |piece_len, write| {
+            // A piece that is longer than the wire takes (the frame could not be cut) is lost like one that finds no room.
+            let room = if piece_len <= self.wire_max { self.reserve(piece_len) } else { None };
+            match room {
+                Some(into) => {
+                    write(into);
+                    self.commit(piece_len, TxMeta::default());
                 }
-            },
-        );
+                None => self.dropped += 1,
+            }
+        });
         self.scratch = scratch;
     }
 
@@ -658,29 +605,20 @@ impl Spread {
     }
 
     fn every_ring_has_room(&mut self, len: usize) -> bool {
-        self.rings
-            .iter_mut()
-            .all(|ring| ring.reserve(len).is_some())
+        self.rings.iter_mut().all(|ring| ring.reserve(len).is_some())
     }
 
     fn reserved_bytes(&mut self) -> &mut [u8] {
-        self.rings[self.guess]
-            .reserve(self.reserved)
-            .expect(GRANTED)
+        self.rings[self.guess].reserve(self.reserved).expect(GRANTED)
     }
 
     /// The frame goes where `steer` says; the number of that ring.
     fn commit(&mut self, len: usize, word: MetaWord) -> usize {
         if let Some(steer) = &self.steer {
-            let written = self.rings[self.guess]
-                .reserve(self.reserved)
-                .expect(GRANTED);
+            let written = self.rings[self.guess].reserve(self.reserved).expect(GRANTED);
             let right = steer(&written[..len]) % self.rings.len();
             if right != self.guess {
-                let [from, to] = self
-                    .rings
-                    .get_disjoint_mut([self.guess, right])
-                    .expect("two different rings");
+                let [from, to] = self.rings.get_disjoint_mut([self.guess, right]).expect("two different rings");
                 let from = from.reserve(self.reserved).expect(GRANTED);
                 // Every ring was asked for this length when the reservation was made.
                 to.reserve(self.reserved).expect(GRANTED)[..len].copy_from_slice(&from[..len]);

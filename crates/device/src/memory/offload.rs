@@ -16,11 +16,7 @@ pub fn complete_checksum(frame: &mut [u8], partial: PartialChecksum) {
     if let Some(field) = covered.get_mut(at..at + 2) {
         // All ones and all zero are the same number here, but in UDP zero means "none" (RFC 768).
         let field_of_udp = at == 6;
-        field.copy_from_slice(if field_of_udp && sum == [0, 0] {
-            &[0xff, 0xff]
-        } else {
-            &sum
-        });
+        field.copy_from_slice(if field_of_udp && sum == [0, 0] { &[0xff, 0xff] } else { &sum });
     }
 }
 
@@ -28,12 +24,7 @@ pub fn complete_checksum(frame: &mut [u8], partial: PartialChecksum) {
 /// `len` bytes of room and has `write` fill them, or drops the frame by not calling it.
 ///
 /// A super-packet that cannot be cut (not TCP, or malformed) is passed on whole.
-pub fn finish(
-    medium: Medium,
-    frame: &[u8],
-    meta: &TxMeta,
-    mut emit: impl FnMut(usize, &mut dyn FnMut(&mut [u8])),
-) {
+pub fn finish(medium: Medium, frame: &[u8], meta: &TxMeta, mut emit: impl FnMut(usize, &mut dyn FnMut(&mut [u8]))) {
     if meta.gso_size != 0
         && let Some((link, packet)) = frame.split_at_checked(medium.header_len())
         && let Ok(mut cut) = Cut::new(packet, usize::from(meta.gso_size))

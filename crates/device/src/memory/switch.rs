@@ -27,11 +27,7 @@ pub struct SwitchConfig {
 impl SwitchConfig {
     /// That many ports on links of the default kind.
     pub fn new(ports: usize) -> Self {
-        SwitchConfig {
-            ports,
-            link: LinkConfig::default(),
-            pick: None,
-        }
+        SwitchConfig { ports, link: LinkConfig::default(), pick: None }
     }
 }
 
@@ -79,15 +75,7 @@ pub fn switch(config: SwitchConfig) -> (Switch, Vec<LinkQueue>) {
         hosts.extend(host);
         ports.extend(near);
     }
-    (
-        Switch {
-            ports,
-            medium,
-            pick: config.pick,
-            dropped: 0,
-        },
-        hosts,
-    )
+    (Switch { ports, medium, pick: config.pick, dropped: 0 }, hosts)
 }
 
 impl Switch {
@@ -128,21 +116,15 @@ impl Switch {
             RxChecksum::Partial(partial) => Some(partial),
             _ => None,
         };
-        let work = TxMeta {
-            checksum_partial,
-            gso_size: frame.meta.gso_size,
-            header_len: 0,
-        };
+        let work = TxMeta { checksum_partial, gso_size: frame.meta.gso_size, header_len: 0 };
         let numbered = before.iter_mut().enumerate().chain((from + 1..).zip(after));
         for (_, port) in numbered.filter(|(number, _)| to.is_none_or(|to| to == *number)) {
-            offload::finish(self.medium, frame.bytes, &work, |len, write| {
-                match port.tx.reserve(len) {
-                    Some(into) => {
-                        write(into);
-                        port.tx.commit(len, TxMeta::default());
-                    }
-                    None => self.dropped += 1,
+            offload::finish(self.medium, frame.bytes, &work, |len, write| match port.tx.reserve(len) {
+                Some(into) => {
+                    write(into);
+                    port.tx.commit(len, TxMeta::default());
                 }
+                None => self.dropped += 1,
             });
         }
     }

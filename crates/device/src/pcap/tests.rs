@@ -42,12 +42,7 @@ fn read(file: &[u8]) -> (Vec<(String, DataLink)>, Vec<Read>) {
                     InterfaceDescriptionOption::IfName(name) => Some(name.to_string()),
                     _ => None,
                 });
-                assert!(
-                    block
-                        .options
-                        .contains(&InterfaceDescriptionOption::IfTsResol(6)),
-                    "microseconds"
-                );
+                assert!(block.options.contains(&InterfaceDescriptionOption::IfTsResol(6)), "microseconds");
                 interfaces.push((name.unwrap(), block.linktype));
             }
             Block::EnhancedPacket(block) => {
@@ -73,10 +68,7 @@ fn read(file: &[u8]) -> (Vec<(String, DataLink)>, Vec<Read>) {
 fn an_independent_reader_reads_both_directions() {
     let memory = Memory::default();
     let capture = Capture::new(memory.clone()).unwrap();
-    let (mut a, mut b) = link(LinkConfig {
-        tx_checksum: true,
-        ..LinkConfig::default()
-    });
+    let (mut a, mut b) = link(LinkConfig { tx_checksum: true, ..LinkConfig::default() });
     let mut a = capture.tap("lane 0", a.remove(0));
     let mut b = b.remove(0);
 
@@ -86,22 +78,12 @@ fn an_independent_reader_reads_both_directions() {
     let late = (7 << 32) + 123_456; // more microseconds than 32 bits hold
     capture.set_time(late);
     a.tx.reserve(partly.len()).unwrap().copy_from_slice(&partly);
-    a.tx.commit(
-        partly.len(),
-        TxMeta {
-            checksum_partial: Some(partial),
-            ..TxMeta::default()
-        },
-    );
+    a.tx.commit(partly.len(), TxMeta { checksum_partial: Some(partial), ..TxMeta::default() });
     a.tx.flush();
     assert_eq!(b.rx.poll(64), 1);
     assert_eq!(b.rx.frame(0).bytes, whole);
     b.rx.release();
-    let answer = udp(
-        ([192, 0, 2, 2], 2),
-        ([192, 0, 2, 1], 1),
-        b"an answer of odd length",
-    );
+    let answer = udp(([192, 0, 2, 2], 2), ([192, 0, 2, 1], 1), b"an answer of odd length");
     b.tx.reserve(answer.len()).unwrap().copy_from_slice(&answer);
     b.tx.commit(answer.len(), TxMeta::default());
     b.tx.flush();
@@ -115,18 +97,8 @@ fn an_independent_reader_reads_both_directions() {
     assert_eq!(
         frames,
         [
-            Read {
-                interface: 0,
-                time_us: late,
-                flags: 2,
-                bytes: whole
-            },
-            Read {
-                interface: 0,
-                time_us: late + 1,
-                flags: 1,
-                bytes: answer
-            },
+            Read { interface: 0, time_us: late, flags: 2, bytes: whole },
+            Read { interface: 0, time_us: late + 1, flags: 1, bytes: answer },
         ]
     );
 }
@@ -135,10 +107,7 @@ fn an_independent_reader_reads_both_directions() {
 fn several_taps_share_a_file() {
     let memory = Memory::default();
     let capture = Capture::new(memory.clone()).unwrap();
-    let (mut a, mut b) = link(LinkConfig {
-        medium: Medium::Ethernet,
-        ..LinkConfig::default()
-    });
+    let (mut a, mut b) = link(LinkConfig { medium: Medium::Ethernet, ..LinkConfig::default() });
     let mut a = capture.tap("a", a.remove(0));
     let mut b = capture.tap("b", b.remove(0));
     for len in 14..80 {
@@ -148,25 +117,12 @@ fn several_taps_share_a_file() {
     a.tx.flush();
     assert_eq!(b.rx.poll(64), 64);
     let (interfaces, frames) = read(&memory.0.lock().unwrap());
-    assert_eq!(
-        interfaces,
-        [
-            ("a".to_string(), DataLink::ETHERNET),
-            ("b".to_string(), DataLink::ETHERNET)
-        ]
-    );
+    assert_eq!(interfaces, [("a".to_string(), DataLink::ETHERNET), ("b".to_string(), DataLink::ETHERNET)]);
     assert_eq!(frames.len(), 66 + 64);
     for (i, frame) in frames[..66].iter().enumerate() {
-        assert_eq!(
-            (frame.interface, frame.flags, frame.bytes.len()),
-            (0, 2, 14 + i)
-        );
+        assert_eq!((frame.interface, frame.flags, frame.bytes.len()), (0, 2, 14 + i));
     }
-    assert!(
-        frames[66..]
-            .iter()
-            .all(|frame| (frame.interface, frame.flags) == (1, 1))
-    );
+    assert!(frames[66..].iter().all(|frame| (frame.interface, frame.flags) == (1, 1)));
     assert!(capture.flush().is_ok());
 }
 
@@ -175,10 +131,7 @@ fn a_full_disk_stops_the_capture_and_not_the_traffic() {
     struct Full(usize);
     impl Write for Full {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 = self
-                .0
-                .checked_sub(bytes.len())
-                .ok_or(io::ErrorKind::StorageFull)?;
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
             Ok(bytes.len())
         }
         fn flush(&mut self) -> io::Result<()> {
@@ -195,9 +148,6 @@ fn a_full_disk_stops_the_capture_and_not_the_traffic() {
     a.tx.flush();
     assert_eq!(b[0].rx.poll(64), 10);
     for _ in 0..2 {
-        assert_eq!(
-            capture.flush().unwrap_err().kind(),
-            io::ErrorKind::StorageFull
-        );
+        assert_eq!(capture.flush().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -10,9 +10,9 @@ use crate::{Queue, Rx, Tx};
 
 /// The verification key of Microsoft's RSS documentation.
 const KEY: [u8; 40] = [
-    0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0,
-    0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c,
-    0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
+    0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b,
+    0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac,
+    0x01, 0xfa,
 ];
 
 #[test]
@@ -21,10 +21,7 @@ fn the_windows_are_those_of_the_table() {
     for bit in 0..288 {
         let mut input = [0u8; 36];
         input[bit / 8] = 0x80 >> (bit % 8);
-        assert_eq!(
-            window(&KEY, bit),
-            laneway_wire::flow::toeplitz_bytes(&KEY, &input)
-        );
+        assert_eq!(window(&KEY, bit), laneway_wire::flow::toeplitz_bytes(&KEY, &input));
     }
 }
 
@@ -54,12 +51,7 @@ fn flow(packet: &[u8]) -> FlowKey {
         )
     };
     let (remote_port, local_port) = ports.map_or((0, 0), |at| (port(at), port(at + 2)));
-    FlowKey {
-        local,
-        remote,
-        local_port,
-        remote_port,
-    }
+    FlowKey { local, remote, local_port, remote_port }
 }
 
 /// Polls every queue dry; each frame must be where the hash says. Says which queues got UDP, and whether a fragment was among them.
@@ -84,20 +76,11 @@ fn check_queues<R: Rx, T: Tx>(
                 }
                 let packet = &bytes[link..];
                 let hash = toeplitz(&KEY, &flow(packet));
-                assert_eq!(
-                    number,
-                    usize::from(table[bucket(hash)]),
-                    "{:?} hashes to {hash:#x}",
-                    flow(packet)
-                );
-                if matches!(
-                    (packet[0] >> 4, packet[9], packet[6]),
-                    (4, 17, _) | (6, _, 17 | 44)
-                ) {
+                assert_eq!(number, usize::from(table[bucket(hash)]), "{:?} hashes to {hash:#x}", flow(packet));
+                if matches!((packet[0] >> 4, packet[9], packet[6]), (4, 17, _) | (6, _, 17 | 44)) {
                     seen += 1;
                     used.insert(number);
-                    fragments |= packet[0] >> 4 == 4
-                        && u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0;
+                    fragments |= packet[0] >> 4 == 4 && u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0;
                 }
             }
             queue.rx.release();
@@ -125,9 +108,7 @@ fn steered(medium: Medium) {
         let socket = UdpSocket::bind((kernel4, 0)).unwrap();
         socket.set_broadcast(true).unwrap();
         for port in 1..=100 {
-            socket
-                .send_to(b"x", (Ipv4Addr::new(192, 0, 2, 255), port))
-                .unwrap();
+            socket.send_to(b"x", (Ipv4Addr::new(192, 0, 2, 255), port)).unwrap();
         }
         let (seen, used, _) = check_queues(&mut tun.queues, 14, &table);
         assert_eq!((seen, used.len()), (100, 4));
@@ -140,9 +121,7 @@ fn steered(medium: Medium) {
             for i in 0..100u16 {
                 let to: IpAddr = match network {
                     4 => Ipv4Addr::new(192, 0, 2, 2 + i as u8).into(),
-                    _ => {
-                        Ipv6Addr::new(0x2001, 0xdb8, 0, 0, i.wrapping_mul(2503), 0, 0, 2 + i).into()
-                    }
+                    _ => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, i.wrapping_mul(2503), 0, 0, 2 + i).into(),
                 };
                 socket.send_to(b"x", (to, 1 + i.wrapping_mul(641))).unwrap();
             }
@@ -167,9 +146,7 @@ fn steered(medium: Medium) {
     };
     assert_eq!(set, 0);
     for last in 2..20 {
-        socket
-            .send_to(&[7; 3000], (Ipv4Addr::new(192, 0, 2, last), 9))
-            .unwrap();
+        socket.send_to(&[7; 3000], (Ipv4Addr::new(192, 0, 2, last), 9)).unwrap();
     }
     let (seen, _, fragments) = check_queues(&mut tun.queues, 0, &table);
     assert_eq!((seen, fragments), (18 * 3, true));
@@ -184,17 +161,12 @@ fn steered(medium: Medium) {
 
 #[test]
 fn the_kernel_chooses_the_queue_that_our_hash_says() {
-    in_own_network("the_kernel_chooses_the_queue_that_our_hash_says", || {
-        steered(Medium::Ip)
-    });
+    in_own_network("the_kernel_chooses_the_queue_that_our_hash_says", || steered(Medium::Ip));
 }
 
 #[test]
 fn the_kernel_chooses_the_queue_that_our_hash_says_on_ethernet() {
-    in_own_network(
-        "the_kernel_chooses_the_queue_that_our_hash_says_on_ethernet",
-        || steered(Medium::Ethernet),
-    );
+    in_own_network("the_kernel_chooses_the_queue_that_our_hash_says_on_ethernet", || steered(Medium::Ethernet));
 }
 
 #[test]

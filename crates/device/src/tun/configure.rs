@@ -14,13 +14,7 @@ use super::{Prefix, TunConfig, TunError};
 
 /// Everything that `config` asks for, in the order in which the kernel wants it.
 pub(super) fn set_up(name: &str, config: &TunConfig) -> Result<(), TunError> {
-    let failed = |what: String| {
-        move |error| TunError::Configure {
-            name: name.into(),
-            what,
-            error,
-        }
-    };
+    let failed = |what: String| move |error| TunError::Configure { name: name.into(), what, error };
     if let Some(wanted) = config.mtu
         && mtu(name).map_err(failed("the MTU".into()))? != wanted
     {
@@ -36,25 +30,16 @@ pub(super) fn set_up(name: &str, config: &TunConfig) -> Result<(), TunError> {
     }
     let index = index(name).map_err(failed("the state".into()))?;
     for prefix in &config.addresses {
-        add_address(index, prefix).map_err(failed(format!(
-            "the address {}/{}",
-            prefix.address, prefix.len
-        )))?;
+        add_address(index, prefix).map_err(failed(format!("the address {}/{}", prefix.address, prefix.len)))?;
     }
     if config.up && !is_up(name).map_err(failed("the state".into()))? {
         set_up_flag(name).map_err(failed("the state (up)".into()))?;
     }
     if config.up {
-        config
-            .addresses
-            .iter()
-            .for_each(|prefix| wait_until_local(prefix.address));
+        config.addresses.iter().for_each(|prefix| wait_until_local(prefix.address));
     }
     for prefix in &config.routes {
-        add_route(index, prefix).map_err(failed(format!(
-            "the route to {}/{}",
-            prefix.address, prefix.len
-        )))?;
+        add_route(index, prefix).map_err(failed(format!("the route to {}/{}", prefix.address, prefix.len)))?;
     }
     Ok(())
 }
@@ -63,10 +48,7 @@ pub(super) fn set_up(name: &str, config: &TunConfig) -> Result<(), TunError> {
 pub(super) fn ifreq(name: &str) -> libc::ifreq {
     // SAFETY: `ifreq` is plain old data, for which all zeroes is a value.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
-    for (into, byte) in request.ifr_name[..libc::IFNAMSIZ - 1]
-        .iter_mut()
-        .zip(name.bytes())
-    {
+    for (into, byte) in request.ifr_name[..libc::IFNAMSIZ - 1].iter_mut().zip(name.bytes()) {
         *into = byte as libc::c_char;
     }
     request
@@ -74,31 +56,15 @@ pub(super) fn ifreq(name: &str) -> libc::ifreq {
 
 /// The name that the kernel left in a request.
 pub(super) fn name_of(request: &libc::ifreq) -> String {
-    let bytes: Vec<u8> = request
-        .ifr_name
-        .iter()
-        .map(|c| *c as u8)
-        .chain([0])
-        .collect();
-    CStr::from_bytes_until_nul(&bytes).map_or_else(
-        |_| String::new(),
-        |name| name.to_string_lossy().into_owned(),
-    )
+    let bytes: Vec<u8> = request.ifr_name.iter().map(|c| *c as u8).chain([0]).collect();
+    CStr::from_bytes_until_nul(&bytes).map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned())
 }
 
 /// An ioctl whose argument points to an `ifreq`, which the kernel reads and writes.
-pub(super) fn ioctl_ifreq(
-    fd: BorrowedFd<'_>,
-    request: libc::Ioctl,
-    ifreq: &mut libc::ifreq,
-) -> io::Result<()> {
+pub(super) fn ioctl_ifreq(fd: BorrowedFd<'_>, request: libc::Ioctl, ifreq: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: every request that this is called with takes a pointer to a whole `ifreq`, which lives through the call.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut *ifreq) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
@@ -112,11 +78,7 @@ fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
 }
 
 /// Asks about an interface through any socket.
-fn ask(
-    name: &str,
-    request: libc::Ioctl,
-    fill: impl FnOnce(&mut libc::ifreq),
-) -> io::Result<libc::ifreq> {
+fn ask(name: &str, request: libc::Ioctl, fill: impl FnOnce(&mut libc::ifreq)) -> io::Result<libc::ifreq> {
     let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     let mut ifreq = ifreq(name);
     fill(&mut ifreq);
@@ -134,10 +96,7 @@ pub fn mtu(name: &str) -> io::Result<usize> {
 /// Sets the interface's MTU, in bytes.
 pub fn set_mtu(name: &str, mtu: usize) -> io::Result<()> {
     let mtu = i32::try_from(mtu).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    ask(name, libc::SIOCSIFMTU as libc::Ioctl, |ifreq| {
-        ifreq.ifr_ifru.ifru_mtu = mtu
-    })
-    .map(drop)
+    ask(name, libc::SIOCSIFMTU as libc::Ioctl, |ifreq| ifreq.ifr_ifru.ifru_mtu = mtu).map(drop)
 }
 
 /// Sets how many frames may wait in each queue of the interface.
@@ -179,10 +138,7 @@ pub fn is_up(name: &str) -> io::Result<bool> {
 /// Brings the interface up.
 pub fn set_up_flag(name: &str) -> io::Result<()> {
     let flags = flags(name)? | libc::IFF_UP as i16;
-    ask(name, libc::SIOCSIFFLAGS as libc::Ioctl, |ifreq| {
-        ifreq.ifr_ifru.ifru_flags = flags
-    })
-    .map(drop)
+    ask(name, libc::SIOCSIFFLAGS as libc::Ioctl, |ifreq| ifreq.ifr_ifru.ifru_flags = flags).map(drop)
 }
 
 // From `linux/rtnetlink.h` and `linux/if_addr.h`; libc's headers differ between targets.
@@ -208,12 +164,7 @@ const RTN_LOCAL: u8 = 2;
 pub fn add_address(index: u32, prefix: &Prefix) -> io::Result<()> {
     let octets = octets(prefix.address);
     let mut message = Message::new(RTM_NEWADDR, NLM_F_REQUEST | NLM_F_ACK_CREATE_REPLACE);
-    message.bytes(&[
-        family(prefix.address),
-        prefix.len,
-        IFA_F_NODAD,
-        RT_SCOPE_UNIVERSE,
-    ]);
+    message.bytes(&[family(prefix.address), prefix.len, IFA_F_NODAD, RT_SCOPE_UNIVERSE]);
     message.bytes(&index.to_ne_bytes());
     message.attribute(IFA_LOCAL, &octets);
     message.attribute(IFA_ADDRESS, &octets);
@@ -246,19 +197,10 @@ fn wait_until_local(address: IpAddr) {
 
 /// Has the kernel find a network directly behind the interface.
 pub fn add_route(index: u32, prefix: &Prefix) -> io::Result<()> {
-    let scope = if prefix.address.is_ipv4() {
-        RT_SCOPE_LINK
-    } else {
-        RT_SCOPE_UNIVERSE
-    };
+    let scope = if prefix.address.is_ipv4() { RT_SCOPE_LINK } else { RT_SCOPE_UNIVERSE };
     let mut message = Message::new(RTM_NEWROUTE, NLM_F_REQUEST | NLM_F_ACK_CREATE_REPLACE);
     let (source_len, type_of_service) = (0, 0);
-    message.bytes(&[
-        family(prefix.address),
-        prefix.len,
-        source_len,
-        type_of_service,
-    ]);
+    message.bytes(&[family(prefix.address), prefix.len, source_len, type_of_service]);
     message.bytes(&[RT_TABLE_MAIN, RTPROT_STATIC, scope, RTN_UNICAST]);
     message.bytes(&0u32.to_ne_bytes());
     message.attribute(RTA_DST, &octets(prefix.address));
@@ -267,11 +209,7 @@ pub fn add_route(index: u32, prefix: &Prefix) -> io::Result<()> {
 }
 
 fn family(address: IpAddr) -> u8 {
-    (if address.is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
-    }) as u8
+    (if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }) as u8
 }
 
 fn octets(address: IpAddr) -> Vec<u8> {
@@ -333,9 +271,7 @@ impl Message {
         }
         answer.truncate(got as usize);
         let Some(body) = answer.get(NLMSG_LEN..).and_then(<[u8]>::first_chunk) else {
-            return Err(io::Error::other(
-                "the kernel's answer on the netlink socket makes no sense",
-            ));
+            return Err(io::Error::other("the kernel's answer on the netlink socket makes no sense"));
         };
         let is_error = answer[4..6] == NLMSG_ERROR.to_ne_bytes();
         match i32::from_ne_bytes(*body) {

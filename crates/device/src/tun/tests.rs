@@ -21,18 +21,14 @@ fn config() -> TunConfig {
 
 fn send(tun: &mut Tun, frame: &[u8], meta: TxMeta) {
     let tx = &mut tun.queues[0].tx;
-    tx.reserve(frame.len())
-        .expect("a TUN always has room")
-        .copy_from_slice(frame);
+    tx.reserve(frame.len()).expect("a TUN always has room").copy_from_slice(frame);
     tx.commit(frame.len(), meta);
     tx.flush();
 }
 
 fn kernel_socket(address: impl Into<IpAddr>) -> UdpSocket {
     let socket = UdpSocket::bind((address.into(), 0)).expect("the kernel has this address");
-    socket
-        .set_read_timeout(Some(Duration::from_secs(2)))
-        .unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     socket
 }
 
@@ -41,10 +37,7 @@ fn exchange(config: TunConfig) {
     let partial = config.offload;
     let mut tun = Tun::open(&config).unwrap();
     assert_eq!(tun.capabilities().mtu, 1400);
-    let pairs: [(IpAddr, IpAddr); 2] = [
-        (KERNEL4.into(), OURS4.into()),
-        (KERNEL6.into(), OURS6.into()),
-    ];
+    let pairs: [(IpAddr, IpAddr); 2] = [(KERNEL4.into(), OURS4.into()), (KERNEL6.into(), OURS6.into())];
     for (kernel, ours) in pairs {
         let socket = kernel_socket(kernel);
         let port = socket.local_addr().unwrap().port();
@@ -56,13 +49,7 @@ fn exchange(config: TunConfig) {
             }
             if partial {
                 let header = if kernel.is_ipv4() { 20 } else { 40 };
-                assert_eq!(
-                    meta.checksum,
-                    RxChecksum::Partial(PartialChecksum {
-                        start: header,
-                        offset: 6
-                    })
-                );
+                assert_eq!(meta.checksum, RxChecksum::Partial(PartialChecksum { start: header, offset: 6 }));
             } else {
                 assert_eq!(meta.checksum, RxChecksum::Unknown);
                 assert!(checksum_is_right(bytes));
@@ -73,18 +60,13 @@ fn exchange(config: TunConfig) {
 
         let mut packet = udp((ours, 7), (kernel, port), b"to the kernel");
         let meta = if partial {
-            TxMeta {
-                checksum_partial: Some(make_partial(&mut packet, Medium::Ip)),
-                ..TxMeta::default()
-            }
+            TxMeta { checksum_partial: Some(make_partial(&mut packet, Medium::Ip)), ..TxMeta::default() }
         } else {
             TxMeta::default()
         };
         send(&mut tun, &packet, meta);
         let mut buffer = [0; 100];
-        let (len, from) = socket
-            .recv_from(&mut buffer)
-            .expect("the kernel took our datagram");
+        let (len, from) = socket.recv_from(&mut buffer).expect("the kernel took our datagram");
         assert_eq!(&buffer[..len], b"to the kernel");
         assert_eq!((from.ip(), from.port()), (ours, 7));
     }
@@ -98,11 +80,7 @@ fn datagrams_both_ways() {
 #[test]
 fn datagrams_both_ways_with_offload() {
     in_own_network("datagrams_both_ways_with_offload", || {
-        exchange(TunConfig {
-            offload: true,
-            receive_super: true,
-            ..config()
-        });
+        exchange(TunConfig { offload: true, receive_super: true, ..config() });
     });
 }
 
@@ -110,34 +88,14 @@ fn datagrams_both_ways_with_offload() {
 fn the_kernel_cuts_our_super_packet() {
     in_own_network("the_kernel_cuts_our_super_packet", || {
         // One interface in, a second one without offload out: what the kernel forwards to the second is cut and summed.
-        let mut with = Tun::open(&TunConfig {
-            offload: true,
-            ..config()
-        })
-        .unwrap();
-        let second = TunConfig {
-            addresses: vec![Prefix::new(Ipv4Addr::new(198, 51, 100, 1), 24)],
-            ..config()
-        };
+        let mut with = Tun::open(&TunConfig { offload: true, ..config() }).unwrap();
+        let second = TunConfig { addresses: vec![Prefix::new(Ipv4Addr::new(198, 51, 100, 1), 24)], ..config() };
         let mut without = Tun::open(&second).unwrap();
         std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
         let payload: Vec<u8> = (0..4000u32).map(|i| i as u8).collect();
-        let mut packet = tcp(
-            (OURS4, 1000),
-            (Ipv4Addr::new(198, 51, 100, 2), 2000),
-            1,
-            &payload,
-        );
+        let mut packet = tcp((OURS4, 1000), (Ipv4Addr::new(198, 51, 100, 2), 2000), 1, &payload);
         let partial = make_partial(&mut packet, Medium::Ip);
-        send(
-            &mut with,
-            &packet,
-            TxMeta {
-                checksum_partial: Some(partial),
-                gso_size: 1000,
-                header_len: 40,
-            },
-        );
+        send(&mut with, &packet, TxMeta { checksum_partial: Some(partial), gso_size: 1000, header_len: 40 });
         let mut got = Vec::new();
         assert!(receive_until(&mut without.queues[0].rx, |bytes, _| {
             if bytes[0] == 0x45 && bytes[9] == 6 {
@@ -154,80 +112,49 @@ fn the_kernel_cuts_our_super_packet() {
 #[test]
 fn the_kernel_hands_over_super_packets_only_when_asked() {
     use std::io::Write;
-    in_own_network(
-        "the_kernel_hands_over_super_packets_only_when_asked",
-        || {
-            for receive_super in [false, true] {
-                let mut tun = Tun::open(&TunConfig {
-                    offload: true,
-                    receive_super,
-                    ..config()
-                })
-                .unwrap();
-                // Just enough of a server to have the kernel send a window full of data.
-                let client = std::thread::spawn(|| {
-                    let mut stream = std::net::TcpStream::connect_timeout(
-                        &(OURS4, 80).into(),
-                        Duration::from_secs(2),
-                    )
-                    .unwrap();
-                    stream.write_all(&[7; 20_000]).unwrap();
-                    std::thread::sleep(Duration::from_millis(100));
-                });
-                let mut syn = Vec::new();
-                assert!(receive_until(&mut tun.queues[0].rx, |bytes, _| {
-                    syn = bytes.to_vec();
-                    bytes[0] == 0x45 && bytes[9] == 6
-                }));
-                let mut syn_ack = tcp(
-                    (OURS4, 80),
-                    (KERNEL4, u16::from_be_bytes([syn[20], syn[21]])),
-                    99,
-                    &[],
-                );
-                let next = u32::from_be_bytes(syn[24..28].try_into().unwrap()).wrapping_add(1);
-                syn_ack[28..32].copy_from_slice(&next.to_be_bytes());
-                syn_ack[33] = 0x12;
-                let partial = make_partial(&mut syn_ack, Medium::Ip);
-                send(
-                    &mut tun,
-                    &syn_ack,
-                    TxMeta {
-                        checksum_partial: Some(partial),
-                        ..TxMeta::default()
-                    },
-                );
-                let mut longest = 0;
-                let mut total = 0;
-                receive_until(&mut tun.queues[0].rx, |bytes, meta| {
-                    if bytes[0] == 0x45 && bytes[9] == 6 {
-                        longest = longest.max(bytes.len());
-                        total += bytes.len() - 40;
-                        assert_eq!(
-                            meta.gso_size != 0,
-                            bytes.len() > 1400,
-                            "a super-packet says so"
-                        );
-                    }
-                    // Ten segments of 536 bytes (we announced no MSS) are what a new connection may send.
-                    total >= 5360
-                });
-                assert!(total >= 5360);
-                assert_eq!(longest > 1400, receive_super, "longest packet: {longest}");
-                client.join().unwrap();
-            }
-        },
-    );
+    in_own_network("the_kernel_hands_over_super_packets_only_when_asked", || {
+        for receive_super in [false, true] {
+            let mut tun = Tun::open(&TunConfig { offload: true, receive_super, ..config() }).unwrap();
+            // Just enough of a server to have the kernel send a window full of data.
+            let client = std::thread::spawn(|| {
+                let mut stream =
+                    std::net::TcpStream::connect_timeout(&(OURS4, 80).into(), Duration::from_secs(2)).unwrap();
+                stream.write_all(&[7; 20_000]).unwrap();
+                std::thread::sleep(Duration::from_millis(100));
+            });
+            let mut syn = Vec::new();
+            assert!(receive_until(&mut tun.queues[0].rx, |bytes, _| {
+                syn = bytes.to_vec();
+                bytes[0] == 0x45 && bytes[9] == 6
+            }));
+            let mut syn_ack = tcp((OURS4, 80), (KERNEL4, u16::from_be_bytes([syn[20], syn[21]])), 99, &[]);
+            let next = u32::from_be_bytes(syn[24..28].try_into().unwrap()).wrapping_add(1);
+            syn_ack[28..32].copy_from_slice(&next.to_be_bytes());
+            syn_ack[33] = 0x12;
+            let partial = make_partial(&mut syn_ack, Medium::Ip);
+            send(&mut tun, &syn_ack, TxMeta { checksum_partial: Some(partial), ..TxMeta::default() });
+            let mut longest = 0;
+            let mut total = 0;
+            receive_until(&mut tun.queues[0].rx, |bytes, meta| {
+                if bytes[0] == 0x45 && bytes[9] == 6 {
+                    longest = longest.max(bytes.len());
+                    total += bytes.len() - 40;
+                    assert_eq!(meta.gso_size != 0, bytes.len() > 1400, "a super-packet says so");
+                }
+                // Ten segments of 536 bytes (we announced no MSS) are what a new connection may send.
+                total >= 5360
+            });
+            assert!(total >= 5360);
+            assert_eq!(longest > 1400, receive_super, "longest packet: {longest}");
+            client.join().unwrap();
+        }
+    });
 }
 
 #[test]
 fn a_tap_speaks_ethernet() {
     in_own_network("a_tap_speaks_ethernet", || {
-        let mut tun = Tun::open(&TunConfig {
-            medium: Medium::Ethernet,
-            ..config()
-        })
-        .unwrap();
+        let mut tun = Tun::open(&TunConfig { medium: Medium::Ethernet, ..config() }).unwrap();
         let kernels = configure::mac(&tun.name).unwrap();
         let ours = tun.capabilities().mac;
         assert_ne!(kernels, ours);
@@ -246,114 +173,58 @@ fn a_tap_speaks_ethernet() {
 
 #[test]
 fn a_multi_queue_interface_persists_and_is_opened_again() {
-    in_own_network(
-        "a_multi_queue_interface_persists_and_is_opened_again",
-        || {
-            let four = TunConfig {
-                name: "lwp".into(),
-                queues: 4,
-                ..config()
-            };
-            let tun = Tun::open(&four).unwrap();
-            assert_eq!(tun.queues.len(), 4);
-            tun.set_persistent(true).unwrap();
-            let busy = Tun::open(&TunConfig {
-                name: "lwp".into(),
-                medium: Medium::Ethernet,
-                ..config()
-            });
-            assert!(
-                busy.unwrap_err()
-                    .to_string()
-                    .contains("exists with other properties")
-            );
-            drop(tun);
-            // Now with one queue and nothing to set: it must find out by itself that the device wants many.
-            let again = Tun::open(&TunConfig {
-                name: "lwp".into(),
-                up: false,
-                ..TunConfig::default()
-            })
-            .unwrap();
-            assert_eq!(again.name, "lwp");
-            again.set_persistent(false).unwrap();
-            drop(again);
-            assert!(configure::index("lwp").is_err(), "gone with its last queue");
-        },
-    );
+    in_own_network("a_multi_queue_interface_persists_and_is_opened_again", || {
+        let four = TunConfig { name: "lwp".into(), queues: 4, ..config() };
+        let tun = Tun::open(&four).unwrap();
+        assert_eq!(tun.queues.len(), 4);
+        tun.set_persistent(true).unwrap();
+        let busy = Tun::open(&TunConfig { name: "lwp".into(), medium: Medium::Ethernet, ..config() });
+        assert!(busy.unwrap_err().to_string().contains("exists with other properties"));
+        drop(tun);
+        // Now with one queue and nothing to set: it must find out by itself that the device wants many.
+        let again = Tun::open(&TunConfig { name: "lwp".into(), up: false, ..TunConfig::default() }).unwrap();
+        assert_eq!(again.name, "lwp");
+        again.set_persistent(false).unwrap();
+        drop(again);
+        assert!(configure::index("lwp").is_err(), "gone with its last queue");
+    });
 }
 
 #[test]
 fn errors_are_one_sentence_with_the_fix() {
     in_own_network("errors_are_one_sentence_with_the_fix", || {
-        let _holder = Tun::open(&TunConfig {
-            name: "lwb".into(),
-            ..config()
-        })
-        .unwrap();
-        let busy = Tun::open(&TunConfig {
-            name: "lwb".into(),
-            ..config()
-        })
-        .unwrap_err()
-        .to_string();
-        assert!(
-            busy.contains("lwb") && (busy.contains("in use") || busy.contains("exists")),
-            "{busy}"
-        );
+        let _holder = Tun::open(&TunConfig { name: "lwb".into(), ..config() }).unwrap();
+        let busy = Tun::open(&TunConfig { name: "lwb".into(), ..config() }).unwrap_err().to_string();
+        assert!(busy.contains("lwb") && (busy.contains("in use") || busy.contains("exists")), "{busy}");
     });
-    let long = Tun::open(&TunConfig {
-        name: "a-name-that-is-too-long".into(),
-        ..TunConfig::default()
-    });
+    let long = Tun::open(&TunConfig { name: "a-name-that-is-too-long".into(), ..TunConfig::default() });
     assert!(long.unwrap_err().to_string().contains("1 to 15 bytes"));
-    let none = Tun::open(&TunConfig {
-        queues: 0,
-        ..TunConfig::default()
-    });
+    let none = Tun::open(&TunConfig { queues: 0, ..TunConfig::default() });
     assert!(none.unwrap_err().to_string().contains("1 to 256 queues"));
     let missing = TunError::Node(io::Error::from_raw_os_error(libc::ENOENT)).to_string();
     assert!(missing.contains("modprobe tun"));
-    let forbidden = TunError::Attach {
-        name: "x".into(),
-        error: io::Error::from_raw_os_error(libc::EPERM),
-    }
-    .to_string();
+    let forbidden = TunError::Attach { name: "x".into(), error: io::Error::from_raw_os_error(libc::EPERM) }.to_string();
     assert!(forbidden.contains("CAP_NET_ADMIN") && forbidden.contains("ip tuntap add"));
 }
 
 #[test]
 fn the_kernel_finds_further_networks_behind_the_interface() {
-    in_own_network(
-        "the_kernel_finds_further_networks_behind_the_interface",
-        || {
-            let far: [IpAddr; 2] = [
-                "203.0.113.77".parse().unwrap(),
-                "2001:db8:77::1".parse().unwrap(),
-            ];
-            let routes = vec![
-                Prefix::new([203, 0, 113, 0], 24),
-                Prefix::new("2001:db8:77::".parse::<Ipv6Addr>().unwrap(), 48),
-            ];
-            let mut tun = Tun::open(&TunConfig { routes, ..config() }).unwrap();
-            for (from, to) in [IpAddr::from(KERNEL4), KERNEL6.into()].into_iter().zip(far) {
-                kernel_socket(from).send_to(b"far away", (to, 7)).unwrap();
-                assert!(receive_until(&mut tun.queues[0].rx, |bytes, _| bytes
-                    .ends_with(b"far away")));
-            }
-        },
-    );
+    in_own_network("the_kernel_finds_further_networks_behind_the_interface", || {
+        let far: [IpAddr; 2] = ["203.0.113.77".parse().unwrap(), "2001:db8:77::1".parse().unwrap()];
+        let routes =
+            vec![Prefix::new([203, 0, 113, 0], 24), Prefix::new("2001:db8:77::".parse::<Ipv6Addr>().unwrap(), 48)];
+        let mut tun = Tun::open(&TunConfig { routes, ..config() }).unwrap();
+        for (from, to) in [IpAddr::from(KERNEL4), KERNEL6.into()].into_iter().zip(far) {
+            kernel_socket(from).send_to(b"far away", (to, 7)).unwrap();
+            assert!(receive_until(&mut tun.queues[0].rx, |bytes, _| bytes.ends_with(b"far away")));
+        }
+    });
 }
 
 #[test]
 fn frames_to_an_interface_that_is_down_are_counted() {
     in_own_network("frames_to_an_interface_that_is_down_are_counted", || {
-        let mut tun = Tun::open(&TunConfig {
-            up: false,
-            addresses: Vec::new(),
-            ..config()
-        })
-        .unwrap();
+        let mut tun = Tun::open(&TunConfig { up: false, addresses: Vec::new(), ..config() }).unwrap();
         let packet = udp((OURS4, 7), (KERNEL4, 7), b"lost");
         send(&mut tun, &packet, TxMeta::default());
         assert_eq!(tun.counters[0].tx_refused.load(Ordering::Relaxed), 1);

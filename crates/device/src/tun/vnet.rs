@@ -16,18 +16,7 @@ const GSO_ECN: u8 = 0x80;
 /// What the kernel says about a frame that it hands us.
 #[inline]
 pub(super) fn parse(header: &[u8; VNET_LEN]) -> RxMeta {
-    let [
-        flags,
-        gso_type,
-        _,
-        _,
-        gso0,
-        gso1,
-        start0,
-        start1,
-        offset0,
-        offset1,
-    ] = *header;
+    let [flags, gso_type, _, _, gso0, gso1, start0, start1, offset0, offset1] = *header;
     let checksum = if flags & F_NEEDS_CSUM != 0 {
         RxChecksum::Partial(PartialChecksum {
             start: u16::from_le_bytes([start0, start1]),
@@ -70,35 +59,20 @@ mod tests {
     #[test]
     fn a_super_packet_is_said_as_virtio_says_it() {
         let meta = TxMeta {
-            checksum_partial: Some(PartialChecksum {
-                start: 40,
-                offset: 16,
-            }),
+            checksum_partial: Some(PartialChecksum { start: 40, offset: 16 }),
             gso_size: 1440,
             header_len: 72,
         };
-        assert_eq!(
-            emit(&meta, /* is_v6= */ true),
-            [1, 4, 72, 0, 0xa0, 5, 40, 0, 16, 0]
-        );
+        assert_eq!(emit(&meta, /* is_v6= */ true), [1, 4, 72, 0, 0xa0, 5, 40, 0, 16, 0]);
         let seen = parse(&emit(&meta, /* is_v6= */ true));
         assert_eq!(seen.gso_size, 1440);
-        assert_eq!(
-            seen.checksum,
-            RxChecksum::Partial(PartialChecksum {
-                start: 40,
-                offset: 16
-            })
-        );
+        assert_eq!(seen.checksum, RxChecksum::Partial(PartialChecksum { start: 40, offset: 16 }));
     }
 
     #[test]
     fn a_plain_frame_is_all_zero() {
         assert_eq!(emit(&TxMeta::default(), /* is_v6= */ false), [0; VNET_LEN]);
         assert_eq!(parse(&[0; VNET_LEN]), RxMeta::default());
-        assert_eq!(
-            parse(&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0]).checksum,
-            RxChecksum::Verified
-        );
+        assert_eq!(parse(&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0]).checksum, RxChecksum::Verified);
     }
 }

@@ -196,7 +196,11 @@ pub struct Crew<W: Work, S: Sharing> {
 /// The address of the server, and those of the clients.
 fn addresses(ipv6: bool) -> (IpAddr, Vec<IpAddr>) {
     let at = |subnet: u8, host: u8| -> IpAddr {
-        if ipv6 { Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, subnet.into(), host.into()).into() } else { Ipv4Addr::new(10, 0, subnet, host).into() }
+        if ipv6 {
+            Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, subnet.into(), host.into()).into()
+        } else {
+            Ipv4Addr::new(10, 0, subnet, host).into()
+        }
     };
     (at(0, 1), (1..=ADDRESSES as u8).map(|host| at(1, host)).collect())
 }
@@ -204,8 +208,9 @@ fn addresses(ipv6: bool) -> (IpAddr, Vec<IpAddr>) {
 /// Builds everything: `crews.len()` cores, all ends listening.
 pub fn build<W: Work, S: Sharing>(work: &W, shape: &Shape, now: Instant) -> Result<Vec<Crew<W, S>>, Error> {
     let crews = shape.crews();
-    let mut built: Vec<Crew<W, S>> =
-        (0..crews).map(|_| Crew { servers: Vec::new(), clients: Vec::new(), controls: Vec::new(), control_at: Instant::ZERO }).collect();
+    let mut built: Vec<Crew<W, S>> = (0..crews)
+        .map(|_| Crew { servers: Vec::new(), clients: Vec::new(), controls: Vec::new(), control_at: Instant::ZERO })
+        .collect();
     let (links, lanes) = match shape.cores {
         Cores::Same | Cores::Split => (1, 1),
         Cores::Pairs => (2, 1),
@@ -234,8 +239,15 @@ pub fn build<W: Work, S: Sharing>(work: &W, shape: &Shape, now: Instant) -> Resu
 type Hosts<W, S> = (Host<LinkRx, LinkTx, <W as Work>::Server, S>, Host<LinkRx, LinkTx, <W as Work>::Client, S>);
 
 /// The two ends of one link.
-fn hosts<W: Work, S: Sharing>(work: &W, shape: &Shape, lanes: usize, seed: u64, now: Instant) -> Result<Hosts<W, S>, Error> {
-    let secrets = |end| if shape.is_virtual { BootSecrets::from_seed(2 * seed + end) } else { BootSecrets::from_system() };
+fn hosts<W: Work, S: Sharing>(
+    work: &W,
+    shape: &Shape,
+    lanes: usize,
+    seed: u64,
+    now: Instant,
+) -> Result<Hosts<W, S>, Error> {
+    let secrets =
+        |end| if shape.is_virtual { BootSecrets::from_seed(2 * seed + end) } else { BootSecrets::from_system() };
     let (server_secrets, client_secrets) = (secrets(0), secrets(1));
     let medium = Medium::Ethernet;
     let steer = |secrets: &BootSecrets| {
@@ -256,25 +268,32 @@ fn hosts<W: Work, S: Sharing>(work: &W, shape: &Shape, lanes: usize, seed: u64, 
     let (server_queues, client_queues) = memory::link(link);
     let (server_ip, client_ips) = addresses(shape.ipv6);
     let prefix = if shape.ipv6 { 64 } else { 16 };
-    let network = |ips: &[IpAddr]| Network { addresses: ips.iter().map(|ip| Cidr { address: *ip, prefix }).collect(), gateways: Vec::new() };
+    let network = |ips: &[IpAddr]| Network {
+        addresses: ips.iter().map(|ip| Cidr { address: *ip, prefix }).collect(),
+        gateways: Vec::new(),
+    };
     let sources: Arc<[Address]> = client_ips.iter().map(|ip| Address::from(*ip)).collect();
     let lanes_in_all = if shape.cores == Cores::Pairs { 2 } else { lanes };
-    let mut server = Host::new(shape.config(End::Server), &network(&[server_ip]), &server_secrets, server_queues, now, |_| work.server())?;
-    let client = Host::new(shape.config(End::Client), &network(&client_ips), &client_secrets, client_queues, now, |lane| {
-        let number = if shape.cores == Cores::Pairs { seed as usize } else { lane };
-        let share = shape.conns / lanes_in_all + usize::from(number < shape.conns % lanes_in_all);
-        work.client(Load {
-            sources: Arc::clone(&sources),
-            next_source: 0,
-            server: Address::from(server_ip),
-            target: share,
-            running: 0,
-            established: 0,
-            ops: 0,
-            failed: 0,
-            stopwatch: if shape.is_virtual { Stopwatch::off() } else { Stopwatch::sampling() },
-        })
-    })?;
+    let mut server =
+        Host::new(shape.config(End::Server), &network(&[server_ip]), &server_secrets, server_queues, now, |_| {
+            work.server()
+        })?;
+    let client =
+        Host::new(shape.config(End::Client), &network(&client_ips), &client_secrets, client_queues, now, |lane| {
+            let number = if shape.cores == Cores::Pairs { seed as usize } else { lane };
+            let share = shape.conns / lanes_in_all + usize::from(number < shape.conns % lanes_in_all);
+            work.client(Load {
+                sources: Arc::clone(&sources),
+                next_source: 0,
+                server: Address::from(server_ip),
+                target: share,
+                running: 0,
+                established: 0,
+                ops: 0,
+                failed: 0,
+                stopwatch: if shape.is_virtual { Stopwatch::off() } else { Stopwatch::sampling() },
+            })
+        })?;
     server.listen(SocketAddr::new(server_ip, PORT), (2 * shape.conns).max(4_096), now)?;
     Ok((server, client))
 }
@@ -360,7 +379,10 @@ const INTRODUCTION_TURNS_MAX: usize = 20_000_000;
 
 /// Makes every host known to its neighbours, one connection and then one per source address at a time, and only then lets
 /// the clients open all that they shall: a link address that is being asked for has room for few waiting packets.
-pub fn introduce<W: Work, S: Sharing>(crews: &mut [Crew<W, S>], mut step: impl FnMut(&mut [Crew<W, S>])) -> Result<(), Failure> {
+pub fn introduce<W: Work, S: Sharing>(
+    crews: &mut [Crew<W, S>],
+    mut step: impl FnMut(&mut [Crew<W, S>]),
+) -> Result<(), Failure> {
     let full: Vec<usize> = crews.iter_mut().flat_map(Crew::loads).map(|load| load.target).collect();
     for most in [1, ADDRESSES] {
         for (load, full) in crews.iter_mut().flat_map(Crew::loads).zip(&full) {

@@ -43,11 +43,21 @@ fn step<W: Work, S: Sharing>(crew: &mut Crew<W, S>, now: &mut Instant, turn_us: 
 
 /// The name that callgrind is told to look for.
 #[inline(never)]
-fn counted_operations<W: Work, S: Sharing>(crew: &mut Crew<W, S>, now: &mut Instant, ops: u64, turn_us: u64) -> Result<(), Failure> {
+fn counted_operations<W: Work, S: Sharing>(
+    crew: &mut Crew<W, S>,
+    now: &mut Instant,
+    ops: u64,
+    turn_us: u64,
+) -> Result<(), Failure> {
     operations(crew, now, ops, turn_us)
 }
 
-fn operations<W: Work, S: Sharing>(crew: &mut Crew<W, S>, now: &mut Instant, ops: u64, turn_us: u64) -> Result<(), Failure> {
+fn operations<W: Work, S: Sharing>(
+    crew: &mut Crew<W, S>,
+    now: &mut Instant,
+    ops: u64,
+    turn_us: u64,
+) -> Result<(), Failure> {
     let goal = crew.ops() + ops;
     let mut turns = 0;
     while crew.ops() < goal {

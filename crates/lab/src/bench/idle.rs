@@ -39,7 +39,15 @@ impl Work for Still {
     }
     fn client(&self, load: Load) -> StillClient {
         let open = vec![None; load.target];
-        StillClient { load, open, chance: Entropy::from_seed(4_711), to_ask: 0, asked: None, answered: 0, stopwatch: Stopwatch::timing_all() }
+        StillClient {
+            load,
+            open,
+            chance: Entropy::from_seed(4_711),
+            to_ask: 0,
+            asked: None,
+            answered: 0,
+            stopwatch: Stopwatch::timing_all(),
+        }
     }
 }
 
@@ -201,13 +209,29 @@ fn connections(shape: &Shape) -> Result<Idle, Failure> {
     if shape.counters {
         remarks += &format!("; {:?}", all.iter().collect::<Vec<_>>());
     }
-    Ok(Idle { who: "laneway", checksums: checksums(shape), conns: shape.conns, ops_per_s: shape.conns as f64 / opened_s, us, bytes_per_conn: by_tables, tw_evicted: Some(0), remarks })
+    Ok(Idle {
+        who: "laneway",
+        checksums: checksums(shape),
+        conns: shape.conns,
+        ops_per_s: shape.conns as f64 / opened_s,
+        us,
+        bytes_per_conn: by_tables,
+        tw_evicted: Some(0),
+        remarks,
+    })
 }
 
 fn records(shape: &Shape, ipv6: bool) -> Result<Idle, Failure> {
     let wall = Wall(std::time::Instant::now());
     // Long enough that none expires meanwhile.
-    let shape = Shape { conns: RECORDS_AT_ONCE, ports: WIDE_PORTS, msl_us: shape.msl_us.max(120_000_000), ipv6, presized: false, ..shape.clone() };
+    let shape = Shape {
+        conns: RECORDS_AT_ONCE,
+        ports: WIDE_PORTS,
+        msl_us: shape.msl_us.max(120_000_000),
+        ipv6,
+        presized: false,
+        ..shape.clone()
+    };
     let mut crews: Vec<Crew<Crr, LaneOwned>> = build(&Crr, &shape, wall.now())?;
     let (fixed_records, fixed_index) = crews[0].time_wait_bytes();
     introduce(&mut crews, |crews| crews[0].turn(wall.now()))?;
@@ -249,5 +273,14 @@ fn records(shape: &Shape, ipv6: bool) -> Result<Idle, Failure> {
         mib(per_record * 1e6),
     );
     let who = if ipv6 { "time-wait-v6" } else { "time-wait-v4" };
-    Ok(Idle { who, checksums: checksums(&shape), conns: live, ops_per_s: live as f64 / took_s, us: None, bytes_per_conn: per_record, tw_evicted: Some(evicted), remarks })
+    Ok(Idle {
+        who,
+        checksums: checksums(&shape),
+        conns: live,
+        ops_per_s: live as f64 / took_s,
+        us: None,
+        bytes_per_conn: per_record,
+        tw_evicted: Some(evicted),
+        remarks,
+    })
 }

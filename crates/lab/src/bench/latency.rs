@@ -36,7 +36,8 @@ impl Stopwatch {
     }
 
     fn new(every: u64) -> Self {
-        let histogram = Histogram::new_with_bounds(1, MOST_NS, 3).expect("1 ns to 100 s in three digits is a valid histogram");
+        let histogram =
+            Histogram::new_with_bounds(1, MOST_NS, 3).expect("1 ns to 100 s in three digits is a valid histogram");
         Stopwatch { base: Instant::now(), held_ns: 0, every, begun: 0, histogram }
     }
 

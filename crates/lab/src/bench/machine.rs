@@ -7,7 +7,13 @@ pub fn describe() -> String {
         Some(line.split_once(':')?.1.trim().to_owned())
     });
     let uname = rustix::system::uname();
-    format!("{}, {} cores, {} {}", model.unwrap_or_else(|| "unknown processor".into()), cores(), uname.sysname().to_string_lossy(), uname.release().to_string_lossy())
+    format!(
+        "{}, {} cores, {} {}",
+        model.unwrap_or_else(|| "unknown processor".into()),
+        cores(),
+        uname.sysname().to_string_lossy(),
+        uname.release().to_string_lossy()
+    )
 }
 
 /// Cores that this process may use.
@@ -30,6 +36,7 @@ pub fn thread_cpu_s() -> f64 {
 
 /// Bytes of memory that this process occupies.
 pub fn resident_bytes() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").ok().and_then(|text| text.split(' ').nth(1)?.parse::<usize>().ok());
+    let pages =
+        std::fs::read_to_string("/proc/self/statm").ok().and_then(|text| text.split(' ').nth(1)?.parse::<usize>().ok());
     pages.unwrap_or(0) * rustix::param::page_size()
 }

@@ -96,7 +96,9 @@ fn count(bench: &Bench) -> Result<(), Failure> {
             let warm_up = bench.warm_up.unwrap_or(shape.tuples() as u64 + 4 * shape.conns as u64);
             counted(bench, &crr::Crr, &shape, ops, warm_up)
         }
-        Unit::Rr => counted(bench, &rr::Rr::new(bench.message), &shape, ops, bench.warm_up.unwrap_or(20 * shape.conns as u64)),
+        Unit::Rr => {
+            counted(bench, &rr::Rr::new(bench.message), &shape, ops, bench.warm_up.unwrap_or(20 * shape.conns as u64))
+        }
         Unit::Stream | Unit::Idle => Err(Failure::Misuse("--ops counts crr and rr only".into())),
     }
 }
@@ -121,11 +123,20 @@ fn contenders(bench: &Bench, conns: usize) -> Result<Vec<Box<dyn Contender>>, Fa
     }
     for peer in &bench.peer {
         match peer {
-            Peer::Smoltcp => all.push(Box::new(Smoltcp::new(bench.unit, conns, bench.checksums, bench.mtu, bench.message, buffer(bench)))),
+            Peer::Smoltcp => all.push(Box::new(Smoltcp::new(
+                bench.unit,
+                conns,
+                bench.checksums,
+                bench.mtu,
+                bench.message,
+                buffer(bench),
+            ))),
             Peer::Linux => {
                 let most = Linux::conns_max();
                 if conns > most {
-                    eprintln!("laneway-lab: linux is left out at {conns} connections: this process may open {most} with both ends ('ulimit -Hn')");
+                    eprintln!(
+                        "laneway-lab: linux is left out at {conns} connections: this process may open {most} with both ends ('ulimit -Hn')"
+                    );
                 } else {
                     all.push(Box::new(Linux::new(bench.unit, conns, bench.message)));
                 }
@@ -155,7 +166,11 @@ fn compare(bench: &Bench, conns: usize, report: &mut Report) -> Result<(), Failu
     let mut rounds: Vec<Vec<Round>> = all.iter().map(|_| Vec::new()).collect();
     for number in 1..=bench.rounds {
         for (contender, rounds) in all.iter_mut().zip(&mut rounds) {
-            progress.set_message(format!("{conns} connections: round {number} of {}, {}", bench.rounds, contender.who()));
+            progress.set_message(format!(
+                "{conns} connections: round {number} of {}, {}",
+                bench.rounds,
+                contender.who()
+            ));
             rounds.push(contender.round(Duration::from_secs_f64(bench.seconds))?);
             progress.inc(1);
         }
@@ -175,6 +190,7 @@ fn compare(bench: &Bench, conns: usize, report: &mut Report) -> Result<(), Failu
 
 /// On stderr, and only where that is a terminal.
 pub(crate) fn progress(steps: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(steps as u64).with_style(style)
 }

@@ -142,7 +142,9 @@ impl Bench {
         let cores = match (self.lanes, self.cores) {
             (1, None) => Cores::Same,
             (2, None) => Cores::Hashed,
-            (1, Some(cores @ (Cores::Same | Cores::Split))) | (2, Some(cores @ (Cores::Pairs | Cores::Hashed))) => cores,
+            (1, Some(cores @ (Cores::Same | Cores::Split))) | (2, Some(cores @ (Cores::Pairs | Cores::Hashed))) => {
+                cores
+            }
             (1, Some(_)) => return misuse("--cores pairs and --cores hashed need two lanes: add --lanes 2"),
             (2, Some(_)) => return misuse("--cores same and --cores split have one lane: leave --lanes out"),
             _ => return misuse(format!("--lanes must be 1 or 2, not {}", self.lanes)),
@@ -150,7 +152,9 @@ impl Bench {
         let needed = if cores == Cores::Same { 1 } else { 2 };
         let there = super::machine::cores();
         if there < needed {
-            return misuse(format!("two cores are needed, but this process may use {there}: leave out --lanes and --cores"));
+            return misuse(format!(
+                "two cores are needed, but this process may use {there}: leave out --lanes and --cores"
+            ));
         }
         Ok(cores)
     }
@@ -190,7 +194,11 @@ impl Bench {
         if let Some(ring) = self.ring
             && !(ring.is_power_of_two() && ring >= self.ring_least())
         {
-            return misuse(format!("--ring must be a power of two and at least {} for frames of {} bytes, not {ring}", self.ring_least(), self.mtu));
+            return misuse(format!(
+                "--ring must be a power of two and at least {} for frames of {} bytes, not {ring}",
+                self.ring_least(),
+                self.mtu
+            ));
         }
         if self.buffer.is_some_and(|bytes| !(2_048..=1 << 26).contains(&bytes)) {
             return misuse("--buffer must be 2048 to 67108864");
@@ -198,7 +206,9 @@ impl Bench {
         if self.message.is_some_and(|bytes| !(1..=65_536).contains(&bytes)) {
             return misuse("--message must be 1 to 65536");
         }
-        if self.unit == Unit::Idle && (self.lanes != 1 || self.cores.is_some() || !self.peer.is_empty() || self.sharing != SharingName::Lane) {
+        if self.unit == Unit::Idle
+            && (self.lanes != 1 || self.cores.is_some() || !self.peer.is_empty() || self.sharing != SharingName::Lane)
+        {
             return misuse("bench idle has one lane and no peers: leave out --lanes, --cores, --sharing and --peer");
         }
         if self.unit == Unit::Stream && !self.peer.is_empty() && self.message.is_some() {
@@ -229,4 +239,64 @@ fn parse_time_us(text: &str) -> Result<u64, String> {
     };
     let us = number.trim().parse::<f64>().map_err(|_| wrong())? * unit_us;
     if (1_000.0..=600e6).contains(&us) { Ok(us as u64) } else { Err(format!("'{text}' is out of range: 1ms to 10m")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        bench: Bench,
+    }
+
+    fn check(line: &str) -> Result<Cores, String> {
+        let bench = Line::try_parse_from(format!("bench {line}").split_whitespace()).map_err(|e| e.to_string())?.bench;
+        bench.check().and_then(|()| bench.cores()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(parse_time_us("30s"), Ok(30_000_000));
+        assert_eq!(parse_time_us("500ms"), Ok(500_000));
+        assert_eq!(parse_time_us("2m"), Ok(120_000_000));
+        assert_eq!(parse_time_us("1"), Ok(1_000_000));
+        for wrong in ["", "s", "-1s", "abc", "1h", "NaN", "inf"] {
+            assert!(parse_time_us(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn one_lane_is_on_one_core_by_default() {
+        assert_eq!(check("crr --conns 1,10,100"), Ok(Cores::Same));
+        assert_eq!(check("crr --peer smoltcp --peer linux"), Ok(Cores::Same));
+    }
+
+    #[test]
+    fn misuse_is_refused_with_a_sentence() {
+        for wrong in [
+            "crr --conns 0",
+            "crr --lanes 3",
+            "crr --cores pairs",
+            "crr --seconds 0",
+            "crr --rounds 0",
+            "crr --mtu 100",
+            "idle --peer linux",
+            "crr --ring 100",
+            "crr --conns 9999999",
+        ] {
+            let said = check(wrong).expect_err(wrong);
+            assert!(said.starts_with("--") || said.starts_with("bench"), "{wrong}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_ring_holds_a_frame_of_every_connection() {
+        let bench = Line::try_parse_from(["bench", "crr"]).unwrap_or_else(|e| panic!("{e}")).bench;
+        for conns in [1, 100, 10_000, 100_000] {
+            assert!(bench.ring(conns) >= conns * 330 && bench.ring(conns).is_power_of_two());
+        }
+    }
 }

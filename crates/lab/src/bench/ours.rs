@@ -9,11 +9,13 @@ use hdrhistogram::Histogram;
 use laneway_proto::time::Instant;
 use laneway_stack::counters::{Counters, Mib};
 use laneway_stack::sharing::Sharing;
-use std::sync::Barrier;
+use std::sync::{Barrier, OnceLock};
 use std::time::Duration;
 
 /// The longest warm-up.
 const WARM_UP_MAX: Duration = Duration::from_secs(6);
+/// Without a single operation for this long, something is wrong.
+const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// It is looked at this often whether everything is warm.
 const WARM_UP_STEP: Duration = Duration::from_millis(250);
 
@@ -54,7 +56,16 @@ impl<W: Work, S: Sharing> Ours<W, S> {
         let elapsed_us = 3_600_000_000;
         let crews = build(work, shape, Instant::from_us(elapsed_us))?;
         let warm_ops = if opens { shape.tuples() as u64 } else { 0 };
-        Ok(Ours { who, shape: shape.clone(), crews, elapsed_us, warm_ops, measured_from: Counters::default(), peak_time_waits: 0, peak_queued: 0 })
+        Ok(Ours {
+            who,
+            shape: shape.clone(),
+            crews,
+            elapsed_us,
+            warm_ops,
+            measured_from: Counters::default(),
+            peak_time_waits: 0,
+            peak_queued: 0,
+        })
     }
 
     fn established(&mut self) -> u64 {
@@ -68,27 +79,31 @@ impl<W: Work, S: Sharing> Ours<W, S> {
     /// Every crew works on its core for `time`.
     fn work(&mut self, time: Duration) -> Round {
         let packets = counters(&mut self.crews).get(Mib::IpOutRequests);
-        let clock = PausedClock::resume(self.elapsed_us);
-        let until = clock.now().after_us(time.as_micros() as u64);
-        let start = Barrier::new(self.crews.len());
+        // The time begins when every thread is there: on a busy machine that may take a while.
+        let (start, clock, before_us) = (Barrier::new(self.crews.len()), OnceLock::new(), self.elapsed_us);
         let shares = std::thread::scope(|scope| {
             let threads: Vec<_> = self
                 .crews
                 .iter_mut()
                 .enumerate()
                 .map(|(core, crew)| {
-                    let start = &start;
+                    let (start, clock) = (&start, &clock);
                     scope.spawn(move || {
                         machine::pin(core);
                         start.wait();
-                        crew_round(crew, clock, until)
+                        let clock = *clock.get_or_init(|| PausedClock::resume(before_us));
+                        let share =
+                            crew_round(crew, clock, Instant::from_us(before_us).after_us(time.as_micros() as u64));
+                        (share, clock.now())
                     })
                 })
                 .collect();
-            threads.into_iter().map(|thread| thread.join().expect("a crew does not panic")).collect()
+            threads.into_iter().map(|thread| thread.join().expect("a crew does not panic")).collect::<Vec<_>>()
         });
-        self.elapsed_us = clock.now().as_us();
-        let (live, queued) = self.crews.iter_mut().map(Crew::time_waits).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        self.elapsed_us = shares.iter().map(|(_, ended)| ended.as_us()).max().unwrap_or(before_us);
+        let shares = shares.into_iter().map(|(share, _)| share).collect();
+        let (live, queued) =
+            self.crews.iter_mut().map(Crew::time_waits).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         self.peak_time_waits = self.peak_time_waits.max(live);
         self.peak_queued = self.peak_queued.max(queued);
         let packets = counters(&mut self.crews).get(Mib::IpOutRequests) - packets;
@@ -106,7 +121,11 @@ fn crew_round<W: Work, S: Sharing>(crew: &mut Crew<W, S>, clock: PausedClock, un
         }
         crew.turn(now);
     }
-    let share = Share { ops: (crew.ops() - ops) as f64, wall_s: began.elapsed().as_secs_f64(), cpu_s: machine::thread_cpu_s() - cpu };
+    let share = Share {
+        ops: (crew.ops() - ops) as f64,
+        wall_s: began.elapsed().as_secs_f64(),
+        cpu_s: machine::thread_cpu_s() - cpu,
+    };
     crew.loads().for_each(|load| load.stopwatch.hold());
     share
 }
@@ -162,11 +181,17 @@ impl<W: Work, S: Sharing> Contender for Ours<W, S> {
     }
 
     fn round(&mut self, time: Duration) -> Result<Round, Failure> {
-        let round = self.work(time);
-        if round.ops() == 0.0 {
-            return Err(Failure::stuck(&counters(&mut self.crews)));
+        let began = std::time::Instant::now();
+        loop {
+            let round = self.work(time);
+            // A machine that is busy with other things may leave us too little for even one operation.
+            if round.ops() > 0.0 {
+                return Ok(round);
+            }
+            if began.elapsed() > STUCK_AFTER {
+                return Err(Failure::stuck(&counters(&mut self.crews)));
+            }
         }
-        Ok(round)
     }
 
     fn account(&mut self) -> Account {
@@ -200,6 +225,12 @@ impl<W: Work, S: Sharing> Contender for Ours<W, S> {
                 None => latency = Some(one),
             }
         }
-        Account { latency: latency.filter(|all| !all.is_empty()), bytes_per_conn: Some(bytes as f64 / ends), tw_evicted: Some(evicted), failed, remarks }
+        Account {
+            latency: latency.filter(|all| !all.is_empty()),
+            bytes_per_conn: Some(bytes as f64 / ends),
+            tw_evicted: Some(evicted),
+            failed,
+            remarks,
+        }
     }
 }

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use rustix::time::Timespec;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const LISTENER: u64 = u64::MAX;
@@ -52,7 +52,10 @@ impl Linux {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let most = limit.maximum.unwrap_or(1 << 20);
         // What the operator allows at the most is ours for the asking.
-        let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, rustix::process::Rlimit { current: Some(most), maximum: limit.maximum });
+        let _ = rustix::process::setrlimit(
+            rustix::process::Resource::Nofile,
+            rustix::process::Rlimit { current: Some(most), maximum: limit.maximum },
+        );
         (most.saturating_sub(SPARE_FILES) / 2) as usize
     }
 
@@ -66,15 +69,22 @@ impl Linux {
     }
 
     fn work(&mut self, time: Duration) -> Result<Round, Failure> {
-        let listener = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
-            .and_then(|listener| {
-                sockopt::set_socket_reuseaddr(&listener, true)?;
-                rustix::net::bind(&listener, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))?;
-                rustix::net::listen(&listener, 65_535)?;
-                Ok(listener)
-            })
-            .map_err(|errno| refused("listen on a port of its own choice", errno))?;
-        let at = rustix::net::getsockname(&listener).and_then(SocketAddrV4::try_from).map_err(|errno| refused("find its own address", errno))?;
+        let listener = rustix::net::socket_with(
+            AddressFamily::INET,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )
+        .and_then(|listener| {
+            sockopt::set_socket_reuseaddr(&listener, true)?;
+            rustix::net::bind(&listener, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))?;
+            rustix::net::listen(&listener, 65_535)?;
+            Ok(listener)
+        })
+        .map_err(|errno| refused("listen on a port of its own choice", errno))?;
+        let at = rustix::net::getsockname(&listener)
+            .and_then(SocketAddrV4::try_from)
+            .map_err(|errno| refused("find its own address", errno))?;
         let phase = AtomicU8::new(STARTING);
         let received = AtomicU64::new(0);
         let (unit, request, response) = (self.unit, self.request.len(), self.response.clone());
@@ -97,7 +107,13 @@ impl Linux {
         Ok(Round { shares: vec![Share { ops: 0.0, cpu_s: server, wall_s: client.wall_s }, client], packets: None })
     }
 
-    fn client(&mut self, at: SocketAddrV4, time: Duration, phase: &AtomicU8, received: &AtomicU64) -> Result<Share, Errno> {
+    fn client(
+        &mut self,
+        at: SocketAddrV4,
+        time: Duration,
+        phase: &AtomicU8,
+        received: &AtomicU64,
+    ) -> Result<Share, Errno> {
         let mut client = Client {
             unit: self.unit,
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
@@ -150,7 +166,8 @@ impl Linux {
 /// The events of one wait of at most 20 ms.
 fn wait(epoll: &OwnedFd, events: &mut Vec<Event>) -> Result<(), Errno> {
     events.clear();
-    match epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(&Timespec { tv_sec: 0, tv_nsec: 20_000_000 })) {
+    match epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(&Timespec { tv_sec: 0, tv_nsec: 20_000_000 }))
+    {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(errno) => Err(errno),
     }
@@ -184,7 +201,9 @@ impl Server<'_> {
             for event in &events {
                 let number = event.data.u64();
                 if number == LISTENER {
-                    while let Ok(socket) = rustix::net::accept_with(&listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                    while let Ok(socket) =
+                        rustix::net::accept_with(&listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)
+                    {
                         let _ = sockopt::set_tcp_nodelay(&socket, true);
                         // Often the request is there already; then nothing needs to be watched.
                         let Some(seen) = self.serve(&socket, 0, &mut buffer) else { continue };
@@ -255,7 +274,12 @@ struct Client<'a> {
 impl Client<'_> {
     fn connect(&mut self, i: usize) -> Result<(), Errno> {
         let started = self.stopwatch.start();
-        let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+        let socket = rustix::net::socket_with(
+            AddressFamily::INET,
+            SocketType::STREAM,
+            SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
+            None,
+        )?;
         sockopt::set_tcp_nodelay(&socket, true)?;
         // From and to the same address of the loopback network: that spares the kernel a bind().
         let both = Ipv4Addr::new(127, 0, 1, 1 + self.next_address as u8);
@@ -264,7 +288,12 @@ impl Client<'_> {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(errno) => return Err(errno),
         }
-        epoll::add(&self.epoll, socket.as_fd(), EventData::new_u64(i as u64), EventFlags::IN | EventFlags::OUT | EventFlags::ET)?;
+        epoll::add(
+            &self.epoll,
+            socket.as_fd(),
+            EventData::new_u64(i as u64),
+            EventFlags::IN | EventFlags::OUT | EventFlags::ET,
+        )?;
         self.sockets[i] = Some(Open { socket, asked: false, answered: 0, started });
         Ok(())
     }
@@ -299,7 +328,8 @@ impl Client<'_> {
             }
         }
         // It may have room still, and an edge will not come again: ask for one.
-        let _ = epoll::modify(&self.epoll, &open.socket, EventData::new_u64(i as u64), EventFlags::OUT | EventFlags::ET);
+        let _ =
+            epoll::modify(&self.epoll, &open.socket, EventData::new_u64(i as u64), EventFlags::OUT | EventFlags::ET);
     }
 
     fn talk(&mut self, i: usize, flags: EventFlags) -> Result<(), Errno> {
@@ -383,7 +413,16 @@ impl Contender for Linux {
     fn account(&mut self) -> Account {
         let evicted = tcp_ext("TCPTimeWaitOverflow").zip(self.overflows).map(|(now, then)| now - then);
         let latency = self.stopwatch.take();
-        let remarks = format!("{ADDRESSES} addresses; TIME_WAIT records that the kernel did not keep: {} (its tcp_max_tw_buckets)", evicted.unwrap_or(0));
-        Account { latency: Some(latency).filter(|all| !all.is_empty()), bytes_per_conn: None, tw_evicted: evicted, failed: self.failed, remarks }
+        let remarks = format!(
+            "{ADDRESSES} addresses; TIME_WAIT records that the kernel did not keep: {} (its tcp_max_tw_buckets)",
+            evicted.unwrap_or(0)
+        );
+        Account {
+            latency: Some(latency).filter(|all| !all.is_empty()),
+            bytes_per_conn: None,
+            tw_evicted: evicted,
+            failed: self.failed,
+            remarks,
+        }
     }
 }

@@ -115,16 +115,25 @@ pub struct Smoltcp {
 
 impl Smoltcp {
     /// Everything that `conns` connections need, listening and not yet connected.
-    pub fn new(unit: Unit, conns: usize, checksums: Checksums, mtu: usize, message: Option<usize>, buffer: Option<u32>) -> Self {
+    pub fn new(
+        unit: Unit,
+        conns: usize,
+        checksums: Checksums,
+        mtu: usize,
+        message: Option<usize>,
+        buffer: Option<u32>,
+    ) -> Self {
         let (request, response) = match message {
             Some(bytes) if unit == Unit::Rr => (vec![b'q'; bytes], vec![b'r'; bytes]),
             _ => (REQUEST.to_vec(), RESPONSE.to_vec()),
         };
-        let mut device = Loopback { queue: RefCell::default(), free: RefCell::default(), sent: Cell::new(0), mtu, checksums };
+        let mut device =
+            Loopback { queue: RefCell::default(), free: RefCell::default(), sent: Cell::new(0), mtu, checksums };
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = 4_711;
         let mut interface = Interface::new(config, &mut device, Instant::ZERO);
-        interface.update_ip_addrs(|addresses| addresses.push(IpCidr::new(HERE, 8)).expect("there is room for one address"));
+        interface
+            .update_ip_addrs(|addresses| addresses.push(IpCidr::new(HERE, 8)).expect("there is room for one address"));
         let buffer = buffer.map_or(BUFFER, |bytes| bytes as usize);
         let mut sockets = SocketSet::new(Vec::with_capacity(2 * conns));
         let mut socket = || {
@@ -290,7 +299,11 @@ impl Smoltcp {
             self.turn(Instant::from_micros(self.elapsed_us));
         }
         self.stopwatch.hold();
-        let share = Share { ops: (self.ops - ops) as f64, wall_s: began.elapsed().as_secs_f64(), cpu_s: machine::thread_cpu_s() - cpu };
+        let share = Share {
+            ops: (self.ops - ops) as f64,
+            wall_s: began.elapsed().as_secs_f64(),
+            cpu_s: machine::thread_cpu_s() - cpu,
+        };
         Round { shares: vec![share], packets: Some(self.device.sent.get() - packets) }
     }
 }
@@ -330,14 +343,26 @@ impl Contender for Smoltcp {
         });
         let round = round.map_err(|_| Failure::Stuck("smoltcp panicked".into()))?;
         if round.ops() == 0.0 {
-            return Err(Failure::Stuck(format!("smoltcp did nothing in {time:?} at {} connections; give it more --seconds", self.conns)));
+            return Err(Failure::Stuck(format!(
+                "smoltcp did nothing in {time:?} at {} connections; give it more --seconds",
+                self.conns
+            )));
         }
         Ok(round)
     }
     fn account(&mut self) -> Account {
         let bytes = 2 * self.buffer + size_of::<Socket>();
         let latency = self.stopwatch.take();
-        let remarks = format!("one source address, buffers of {} bytes, no TIME_WAIT, initial sequence numbers without a key", self.buffer);
-        Account { latency: Some(latency).filter(|all| !all.is_empty()), bytes_per_conn: Some(bytes as f64), tw_evicted: None, failed: 0, remarks }
+        let remarks = format!(
+            "one source address, buffers of {} bytes, no TIME_WAIT, initial sequence numbers without a key",
+            self.buffer
+        );
+        Account {
+            latency: Some(latency).filter(|all| !all.is_empty()),
+            bytes_per_conn: Some(bytes as f64),
+            tw_evicted: None,
+            failed: 0,
+            remarks,
+        }
     }
 }

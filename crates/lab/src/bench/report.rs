@@ -81,7 +81,14 @@ impl Report {
     }
 
     /// Adds a contender: one row in all, and one for each core if there are several.
-    pub fn add(&mut self, contender: &dyn Contender, conns: usize, payload_bytes: usize, rounds: &[Round], account: &Account) {
+    pub fn add(
+        &mut self,
+        contender: &dyn Contender,
+        conns: usize,
+        payload_bytes: usize,
+        rounds: &[Round],
+        account: &Account,
+    ) {
         let rates: Vec<f64> = rounds.iter().map(Round::rate).collect();
         let rate = median(rates.iter().copied());
         let cores = rounds.first().map_or(1, |round| round.shares.len().max(1));
@@ -172,14 +179,29 @@ impl Report {
         let mut out = format!("{} on {}\n\n", self.unit, self.machine);
         out += &format!(
             "{:<12} {:>7} {:>5} {:>9} {:>13} {:>7} {:>13} {:>8} {:>9} {:>9} {:>9} {:>9} {:>8} {:>7}\n",
-            "who", "conns", "lanes", "checksums", "ops/s", "spread", "per core", "Gbit/s", "CPU us/op", "p50 us", "p99 us", "p99.9 us", "packets", "B/conn"
+            "who",
+            "conns",
+            "lanes",
+            "checksums",
+            "ops/s",
+            "spread",
+            "per core",
+            "Gbit/s",
+            "CPU us/op",
+            "p50 us",
+            "p99 us",
+            "p99.9 us",
+            "packets",
+            "B/conn"
         );
         for row in &self.rows {
             let least = row.rounds.iter().copied().fold(f64::INFINITY, f64::min);
             let most = row.rounds.iter().copied().fold(0.0, f64::max);
             let spread = if row.ops_per_s > 0.0 { 100.0 * (most - least) / row.ops_per_s } else { 0.0 };
             let who = row.part.map_or_else(|| row.who.clone(), |core| format!("  core {core}"));
-            let or_dash = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"));
+            let or_dash = |value: Option<f64>, digits: usize| {
+                value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+            };
             out += &format!(
                 "{who:<12} {:>7} {:>5} {:>9} {:>13} {spread:>6.0}% {:>13} {:>8.2} {:>9.3} {:>9} {:>9} {:>9} {:>8} {:>7}\n",
                 row.conns,
@@ -209,7 +231,9 @@ impl Report {
     fn ratios(&self) -> String {
         let mut out = String::new();
         for ours in self.rows.iter().filter(|row| row.who == "laneway" && row.part.is_none()) {
-            for other in self.rows.iter().filter(|row| row.who != "laneway" && row.part.is_none() && row.conns == ours.conns) {
+            for other in
+                self.rows.iter().filter(|row| row.who != "laneway" && row.part.is_none() && row.conns == ours.conns)
+            {
                 let mut ratios: Vec<f64> = ours.rounds.iter().zip(&other.rounds).map(|(a, b)| a / b).collect();
                 ratios.sort_by(f64::total_cmp);
                 let per_core = ours.ops_per_s_per_core / other.ops_per_s_per_core;
@@ -242,4 +266,55 @@ pub fn grouped(value: f64) -> String {
         out.push(digit);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_grouped() {
+        assert_eq!([0.4, 999.0, 1_000.0, 1_234_567.0].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between() {
+        assert_eq!(median([4.0, 1.0, 3.0].into_iter()), 3.0);
+        assert_eq!(median([4.0, 1.0, 3.0, 2.0].into_iter()), 2.5);
+    }
+
+    #[test]
+    fn json_has_exactly_the_promised_keys() {
+        let mut report = Report::new("connections");
+        report.add_idle(&Idle {
+            who: "laneway",
+            checksums: "software",
+            conns: 1,
+            ops_per_s: 1.0,
+            us: None,
+            bytes_per_conn: 400.0,
+            tw_evicted: Some(0),
+            remarks: String::new(),
+        });
+        let json: serde_json::Value = serde_json::from_str(&report.json()).expect("our own JSON");
+        let keys = |value: &serde_json::Value| {
+            value.as_object().map(|object| object.keys().cloned().collect::<Vec<_>>()).unwrap_or_default()
+        };
+        let sorted = |names: &str| {
+            let mut names: Vec<String> = names.split(' ').map(str::to_owned).collect();
+            names.sort();
+            names
+        };
+        let mut top = keys(&json);
+        top.sort();
+        assert_eq!(top, sorted("unit machine rows"));
+        let mut row = keys(&json["rows"][0]);
+        row.sort();
+        assert_eq!(
+            row,
+            sorted(
+                "who api device checksums lanes conns ops_per_s ops_per_s_per_core gbit_s cpu_us_per_op p50_us p99_us p999_us packets_per_op bytes_per_conn tw_evicted rounds"
+            )
+        );
+    }
 }

@@ -20,25 +20,15 @@ const ONE: i64 = 1_000_000;
 impl RateLimit {
     /// `rate_per_s` messages a second on average, after up to about `burst` at once. Starts full.
     pub const fn new(rate_per_s: u32, burst: u32) -> Self {
-        RateLimit {
-            rate_per_s,
-            burst,
-            credit: burst as i64 * ONE,
-            refilled: Instant::ZERO,
-        }
+        RateLimit { rate_per_s, burst, credit: burst as i64 * ONE, refilled: Instant::ZERO }
     }
 
     /// Whether a message may be sent now. `random` is fresh from the caller's generator at every call.
     pub fn allow(&mut self, now: Instant, random: u32) -> bool {
-        let earned = now
-            .since_us(self.refilled)
-            .saturating_mul(u64::from(self.rate_per_s));
+        let earned = now.since_us(self.refilled).saturating_mul(u64::from(self.rate_per_s));
         self.refilled = self.refilled.max(now);
         let earned = i64::try_from(earned).unwrap_or(i64::MAX);
-        self.credit = self
-            .credit
-            .saturating_add(earned)
-            .min(i64::from(self.burst) * ONE);
+        self.credit = self.credit.saturating_add(earned).min(i64::from(self.burst) * ONE);
         if self.credit < ONE {
             return false;
         }

@@ -20,12 +20,7 @@ fn packet(src: Address, dst: Address, protocol: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn icmp_packet(
-    src: Address,
-    dst: Address,
-    v4: icmpv4::Message<'_>,
-    v6: icmpv6::Message<'_>,
-) -> Vec<u8> {
+fn icmp_packet(src: Address, dst: Address, v4: icmpv4::Message<'_>, v6: icmpv6::Message<'_>) -> Vec<u8> {
     if src.is_v4() {
         let mut message = vec![0; v4.len()];
         v4.emit(&mut message);
@@ -41,9 +36,7 @@ fn judge(bytes: &[u8]) -> Result<Incoming<'_>, Discard> {
     input(&ip::input::input(bytes, false).unwrap())
 }
 
-const TCP: [u8; 20] = [
-    0x12, 0x34, 0, 80, 0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0,
-];
+const TCP: [u8; 20] = [0x12, 0x34, 0, 80, 0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0];
 
 /// A router's complaint to host 1 about `quoted`.
 fn too_big(v4: bool, quoted: &[u8], mtu: u16) -> Vec<u8> {
@@ -51,26 +44,15 @@ fn too_big(v4: bool, quoted: &[u8], mtu: u16) -> Vec<u8> {
     icmp_packet(
         address(v4, 99),
         address(v4, 1),
-        icmpv4::Message::DestinationUnreachable {
-            code,
-            next_hop_mtu: mtu,
-            quoted,
-        },
-        icmpv6::Message::PacketTooBig {
-            mtu: mtu.into(),
-            quoted,
-        },
+        icmpv4::Message::DestinationUnreachable { code, next_hop_mtu: mtu, quoted },
+        icmpv6::Message::PacketTooBig { mtu: mtu.into(), quoted },
     )
 }
 
 #[test]
 fn an_echo_comes_back() {
     for v4 in [true, false] {
-        let echo = Echo {
-            id: 7,
-            seq: 9,
-            data: b"are you there",
-        };
+        let echo = Echo { id: 7, seq: 9, data: b"are you there" };
         let asked = icmp_packet(
             address(v4, 2),
             address(v4, 1),
@@ -90,24 +72,14 @@ fn an_echo_comes_back() {
 
 #[test]
 fn groups_are_answered_from_one_address_or_not_at_all() {
-    let echo = Echo {
-        id: 1,
-        seq: 1,
-        data: b"",
-    };
-    let (v4, v6) = (
-        icmpv4::Message::EchoRequest(echo),
-        icmpv6::Message::EchoRequest(echo),
-    );
+    let echo = Echo { id: 1, seq: 1, data: b"" };
+    let (v4, v6) = (icmpv4::Message::EchoRequest(echo), icmpv6::Message::EchoRequest(echo));
     let broadcast = icmp_packet(address(true, 2), Address::from_v4([255; 4]), v4, v6);
     assert_eq!(judge(&broadcast), Err(Discard::IcmpIgnored));
     let all_nodes = Address::from_v6([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
     let multicast = icmp_packet(address(false, 2), all_nodes, v4, v6);
     let asked = ip::input::input(&multicast, false).unwrap();
-    assert_eq!(
-        echo_reply(&asked, echo, address(false, 1)).spec.src,
-        address(false, 1)
-    );
+    assert_eq!(echo_reply(&asked, echo, address(false, 1)).spec.src, address(false, 1));
 }
 
 #[test]
@@ -117,23 +89,10 @@ fn an_error_is_reduced_to_its_flow() {
         for cut in [0, 12] {
             let ours = packet(address(v4, 1), address(v4, 2), protocol::TCP, &TCP);
             let bytes = too_big(v4, &ours[..ours.len() - cut], 1400);
-            let Ok(Incoming::Error(error)) = judge(&bytes) else {
-                panic!("{:?}", judge(&bytes))
-            };
-            assert_eq!(
-                (error.kind, error.mtu),
-                (ErrorKind::PacketTooBig, Some(1400))
-            );
-            let key = FlowKey {
-                local: address(v4, 1),
-                remote: address(v4, 2),
-                local_port: 0x1234,
-                remote_port: 80,
-            };
-            assert_eq!(
-                (error.quoted.protocol, error.quoted.key),
-                (protocol::TCP, key)
-            );
+            let Ok(Incoming::Error(error)) = judge(&bytes) else { panic!("{:?}", judge(&bytes)) };
+            assert_eq!((error.kind, error.mtu), (ErrorKind::PacketTooBig, Some(1400)));
+            let key = FlowKey { local: address(v4, 1), remote: address(v4, 2), local_port: 0x1234, remote_port: 80 };
+            assert_eq!((error.quoted.protocol, error.quoted.key), (protocol::TCP, key));
             assert_eq!(error.quoted.seq, Some(SeqNum::new(0xdead_beef)));
         }
     }
@@ -144,22 +103,10 @@ fn an_error_about_nothing_of_ours_is_unverified() {
     for v4 in [true, false] {
         let quoted = |src, protocol| packet(address(v4, src), address(v4, 2), protocol, &TCP);
         let judged = |quoted: &[u8]| judge(&too_big(v4, quoted, 1400)).err();
-        assert_eq!(
-            judged(&quoted(3, protocol::TCP)),
-            Some(Discard::IcmpUnverified),
-            "somebody else's packet"
-        );
-        assert_eq!(
-            judged(&quoted(1, 47)),
-            Some(Discard::IcmpUnverified),
-            "no flow"
-        );
+        assert_eq!(judged(&quoted(3, protocol::TCP)), Some(Discard::IcmpUnverified), "somebody else's packet");
+        assert_eq!(judged(&quoted(1, 47)), Some(Discard::IcmpUnverified), "no flow");
         let ours = quoted(1, protocol::TCP);
-        assert_eq!(
-            judged(&ours[..ours.len() - 13]),
-            Some(Discard::IcmpUnverified),
-            "seven bytes"
-        );
+        assert_eq!(judged(&ours[..ours.len() - 13]), Some(Discard::IcmpUnverified), "seven bytes");
         assert_eq!(judged(&[]), Some(Discard::IcmpUnverified));
         // The other version inside.
         let other = packet(address(!v4, 1), address(!v4, 2), protocol::TCP, &TCP);
@@ -168,34 +115,18 @@ fn an_error_about_nothing_of_ours_is_unverified() {
     // A flow over IPv4 named by a packet over IPv6.
     let mut mapped = packet(address(false, 1), address(false, 2), protocol::TCP, &TCP);
     mapped[24..40].copy_from_slice(&address(true, 2).octets());
-    assert_eq!(
-        judge(&too_big(false, &mapped, 1400)).err(),
-        Some(Discard::IcmpUnverified)
-    );
+    assert_eq!(judge(&too_big(false, &mapped, 1400)).err(), Some(Discard::IcmpUnverified));
     // A later fragment has no ports.
     let mut later = packet(address(true, 1), address(true, 2), protocol::TCP, &TCP);
     later[7] = 1;
-    assert_eq!(
-        judge(&too_big(true, &later, 1400)).err(),
-        Some(Discard::IcmpUnverified)
-    );
+    assert_eq!(judge(&too_big(true, &later, 1400)).err(), Some(Discard::IcmpUnverified));
 }
 
 #[test]
 fn icmp_of_the_wrong_version_is_refused() {
-    let bytes = packet(
-        address(true, 2),
-        address(true, 1),
-        protocol::ICMPV6,
-        &[128, 0, 0, 0, 0, 0, 0, 0],
-    );
+    let bytes = packet(address(true, 2), address(true, 1), protocol::ICMPV6, &[128, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(judge(&bytes), Err(Discard::IcmpMalformed));
-    let bytes = packet(
-        address(false, 2),
-        address(false, 1),
-        protocol::ICMPV4,
-        &[8, 0, 0, 0, 0, 0, 0, 0],
-    );
+    let bytes = packet(address(false, 2), address(false, 1), protocol::ICMPV4, &[8, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(judge(&bytes), Err(Discard::IcmpMalformed));
 }
 
@@ -211,14 +142,9 @@ fn our_errors_quote_within_limits_and_come_back_to_the_sender() {
             let mut bytes = vec![0; reply.len()];
             reply.emit(&mut bytes);
             assert!(bytes.len() <= most);
-            let Ok(Incoming::Error(error)) = judge(&bytes) else {
-                panic!()
-            };
+            let Ok(Incoming::Error(error)) = judge(&bytes) else { panic!() };
             assert_eq!(error.kind, ErrorKind::PortUnreachable);
-            assert_eq!(
-                (error.quoted.key.local_port, error.quoted.key.remote_port),
-                (0x1111, 0x2222)
-            );
+            assert_eq!((error.quoted.key.local_port, error.quoted.key.remote_port), (0x1111, 0x2222));
             assert_eq!(error.quoted.key.local, address(v4, 1));
         }
     }
@@ -229,30 +155,19 @@ fn every_problem_arrives_as_its_kind() {
     for v4 in [true, false] {
         for (problem, kind) in [
             (Problem::PortUnreachable, ErrorKind::PortUnreachable),
-            (
-                Problem::ProtocolUnreachable { at: 6 },
-                ErrorKind::ProtocolUnreachable,
-            ),
+            (Problem::ProtocolUnreachable { at: 6 }, ErrorKind::ProtocolUnreachable),
             (Problem::Prohibited, ErrorKind::Prohibited),
             (Problem::PacketTooBig { mtu: 1300 }, ErrorKind::PacketTooBig),
             (Problem::HopLimitExceeded, ErrorKind::HopLimitExceeded),
-            (
-                Problem::ReassemblyTimeExceeded,
-                ErrorKind::ReassemblyTimeExceeded,
-            ),
-            (
-                Problem::ParameterProblem { at: 1 },
-                ErrorKind::ParameterProblem,
-            ),
+            (Problem::ReassemblyTimeExceeded, ErrorKind::ReassemblyTimeExceeded),
+            (Problem::ParameterProblem { at: 1 }, ErrorKind::ParameterProblem),
         ] {
             let theirs = packet(address(v4, 1), address(v4, 2), protocol::TCP, &TCP);
             let theirs = ip::input::input(&theirs, false).unwrap();
             let reply = error_reply(&theirs, problem).unwrap();
             let mut bytes = vec![0; reply.len()];
             reply.emit(&mut bytes);
-            let Ok(Incoming::Error(error)) = judge(&bytes) else {
-                panic!("{problem:?}")
-            };
+            let Ok(Incoming::Error(error)) = judge(&bytes) else { panic!("{problem:?}") };
             assert_eq!(error.kind, kind);
             assert_eq!(error.mtu, (kind == ErrorKind::PacketTooBig).then_some(1300));
         }
@@ -266,56 +181,18 @@ fn no_error_answers_an_error_a_group_or_a_later_fragment() {
     for v4 in [true, false] {
         let bytes = packet(address(v4, 2), address(v4, 1), protocol::UDP, &[0; 8]);
         let good = ip::input::input(&bytes, false).unwrap();
-        let answered =
-            |packet: Packet<'_>| error_reply(&packet, Problem::PortUnreachable).is_some();
+        let answered = |packet: Packet<'_>| error_reply(&packet, Problem::PortUnreachable).is_some();
         assert!(answered(good));
-        assert!(!answered(Packet {
-            link_broadcast: true,
-            ..good
-        }));
-        assert!(answered(Packet {
-            fragment: Some(FragmentInfo {
-                id: 1,
-                offset: 0,
-                more: true
-            }),
-            ..good
-        }));
-        assert!(!answered(Packet {
-            fragment: Some(FragmentInfo {
-                id: 1,
-                offset: 8,
-                more: true
-            }),
-            ..good
-        }));
-        let group = if v4 {
-            Address::from_v4([224, 0, 0, 1])
-        } else {
-            Address::from_v6([0xff; 16])
-        };
+        assert!(!answered(Packet { link_broadcast: true, ..good }));
+        assert!(answered(Packet { fragment: Some(FragmentInfo { id: 1, offset: 0, more: true }), ..good }));
+        assert!(!answered(Packet { fragment: Some(FragmentInfo { id: 1, offset: 8, more: true }), ..good }));
+        let group = if v4 { Address::from_v4([224, 0, 0, 1]) } else { Address::from_v6([0xff; 16]) };
         assert!(!answered(Packet { dst: group, ..good }));
-        let protocol = if v4 {
-            protocol::ICMPV4
-        } else {
-            protocol::ICMPV6
-        };
+        let protocol = if v4 { protocol::ICMPV4 } else { protocol::ICMPV6 };
         for (kind, ok) in [(3, false), (1, false), (8, v4), (128, !v4), (200, !v4)] {
-            assert_eq!(
-                answered(Packet {
-                    protocol,
-                    payload: &[kind; 8],
-                    ..good
-                }),
-                ok,
-                "{kind}"
-            );
+            assert_eq!(answered(Packet { protocol, payload: &[kind; 8], ..good }), ok, "{kind}");
         }
-        assert!(!answered(Packet {
-            protocol,
-            payload: &[],
-            ..good
-        }));
+        assert!(!answered(Packet { protocol, payload: &[], ..good }));
     }
 }
 
@@ -329,25 +206,13 @@ fn the_rate_holds_on_average_and_cannot_be_counted() {
     let mut bursts = Vec::new();
     for _ in 0..20 {
         let mut limit = RateLimit::new(100, 50);
-        bursts.push(
-            (0..1000)
-                .filter(|_| limit.allow(Instant::from_us(1), random()))
-                .count(),
-        );
+        bursts.push((0..1000).filter(|_| limit.allow(Instant::from_us(1), random())).count());
     }
-    assert!(
-        bursts.iter().all(|burst| (20..110).contains(burst)),
-        "{bursts:?}"
-    );
+    assert!(bursts.iter().all(|burst| (20..110).contains(burst)), "{bursts:?}");
     assert!(bursts.iter().any(|burst| *burst != bursts[0]), "{bursts:?}");
     let mut limit = RateLimit::new(100, 50);
-    let allowed = (0..100_000u64)
-        .filter(|i| limit.allow(Instant::from_us(i * 1000), random()))
-        .count();
-    assert!(
-        (9_000..11_500).contains(&allowed),
-        "{allowed} in 100 s at 100/s"
-    );
+    let allowed = (0..100_000u64).filter(|i| limit.allow(Instant::from_us(i * 1000), random())).count();
+    assert!((9_000..11_500).contains(&allowed), "{allowed} in 100 s at 100/s");
 }
 
 proptest! {

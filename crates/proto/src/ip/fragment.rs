@@ -26,9 +26,7 @@ pub enum Uncuttable {
 impl fmt::Display for Uncuttable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Uncuttable::DontFragment => {
-                "the datagram is larger than the path MTU and must not be fragmented"
-            }
+            Uncuttable::DontFragment => "the datagram is larger than the path MTU and must not be fragmented",
             Uncuttable::MtuTooSmall => "the MTU leaves no room for a fragment",
             Uncuttable::TooLong => "the datagram is longer than 65535 bytes",
         })
@@ -51,12 +49,7 @@ pub struct Fragments<'a> {
 impl<'a> Fragments<'a> {
     /// Cuts `payload`, which `spec` would head as a whole, to IP packets of at most `mtu` bytes. `id` must differ from that of
     /// other datagrams to the same destination for a minute or two, and should not be guessable (RFC 7739); IPv4 uses its lower 16 bits.
-    pub fn new(
-        spec: &HeaderSpec,
-        id: u32,
-        payload: &'a [u8],
-        mtu: usize,
-    ) -> Result<Self, Uncuttable> {
+    pub fn new(spec: &HeaderSpec, id: u32, payload: &'a [u8], mtu: usize) -> Result<Self, Uncuttable> {
         let v4 = spec.src.is_v4();
         if v4 && spec.dont_fragment {
             return Err(Uncuttable::DontFragment);
@@ -69,13 +62,7 @@ impl<'a> Fragments<'a> {
         if step == 0 {
             return Err(Uncuttable::MtuTooSmall);
         }
-        Ok(Fragments {
-            spec: *spec,
-            id,
-            payload,
-            step,
-            offset: 0,
-        })
+        Ok(Fragments { spec: *spec, id, payload, step, offset: 0 })
     }
 
     /// The length of the next fragment, IP header included; `None` when all are written.
@@ -123,25 +110,14 @@ impl<'a> Fragments<'a> {
     }
 
     fn head_v6(&self, headers: &mut [u8], len: usize, more: bool) {
-        let spec = HeaderSpec {
-            protocol: FRAGMENT,
-            ..self.spec
-        };
+        let spec = HeaderSpec { protocol: FRAGMENT, ..self.spec };
         output::emit(&spec, headers, ipv6::FRAGMENT_HEADER_LEN + len);
-        let fragment = ipv6::Fragment {
-            offset: self.offset as u32,
-            more,
-            id: self.id,
-        };
+        let fragment = ipv6::Fragment { offset: self.offset as u32, more, id: self.id };
         fragment.emit(self.spec.protocol, &mut headers[HEADER_LEN_V6..]);
     }
 }
 
 /// Bytes of headers in each fragment.
 const fn overhead(v4: bool) -> usize {
-    if v4 {
-        HEADER_LEN_V4
-    } else {
-        HEADER_LEN_V6 + ipv6::FRAGMENT_HEADER_LEN
-    }
+    if v4 { HEADER_LEN_V4 } else { HEADER_LEN_V6 + ipv6::FRAGMENT_HEADER_LEN }
 }

@@ -72,11 +72,7 @@ pub fn input(bytes: &[u8], header_checksum_verified: bool) -> Result<Packet<'_>,
 /// IPv4. Options are summed and skipped: none of them means anything to a host that does not forward.
 #[inline]
 fn v4(bytes: &[u8], verified: bool) -> Result<Packet<'_>, Discard> {
-    let view = if verified {
-        ipv4::View::new_checksum_verified(bytes)
-    } else {
-        ipv4::View::new(bytes)
-    };
+    let view = if verified { ipv4::View::new_checksum_verified(bytes) } else { ipv4::View::new(bytes) };
     let view = view.map_err(discard_of)?;
     let (src, dst) = (view.src(), view.dst());
     if is_martian_v4(src.octets_v4()[0], dst.octets_v4()[0]) {
@@ -158,22 +154,13 @@ fn v6(bytes: &[u8]) -> Result<Packet<'_>, Discard> {
 /// *is* IPv4, so a packet that carries it over IPv6 could pass for a flow it has nothing to do with (RFC 4942 section 2.2).
 #[inline(always)]
 fn is_martian_v6(src: &Address, dst: &Address) -> bool {
-    src.is_v4()
-        | dst.is_v4()
-        | src.is_multicast()
-        | src.is_loopback()
-        | dst.is_loopback()
-        | dst.is_unspecified()
+    src.is_v4() | dst.is_v4() | src.is_multicast() | src.is_loopback() | dst.is_loopback() | dst.is_unspecified()
 }
 
 /// The unspecified source is for hosts that look for an address (ICMPv6); a transport has nobody to answer there.
 #[inline(always)]
 fn nameless(packet: Packet<'_>) -> Result<Packet<'_>, Discard> {
-    if packet.src.is_unspecified() {
-        Err(Discard::IpMartianSource)
-    } else {
-        Ok(packet)
-    }
+    if packet.src.is_unspecified() { Err(Discard::IpMartianSource) } else { Ok(packet) }
 }
 
 /// The rest of IPv6: extension headers, fragments, protocols that nobody here speaks.
@@ -181,24 +168,14 @@ fn nameless(packet: Packet<'_>) -> Result<Packet<'_>, Discard> {
 #[inline(never)]
 fn v6_with_extensions<'a>(bytes: &'a [u8], packet: Packet<'a>) -> Result<Packet<'a>, Discard> {
     let upper = ipv6::walk(packet.protocol, packet.payload).map_err(discard_of)?;
-    let (Some(header), Some(payload)) = (
-        bytes.get(..ipv6::HEADER_LEN + upper.offset),
-        packet.payload.get(upper.offset..),
-    ) else {
+    let (Some(header), Some(payload)) =
+        (bytes.get(..ipv6::HEADER_LEN + upper.offset), packet.payload.get(upper.offset..))
+    else {
         return Err(Discard::Ipv6ExtensionHeader);
     };
-    let packet = Packet {
-        protocol: upper.protocol,
-        header,
-        payload,
-        fragment: upper.fragment.and_then(info_of),
-        ..packet
-    };
-    if packet.protocol == protocol::ICMPV6 {
-        Ok(packet)
-    } else {
-        nameless(packet)
-    }
+    let packet =
+        Packet { protocol: upper.protocol, header, payload, fragment: upper.fragment.and_then(info_of), ..packet };
+    if packet.protocol == protocol::ICMPV6 { Ok(packet) } else { nameless(packet) }
 }
 
 /// What the fragment header says; an atomic fragment (RFC 6946) is whole, whatever it is called.

@@ -39,16 +39,7 @@ impl HeaderSpec {
     /// A header as a host sends it by default: hop limit 64, no fragmentation on the way.
     #[inline]
     pub const fn new(src: Address, dst: Address, protocol: u8) -> Self {
-        HeaderSpec {
-            src,
-            dst,
-            protocol,
-            hop_limit: 64,
-            dscp_ecn: 0,
-            id: 0,
-            dont_fragment: true,
-            flow_label: 0,
-        }
+        HeaderSpec { src, dst, protocol, hop_limit: 64, dscp_ecn: 0, id: 0, dont_fragment: true, flow_label: 0 }
     }
 
     /// Bytes of this header.
@@ -135,13 +126,7 @@ pub const fn header_len(v4: bool) -> usize {
 #[inline]
 pub fn emit(spec: &HeaderSpec, buf: &mut [u8], payload_len: usize) {
     let (dscp, ecn) = (spec.dscp_ecn >> 2, spec.dscp_ecn & 3);
-    let HeaderSpec {
-        src,
-        dst,
-        hop_limit,
-        flow_label,
-        ..
-    } = *spec;
+    let HeaderSpec { src, dst, hop_limit, flow_label, .. } = *spec;
     if src.is_v4() {
         let header = ipv4::Header {
             dscp,
@@ -159,25 +144,14 @@ pub fn emit(spec: &HeaderSpec, buf: &mut [u8], payload_len: usize) {
         header.emit(buf);
     } else {
         let payload_len = length_field(payload_len, usize::from(u16::MAX));
-        let header = ipv6::Header {
-            dscp,
-            ecn,
-            flow_label,
-            payload_len,
-            next_header: spec.protocol,
-            hop_limit,
-            src,
-            dst,
-        };
+        let header =
+            ipv6::Header { dscp, ecn, flow_label, payload_len, next_header: spec.protocol, hop_limit, src, dst };
         header.emit(buf);
     }
 }
 
 #[inline(always)]
 fn length_field(len: usize, max: usize) -> u16 {
-    assert!(
-        len <= max,
-        "a payload too long for the IP length field was cut for sending"
-    );
+    assert!(len <= max, "a payload too long for the IP length field was cut for sending");
     len as u16
 }

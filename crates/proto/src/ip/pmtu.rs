@@ -25,12 +25,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config {
-            entries_max: 1024,
-            expire_us: 600 * 1_000_000,
-            floor_v4: 552,
-            updates_per_s_max: 128,
-        }
+        Config { entries_max: 1024, expire_us: 600 * 1_000_000, floor_v4: 552, updates_per_s_max: 128 }
     }
 }
 
@@ -75,20 +70,10 @@ impl PathMtuCache {
 
     /// A validated "packet too big" or "fragmentation needed" for `dst`. `mtu` is what the message says, or 0 when the router
     /// is older than RFC 1191. `link_mtu` is what holds without the cache. Returns the new path MTU if it became less.
-    pub fn on_packet_too_big(
-        &mut self,
-        dst: Address,
-        mtu: u32,
-        link_mtu: u32,
-        now: Instant,
-    ) -> Option<u32> {
+    pub fn on_packet_too_big(&mut self, dst: Address, mtu: u32, link_mtu: u32, now: Instant) -> Option<u32> {
         let current = self.get(dst, now).unwrap_or(link_mtu);
         let mtu = if dst.is_v4() {
-            let said = if mtu == 0 {
-                plateau_below(current)
-            } else {
-                mtu
-            };
+            let said = if mtu == 0 { plateau_below(current) } else { mtu };
             said.max(self.config.floor_v4)
         } else {
             //= https://www.rfc-editor.org/rfc/rfc8201#section-4
@@ -108,9 +93,7 @@ impl PathMtuCache {
         let expires = now.after_us(self.config.expire_us);
         self.entries.insert(dst.words(), Entry { mtu, expires });
         self.expiry.push_back((expires, dst.words()));
-        while self.entries.len() > self.config.entries_max
-            || self.expiry.len() > 2 * self.config.entries_max + 1
-        {
+        while self.entries.len() > self.config.entries_max || self.expiry.len() > 2 * self.config.entries_max + 1 {
             self.forget_first();
         }
         Some(mtu)
@@ -142,10 +125,7 @@ impl PathMtuCache {
 
     fn forget_first(&mut self) {
         if let Some((at, key)) = self.expiry.pop_front()
-            && self
-                .entries
-                .get(&key)
-                .is_some_and(|entry| entry.expires == at)
+            && self.entries.get(&key).is_some_and(|entry| entry.expires == at)
         {
             self.entries.remove(&key);
         }
@@ -168,8 +148,5 @@ impl PathMtuCache {
 /// RFC 1191 section 7.1: the MTUs that links are likely to have. For routers that do not say.
 fn plateau_below(current: u32) -> u32 {
     const PLATEAUS: [u32; 10] = [32000, 17914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68];
-    PLATEAUS
-        .into_iter()
-        .find(|plateau| *plateau < current)
-        .unwrap_or(68)
+    PLATEAUS.into_iter().find(|plateau| *plateau < current).unwrap_or(68)
 }

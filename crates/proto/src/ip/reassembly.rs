@@ -159,32 +159,16 @@ impl Reassembly {
     ///
     /// # Panics
     /// If `packet` is not a fragment: whole packets have no business here.
-    pub fn on_fragment(
-        &mut self,
-        packet: &Packet<'_>,
-        now: Instant,
-    ) -> Result<Option<Reassembled>, Discard> {
-        let Some(info) = packet.fragment else {
-            panic!("only fragments are reassembled")
-        };
+    pub fn on_fragment(&mut self, packet: &Packet<'_>, now: Instant) -> Result<Option<Reassembled>, Discard> {
+        let Some(info) = packet.fragment else { panic!("only fragments are reassembled") };
         check(packet, info)?;
         let key = Key {
             src: packet.src.words(),
             dst: packet.dst.words(),
             id: info.id,
-            protocol: if packet.src.is_v4() {
-                packet.protocol
-            } else {
-                0
-            },
+            protocol: if packet.src.is_v4() { packet.protocol } else { 0 },
         };
-        let cost = packet.payload.len()
-            + OVERHEAD
-            + if info.offset == 0 {
-                packet.header.len()
-            } else {
-                0
-            };
+        let cost = packet.payload.len() + OVERHEAD + if info.offset == 0 { packet.header.len() } else { 0 };
         if !self.make_room(cost, &key) {
             return Err(Discard::FragmentBudget);
         }
@@ -194,23 +178,11 @@ impl Reassembly {
                 let serial = self.next_serial;
                 self.next_serial += 1;
                 let v4 = packet.src.is_v4();
-                let timeout = if v4 {
-                    self.config.timeout_v4_us
-                } else {
-                    self.config.timeout_v6_us
-                };
-                self.queues[usize::from(v4)].push_back(Record {
-                    expires: now.after_us(timeout),
-                    serial,
-                    key,
-                });
+                let timeout = if v4 { self.config.timeout_v4_us } else { self.config.timeout_v6_us };
+                self.queues[usize::from(v4)].push_back(Record { expires: now.after_us(timeout), serial, key });
                 self.bytes += OVERHEAD;
                 let progress = Progress::Collecting(Collecting::default());
-                place.insert(Datagram {
-                    serial,
-                    charged: OVERHEAD,
-                    progress,
-                })
+                place.insert(Datagram { serial, charged: OVERHEAD, progress })
             }
         };
         let Progress::Collecting(collecting) = &mut datagram.progress else {
@@ -232,12 +204,10 @@ impl Reassembly {
         if !collecting.is_whole() {
             return Ok(None);
         }
-        let whole = self
-            .remove(&key)
-            .and_then(|datagram| match datagram.progress {
-                Progress::Collecting(collecting) => Some(collecting),
-                Progress::Refused => None,
-            });
+        let whole = self.remove(&key).and_then(|datagram| match datagram.progress {
+            Progress::Collecting(collecting) => Some(collecting),
+            Progress::Refused => None,
+        });
         whole.map(Collecting::join).transpose()
     }
 
@@ -253,14 +223,8 @@ impl Reassembly {
                     continue;
                 }
                 // A refused datagram was discarded and counted when it was refused.
-                if let Some(Datagram {
-                    progress: Progress::Collecting(collecting),
-                    ..
-                }) = self.remove(&record.key)
-                {
-                    return Some(Expired {
-                        first_fragment: collecting.quote(),
-                    });
+                if let Some(Datagram { progress: Progress::Collecting(collecting), .. }) = self.remove(&record.key) {
+                    return Some(Expired { first_fragment: collecting.quote() });
                 }
             }
         }
@@ -274,11 +238,7 @@ impl Reassembly {
 
     /// When something may have to be given up next; may be early. Changes after `on_fragment`, `poll_expired` and `on_timeout`.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.queues
-            .iter()
-            .filter_map(|queue| queue.front())
-            .map(|record| record.expires)
-            .min()
+        self.queues.iter().filter_map(|queue| queue.front()).map(|record| record.expires).min()
     }
 
     /// Datagrams under way, refused ones included.
@@ -335,8 +295,7 @@ impl Reassembly {
     /// The first record of the queue whose front was created first.
     fn pop_oldest(&mut self) -> Option<Record> {
         let [v6, v4] = &self.queues;
-        let serial =
-            |queue: &VecDeque<Record>| queue.front().map_or(u64::MAX, |record| record.serial);
+        let serial = |queue: &VecDeque<Record>| queue.front().map_or(u64::MAX, |record| record.serial);
         let older = usize::from(serial(v4) < serial(v6));
         self.queues[older].pop_front()
     }
@@ -347,18 +306,14 @@ impl Reassembly {
             if self.queues[queue].len() > 2 * self.config.entries_max {
                 let datagrams = &self.datagrams;
                 self.queues[queue].retain(|record| {
-                    datagrams
-                        .get(&record.key)
-                        .is_some_and(|datagram| datagram.serial == record.serial)
+                    datagrams.get(&record.key).is_some_and(|datagram| datagram.serial == record.serial)
                 });
             }
         }
     }
 
     fn is_current(&self, record: &Record) -> bool {
-        self.datagrams
-            .get(&record.key)
-            .is_some_and(|datagram| datagram.serial == record.serial)
+        self.datagrams.get(&record.key).is_some_and(|datagram| datagram.serial == record.serial)
     }
 
     fn remove(&mut self, key: &Key) -> Option<Datagram> {
@@ -375,16 +330,9 @@ enum Added {
 
 impl Collecting {
     /// Takes in a fragment, or says why the whole datagram is to be refused.
-    fn add(
-        &mut self,
-        packet: &Packet<'_>,
-        info: FragmentInfo,
-        pieces_max: usize,
-    ) -> Result<Added, Discard> {
+    fn add(&mut self, packet: &Packet<'_>, info: FragmentInfo, pieces_max: usize) -> Result<Added, Discard> {
         let end = info.offset + packet.payload.len() as u32;
-        let at = self
-            .pieces
-            .partition_point(|piece| piece.offset < info.offset);
+        let at = self.pieces.partition_point(|piece| piece.offset < info.offset);
         if let Some(same) = self.pieces.get(at)
             && same.offset == info.offset
             && same.more == info.more
@@ -392,9 +340,7 @@ impl Collecting {
         {
             return Ok(Added::Repeated);
         }
-        let meets_before = at
-            .checked_sub(1)
-            .is_some_and(|before| self.pieces[before].end() > info.offset);
+        let meets_before = at.checked_sub(1).is_some_and(|before| self.pieces[before].end() > info.offset);
         let meets_after = self.pieces.get(at).is_some_and(|after| after.offset < end);
         // Two ends, or something beyond the end: as contradictory as an overlap.
         let contradicts = match self.total {
@@ -415,14 +361,7 @@ impl Collecting {
         }
         self.ecn_seen |= 1 << (packet.ecn & 3);
         self.held += packet.payload.len();
-        self.pieces.insert(
-            at,
-            Piece {
-                offset: info.offset,
-                more: info.more,
-                bytes: packet.payload.into(),
-            },
-        );
+        self.pieces.insert(at, Piece { offset: info.offset, more: info.more, bytes: packet.payload.into() });
         Ok(Added::New)
     }
 
@@ -437,11 +376,7 @@ impl Collecting {
             return Err(Discard::FragmentMalformed);
         };
         let v4 = header.first().is_some_and(|first| first >> 4 == 4);
-        let header_len = if v4 {
-            header.len()
-        } else {
-            header.len().saturating_sub(ipv6::FRAGMENT_HEADER_LEN)
-        };
+        let header_len = if v4 { header.len() } else { header.len().saturating_sub(ipv6::FRAGMENT_HEADER_LEN) };
         // For IPv6 the payload length field could do without the fixed header; one limit is enough.
         if header_len + self.held > PACKET_MAX {
             return Err(Discard::FragmentMalformed);
@@ -546,19 +481,14 @@ fn holds_headers(packet: &Packet<'_>) -> bool {
         }
         match ipv6::walk(packet.protocol, packet.payload) {
             Ok(found) if found.fragment.is_none() => {
-                upper = (
-                    found.protocol,
-                    packet.payload.get(found.offset..).unwrap_or_default(),
-                );
+                upper = (found.protocol, packet.payload.get(found.offset..).unwrap_or_default());
             }
             _ => return false,
         }
     }
     let (protocol, bytes) = upper;
     match protocol {
-        protocol::TCP => bytes
-            .get(12)
-            .is_some_and(|offset| bytes.len() >= usize::from(offset >> 4).max(5) * 4),
+        protocol::TCP => bytes.get(12).is_some_and(|offset| bytes.len() >= usize::from(offset >> 4).max(5) * 4),
         protocol::UDP | protocol::ICMPV4 | protocol::ICMPV6 => bytes.len() >= 8,
         _ => true,
     }

@@ -42,26 +42,17 @@ impl Prefix {
             return Err(RouteError::PrefixTooLong { len });
         }
         let network = from_bits(address.is_v4(), bits(&address) & !host_mask(width, len));
-        Ok(Prefix {
-            address: network,
-            len,
-        })
+        Ok(Prefix { address: network, len })
     }
 
     /// `0.0.0.0/0`.
     pub const fn default_v4() -> Self {
-        Prefix {
-            address: Address::from_v4([0; 4]),
-            len: 0,
-        }
+        Prefix { address: Address::from_v4([0; 4]), len: 0 }
     }
 
     /// `::/0`.
     pub const fn default_v6() -> Self {
-        Prefix {
-            address: Address::from_v6([0; 16]),
-            len: 0,
-        }
+        Prefix { address: Address::from_v6([0; 16]), len: 0 }
     }
 
     /// The first address of the prefix.
@@ -81,8 +72,7 @@ impl Prefix {
     #[inline]
     pub fn contains(&self, address: Address) -> bool {
         let width = width(&self.address);
-        self.address.is_v4() == address.is_v4()
-            && bits(&address) & !host_mask(width, self.len) == bits(&self.address)
+        self.address.is_v4() == address.is_v4() && bits(&address) & !host_mask(width, self.len) == bits(&self.address)
     }
 
     fn first(&self) -> u128 {
@@ -160,36 +150,27 @@ pub enum RouteError {
 impl fmt::Display for RouteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RouteError::PrefixTooLong { len } => write!(
-                f,
-                "prefix length {len} is longer than the address (at most 32 for IPv4, 128 for IPv6)"
-            ),
-            RouteError::HostBitsSet { address, len } => write!(
-                f,
-                "{address}/{len} has bits set beyond its prefix; write the network address"
-            ),
+            RouteError::PrefixTooLong { len } => {
+                write!(f, "prefix length {len} is longer than the address (at most 32 for IPv4, 128 for IPv6)")
+            }
+            RouteError::HostBitsSet { address, len } => {
+                write!(f, "{address}/{len} has bits set beyond its prefix; write the network address")
+            }
             RouteError::Duplicate(prefix) => {
                 write!(f, "there are two routes for {prefix}; keep one")
             }
-            RouteError::FamilyMismatch(prefix) => write!(
-                f,
-                "the route for {prefix} has a next hop or source of the other IP version"
-            ),
+            RouteError::FamilyMismatch(prefix) => {
+                write!(f, "the route for {prefix} has a next hop or source of the other IP version")
+            }
             RouteError::NextHopUnusable(hop) => {
-                write!(
-                    f,
-                    "{hop} cannot be a next hop; name a unicast address of a router"
-                )
+                write!(f, "{hop} cannot be a next hop; name a unicast address of a router")
             }
             RouteError::NextHopUnreachable(hop) => write!(
                 f,
                 "next hop {hop} is on no directly connected network of its interface; add that network's route too"
             ),
             RouteError::SourceUnusable(source) => {
-                write!(
-                    f,
-                    "{source} cannot be a source address; name a unicast address of this host"
-                )
+                write!(f, "{source} cannot be a source address; name a unicast address of this host")
             }
             RouteError::MtuTooSmall { prefix, mtu } => write!(
                 f,
@@ -287,11 +268,7 @@ impl RouteTableBuilder {
         // Longest first within a family; on equal length by address, so that duplicates meet.
         routes.sort_by_key(|route| {
             let prefix = &route.prefix;
-            (
-                !prefix.address.is_v4(),
-                u8::MAX - prefix.len,
-                prefix.first(),
-            )
+            (!prefix.address.is_v4(), u8::MAX - prefix.len, prefix.first())
         });
         for pair in routes.windows(2) {
             if pair[0].prefix == pair[1].prefix {
@@ -313,11 +290,7 @@ impl RouteTableBuilder {
 fn check(route: &Route) -> Result<(), RouteError> {
     let v4 = route.prefix.address.is_v4();
     let others = [route.next_hop, route.source];
-    if others
-        .into_iter()
-        .flatten()
-        .any(|address| address.is_v4() != v4)
-    {
+    if others.into_iter().flatten().any(|address| address.is_v4() != v4) {
         return Err(RouteError::FamilyMismatch(route.prefix));
     }
     if let Some(hop) = route.next_hop
@@ -334,10 +307,7 @@ fn check(route: &Route) -> Result<(), RouteError> {
     if let Some(mtu) = route.mtu
         && mtu < least
     {
-        return Err(RouteError::MtuTooSmall {
-            prefix: route.prefix,
-            mtu,
-        });
+        return Err(RouteError::MtuTooSmall { prefix: route.prefix, mtu });
     }
     Ok(())
 }
@@ -348,14 +318,10 @@ fn check_reachable(route: &Route, all: &[Route]) -> Result<(), RouteError> {
         return Ok(());
     };
     let link_local_v6 = !hop.is_v4() && hop.is_link_local();
-    let reached = all.iter().any(|other| {
-        other.next_hop.is_none() && other.interface == route.interface && other.prefix.contains(hop)
-    });
-    if link_local_v6 || reached {
-        Ok(())
-    } else {
-        Err(RouteError::NextHopUnreachable(hop))
-    }
+    let reached = all
+        .iter()
+        .any(|other| other.next_hop.is_none() && other.interface == route.interface && other.prefix.contains(hop));
+    if link_local_v6 || reached { Ok(()) } else { Err(RouteError::NextHopUnreachable(hop)) }
 }
 
 /// Cuts the address space of one family into ranges with one winner each.
@@ -414,11 +380,7 @@ fn bits(address: &Address) -> u128 {
 }
 
 fn from_bits(v4: bool, bits: u128) -> Address {
-    if v4 {
-        Address::from_v4((bits as u32).to_be_bytes())
-    } else {
-        Address::from_v6(bits.to_be_bytes())
-    }
+    if v4 { Address::from_v4((bits as u32).to_be_bytes()) } else { Address::from_v6(bits.to_be_bytes()) }
 }
 
 /// Ones in the last `width - len` bits.

@@ -20,11 +20,7 @@ pub struct Answer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Body {
     Arp(arp::Packet),
-    Ndp {
-        src: Address,
-        dst: Address,
-        message: ndp::Message,
-    },
+    Ndp { src: Address, dst: Address, message: ndp::Message },
 }
 
 impl Answer {
@@ -36,37 +32,17 @@ impl Answer {
             target_mac: asked.sender_mac,
             target: asked.sender,
         };
-        Answer {
-            to: asked.sender_mac,
-            ours,
-            body: Body::Arp(reply),
-        }
+        Answer { to: asked.sender_mac, ours, body: Body::Arp(reply) }
     }
 
     pub(super) fn advert(target: Address, ours: Mac, dst: Address, to: Mac) -> Self {
-        Answer {
-            to,
-            ours,
-            body: Body::Ndp {
-                src: target,
-                dst,
-                message: advert(target, ours, /* solicited= */ true),
-            },
-        }
+        Answer { to, ours, body: Body::Ndp { src: target, dst, message: advert(target, ours, /* solicited= */ true) } }
     }
 
     pub(super) fn advert_to_all(target: Address, ours: Mac) -> Self {
         let to = ethernet::multicast_mac_v6(ALL_NODES.octets());
         let message = advert(target, ours, /* solicited= */ false);
-        Answer {
-            to,
-            ours,
-            body: Body::Ndp {
-                src: target,
-                dst: ALL_NODES,
-                message,
-            },
-        }
+        Answer { to, ours, body: Body::Ndp { src: target, dst: ALL_NODES, message } }
     }
 
     /// Bytes of the frame, at most [`FRAME_LEN_MAX`].
@@ -91,11 +67,7 @@ impl Answer {
 impl Request {
     /// Bytes of the frame, at most [`FRAME_LEN_MAX`].
     pub fn len(&self) -> usize {
-        if self.target.is_v4() {
-            HEADER_LEN + arp::LEN
-        } else {
-            FRAME_LEN_MAX
-        }
+        if self.target.is_v4() { HEADER_LEN + arp::LEN } else { FRAME_LEN_MAX }
     }
 
     /// Never: a frame has bytes.
@@ -124,18 +96,8 @@ impl Request {
                 Some(mac) => (mac, self.target),
                 None => (ethernet::multicast_mac_v6(group.octets()), group),
             };
-            let message = ndp::Message::NeighbourSolicit {
-                target: self.target,
-                source_link: Some(ours),
-            };
-            (
-                to,
-                Body::Ndp {
-                    src: source,
-                    dst,
-                    message,
-                },
-            )
+            let message = ndp::Message::NeighbourSolicit { target: self.target, source_link: Some(ours) };
+            (to, Body::Ndp { src: source, dst, message })
         };
         body.emit(to, ours, buf);
     }
@@ -158,10 +120,7 @@ impl Body {
             }
             Body::Ndp { src, dst, message } => {
                 header.copy_from_slice(&ethernet::template(to, ours, EtherType::IPV6));
-                let spec = HeaderSpec {
-                    hop_limit: 255,
-                    ..HeaderSpec::new(src, dst, protocol::ICMPV6)
-                };
+                let spec = HeaderSpec { hop_limit: 255, ..HeaderSpec::new(src, dst, protocol::ICMPV6) };
                 output::emit(&spec, rest, message.len());
                 icmpv6::Message::Ndp(message).emit(&mut rest[HEADER_LEN_V6..], &src, &dst);
             }
@@ -176,18 +135,10 @@ const ALL_NODES: Address = Address::from_v6([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 /// for each of its addresses.
 pub fn solicited_node(target: Address) -> Address {
     let o = target.octets();
-    Address::from_v6([
-        0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, o[13], o[14], o[15],
-    ])
+    Address::from_v6([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, o[13], o[14], o[15]])
 }
 
 fn advert(target: Address, ours: Mac, solicited: bool) -> ndp::Message {
     let target_link = Some(ours);
-    ndp::Message::NeighbourAdvert {
-        target,
-        router: false,
-        solicited,
-        override_entry: true,
-        target_link,
-    }
+    ndp::Message::NeighbourAdvert { target, router: false, solicited, override_entry: true, target_link }
 }

@@ -32,13 +32,7 @@ fn cache() -> NeighbourCache {
 }
 
 fn arp(operation: arp::Operation, sender: (Address, Mac), target: Address) -> Vec<u8> {
-    let packet = arp::Packet {
-        operation,
-        sender_mac: sender.1,
-        sender: sender.0,
-        target_mac: OURS,
-        target,
-    };
+    let packet = arp::Packet { operation, sender_mac: sender.1, sender: sender.0, target_mac: OURS, target };
     let mut bytes = vec![0; arp::LEN];
     packet.emit(&mut bytes);
     bytes
@@ -77,13 +71,7 @@ fn hear_ndp(
 }
 
 fn advert(mac: Option<Mac>, solicited: bool, override_entry: bool) -> Message {
-    Message::NeighbourAdvert {
-        target: v6(2),
-        router: false,
-        solicited,
-        override_entry,
-        target_link: mac,
-    }
+    Message::NeighbourAdvert { target: v6(2), router: false, solicited, override_entry, target_link: mac }
 }
 
 use arp::Operation::{Reply, Request as Ask};
@@ -106,19 +94,10 @@ fn asked_and_answered() {
     let mut cache = cache();
     assert_eq!(cache.lookup(NOW, v4(2)), Resolution::Pending);
     assert_eq!(cache.lookup(NOW, v4(2)), Resolution::Pending);
-    assert_eq!(
-        cache.poll_transmit(),
-        Some(Request {
-            target: v4(2),
-            unicast: None
-        })
-    );
+    assert_eq!(cache.poll_transmit(), Some(Request { target: v4(2), unicast: None }));
     assert_eq!(cache.poll_transmit(), None);
     let version = cache.version();
-    assert_eq!(
-        hear_arp(&mut cache, Reply, (v4(2), PEER), v4(1), at(10)),
-        Ok(None)
-    );
+    assert_eq!(hear_arp(&mut cache, Reply, (v4(2), PEER), v4(1), at(10)), Ok(None));
     assert_ne!(cache.version(), version);
     assert_eq!(cache.lookup(at(20), v4(2)), Resolution::Known(PEER));
     assert_eq!(cache.poll_timeout(), None);
@@ -158,26 +137,10 @@ fn an_old_confirmation_is_probed_when_used() {
     assert_eq!(state(&cache, v4(2)), "delay");
     assert_eq!(cache.poll_timeout(), Some(at(old + 5 * SECOND)));
     cache.on_timeout(at(old + 5 * SECOND));
-    assert_eq!(
-        cache.poll_transmit(),
-        Some(Request {
-            target: v4(2),
-            unicast: Some(PEER)
-        })
-    );
+    assert_eq!(cache.poll_transmit(), Some(Request { target: v4(2), unicast: Some(PEER) }));
     assert_eq!(state(&cache, v4(2)), "probe");
-    assert_eq!(
-        cache.lookup(at(old + 5 * SECOND), v4(2)),
-        Resolution::Known(PEER)
-    );
-    hear_arp(
-        &mut cache,
-        Reply,
-        (v4(2), PEER),
-        v4(1),
-        at(old + 6 * SECOND),
-    )
-    .unwrap();
+    assert_eq!(cache.lookup(at(old + 5 * SECOND), v4(2)), Resolution::Known(PEER));
+    hear_arp(&mut cache, Reply, (v4(2), PEER), v4(1), at(old + 6 * SECOND)).unwrap();
     assert_eq!(state(&cache, v4(2)), "reachable");
 }
 
@@ -188,10 +151,7 @@ fn a_neighbour_that_left_is_given_up_and_an_upper_layer_can_vouch() {
     hear_arp(&mut cache, Reply, (v4(2), PEER), v4(1), NOW).unwrap();
     cache.lookup(at(31 * SECOND), v4(2));
     cache.confirm(v4(2), at(33 * SECOND));
-    assert_eq!(
-        (state(&cache, v4(2)), cache.poll_timeout()),
-        ("reachable", None)
-    );
+    assert_eq!((state(&cache, v4(2)), cache.poll_timeout()), ("reachable", None));
     cache.lookup(at(64 * SECOND), v4(2));
     while let Some(deadline) = cache.poll_timeout() {
         cache.on_timeout(deadline);
@@ -205,18 +165,13 @@ fn a_neighbour_that_left_is_given_up_and_an_upper_layer_can_vouch() {
 #[test]
 fn a_question_for_us_is_answered_and_remembered() {
     let mut cache = cache();
-    let answer = hear_arp(&mut cache, Ask, (v4(2), PEER), v4(1), NOW)
-        .unwrap()
-        .unwrap();
+    let answer = hear_arp(&mut cache, Ask, (v4(2), PEER), v4(1), NOW).unwrap().unwrap();
     let mut frame = [0; FRAME_LEN_MAX];
     answer.emit(&mut frame[..answer.len()]);
     let (header, body) = Header::parse(&frame[..answer.len()]).unwrap();
     assert_eq!((header.dst, header.src), (PEER, OURS));
     let reply = arp::Packet::parse(body).unwrap();
-    assert_eq!(
-        (reply.operation, reply.sender, reply.sender_mac),
-        (Reply, v4(1), OURS)
-    );
+    assert_eq!((reply.operation, reply.sender, reply.sender_mac), (Reply, v4(1), OURS));
     assert_eq!((reply.target, reply.target_mac), (v4(2), PEER));
     assert_eq!(state(&cache, v4(2)), "stale");
     assert_eq!(cache.lookup(NOW, v4(2)), Resolution::Known(PEER));
@@ -225,37 +180,12 @@ fn a_question_for_us_is_answered_and_remembered() {
 #[test]
 fn what_nobody_asked_for_creates_nothing() {
     let mut cache = cache();
-    assert_eq!(
-        hear_arp(&mut cache, Reply, (v4(2), EVIL), v4(1), NOW),
-        Ok(None)
-    );
-    assert_eq!(
-        hear_arp(&mut cache, Ask, (v4(2), EVIL), v4(3), NOW),
-        Ok(None)
-    );
-    assert_eq!(
-        hear_arp(&mut cache, Ask, (v4(2), EVIL), v4(2), NOW),
-        Ok(None)
-    );
-    assert_eq!(
-        hear_ndp(
-            &mut cache,
-            v6(2),
-            v6(1),
-            255,
-            advert(Some(EVIL), true, true),
-            NOW
-        ),
-        Ok(None)
-    );
-    let ask = Message::NeighbourSolicit {
-        target: v6(3),
-        source_link: Some(EVIL),
-    };
-    assert_eq!(
-        hear_ndp(&mut cache, v6(2), solicited_node(v6(3)), 255, ask, NOW),
-        Ok(None)
-    );
+    assert_eq!(hear_arp(&mut cache, Reply, (v4(2), EVIL), v4(1), NOW), Ok(None));
+    assert_eq!(hear_arp(&mut cache, Ask, (v4(2), EVIL), v4(3), NOW), Ok(None));
+    assert_eq!(hear_arp(&mut cache, Ask, (v4(2), EVIL), v4(2), NOW), Ok(None));
+    assert_eq!(hear_ndp(&mut cache, v6(2), v6(1), 255, advert(Some(EVIL), true, true), NOW), Ok(None));
+    let ask = Message::NeighbourSolicit { target: v6(3), source_link: Some(EVIL) };
+    assert_eq!(hear_ndp(&mut cache, v6(2), solicited_node(v6(3)), 255, ask, NOW), Ok(None));
     assert!(cache.is_empty());
 }
 
@@ -268,10 +198,7 @@ fn arp_cannot_take_over_in_the_first_second_and_never_confirms_unasked() {
     assert_eq!(cache.peek(v4(2)), Some(PEER));
     // Later it may be an honest fail-over; it is believed, and probed after use.
     hear_arp(&mut cache, Ask, (v4(2), EVIL), v4(2), at(2 * SECOND)).unwrap();
-    assert_eq!(
-        (cache.peek(v4(2)), state(&cache, v4(2))),
-        (Some(EVIL), "stale")
-    );
+    assert_eq!((cache.peek(v4(2)), state(&cache, v4(2))), (Some(EVIL), "stale"));
     // The same address again changes nothing.
     hear_arp(&mut cache, Reply, (v4(2), EVIL), v4(1), at(9 * SECOND)).unwrap();
     assert_eq!(state(&cache, v4(2)), "stale");
@@ -280,58 +207,23 @@ fn arp_cannot_take_over_in_the_first_second_and_never_confirms_unasked() {
 #[test]
 fn nonsense_is_refused() {
     let mut cache = cache();
-    let refused = |cache: &mut NeighbourCache, ip, mac| {
-        hear_arp(cache, Ask, (ip, mac), v4(1), NOW).unwrap_err()
-    };
-    assert_eq!(
-        refused(&mut cache, v4(2), Mac::BROADCAST),
-        Discard::ArpMalformed
-    );
-    assert_eq!(
-        refused(&mut cache, v4(2), Mac([0; 6])),
-        Discard::ArpMalformed
-    );
-    assert_eq!(
-        refused(&mut cache, Address::from_v4([224, 0, 0, 1]), EVIL),
-        Discard::ArpMalformed
-    );
-    assert_eq!(
-        refused(&mut cache, Address::from_v4([255; 4]), EVIL),
-        Discard::ArpMalformed
-    );
+    let refused = |cache: &mut NeighbourCache, ip, mac| hear_arp(cache, Ask, (ip, mac), v4(1), NOW).unwrap_err();
+    assert_eq!(refused(&mut cache, v4(2), Mac::BROADCAST), Discard::ArpMalformed);
+    assert_eq!(refused(&mut cache, v4(2), Mac([0; 6])), Discard::ArpMalformed);
+    assert_eq!(refused(&mut cache, Address::from_v4([224, 0, 0, 1]), EVIL), Discard::ArpMalformed);
+    assert_eq!(refused(&mut cache, Address::from_v4([255; 4]), EVIL), Discard::ArpMalformed);
     assert_eq!(refused(&mut cache, v4(1), EVIL), Discard::NeighbourConflict);
-    assert_eq!(
-        cache.on_arp(&[0; 27], OURS, is_local, NOW),
-        Err(Discard::ArpMalformed)
-    );
+    assert_eq!(cache.on_arp(&[0; 27], OURS, is_local, NOW), Err(Discard::ArpMalformed));
     // A probe for our address (RFC 5227) is answered, and its sender is no neighbour yet.
-    assert!(
-        hear_arp(&mut cache, Ask, (Address::UNSPECIFIED_V4, PEER), v4(1), NOW)
-            .unwrap()
-            .is_some()
-    );
+    assert!(hear_arp(&mut cache, Ask, (Address::UNSPECIFIED_V4, PEER), v4(1), NOW).unwrap().is_some());
     let good = advert(Some(PEER), true, true);
     let refused = |cache: &mut NeighbourCache, dst, hop_limit, message| {
         hear_ndp(cache, v6(2), dst, hop_limit, message, NOW).unwrap_err()
     };
-    assert_eq!(
-        refused(&mut cache, v6(1), 254, good),
-        Discard::NeighbourMalformed
-    );
+    assert_eq!(refused(&mut cache, v6(1), 254, good), Discard::NeighbourMalformed);
     let group = solicited_node(v6(1));
-    assert_eq!(
-        refused(&mut cache, group, 255, good),
-        Discard::NeighbourMalformed
-    );
-    assert_eq!(
-        refused(
-            &mut cache,
-            v6(1),
-            255,
-            advert(Some(Mac::BROADCAST), true, true)
-        ),
-        Discard::NeighbourMalformed
-    );
+    assert_eq!(refused(&mut cache, group, 255, good), Discard::NeighbourMalformed);
+    assert_eq!(refused(&mut cache, v6(1), 255, advert(Some(Mac::BROADCAST), true, true)), Discard::NeighbourMalformed);
     let ours = Message::NeighbourAdvert {
         target: v6(1),
         router: false,
@@ -339,10 +231,7 @@ fn nonsense_is_refused() {
         override_entry: true,
         target_link: Some(EVIL),
     };
-    assert_eq!(
-        refused(&mut cache, group, 255, ours),
-        Discard::NeighbourConflict
-    );
+    assert_eq!(refused(&mut cache, group, 255, ours), Discard::NeighbourConflict);
     assert!(cache.is_empty());
 }
 
@@ -356,62 +245,29 @@ fn a_solicitation_is_answered_to_its_sender_or_to_all() {
         let (header, body) = Header::parse(&frame[..answer.len()]).unwrap();
         let packet = ip::input::input(body, false).unwrap();
         assert_eq!((packet.hop_limit, packet.src), (255, v6(1)));
-        let message = icmpv6::View::new(packet.payload, &packet.src, &packet.dst)
-            .unwrap()
-            .message()
-            .unwrap();
-        let icmpv6::Message::Ndp(Message::NeighbourAdvert {
-            target,
-            solicited,
-            target_link,
-            ..
-        }) = message
-        else {
+        let message = icmpv6::View::new(packet.payload, &packet.src, &packet.dst).unwrap().message().unwrap();
+        let icmpv6::Message::Ndp(Message::NeighbourAdvert { target, solicited, target_link, .. }) = message else {
             panic!("{message:?}")
         };
         assert_eq!((target, target_link), (v6(1), Some(OURS)));
         (header.dst, packet.dst, solicited)
     };
-    let ask = |source_link| Message::NeighbourSolicit {
-        target: v6(1),
-        source_link,
-    };
-    let answer = hear_ndp(&mut cache, v6(2), group, 255, ask(Some(PEER)), NOW)
-        .unwrap()
-        .unwrap();
+    let ask = |source_link| Message::NeighbourSolicit { target: v6(1), source_link };
+    let answer = hear_ndp(&mut cache, v6(2), group, 255, ask(Some(PEER)), NOW).unwrap().unwrap();
     assert_eq!(read(answer), (PEER, v6(2), true));
     assert_eq!(state(&cache, v6(2)), "stale");
     // Duplicate address detection by somebody without an address.
     let nobody = Address::UNSPECIFIED_V6;
-    let answer = hear_ndp(&mut cache, nobody, group, 255, ask(None), NOW)
-        .unwrap()
-        .unwrap();
+    let answer = hear_ndp(&mut cache, nobody, group, 255, ask(None), NOW).unwrap().unwrap();
     let (to, dst, solicited) = read(answer);
     assert!(to.is_multicast() && dst.is_multicast() && !solicited);
-    assert_eq!(
-        hear_ndp(&mut cache, nobody, group, 255, ask(Some(PEER)), NOW),
-        Err(Discard::NeighbourMalformed)
-    );
-    assert_eq!(
-        hear_ndp(&mut cache, nobody, v6(1), 255, ask(None), NOW),
-        Err(Discard::NeighbourMalformed)
-    );
+    assert_eq!(hear_ndp(&mut cache, nobody, group, 255, ask(Some(PEER)), NOW), Err(Discard::NeighbourMalformed));
+    assert_eq!(hear_ndp(&mut cache, nobody, v6(1), 255, ask(None), NOW), Err(Discard::NeighbourMalformed));
     // It did not say where it is: known or asked for.
-    let answer = hear_ndp(&mut cache, v6(2), v6(1), 255, ask(None), NOW)
-        .unwrap()
-        .unwrap();
+    let answer = hear_ndp(&mut cache, v6(2), v6(1), 255, ask(None), NOW).unwrap().unwrap();
     assert_eq!(read(answer).0, PEER);
-    assert_eq!(
-        hear_ndp(&mut cache, v6(9), v6(1), 255, ask(None), NOW),
-        Ok(None)
-    );
-    assert_eq!(
-        cache.poll_transmit(),
-        Some(Request {
-            target: v6(9),
-            unicast: None
-        })
-    );
+    assert_eq!(hear_ndp(&mut cache, v6(9), v6(1), 255, ask(None), NOW), Ok(None));
+    assert_eq!(cache.poll_transmit(), Some(Request { target: v6(9), unicast: None }));
 }
 
 /// RFC 4861 section 7.2.5 and the table of appendix C, row by row: state before, the advertisement, state and address after.
@@ -438,15 +294,7 @@ fn advertisements_change_what_the_table_says() {
         let mut cache = cache();
         cache.lookup(NOW, v6(2));
         if before != "incomplete" && before != "failed" {
-            hear_ndp(
-                &mut cache,
-                v6(2),
-                v6(1),
-                255,
-                advert(same, before == "reachable", true),
-                NOW,
-            )
-            .unwrap();
+            hear_ndp(&mut cache, v6(2), v6(1), 255, advert(same, before == "reachable", true), NOW).unwrap();
         }
         if before == "delay" || before == "probe" {
             cache.lookup(NOW, v6(2));
@@ -458,64 +306,30 @@ fn advertisements_change_what_the_table_says() {
             cache.on_timeout(cache.poll_timeout().unwrap());
         }
         assert_eq!(state(&cache, v6(2)), before);
-        hear_ndp(
-            &mut cache,
-            v6(2),
-            v6(1),
-            255,
-            advert(mac, solicited, override_entry),
-            at(6 * SECOND),
-        )
-        .unwrap();
+        hear_ndp(&mut cache, v6(2), v6(1), 255, advert(mac, solicited, override_entry), at(6 * SECOND)).unwrap();
         let row = (before, mac, solicited, override_entry);
-        assert_eq!(
-            (state(&cache, v6(2)), cache.peek(v6(2))),
-            (after, link),
-            "{row:?}"
-        );
+        assert_eq!((state(&cache, v6(2)), cache.peek(v6(2))), (after, link), "{row:?}");
     }
 }
 
 #[test]
 fn requests_are_written_for_both_families() {
     let mut frame = [0; FRAME_LEN_MAX];
-    let request = Request {
-        target: v4(2),
-        unicast: None,
-    };
+    let request = Request { target: v4(2), unicast: None };
     request.emit(OURS, v4(1), &mut frame);
     let (header, body) = Header::parse(&frame[..request.len()]).unwrap();
     assert_eq!(header.dst, Mac::BROADCAST);
     let packet = arp::Packet::parse(body).unwrap();
-    assert_eq!(
-        (packet.operation, packet.sender, packet.target),
-        (Ask, v4(1), v4(2))
-    );
+    assert_eq!((packet.operation, packet.sender, packet.target), (Ask, v4(1), v4(2)));
     for unicast in [None, Some(PEER)] {
-        let request = Request {
-            target: v6(2),
-            unicast,
-        };
+        let request = Request { target: v6(2), unicast };
         request.emit(OURS, v6(1), &mut frame);
         let (header, body) = Header::parse(&frame[..request.len()]).unwrap();
         let packet = ip::input::input(body, false).unwrap();
-        assert_eq!(
-            packet.dst,
-            if unicast.is_some() {
-                v6(2)
-            } else {
-                solicited_node(v6(2))
-            }
-        );
+        assert_eq!(packet.dst, if unicast.is_some() { v6(2) } else { solicited_node(v6(2)) });
         assert_eq!(header.dst, unicast.unwrap_or(ethernet_group(packet.dst)));
-        let message = icmpv6::View::new(packet.payload, &packet.src, &packet.dst)
-            .unwrap()
-            .message()
-            .unwrap();
-        let expected = Message::NeighbourSolicit {
-            target: v6(2),
-            source_link: Some(OURS),
-        };
+        let message = icmpv6::View::new(packet.payload, &packet.src, &packet.dst).unwrap().message().unwrap();
+        let expected = Message::NeighbourSolicit { target: v6(2), source_link: Some(OURS) };
         assert_eq!(message, icmpv6::Message::Ndp(expected));
     }
 }
@@ -526,10 +340,7 @@ fn ethernet_group(ip: Address) -> Mac {
 
 #[test]
 fn a_scan_is_bounded_and_spares_the_answered() {
-    let config = Config {
-        entries_max: 64,
-        ..Config::default()
-    };
+    let config = Config { entries_max: 64, ..Config::default() };
     let mut cache = NeighbourCache::new(config);
     for last in 10..20 {
         cache.lookup(NOW, v4(last));
@@ -537,10 +348,7 @@ fn a_scan_is_bounded_and_spares_the_answered() {
     }
     for i in 0..10_000u32 {
         let [_, _, c, d] = i.to_be_bytes();
-        assert_eq!(
-            cache.lookup(at(u64::from(i)), Address::from_v4([10, 0, c, d])),
-            Resolution::Pending
-        );
+        assert_eq!(cache.lookup(at(u64::from(i)), Address::from_v4([10, 0, c, d])), Resolution::Pending);
     }
     assert_eq!(cache.len(), 64);
     assert!(cache.requests.len() <= 64 && cache.timers.len() <= 64 && cache.index.len() == 64);

@@ -41,15 +41,7 @@ impl Default for Assembler {
 impl Assembler {
     /// No ranges.
     pub const fn new() -> Self {
-        Assembler {
-            ranges: [Range {
-                start: 0,
-                end: 0,
-                touched: 0,
-            }; RANGES_MAX],
-            len: 0,
-            touches: 0,
-        }
+        Assembler { ranges: [Range { start: 0, end: 0, touched: 0 }; RANGES_MAX], len: 0, touches: 0 }
     }
 
     /// Whether nothing is held.
@@ -91,11 +83,7 @@ impl Assembler {
             return Ok(());
         }
         self.touches = self.touches.wrapping_add(1);
-        let new = Range {
-            start,
-            end,
-            touched: self.touches,
-        };
+        let new = Range { start, end, touched: self.touches };
 
         // The segment after the last one: what follows a single loss.
         let count = self.len();
@@ -115,11 +103,7 @@ impl Assembler {
         let first = self.held().partition_point(|r| r.end < new.start);
         let last = first + self.held()[first..].partition_point(|r| r.start <= new.end);
         if first == last {
-            let limit = if new.start == 0 {
-                RANGES_MAX
-            } else {
-                RANGES_MAX - 1
-            };
+            let limit = if new.start == 0 { RANGES_MAX } else { RANGES_MAX - 1 };
             if count >= limit {
                 return Err(Full);
             }
@@ -181,10 +165,7 @@ impl Assembler {
                 .filter(|(age, _)| *age >= least_age)
                 .min_by_key(|(age, _)| *age);
             let Some((age, r)) = next else { break };
-            blocks.push(SeqRange {
-                start: rcv_nxt + r.start,
-                end: rcv_nxt + r.end,
-            });
+            blocks.push(SeqRange { start: rcv_nxt + r.start, end: rcv_nxt + r.end });
             least_age = age.saturating_add(1);
         }
         blocks

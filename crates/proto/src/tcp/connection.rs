@@ -202,7 +202,8 @@ pub struct Connection {
     pub listener: u32,
 }
 
-const _: () = assert!(core::mem::size_of::<Connection>() <= 448, "an idle connection must fit 512 bytes with its table entries");
+const _: () =
+    assert!(core::mem::size_of::<Connection>() <= 448, "an idle connection must fit 512 bytes with its table entries");
 
 impl Connection {
     /// A connection in ESTABLISHED, made of what the handshake settled. `path_mtu` bounds segments sent.

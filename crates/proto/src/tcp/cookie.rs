@@ -27,16 +27,8 @@ const BODY_MASK: u32 = (1 << BODY_BITS) - 1;
 
 /// The initial sequence number of the SYN-ACK for a SYN with the sequence number `peer_isn` and the MSS option `mss`.
 /// `now_minute` counts minutes on any base and may wrap.
-pub fn encode(
-    secret: &[u64; 2],
-    key: &FlowKey,
-    peer_isn: SeqNum,
-    now_minute: u32,
-    mss: u16,
-) -> SeqNum {
-    let index = MSS_TABLE
-        .partition_point(|value| *value <= mss)
-        .saturating_sub(1) as u32;
+pub fn encode(secret: &[u64; 2], key: &FlowKey, peer_isn: SeqNum, now_minute: u32, mss: u16) -> SeqNum {
+    let index = MSS_TABLE.partition_point(|value| *value <= mss).saturating_sub(1) as u32;
     let body = body(secret, key, peer_isn, now_minute).wrapping_add(index) & BODY_MASK;
     base(secret, key, peer_isn) + ((now_minute << BODY_BITS) | body)
 }
@@ -44,20 +36,13 @@ pub fn encode(
 /// The MSS of the connection that the final ACK of a handshake completes; `None` if the cookie is not ours, not for
 /// this flow, or too old. `cookie` is the segment's acknowledgment number less one, `peer_isn` its sequence number less
 /// one.
-pub fn decode(
-    secret: &[u64; 2],
-    key: &FlowKey,
-    peer_isn: SeqNum,
-    cookie: SeqNum,
-    now_minute: u32,
-) -> Option<u16> {
+pub fn decode(secret: &[u64; 2], key: &FlowKey, peer_isn: SeqNum, cookie: SeqNum, now_minute: u32) -> Option<u16> {
     let plain = cookie.raw().wrapping_sub(base(secret, key, peer_isn).raw());
     let age = now_minute.wrapping_sub(plain >> BODY_BITS) & 0xff;
     if age > MINUTES_VALID {
         return None;
     }
-    let index =
-        plain.wrapping_sub(body(secret, key, peer_isn, now_minute.wrapping_sub(age))) & BODY_MASK;
+    let index = plain.wrapping_sub(body(secret, key, peer_isn, now_minute.wrapping_sub(age))) & BODY_MASK;
     MSS_TABLE.get(index as usize).copied()
 }
 
@@ -93,9 +78,7 @@ const OPTION_MASK: u32 = (1 << OPTION_BITS) - 1;
 /// the next segment's timestamp is not an older one. `ts_now` is the clock in the unit of our timestamps, without the
 /// connection's offset; the offset is added after this, and taken off before [`decode_ts`].
 pub fn encode_ts(ts_now: u32, options: TimestampOptions) -> u32 {
-    let scale = options
-        .window_scale
-        .map_or(SCALE_NONE, |scale| u32::from(scale.get()).min(14));
+    let scale = options.window_scale.map_or(SCALE_NONE, |scale| u32::from(scale.get()).min(14));
     let bits = scale | if options.sack_permitted { SACK_BIT } else { 0 };
     let back = ts_now.wrapping_sub(bits) & OPTION_MASK;
     ts_now.wrapping_sub(back)

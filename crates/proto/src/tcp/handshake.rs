@@ -106,7 +106,16 @@ impl Handshake {
             options.timestamps = Some(Timestamps { val, echo });
         }
         let window = UnscaledWindow::new(initial_window(cx));
-        Some(Header { src_port: self.key.local_port, dst_port: self.key.remote_port, seq: self.iss, ack, flags, window, urgent: 0, options })
+        Some(Header {
+            src_port: self.key.local_port,
+            dst_port: self.key.remote_port,
+            seq: self.iss,
+            ack,
+            flags,
+            window,
+            urgent: 0,
+            options,
+        })
     }
 
     /// The segment was handed to the device.
@@ -143,12 +152,20 @@ impl Handshake {
         // first: is the ACK of our SYN?
         let acks_us = seg.flags.ack() && seg.ack == self.iss + 1;
         if seg.flags.ack() && !acks_us {
-            return if seg.flags.rst() { Outcome::Waiting(Some(Discard::TcpAckInvalid)) } else { Outcome::Unacceptable };
+            return if seg.flags.rst() {
+                Outcome::Waiting(Some(Discard::TcpAckInvalid))
+            } else {
+                Outcome::Unacceptable
+            };
         }
         // second: RST. Without an ACK of our SYN anyone could have sent it.
         if seg.flags.rst() {
             let exact = self.peer.is_some_and(|peer| seg.seq == peer.irs + 1);
-            return if acks_us || exact { Outcome::Failed(CloseReason::Refused) } else { Outcome::Waiting(Some(Discard::TcpAckInvalid)) };
+            return if acks_us || exact {
+                Outcome::Failed(CloseReason::Refused)
+            } else {
+                Outcome::Waiting(Some(Discard::TcpAckInvalid))
+            };
         }
         if let Some(peer) = self.peer
             && !seg.flags.syn()
@@ -189,7 +206,8 @@ impl Handshake {
         let scaling = peer.scale.is_some() && cx.config.tcp_window_scaling;
         let none = WindowScale::new(0);
         // A window in a segment with SYN is never scaled.
-        let snd_wnd = if seg.flags.syn() { Window::new(peer.window.into()) } else { seg.window << peer.scale.unwrap_or(none) };
+        let snd_wnd =
+            if seg.flags.syn() { Window::new(peer.window.into()) } else { seg.window << peer.scale.unwrap_or(none) };
         Agreed {
             key: self.key,
             iss: self.iss,

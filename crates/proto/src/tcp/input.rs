@@ -2,10 +2,10 @@
 //!
 //! path: `device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → tcp::output → ip::output → egress → device::tx`
 
-use super::connection::{CloseReason, Connection, Facts, Phase};
-use super::congestion::{Acked, Controller};
-use super::state::{Event, State};
 use super::Cx;
+use super::congestion::{Acked, Controller};
+use super::connection::{CloseReason, Connection, Facts, Phase};
+use super::state::{Event, State};
 use crate::discard::Discard;
 use crate::time::Instant;
 use core::ops::ControlFlow::{self, Break, Continue};
@@ -63,7 +63,10 @@ impl Connection {
         if self.facts.has(Facts::TIMESTAMPS) {
             match seg.options.timestamps {
                 Some(ts) => {
-                    if (ts.val.wrapping_sub(self.ts_recent) as i32) < 0 && !seg.flags.rst() && !self.ts_recent_is_stale(cx.now) {
+                    if (ts.val.wrapping_sub(self.ts_recent) as i32) < 0
+                        && !seg.flags.rst()
+                        && !self.ts_recent_is_stale(cx.now)
+                    {
                         //= https://www.rfc-editor.org/rfc/rfc7323#section-5.3
                         //# If the segment is not acceptable, then the receiver SHOULD send an acknowledgment in reply
                         self.answer_invalid(seg, cx);
@@ -79,7 +82,10 @@ impl Connection {
         // Everything up to the right edge is acceptable, the edge itself included: a peer that filled our window sends
         // its pure ACKs from exactly there, and they must be heard.
         let end = seg.seq + seg.seq_len();
-        if end.before(self.rcv.nxt) || seg.seq.after(self.right_edge().latest(self.rcv.nxt)) || self.is_old_text(seg, end) {
+        if end.before(self.rcv.nxt)
+            || seg.seq.after(self.right_edge().latest(self.rcv.nxt))
+            || self.is_old_text(seg, end)
+        {
             if !seg.flags.rst() {
                 self.answer_invalid(seg, cx);
             }
@@ -140,7 +146,12 @@ impl Connection {
 
     /// Fifth: ACK.
     #[inline]
-    fn process_ack<'s, 'a>(&mut self, seg: NotSyn<'s, 'a>, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) -> Step<Acceptable<'s, 'a>> {
+    fn process_ack<'s, 'a>(
+        &mut self,
+        seg: NotSyn<'s, 'a>,
+        cx: &mut Cx<'_>,
+        arrival: &mut Arrival<'a>,
+    ) -> Step<Acceptable<'s, 'a>> {
         let seg = seg.0;
         if !seg.flags.ack() {
             return Break(Some(Discard::TcpNoAck));
@@ -171,7 +182,10 @@ impl Connection {
         // The window is taken from the newest segment only, so that a reordered one cannot shrink it.
         // What acknowledges something new is newer than all before it, even if it repeats old text, whose number is low: its
         // window belongs to its ACK, and the one before it, counted from the new SND.UNA, would reach too far.
-        if arrival.acked || self.snd.wl1.before(seg.seq) || (self.snd.wl1 == seg.seq && self.snd.wl2.at_or_before(seg.ack)) {
+        if arrival.acked
+            || self.snd.wl1.before(seg.seq)
+            || (self.snd.wl1 == seg.seq && self.snd.wl2.at_or_before(seg.ack))
+        {
             if window != 0 && self.facts.has(Facts::PERSIST) {
                 // What a probe carried was refused, or this ACK would cover it: it goes out again with what follows it.
                 self.facts.clear(Facts::PERSIST | Facts::PROBE_DUE);

@@ -31,12 +31,7 @@ pub fn isn(secret: &[u64; 2], key: &FlowKey, now_us: u64) -> SeqNum {
 /// pair, so that they tell neither uptime nor who shares a host.
 #[inline]
 pub fn ts_offset(secret: &[u64; 2], local: &Address, remote: &Address) -> u32 {
-    let pair = FlowKey {
-        local: *local,
-        remote: *remote,
-        local_port: 0,
-        remote_port: 0,
-    };
+    let pair = FlowKey { local: *local, remote: *remote, local_port: 0, remote_port: 0 };
     hash_flow(secret, Purpose::TimestampOffset, &pair, 0) as u32
 }
 

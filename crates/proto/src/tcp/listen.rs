@@ -76,7 +76,14 @@ pub(super) fn offer(config: &Config, mss: u16, scale: WindowScale) -> Options {
 impl HalfOpen {
     /// A SYN for a listener. `least` is the end of the sequence space of an earlier connection on the same flow that may
     /// still have segments in the network: the new one starts beyond it (RFC 6191).
-    pub fn on_syn(key: &FlowKey, seg: &Segment<'_>, listener: u16, least: Option<SeqNum>, secrets: &Secrets, cx: &Cx<'_>) -> Self {
+    pub fn on_syn(
+        key: &FlowKey,
+        seg: &Segment<'_>,
+        listener: u16,
+        least: Option<SeqNum>,
+        secrets: &Secrets,
+        cx: &Cx<'_>,
+    ) -> Self {
         let mut iss = isn::isn(&secrets.isn, key, cx.now.as_us());
         if let Some(old) = least
             && !iss.after(old)
@@ -204,7 +211,9 @@ impl HalfOpen {
         }
         if self.flags & TIMESTAMPS != 0 {
             match seg.options.timestamps {
-                Some(ts) if (ts.val.wrapping_sub(self.ts_recent) as i32) < 0 => return Outcome::Ignore(Discard::TcpPaws),
+                Some(ts) if (ts.val.wrapping_sub(self.ts_recent) as i32) < 0 => {
+                    return Outcome::Ignore(Discard::TcpPaws);
+                }
                 None => return Outcome::Ignore(Discard::TcpPaws),
                 Some(_) => {}
             }
@@ -293,7 +302,11 @@ pub fn on_cookie_ack(key: &FlowKey, seg: &Segment<'_>, secrets: &Secrets, cx: &C
     let irs = seg.seq - 1;
     let peer_mss = cookie::decode(&secrets.cookie, key, irs, iss, minute(cx.now))?;
     let ts_offset = isn::ts_offset(&secrets.timestamp, &key.local, &key.remote);
-    let kept = seg.options.timestamps.filter(|_| cx.config.tcp_timestamps).map(|ts| (ts, cookie::decode_ts(ts.echo.wrapping_sub(ts_offset))));
+    let kept = seg
+        .options
+        .timestamps
+        .filter(|_| cx.config.tcp_timestamps)
+        .map(|ts| (ts, cookie::decode_ts(ts.echo.wrapping_sub(ts_offset))));
     let scale = kept.and_then(|(_, kept)| kept.window_scale);
     let none = WindowScale::new(0);
     let snd_scale = scale.unwrap_or(none);

@@ -3,9 +3,9 @@
 //! With SACK this is RFC 6675, without it NewReno (RFC 6582); after a timeout everything up to `recover` counts as lost
 //! and is sent again under slow start (RFC 5681 section 3.1).
 
-use super::connection::{Connection, Facts, Phase};
-use super::congestion::Controller;
 use super::Cx;
+use super::congestion::Controller;
+use super::connection::{Connection, Facts, Phase};
 use laneway_wire::tcp::{Segment, SeqNum, SeqRange};
 
 /// Duplicate ACKs that mean a loss (RFC 5681 section 3.2).
@@ -18,14 +18,18 @@ impl Connection {
         let outstanding = self.flight();
         match (self.phase, &self.board) {
             // Each of the first two duplicates says that a segment has left the network (limited transmit, RFC 3042).
-            (Phase::Open, None) => outstanding.saturating_sub(u32::from(self.dup_acks.min(2)) * u32::from(self.snd.mss)),
+            (Phase::Open, None) => {
+                outstanding.saturating_sub(u32::from(self.dup_acks.min(2)) * u32::from(self.snd.mss))
+            }
             (Phase::Loss, _) => {
                 let again = self.rexmit_nxt.offset_from(self.snd.una).max(0) as u32;
                 let new = self.snd.nxt.offset_from(self.recover).max(0) as u32;
                 again + new
             }
             (Phase::Open, Some(board)) => board.pipe(self.snd.una, self.snd.nxt, self.snd.una, self.snd.mss.into()),
-            (Phase::Recovery, Some(board)) => board.pipe(self.snd.una, self.snd.nxt, self.rexmit_nxt, self.snd.mss.into()),
+            (Phase::Recovery, Some(board)) => {
+                board.pipe(self.snd.una, self.snd.nxt, self.rexmit_nxt, self.snd.mss.into())
+            }
             (Phase::Recovery, None) => outstanding.saturating_sub(u32::from(self.dup_acks) * u32::from(self.snd.mss)),
         }
     }
@@ -148,7 +152,8 @@ impl Connection {
             (Phase::Loss, _) => {
                 let from = self.rexmit_nxt.latest(self.snd.una);
                 let hole = self.first_hole(from);
-                (hole.start.before(self.recover)).then_some(SeqRange { start: hole.start, end: hole.end.earliest(self.recover) })
+                (hole.start.before(self.recover))
+                    .then_some(SeqRange { start: hole.start, end: hole.end.earliest(self.recover) })
             }
         }
     }

@@ -3,8 +3,8 @@
 //!
 //! path: `device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → [tcp::output] → ip::output → egress → device::tx`
 
-use super::connection::{Connection, Facts, Phase};
 use super::congestion::Controller;
+use super::connection::{Connection, Facts, Phase};
 use super::nagle::{self, Tail};
 use super::state::State;
 use crate::time::Instant;
@@ -84,7 +84,13 @@ impl Connection {
 
     fn decide_reset(&self) -> Option<Plan> {
         let flags = Flags::RST | Flags::ACK;
-        self.facts.has(Facts::RESET_DUE).then_some(Plan { kind: Kind::Reset, seq: self.snd.nxt, len: 0, flags, header_len: 20 })
+        self.facts.has(Facts::RESET_DUE).then_some(Plan {
+            kind: Kind::Reset,
+            seq: self.snd.nxt,
+            len: 0,
+            flags,
+            header_len: 20,
+        })
     }
 
     /// A retransmission, if something is lost and the congestion window has room.

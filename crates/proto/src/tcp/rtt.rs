@@ -46,13 +46,7 @@ impl Default for RttEstimator {
 impl RttEstimator {
     /// An estimator that has seen nothing: the time-out is one second.
     pub const fn new() -> Self {
-        RttEstimator {
-            srtt_x8: 0,
-            rttvar_x4: 0,
-            rto_us: RTO_INITIAL_US,
-            min_rtt_us: NEVER,
-            backoffs: 0,
-        }
+        RttEstimator { srtt_x8: 0, rttvar_x4: 0, rto_us: RTO_INITIAL_US, min_rtt_us: NEVER, backoffs: 0 }
     }
 
     /// A round trip took `rtt_us` microseconds. Ends any back-off.

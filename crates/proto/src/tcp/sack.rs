@@ -36,11 +36,7 @@ impl Scoreboard {
     /// Nothing reported.
     pub const fn new() -> Self {
         const NONE: SeqRange = SeqRange::new(SeqNum::new(0), SeqNum::new(0));
-        Scoreboard {
-            ranges: [NONE; RANGES_MAX],
-            len: 0,
-            sacked: 0,
-        }
+        Scoreboard { ranges: [NONE; RANGES_MAX], len: 0, sacked: 0 }
     }
 
     /// Whether no outstanding byte is reported.
@@ -156,9 +152,7 @@ impl Scoreboard {
     #[inline]
     pub fn is_sacked(&self, seq: SeqNum) -> bool {
         let i = self.held().partition_point(|r| r.end.at_or_before(seq));
-        self.held()
-            .get(i)
-            .is_some_and(|r| r.start.at_or_before(seq))
+        self.held().get(i).is_some_and(|r| r.start.at_or_before(seq))
     }
 
     /// SetPipe (RFC 6675 section 4): bytes between `una` and `snd_nxt` that are presumed to be in the network. A byte
@@ -230,9 +224,7 @@ impl Scoreboard {
     /// Then everything must be forgotten, or that byte is never sent again. `una` is snd.una after [`Self::on_ack`].
     #[inline]
     pub fn is_reneged(&self, una: SeqNum) -> bool {
-        self.held()
-            .first()
-            .is_some_and(|r| r.start.at_or_before(una))
+        self.held().first().is_some_and(|r| r.start.at_or_before(una))
     }
 
     /// The reported ranges, from low to high.

@@ -93,8 +93,7 @@ impl State {
             (TimeWait | FinWait2, Event::Expire) => Closed,
             // A passive open that is reset goes back to LISTEN: here that is the half-open entry being dropped.
             (
-                SynSent | SynReceived | Established | FinWait1 | FinWait2 | CloseWait | Closing
-                | LastAck | TimeWait,
+                SynSent | SynReceived | Established | FinWait1 | FinWait2 | CloseWait | Closing | LastAck | TimeWait,
                 Event::Reset,
             ) => Closed,
             _ => return None,

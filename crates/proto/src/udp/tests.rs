@@ -12,12 +12,7 @@ fn key(v4: bool) -> FlowKey {
             Address::from_v6([0x20, 1, 13, 184, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last])
         }
     };
-    FlowKey {
-        local: address(1),
-        remote: address(2),
-        local_port: 4711,
-        remote_port: 53,
-    }
+    FlowKey { local: address(1), remote: address(2), local_port: 4711, remote_port: 53 }
 }
 
 fn packet(key: &FlowKey, datagram: &[u8]) -> Vec<u8> {
@@ -58,17 +53,11 @@ fn checksum_rules() {
         let good = packet(&key, &datagram);
         let mut spoilt = good.clone();
         *spoilt.last_mut().unwrap() ^= 1;
-        assert_eq!(
-            judge(&spoilt, RxChecksum::Unknown),
-            Err(Discard::UdpChecksum)
-        );
+        assert_eq!(judge(&spoilt, RxChecksum::Unknown), Err(Discard::UdpChecksum));
         assert!(judge(&spoilt, RxChecksum::Verified).is_ok());
         // What a sender left to an offload device has been verified by nobody.
         emit_partial(&key, b"data", &mut datagram);
-        assert_eq!(
-            judge(&packet(&key, &datagram), RxChecksum::Partial),
-            Err(Discard::UdpChecksum)
-        );
+        assert_eq!(judge(&packet(&key, &datagram), RxChecksum::Partial), Err(Discard::UdpChecksum));
         // No checksum at all: IPv4 may, IPv6 may not, whatever the device says.
         datagram[CHECKSUM_OFFSET..HEADER_LEN].fill(0);
         for checksum in [RxChecksum::Unknown, RxChecksum::Verified] {
@@ -79,16 +68,10 @@ fn checksum_rules() {
 
 #[test]
 fn port_zero_is_nobody() {
-    let key = FlowKey {
-        remote_port: 0,
-        ..key(true)
-    };
+    let key = FlowKey { remote_port: 0, ..key(true) };
     let mut datagram = vec![0; len(4)];
     emit(&key, b"data", &mut datagram);
-    assert_eq!(
-        judge(&packet(&key, &datagram), RxChecksum::Unknown),
-        Err(Discard::UdpMalformed)
-    );
+    assert_eq!(judge(&packet(&key, &datagram), RxChecksum::Unknown), Err(Discard::UdpMalformed));
 }
 
 #[test]
@@ -98,9 +81,6 @@ fn lengths_that_lie() {
     emit(&key, b"data", &mut datagram);
     for claimed in [0u16, 7, 13, u16::MAX] {
         datagram[4..6].copy_from_slice(&claimed.to_be_bytes());
-        assert_eq!(
-            judge(&packet(&key, &datagram), RxChecksum::Verified),
-            Err(Discard::UdpMalformed)
-        );
+        assert_eq!(judge(&packet(&key, &datagram), RxChecksum::Verified), Err(Discard::UdpMalformed));
     }
 }

@@ -159,8 +159,16 @@ fn progress(arguments: &Arguments, endless: bool) -> ProgressBar {
     if arguments.json || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = if endless { ProgressBar::new_spinner() } else { ProgressBar::new(arguments.seeds.end - arguments.seeds.start) };
-    let style = if endless { "{spinner} {pos} worlds, {per_sec} {msg}" } else { "{bar:40} {pos}/{len} worlds, {per_sec}, {eta} {msg}" };
+    let bar = if endless {
+        ProgressBar::new_spinner()
+    } else {
+        ProgressBar::new(arguments.seeds.end - arguments.seeds.start)
+    };
+    let style = if endless {
+        "{spinner} {pos} worlds, {per_sec} {msg}"
+    } else {
+        "{bar:40} {pos}/{len} worlds, {per_sec}, {eta} {msg}"
+    };
     if let Ok(style) = ProgressStyle::with_template(style) {
         bar.set_style(style);
     }

@@ -6,6 +6,8 @@ use laneway_proto::tcp::CloseReason;
 
 /// Turns at one instant after which the clock moves anyway.
 pub const SPINS_FREE: u32 = 64;
+/// Steps of a world after which it is said to make no progress; few need a tenth of that.
+pub const STEPS_MAX: u64 = 1_000_000;
 /// Turns in a row, without anything to wait for, after which the world is said to spin.
 pub const SPINS_MAX: u32 = 300_000;
 
@@ -28,9 +30,15 @@ pub fn judge(scenario: &Scenario, talk: &Talk, excuses: &Excuses) -> Option<Stri
             continue;
         }
         let what = match end.over {
-            Some(CloseReason::TimedOut) if !hopeless && !excuses.refusals && !talk.rude => "timed out on a network that works",
-            Some(CloseReason::Reset) if !talk.rude && !timed_out && !excuses.refusals && !hopeless => "was reset, and nobody had a reason to",
-            Some(CloseReason::Refused) if !excuses.refusals && !talk.rude && !scenario.crossing => "was refused, and somebody listened all the time",
+            Some(CloseReason::TimedOut) if !hopeless && !excuses.refusals && !talk.rude => {
+                "timed out on a network that works"
+            }
+            Some(CloseReason::Reset) if !talk.rude && !timed_out && !excuses.refusals && !hopeless => {
+                "was reset, and nobody had a reason to"
+            }
+            Some(CloseReason::Refused) if !excuses.refusals && !talk.rude && !scenario.crossing => {
+                "was refused, and somebody listened all the time"
+            }
             _ => continue,
         };
         return Some(format!("end {i} {what}: {:?} and {:?}", talk.ends[0], talk.ends[1]));
@@ -42,7 +50,8 @@ pub fn judge(scenario: &Scenario, talk: &Talk, excuses: &Excuses) -> Option<Stri
 pub fn describe_stall(talks: &[Talk]) -> String {
     let mut text = String::new();
     for (i, talk) in talks.iter().enumerate().filter(|(_, t)| !t.is_over()).take(3) {
-        text += &format!("\n  talk {i}: {:?}\n    opener {:?}\n    acceptor {:?}", talk.plan, talk.ends[0], talk.ends[1]);
+        text +=
+            &format!("\n  talk {i}: {:?}\n    opener {:?}\n    acceptor {:?}", talk.plan, talk.ends[0], talk.ends[1]);
     }
     text
 }

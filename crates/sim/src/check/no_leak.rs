@@ -7,6 +7,9 @@ use laneway_stack::tables::Tables;
 pub fn left(tables: &Tables) -> Option<String> {
     let held = (tables.flows.len(), tables.slots.len(), tables.half_open.len(), tables.time_waits, tables.pool.lent());
     (held != (0, 0, 0, 0, 0)).then(|| {
-        format!("{} flows, {} slots, {} half-open, {} TIME_WAIT records, {} bytes of buffers are left", held.0, held.1, held.2, held.3, held.4)
+        format!(
+            "{} flows, {} slots, {} half-open, {} TIME_WAIT records, {} bytes of buffers are left",
+            held.0, held.1, held.2, held.3, held.4
+        )
     })
 }

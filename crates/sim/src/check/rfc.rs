@@ -94,6 +94,8 @@ struct Half {
     heard_at_first: Option<u64>,
     /// It has sent an RST.
     reset: bool,
+    /// An RST has reached it.
+    ended: bool,
     /// Its FIN went out before the peer's was acknowledged: it will keep TIME_WAIT.
     closes_first: bool,
 }
@@ -137,6 +139,7 @@ impl Half {
             last_sent_us: 0,
             heard_at_first: None,
             reset: false,
+            ended: false,
             closes_first: false,
         }
     }
@@ -190,7 +193,8 @@ fn both(halves: &Halves) -> Option<(&Half, &Half)> {
 impl Rfc {
     /// Nothing seen yet, of hosts that are set up like this.
     pub fn new(hosts: &[HostPlan; 2]) -> Self {
-        let ack_within_us = [0, 1].map(|h| hosts[h].config.tcp.delayed_ack_us.min(500_000) + hosts[h].poll_delay_us + LATE_US);
+        let ack_within_us =
+            [0, 1].map(|h| hosts[h].config.tcp.delayed_ack_us.min(500_000) + hosts[h].poll_delay_us + LATE_US);
         let msl_us = hosts[0].config.tcp.msl_us;
         Rfc { flows: HashMap::new(), msl_us, ack_within_us, icmp: [(0, 0); 2], owing: Vec::new(), sent: 1 << 32 }
     }
@@ -206,7 +210,14 @@ impl Rfc {
     }
 
     /// A host sends a segment. `talk`: what the flow is used for now.
-    pub fn on_sent(&mut self, host: usize, now_us: u64, seen: &Seen<'_>, talk: Option<usize>, said: Said<'_>) -> Option<String> {
+    pub fn on_sent(
+        &mut self,
+        host: usize,
+        now_us: u64,
+        seen: &Seen<'_>,
+        talk: Option<usize>,
+        said: Said<'_>,
+    ) -> Option<String> {
         // What comes within the same polls as an ICMP message may be its doing.
         let (count, at_us) = self.icmp[host];
         let icmp = if now_us < at_us + 5_000 { self.sent } else { count };
@@ -227,7 +238,11 @@ impl Rfc {
         if !seg.flags.ack() {
             return Some("neither SYN nor RST nor ACK".into());
         }
-        let (halves, talk) = if flow.now[host].is_some() { (&mut flow.now, flow.talk_now) } else { (&mut flow.before, flow.talk_before) };
+        let (halves, talk) = if flow.now[host].is_some() {
+            (&mut flow.now, flow.talk_now)
+        } else {
+            (&mut flow.before, flow.talk_before)
+        };
         let [a, b] = halves;
         let (me, peer) = if host == 0 { (a, b) } else { (b, a) };
         let me = me.as_mut()?;
@@ -264,7 +279,7 @@ impl Rfc {
             // It may be the end, and then nothing is owed any more.
             if let Some(me) = me {
                 me.owes_since_us = None;
-                me.talks = false;
+                me.ended = true;
             }
             return None;
         }
@@ -293,7 +308,14 @@ impl Rfc {
             me.may_send_to = Some(me.may_send_to.map_or(edge, |old| old.latest(edge)));
             me.una = me.una.latest(base);
         }
-        if !late && peer.arrived.contiguous > before && !seg.payload.is_empty() && me.talks && me.fin.is_none() && me.owes_since_us.is_none() {
+        if !late
+            && peer.arrived.contiguous > before
+            && !seg.payload.is_empty()
+            && me.talks
+            && !me.ended
+            && me.fin.is_none()
+            && me.owes_since_us.is_none()
+        {
             me.owes_since_us = Some(now_us);
             self.owing.push(name);
         }
@@ -313,16 +335,6 @@ impl Rfc {
         }
     }
 
-    /// A host has let go of a connection without a word, as it may after an abort or a time-out that it has told.
-    pub fn on_over(&mut self, host: usize, key: &FlowKey) {
-        if let Some(flow) = self.flows.get_mut(&Self::name(host, key))
-            && let Some(me) = &mut flow.now[host]
-        {
-            me.owes_since_us = None;
-            me.talks = false;
-        }
-    }
-
     /// Time passes: who owes an acknowledgement for too long?
     pub fn on_time(&mut self, now_us: u64) -> Option<String> {
         let mut found = None;
@@ -334,7 +346,10 @@ impl Rfc {
                 let Some(since) = me.as_ref().and_then(|me| me.owes_since_us) else { continue };
                 owes = true;
                 if now_us > since + within[host] {
-                    found = Some(format!("{name:?}: host {host} has not acknowledged text for {} ms (RFC 9293 section 3.8.6.3)", (now_us - since) / 1_000));
+                    found = Some(format!(
+                        "{name:?}: host {host} has not acknowledged text for {} ms (RFC 9293 section 3.8.6.3)",
+                        (now_us - since) / 1_000
+                    ));
                 }
             }
             owes
@@ -376,7 +391,11 @@ fn on_reset(flow: &mut Flow, host: usize, seg: &Segment<'_>) -> Option<String> {
     if flow.lately[host].iter().any(answers) || ours(&flow.now[host]) || ours(&flow.before[host]) {
         return None;
     }
-    Some(format!("RST with seq {} answers nothing, and is not at {:?}", seg.seq.raw(), flow.now[host].as_ref().map(|h| h.top.raw())))
+    Some(format!(
+        "RST with seq {} answers nothing, and is not at {:?}",
+        seg.seq.raw(),
+        flow.now[host].as_ref().map(|h| h.top.raw())
+    ))
 }
 
 fn on_syn(flow: &mut Flow, host: usize, now_us: u64, seg: &Segment<'_>, v4: bool, msl_us: u64) -> Option<String> {
@@ -426,7 +445,11 @@ fn on_syn(flow: &mut Flow, host: usize, now_us: u64, seg: &Segment<'_>, v4: bool
             && !old.reset
             && !peer.reset
         {
-            found = Some(format!("the flow is used again at {}, before the end of its former use {}", seg.seq.raw(), old.top.raw()));
+            found = Some(format!(
+                "the flow is used again at {}, before the end of its former use {}",
+                seg.seq.raw(),
+                old.top.raw()
+            ));
         }
         flow.now[host] = Some(new);
     }
@@ -436,7 +459,10 @@ fn on_syn(flow: &mut Flow, host: usize, now_us: u64, seg: &Segment<'_>, v4: bool
         me.last_sent_us = now_us;
         let base = match peer {
             Some(peer) if seg.flags.ack() => {
-                if !peer.offer.sack && seg.options.sack_permitted || peer.offer.scale.is_none() && seg.options.window_scale.is_some() || !peer.offer.timestamps && seg.options.timestamps.is_some() {
+                if !peer.offer.sack && seg.options.sack_permitted
+                    || peer.offer.scale.is_none() && seg.options.window_scale.is_some()
+                    || !peer.offer.timestamps && seg.options.timestamps.is_some()
+                {
                     found = Some("a SYN-ACK with an option that the SYN did not have".into());
                 }
                 Some(peer.iss + 1)
@@ -464,7 +490,8 @@ fn timestamps(me: &mut Half, peer: Option<&Half>, ts: Option<Timestamps>, syn: b
     {
         return Some(format!("timestamp {} after {last}: they must not run backwards", ts.val));
     }
-    me.ts_sent = Some(me.ts_sent.map_or(ts.val, |last| if ts.val.wrapping_sub(last) as i32 > 0 { ts.val } else { last }));
+    me.ts_sent =
+        Some(me.ts_sent.map_or(ts.val, |last| if ts.val.wrapping_sub(last) as i32 > 0 { ts.val } else { last }));
     if let Some(peer) = peer
         && let Some(latest) = peer.ts_arrived
         && ts.echo != 0
@@ -475,7 +502,14 @@ fn timestamps(me: &mut Half, peer: Option<&Half>, ts: Option<Timestamps>, syn: b
     None
 }
 
-fn on_segment(me: &mut Half, peer: &Half, now_us: u64, icmp: u64, seg: &Segment<'_>, stream: &dyn Fn(usize, u64) -> Option<Vec<u8>>) -> Option<String> {
+fn on_segment(
+    me: &mut Half,
+    peer: &Half,
+    now_us: u64,
+    icmp: u64,
+    seg: &Segment<'_>,
+    stream: &dyn Fn(usize, u64) -> Option<Vec<u8>>,
+) -> Option<String> {
     let scale = match (me.offer.scale, peer.offer.scale) {
         (Some(mine), Some(_)) => mine,
         _ => 0,
@@ -514,15 +548,28 @@ fn on_segment(me: &mut Half, peer: &Half, now_us: u64, icmp: u64, seg: &Segment<
             return Some("SACK was not agreed".into());
         }
         let range = peer.offset(block.start).zip(peer.offset(block.end));
-        let right = range.is_some_and(|(start, end)| start < end && peer.arrived.has(start, end)) && block.start.after(seg.ack);
+        let right =
+            range.is_some_and(|(start, end)| start < end && peer.arrived.has(start, end)) && block.start.after(seg.ack);
         if !right {
-            return Some(format!("SACK {}..{} of what has not arrived (ack {})", block.start.raw(), block.end.raw(), seg.ack.raw()));
+            return Some(format!(
+                "SACK {}..{} of what has not arrived (ack {})",
+                block.start.raw(),
+                block.end.raw(),
+                seg.ack.raw()
+            ));
         }
     }
     on_text(me, peer, now_us, icmp, seg, stream)
 }
 
-fn on_text(me: &mut Half, peer: &Half, now_us: u64, icmp: u64, seg: &Segment<'_>, stream: &dyn Fn(usize, u64) -> Option<Vec<u8>>) -> Option<String> {
+fn on_text(
+    me: &mut Half,
+    peer: &Half,
+    now_us: u64,
+    icmp: u64,
+    seg: &Segment<'_>,
+    stream: &dyn Fn(usize, u64) -> Option<Vec<u8>>,
+) -> Option<String> {
     let len = seg.payload.len() as u32;
     let end = seg.end();
     if len == 0 && !seg.flags.fin() {
@@ -564,7 +611,12 @@ fn on_text(me: &mut Half, peer: &Half, now_us: u64, icmp: u64, seg: &Segment<'_>
     if seg.flags.fin() {
         let at = end - 1;
         if me.fin.is_some_and(|fin| fin != at) || (me.fin.is_none() && at.before(me.top)) {
-            return Some(format!("FIN at {}, when it was at {:?} and {} was sent", at.raw(), me.fin.map(SeqNum::raw), me.top.raw()));
+            return Some(format!(
+                "FIN at {}, when it was at {:?} and {} was sent",
+                at.raw(),
+                me.fin.map(SeqNum::raw),
+                me.top.raw()
+            ));
         }
         if me.fin.is_none() {
             me.closes_first = peer.fin.is_none_or(|fin| seg.ack.at_or_before(fin));

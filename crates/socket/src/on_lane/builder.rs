@@ -85,6 +85,7 @@ pub struct Builder {
     network: Network,
     host: Vec<Cidr>,
     lanes: Option<usize>,
+    spin: Option<Duration>,
     sharing: Sharing,
     options: Options,
     fault: Option<Rates>,
@@ -102,6 +103,7 @@ impl Stack {
             network: Network::default(),
             host: Vec::new(),
             lanes: None,
+            spin: None,
             sharing: Sharing::default(),
             options: Options::default(),
             fault: None,
@@ -139,7 +141,8 @@ impl Builder {
         self
     }
 
-    /// How many lanes. A device of given queues has as many; a TUN interface one for each core unless this says otherwise.
+    /// How many lanes. A device of given queues has as many; a TUN interface one for every second core unless this says
+    /// otherwise: the kernel's side of each packet, and often the client, need the others.
     pub fn lanes(mut self, lanes: usize) -> Self {
         self.lanes = Some(lanes);
         self
@@ -157,9 +160,10 @@ impl Builder {
         self
     }
 
-    /// How long a lane that has nothing to do keeps looking before it sleeps. 50 µs.
+    /// How long a lane that has nothing to do keeps looking before it sleeps. 50 µs; on a TUN interface with as many
+    /// lanes as cores nothing, because whoever is to bring work would have to wait for the core.
     pub fn spin(mut self, spin: Duration) -> Self {
-        self.options.spin_us = spin.as_micros() as u64;
+        self.spin = Some(spin);
         self
     }
 
@@ -229,7 +233,7 @@ impl Builder {
         let queues = match &self.device.0 {
             Kind::Memory { queues, .. } => queues.len(),
             Kind::Queues(queues) => queues.len(),
-            Kind::Tun { .. } => *self.lanes.get_or_insert_with(|| cores().len().clamp(1, 64)),
+            Kind::Tun { .. } => *self.lanes.get_or_insert_with(|| (cores().len() / 2).clamp(1, 64)),
         };
         let lanes = self.lanes.unwrap_or(queues);
         if lanes != queues || !(1..=256).contains(&lanes) {
@@ -238,6 +242,9 @@ impl Builder {
             )));
         }
         self.lanes = Some(lanes);
+        let crowded = matches!(self.device.0, Kind::Tun { .. }) && lanes >= cores().len();
+        let spin = self.spin.unwrap_or(Duration::from_micros(if crowded { 0 } else { 50 }));
+        self.options.spin_us = spin.as_micros() as u64;
         Ok(())
     }
 

@@ -115,10 +115,7 @@ impl ParkFlag {
     #[inline]
     pub fn take(&self) -> bool {
         order::announce_fence();
-        self.0.load(Relaxed) == PARKED
-            && (self.0)
-                .compare_exchange(PARKED, AWAKE, AcqRel, Relaxed)
-                .is_ok()
+        self.0.load(Relaxed) == PARKED && (self.0).compare_exchange(PARKED, AWAKE, AcqRel, Relaxed).is_ok()
     }
 }
 
@@ -137,10 +134,7 @@ struct Shared {
 
 /// A bell and the one who sleeps beside it.
 pub fn doorbell() -> (Doorbell, Sleeper) {
-    let shared = Arc::new(Shared {
-        flag: ParkFlag::new(),
-        thread: OnceLock::new(),
-    });
+    let shared = Arc::new(Shared { flag: ParkFlag::new(), thread: OnceLock::new() });
     (Doorbell(shared.clone()), Sleeper(shared))
 }
 
@@ -160,9 +154,7 @@ impl Doorbell {
     #[cold]
     fn wake(&self) {
         let thread = self.0.thread.get();
-        thread
-            .expect("the flag says PARKED only after the thread is known")
-            .unpark();
+        thread.expect("the flag says PARKED only after the thread is known").unpark();
     }
 }
 
@@ -210,11 +202,7 @@ impl Sleeper {
             }
             let left = deadline.map(|(start, timeout)| timeout.saturating_sub(start.elapsed()));
             if left == Some(Duration::ZERO) {
-                return if flag.retract() {
-                    Wake::Rung
-                } else {
-                    Wake::TimedOut
-                };
+                return if flag.retract() { Wake::Rung } else { Wake::TimedOut };
             }
             park(left);
         }

@@ -23,21 +23,12 @@ impl Block {
     pub(crate) fn zeroed(len: usize) -> Self {
         let layout = Self::layout(len);
         // SAFETY: the layout's size is positive, `layout` has checked it.
-        let Some(bytes) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
-            handle_alloc_error(layout)
-        };
-        Self {
-            bytes,
-            len,
-            shadow: Shadow::new(len / 8),
-        }
+        let Some(bytes) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
+        Self { bytes, len, shadow: Shadow::new(len / 8) }
     }
 
     fn layout(len: usize) -> Layout {
-        assert!(
-            len > 0 && len.is_multiple_of(8),
-            "a block is some whole words"
-        );
+        assert!(len > 0 && len.is_multiple_of(8), "a block is some whole words");
         Layout::from_size_align(len, ALIGN).expect("a block fits the address space")
     }
 

@@ -20,9 +20,6 @@ struct End {
 
 impl End {
     fn at(position: u32) -> Self {
-        Self {
-            position: AtomicU32::new(position),
-            gone: AtomicBool::new(false),
-        }
+        Self { position: AtomicU32::new(position), gone: AtomicBool::new(false) }
     }
 }

@@ -125,8 +125,7 @@ impl Bucket {
 #[inline(always)]
 fn equal_tags(tags: &[u16; SLOTS], tag: u16) -> u32 {
     use std::arch::x86_64::{
-        _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set_epi16,
-        _mm_set1_epi16,
+        _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set_epi16, _mm_set1_epi16,
     };
     // SAFETY: SSE2 belongs to the x86_64 baseline; the load reads the first 16 of the array's 20 bytes.
     unsafe {
@@ -178,22 +177,12 @@ impl Buckets {
         let count = count.max(1).next_power_of_two();
         let layout = Self::layout(count);
         // SAFETY: the layout's size is positive.
-        let Some(allocation) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
-            handle_alloc_error(layout)
-        };
+        let Some(allocation) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
         let padding = allocation.as_ptr().align_offset(align_of::<Bucket>());
-        assert!(
-            padding < align_of::<Bucket>(),
-            "an address can be rounded up to a line"
-        );
+        assert!(padding < align_of::<Bucket>(), "an address can be rounded up to a line");
         // SAFETY: the layout has room for one more line than `count`, and `padding` is less than a line.
         let first = unsafe { allocation.add(padding) }.cast::<Bucket>();
-        Self {
-            first,
-            mask: count - 1,
-            allocation,
-            owns: PhantomData,
-        }
+        Self { first, mask: count - 1, allocation, owns: PhantomData }
     }
 
     /// Aligned to 16 only: that is the most for which the system allocator zeroes by `calloc`, that is, lazily.

@@ -40,13 +40,7 @@ impl<T: Copy> Fifo<T> {
     }
 
     fn starting_at(base: u32) -> Self {
-        Self {
-            chunks: VecDeque::new(),
-            spare: Vec::new(),
-            base,
-            head: base,
-            len: 0,
-        }
+        Self { chunks: VecDeque::new(), spare: Vec::new(), base, head: base, len: 0 }
     }
 
     /// Number of records.
@@ -73,10 +67,7 @@ impl<T: Copy> Fifo<T> {
     /// If 2³¹ records are queued: positions would begin to repeat.
     #[inline]
     pub fn push(&mut self, record: T) -> u32 {
-        assert!(
-            self.len < 1 << 31,
-            "a queue holds fewer than 2^31 records, so that positions stay unique"
-        );
+        assert!(self.len < 1 << 31, "a queue holds fewer than 2^31 records, so that positions stay unique");
         let position = self.head.wrapping_add(self.len);
         match self.chunks.back_mut() {
             Some(chunk) if chunk.len() < CHUNK => chunk.push(record),

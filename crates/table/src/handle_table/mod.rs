@@ -11,9 +11,9 @@
 //!
 //! # Load and probe length
 //!
-//! At most three quarters of the slots are in use. With a good hash the home bucket then overflows for about one bucket
-//! in seven, at the fullest moment, and a search reads 1.2 lines on average; a table just grown is half as full, and
-//! reads 1.01. A search never reads more buckets than there are. Whoever can choose hashes can make all of them collide,
+//! At most four fifths of the slots are in use. With a good hash the home bucket then overflows for about two buckets
+//! in seven, at the fullest moment, and a search reads 1.3 lines on average; a table just grown is half as full, and
+//! reads 1.01. (Three quarters would make that one in seven, and a million entries half as large again.) A search never reads more buckets than there are. Whoever can choose hashes can make all of them collide,
 //! and each search linear in the number of his entries: so the hash must be keyed, with a key that he does not know.
 //!
 //! # Growth
@@ -48,12 +48,7 @@ pub struct HandleTable {
 impl HandleTable {
     /// Room for `entries` without growth.
     pub fn with_capacity(entries: usize) -> Self {
-        Self {
-            newest: Generation::with_limit(entries),
-            older: Vec::new(),
-            drained_to: 0,
-            len: 0,
-        }
+        Self { newest: Generation::with_limit(entries), older: Vec::new(), drained_to: 0, len: 0 }
     }
 
     /// Number of entries.
@@ -149,8 +144,7 @@ impl HandleTable {
     /// Takes the entry out. `false`: there is no such entry.
     #[inline]
     pub fn remove(&mut self, hash: u64, handle: u32) -> bool {
-        let removed = self.newest.remove(hash, handle)
-            || self.older.iter_mut().rev().any(|g| g.remove(hash, handle));
+        let removed = self.newest.remove(hash, handle) || self.older.iter_mut().rev().any(|g| g.remove(hash, handle));
         self.len -= usize::from(removed);
         removed
     }
@@ -162,8 +156,7 @@ impl HandleTable {
     #[inline]
     pub fn replace(&mut self, hash: u64, old: u32, new: u32) -> bool {
         assert_ne!(new, NONE, "this handle is reserved: it means `none`");
-        self.newest.replace(hash, old, new)
-            || (self.older.iter_mut().rev()).any(|g| g.replace(hash, old, new))
+        self.newest.replace(hash, old, new) || (self.older.iter_mut().rev()).any(|g| g.replace(hash, old, new))
     }
 
     /// Moves up to `budget` entries from the oldest generation to the newest, visiting at most as many buckets. Returns
@@ -232,23 +225,19 @@ impl fmt::Debug for HandleTable {
 struct Generation {
     buckets: Buckets,
     len: usize,
-    /// How many entries it may hold: three quarters of its slots, so there is always a vacant one to be found.
+    /// How many entries it may hold: four fifths of its slots, so there is always a vacant one to be found.
     limit: usize,
 }
 
 impl Generation {
     fn with_limit(entries: usize) -> Self {
-        Self::with_buckets(entries.saturating_mul(4).div_ceil(3 * SLOTS))
+        Self::with_buckets(entries.saturating_mul(5).div_ceil(4 * SLOTS))
     }
 
     fn with_buckets(count: usize) -> Self {
         let buckets = Buckets::zeroed(count);
-        let limit = (buckets.mask() + 1) * SLOTS * 3 / 4;
-        Self {
-            buckets,
-            len: 0,
-            limit,
-        }
+        let limit = (buckets.mask() + 1) * SLOTS * 4 / 5;
+        Self { buckets, len: 0, limit }
     }
 
     #[inline(always)]
@@ -281,8 +270,7 @@ impl Generation {
     #[inline]
     fn next(&self, hash: u64, passed: &mut usize) -> Option<&Bucket> {
         *passed += 1;
-        (*passed <= self.buckets.mask())
-            .then(|| self.buckets.at((hash as usize).wrapping_add(*passed)))
+        (*passed <= self.buckets.mask()).then(|| self.buckets.at((hash as usize).wrapping_add(*passed)))
     }
 
     /// The bucket (index not yet reduced) and slot of an entry.
@@ -319,7 +307,7 @@ impl Generation {
             bucket.count_passed();
             at = at.wrapping_add(1);
         }
-        unreachable!("a generation is never more than three quarters full");
+        unreachable!("a generation is never more than four fifths full");
     }
 
     #[inline]
@@ -338,9 +326,7 @@ impl Generation {
         self.len -= 1;
         let distance = at.wrapping_sub(hash as usize) & self.buckets.mask();
         for passed in 0..distance {
-            self.buckets
-                .at_mut((hash as usize).wrapping_add(passed))
-                .uncount_passed();
+            self.buckets.at_mut((hash as usize).wrapping_add(passed)).uncount_passed();
         }
     }
 

@@ -47,13 +47,7 @@ impl<T> Slab<T> {
     /// A slab that grows by `entries_per_chunk` (rounded up to a power of two) at a time.
     pub fn with_chunk(entries_per_chunk: usize) -> Self {
         let entries = entries_per_chunk.clamp(1, 1 << 24).next_power_of_two();
-        Self {
-            chunks: Vec::new(),
-            shift: entries.trailing_zeros(),
-            vacant: NONE,
-            fresh: 0,
-            len: 0,
-        }
+        Self { chunks: Vec::new(), shift: entries.trailing_zeros(), vacant: NONE, fresh: 0, len: 0 }
     }
 
     /// Allocates chunks now, so that the slab can hold `entries` without a call to the allocator.
@@ -78,8 +72,7 @@ impl<T> Slab<T> {
     /// Memory that the slab has reserved.
     pub fn bytes(&self) -> usize {
         let per_entry = size_of::<Option<T>>() + size_of::<Side>();
-        (self.chunks.len() << self.shift) * per_entry
-            + self.chunks.capacity() * size_of::<Chunk<T>>()
+        (self.chunks.len() << self.shift) * per_entry + self.chunks.capacity() * size_of::<Chunk<T>>()
     }
 
     /// Adds a value, and says how to find it. The handle is never `u32::MAX`.
@@ -116,10 +109,7 @@ impl<T> Slab<T> {
         let value = make(handle);
         let chunk = &mut self.chunks[at];
         chunk.slots.push(Some(value));
-        chunk.sides.push(Side {
-            generation: 0,
-            next_vacant: NONE,
-        });
+        chunk.sides.push(Side { generation: 0, next_vacant: NONE });
         self.fresh += 1;
         self.len += 1;
         handle
@@ -128,10 +118,7 @@ impl<T> Slab<T> {
     #[cold]
     fn add_chunk(&mut self) {
         let entries = 1 << self.shift;
-        self.chunks.push(Chunk {
-            slots: Vec::with_capacity(entries),
-            sides: Vec::with_capacity(entries),
-        });
+        self.chunks.push(Chunk { slots: Vec::with_capacity(entries), sides: Vec::with_capacity(entries) });
     }
 
     /// Takes a value out. Its handle will be used again, in a new generation.
@@ -208,25 +195,18 @@ impl<T> Slab<T> {
     /// All values, by handle.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let slots = self.chunks.iter().flat_map(|chunk| &chunk.slots);
-        (0..)
-            .zip(slots)
-            .filter_map(|(handle, slot)| Some((handle, slot.as_ref()?)))
+        (0..).zip(slots).filter_map(|(handle, slot)| Some((handle, slot.as_ref()?)))
     }
 
     /// All values, by handle, to change them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         let slots = self.chunks.iter_mut().flat_map(|chunk| &mut chunk.slots);
-        (0..)
-            .zip(slots)
-            .filter_map(|(handle, slot)| Some((handle, slot.as_mut()?)))
+        (0..).zip(slots).filter_map(|(handle, slot)| Some((handle, slot.as_mut()?)))
     }
 
     #[inline(always)]
     fn split(&self, handle: u32) -> (usize, usize) {
-        (
-            (handle >> self.shift) as usize,
-            (handle & ((1 << self.shift) - 1)) as usize,
-        )
+        ((handle >> self.shift) as usize, (handle & ((1 << self.shift) - 1)) as usize)
     }
 
     #[inline(always)]
@@ -266,9 +246,6 @@ fn no_such_value(handle: u32) -> ! {
 
 impl<T> fmt::Debug for Slab<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slab")
-            .field("len", &self.len)
-            .field("chunks", &self.chunks.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Slab").field("len", &self.len).field("chunks", &self.chunks.len()).finish_non_exhaustive()
     }
 }

@@ -93,11 +93,7 @@ impl Pool {
         if index as usize / BLOCK == self.blocks.len() {
             self.blocks.push(Vec::with_capacity(BLOCK));
         }
-        self.blocks[index as usize / BLOCK].push(Node {
-            next,
-            len: 0,
-            entries: [Entry::default(); NODE],
-        });
+        self.blocks[index as usize / BLOCK].push(Node { next, len: 0, entries: [Entry::default(); NODE] });
         self.fresh += 1;
         index
     }
@@ -168,20 +164,13 @@ pub struct Wheel {
 impl Wheel {
     /// A wheel that starts at `now_tick`.
     pub fn new(now_tick: u64) -> Self {
-        let level = || Level {
-            heads: [NONE; SLOTS],
-            used: [0; SLOTS / 64],
-        };
+        let level = || Level { heads: [NONE; SLOTS], used: [0; SLOTS / 64] };
         Self {
             now: now_tick,
             len: 0,
             due: [NONE; DUE_LISTS],
             levels: Box::new([level(), level(), level(), level()]),
-            pool: Pool {
-                blocks: Vec::new(),
-                vacant: NONE,
-                fresh: 0,
-            },
+            pool: Pool { blocks: Vec::new(), vacant: NONE, fresh: 0 },
         }
     }
 
@@ -216,10 +205,7 @@ impl Wheel {
     pub fn arm(&mut self, key: u32, at_tick: u64) {
         self.len += 1;
         let ahead = at_tick.saturating_sub(self.now).min(HORIZON) as u32;
-        let entry = Entry {
-            key,
-            tick: (self.now as u32).wrapping_add(ahead),
-        };
+        let entry = Entry { key, tick: (self.now as u32).wrapping_add(ahead) };
         if ahead == 0 {
             self.due[ARMED_LATE] = self.pool.push(self.due[ARMED_LATE], entry);
         } else {
@@ -243,12 +229,7 @@ impl Wheel {
     ///
     /// `expired` gets the key and the tick for which it was armed (or the tick at which it was armed, if that was later).
     /// Time does not go backwards: an earlier `now_tick` than the last is as good as the last.
-    pub fn advance(
-        &mut self,
-        now_tick: u64,
-        budget: usize,
-        mut expired: impl FnMut(u32, u64),
-    ) -> bool {
+    pub fn advance(&mut self, now_tick: u64, budget: usize, mut expired: impl FnMut(u32, u64)) -> bool {
         let mut budget = budget;
         loop {
             if !self.handle_due(&mut budget, &mut expired) {

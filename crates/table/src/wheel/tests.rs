@@ -67,8 +67,7 @@ fn spans() -> impl Strategy<Value = u64> {
         0u64..200_000,
         0u64..20_000_000,
         0u64..HORIZON * 2,
-        (prop::sample::select(vec![8u32, 16, 24, 32]), 0u64..4)
-            .prop_map(|(bits, d)| (1 << bits) + d - 2),
+        (prop::sample::select(vec![8u32, 16, 24, 32]), 0u64..4).prop_map(|(bits, d)| (1 << bits) + d - 2),
     ]
 }
 
@@ -162,9 +161,7 @@ fn a_long_idle_gap_is_one_step() {
     wheel.arm(7, wheel.now_tick() + HORIZON);
     let mut calls = 0;
     let mut got = None;
-    while wheel.advance(u64::MAX / 2 + 2 * HORIZON, 1, |key, at| {
-        got = Some((key, at))
-    }) {
+    while wheel.advance(u64::MAX / 2 + 2 * HORIZON, 1, |key, at| got = Some((key, at))) {
         calls += 1;
     }
     assert_eq!(got, Some((7, u64::MAX / 2 + HORIZON)));

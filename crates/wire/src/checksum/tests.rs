@@ -38,24 +38,14 @@ fn the_example_of_rfc_1624() {
 fn ones_are_summed_without_losing_a_carry() {
     for len in [0, 1, 2, 31, 32, 33, 1460, 65535, 1 << 20] {
         let bytes = vec![0xff; len];
-        assert_eq!(
-            wire_order(Sum::of(&bytes)),
-            plain(&bytes),
-            "{len} bytes of ff"
-        );
+        assert_eq!(wire_order(Sum::of(&bytes)), plain(&bytes), "{len} bytes of ff");
     }
 }
 
 #[test]
 fn folding_keeps_both_zeroes_apart() {
     assert_eq!(Sum::ZERO.fold(), 0);
-    for sum in [
-        0xffff,
-        0xffff_ffff,
-        u64::MAX,
-        0xffff_0000_0000_0000,
-        0x1_fffe,
-    ] {
+    for sum in [0xffff, 0xffff_ffff, u64::MAX, 0xffff_0000_0000_0000, 0x1_fffe] {
         assert_eq!(Sum(sum).fold(), 0xffff, "{sum:#x}");
     }
     assert!((Sum(u64::MAX) + Sum(u64::MAX)).is_valid());

@@ -20,10 +20,7 @@ proptest! {
 #[test]
 fn a_short_frame_is_refused() {
     for len in 0..HEADER_LEN {
-        assert_eq!(
-            View::new(&[0; HEADER_LEN][..len]).unwrap_err().why,
-            Why::Truncated
-        );
+        assert_eq!(View::new(&[0; HEADER_LEN][..len]).unwrap_err().why, Why::Truncated);
     }
     assert!(View::new(&[0; HEADER_LEN]).unwrap().payload().is_empty());
 }
@@ -33,8 +30,5 @@ fn addresses_know_what_they_are() {
     assert!(Mac::BROADCAST.is_broadcast() && Mac::BROADCAST.is_multicast());
     assert!(Mac([0x33, 0x33, 0, 0, 0, 1]).is_multicast());
     assert!(Mac([2, 0, 0, 0, 0, 1]).is_unicast() && !Mac::default().is_unicast());
-    assert_eq!(
-        format!("{:?}", Mac([0, 1, 0xab, 3, 4, 0xff])),
-        "00:01:ab:03:04:ff"
-    );
+    assert_eq!(format!("{:?}", Mac([0, 1, 0xab, 3, 4, 0xff])), "00:01:ab:03:04:ff");
 }

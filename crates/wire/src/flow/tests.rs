@@ -5,9 +5,9 @@ use std::{boxed::Box, format, string::ToString};
 
 /// The secret key in Microsoft's "Verifying the RSS hash calculation".
 const MICROSOFT: [u8; 40] = [
-    0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0,
-    0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c,
-    0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
+    0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b,
+    0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac,
+    0x01, 0xfa,
 ];
 
 static TABLE: ToeplitzTable = ToeplitzTable::new(&MICROSOFT);
@@ -29,27 +29,9 @@ fn toeplitz_agrees_with_the_vectors_of_microsoft() {
         ("24.19.198.95", 12898, "12.22.207.184", 38024, 0x5c2b_394a),
         ("38.27.205.30", 48228, "209.142.163.6", 2217, 0xafc7_327f),
         ("153.39.163.191", 44251, "202.188.127.2", 1303, 0x10e8_28a2),
-        (
-            "3ffe:2501:200:1fff::7",
-            2794,
-            "3ffe:2501:200:3::1",
-            1766,
-            0x4020_7d3d,
-        ),
-        (
-            "3ffe:501:8::260:97ff:fe40:efab",
-            14230,
-            "ff02::1",
-            4739,
-            0xdde5_1bbf,
-        ),
-        (
-            "3ffe:1900:4545:3:200:f8ff:fe21:67cf",
-            44251,
-            "fe80::200:f8ff:fe21:67cf",
-            38024,
-            0x02d1_feef,
-        ),
+        ("3ffe:2501:200:1fff::7", 2794, "3ffe:2501:200:3::1", 1766, 0x4020_7d3d),
+        ("3ffe:501:8::260:97ff:fe40:efab", 14230, "ff02::1", 4739, 0xdde5_1bbf),
+        ("3ffe:1900:4545:3:200:f8ff:fe21:67cf", 44251, "fe80::200:f8ff:fe21:67cf", 38024, 0x02d1_feef),
     ];
     for (src, sport, dst, dport, hash) in vectors {
         let flow = received(src, sport, dst, dport);
@@ -60,13 +42,7 @@ fn toeplitz_agrees_with_the_vectors_of_microsoft() {
 
 #[test]
 fn addresses_print_like_those_of_std() {
-    for text in [
-        "10.0.0.1",
-        "::1",
-        "fe80::1",
-        "255.255.255.255",
-        "2001:db8::7",
-    ] {
+    for text in ["10.0.0.1", "::1", "fe80::1", "255.255.255.255", "2001:db8::7"] {
         let ip: IpAddr = text.parse().unwrap();
         assert_eq!(Address::from(ip).to_string(), text);
         assert_eq!(format!("{:?}", Address::from(ip)), format!("{ip:?}"));
@@ -87,34 +63,17 @@ fn any_ip() -> impl Strategy<Value = IpAddr> {
     let v4 = prop_oneof![
         any::<[u8; 4]>(),
         any::<u8>().prop_map(|b| [169, 254, b, 1]),
-        prop::sample::select(
-            &[
-                [0; 4],
-                [255; 4],
-                [127, 0, 0, 1],
-                [224, 0, 0, 1],
-                [239, 9, 9, 9],
-                [240, 0, 0, 1]
-            ][..]
-        ),
+        prop::sample::select(&[[0; 4], [255; 4], [127, 0, 0, 1], [224, 0, 0, 1], [239, 9, 9, 9], [240, 0, 0, 1]][..]),
     ];
     let v6 = prop_oneof![
         any::<[u8; 16]>(),
-        (
-            any::<u8>(),
-            prop::sample::select(&[0u8, 0xfe, 0xff][..]),
-            any::<u8>()
-        )
-            .prop_map(|(a, first, b)| {
-                let mut o = [0; 16];
-                (o[0], o[1], o[15]) = (first, a, b & 1);
-                o
-            }),
+        (any::<u8>(), prop::sample::select(&[0u8, 0xfe, 0xff][..]), any::<u8>()).prop_map(|(a, first, b)| {
+            let mut o = [0; 16];
+            (o[0], o[1], o[15]) = (first, a, b & 1);
+            o
+        }),
     ];
-    prop_oneof![
-        v4.prop_map(|o| IpAddr::V4(o.into())),
-        v6.prop_map(|o| IpAddr::V6(o.into())),
-    ]
+    prop_oneof![v4.prop_map(|o| IpAddr::V4(o.into())), v6.prop_map(|o| IpAddr::V6(o.into())),]
 }
 
 fn any_flow() -> impl Strategy<Value = FlowKey> {
@@ -133,12 +92,7 @@ fn any_flow() -> impl Strategy<Value = FlowKey> {
             q
         )),
     ]
-    .prop_map(|(local, remote, local_port, remote_port)| FlowKey {
-        local,
-        remote,
-        local_port,
-        remote_port,
-    })
+    .prop_map(|(local, remote, local_port, remote_port)| FlowKey { local, remote, local_port, remote_port })
 }
 
 proptest! {

@@ -64,15 +64,7 @@ proptest! {
 #[test]
 fn a_wrong_checksum_is_refused() {
     let mut bytes = [0; 12];
-    Message::EchoRequest(Echo {
-        id: 1,
-        seq: 2,
-        data: b"ping",
-    })
-    .emit(&mut bytes);
+    Message::EchoRequest(Echo { id: 1, seq: 2, data: b"ping" }).emit(&mut bytes);
     bytes[11] ^= 1;
-    assert_eq!(
-        Message::parse(&bytes),
-        Err(Malformed::new(Layer::Icmpv4, Why::Checksum))
-    );
+    assert_eq!(Message::parse(&bytes), Err(Malformed::new(Layer::Icmpv4, Why::Checksum)));
 }

@@ -61,16 +61,8 @@ proptest! {
 fn the_checksum_covers_the_addresses() {
     let (src, dst) = (Address::from_v6([1; 16]), Address::from_v6([2; 16]));
     let mut bytes = [0; 12];
-    Message::EchoRequest(Echo {
-        id: 1,
-        seq: 2,
-        data: b"ping",
-    })
-    .emit(&mut bytes, &src, &dst);
+    Message::EchoRequest(Echo { id: 1, seq: 2, data: b"ping" }).emit(&mut bytes, &src, &dst);
     let wrong = Message::parse(&bytes, &src, &Address::from_v6([3; 16]));
     assert_eq!(wrong, Err(Malformed::new(Layer::Icmpv6, Why::Checksum)));
-    assert_eq!(
-        Message::parse(&bytes[..7], &src, &dst).unwrap_err().why,
-        Why::Truncated
-    );
+    assert_eq!(Message::parse(&bytes[..7], &src, &dst).unwrap_err().why, Why::Truncated);
 }

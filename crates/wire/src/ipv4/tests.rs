@@ -3,28 +3,21 @@ use proptest::prelude::*;
 use std::{vec, vec::Vec};
 
 pub(crate) fn any_header(payload_len: u16) -> impl Strategy<Value = Header> {
-    (
-        any::<([u8; 4], [u8; 4], u16, bool, bool)>(),
-        (0u8..64, 0u8..4, any::<u8>(), any::<u8>(), 0u16..0x2000),
+    (any::<([u8; 4], [u8; 4], u16, bool, bool)>(), (0u8..64, 0u8..4, any::<u8>(), any::<u8>(), 0u16..0x2000)).prop_map(
+        move |((src, dst, id, dont_fragment, more_fragments), (dscp, ecn, ttl, protocol, offset))| Header {
+            dscp,
+            ecn,
+            id,
+            dont_fragment,
+            more_fragments,
+            fragment_offset: offset * 8,
+            ttl,
+            protocol,
+            src: Address::from_v4(src),
+            dst: Address::from_v4(dst),
+            payload_len,
+        },
     )
-        .prop_map(
-            move |(
-                (src, dst, id, dont_fragment, more_fragments),
-                (dscp, ecn, ttl, protocol, offset),
-            )| Header {
-                dscp,
-                ecn,
-                id,
-                dont_fragment,
-                more_fragments,
-                fragment_offset: offset * 8,
-                ttl,
-                protocol,
-                src: Address::from_v4(src),
-                dst: Address::from_v4(dst),
-                payload_len,
-            },
-        )
 }
 
 fn any_packet() -> impl Strategy<Value = (Header, Vec<u8>)> {

@@ -65,10 +65,7 @@ pub struct Upper {
 /// Is `next_header` one of the headers that [`walk`] passes?
 #[inline]
 pub const fn is_extension(next_header: u8) -> bool {
-    matches!(
-        next_header,
-        HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS
-    )
+    matches!(next_header, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS)
 }
 
 /// Walks along `bytes`, which begin behind the fixed header with a header of kind `next_header`, to the upper protocol
@@ -76,11 +73,7 @@ pub const fn is_extension(next_header: u8) -> bool {
 #[inline]
 pub fn walk(next_header: u8, bytes: &[u8]) -> Result<Upper, Malformed> {
     if !is_extension(next_header) {
-        return Ok(Upper {
-            protocol: next_header,
-            offset: 0,
-            fragment: None,
-        });
+        return Ok(Upper { protocol: next_header, offset: 0, fragment: None });
     }
     walk_far(next_header, bytes)
 }
@@ -97,9 +90,7 @@ fn walk_far(mut next_header: u8, bytes: &[u8]) -> Result<Upper, Malformed> {
             // Payload length zero and a hop-by-hop header: that is how a jumbogram begins (RFC 2675 section 3).
             HOP_BY_HOP if bytes.is_empty() => return Err(malformed(Why::Jumbogram)),
             FRAGMENT => {
-                let Some(&[next, _, o0, o1, i0, i1, i2, i3]) =
-                    rest.first_chunk::<FRAGMENT_HEADER_LEN>()
-                else {
+                let Some(&[next, _, o0, o1, i0, i1, i2, i3]) = rest.first_chunk::<FRAGMENT_HEADER_LEN>() else {
                     return Err(malformed(Why::Truncated));
                 };
                 let field = u16::from_be_bytes([o0, o1]);
@@ -117,11 +108,7 @@ fn walk_far(mut next_header: u8, bytes: &[u8]) -> Result<Upper, Malformed> {
                 offset += FRAGMENT_HEADER_LEN;
                 if !found.is_atomic() {
                     // What follows is a piece of a datagram: it is walked once the datagram is whole.
-                    return Ok(Upper {
-                        protocol: next,
-                        offset,
-                        fragment,
-                    });
+                    return Ok(Upper { protocol: next, offset, fragment });
                 }
             }
             HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => {
@@ -141,22 +128,14 @@ fn walk_far(mut next_header: u8, bytes: &[u8]) -> Result<Upper, Malformed> {
                 offset += header_len;
             }
             protocol => {
-                return Ok(Upper {
-                    protocol,
-                    offset,
-                    fragment,
-                });
+                return Ok(Upper { protocol, offset, fragment });
             }
         }
     }
     if is_extension(next_header) {
         return Err(malformed(Why::TooManyExtensions));
     }
-    Ok(Upper {
-        protocol: next_header,
-        offset,
-        fragment,
-    })
+    Ok(Upper { protocol: next_header, offset, fragment })
 }
 
 /// A routing header may pass if it has been used up; type 0 never (RFC 5095 section 3).
@@ -195,9 +174,5 @@ fn check_options(mut bytes: &[u8]) -> Result<(), Malformed> {
             [_] => return Err(malformed(Why::OptionLength)),
         };
     }
-    if bytes.is_empty() {
-        Ok(())
-    } else {
-        Err(malformed(Why::TooManyOptions))
-    }
+    if bytes.is_empty() { Ok(()) } else { Err(malformed(Why::TooManyOptions)) }
 }

@@ -3,22 +3,18 @@ use proptest::prelude::*;
 use std::{vec, vec::Vec};
 
 fn any_header(payload_len: u16) -> impl Strategy<Value = Header> {
-    (
-        any::<([u8; 16], [u8; 16], u8, u8)>(),
-        (0u8..64, 0u8..4, 0u32..1 << 20),
+    (any::<([u8; 16], [u8; 16], u8, u8)>(), (0u8..64, 0u8..4, 0u32..1 << 20)).prop_map(
+        move |((src, dst, next_header, hop_limit), (dscp, ecn, flow_label))| Header {
+            dscp,
+            ecn,
+            flow_label,
+            payload_len,
+            next_header,
+            hop_limit,
+            src: Address::from_v6(src),
+            dst: Address::from_v6(dst),
+        },
     )
-        .prop_map(
-            move |((src, dst, next_header, hop_limit), (dscp, ecn, flow_label))| Header {
-                dscp,
-                ecn,
-                flow_label,
-                payload_len,
-                next_header,
-                hop_limit,
-                src: Address::from_v6(src),
-                dst: Address::from_v6(dst),
-            },
-        )
 }
 
 fn any_packet() -> impl Strategy<Value = (Header, Vec<u8>)> {
@@ -76,22 +72,8 @@ const PADDED: [u8; 6] = [1, 4, 0, 0, 0, 0];
 
 #[test]
 fn a_plain_packet_has_nothing_to_walk() {
-    assert_eq!(
-        walk(6, b"tcp"),
-        Ok(Upper {
-            protocol: 6,
-            offset: 0,
-            fragment: None
-        })
-    );
-    assert_eq!(
-        walk(59, b""),
-        Ok(Upper {
-            protocol: 59,
-            offset: 0,
-            fragment: None
-        })
-    );
+    assert_eq!(walk(6, b"tcp"), Ok(Upper { protocol: 6, offset: 0, fragment: None }));
+    assert_eq!(walk(59, b""), Ok(Upper { protocol: 59, offset: 0, fragment: None }));
 }
 
 #[test]
@@ -104,95 +86,37 @@ fn the_recommended_order_is_walked_to_its_end() {
         b"udp".to_vec(),
     ]
     .concat();
-    assert_eq!(
-        walk(0, &bytes),
-        Ok(Upper {
-            protocol: 17,
-            offset: 32,
-            fragment: None
-        })
-    );
+    assert_eq!(walk(0, &bytes), Ok(Upper { protocol: 17, offset: 32, fragment: None }));
 }
 
 #[test]
 fn the_piece_of_a_fragment_is_not_looked_into() {
-    let bytes = [
-        options(44, PADDED),
-        vec![60, 0, 0, 1, 0, 0, 0, 7],
-        vec![0xff; 3],
-    ]
-    .concat();
-    let fragment = Some(Fragment {
-        offset: 0,
-        more: true,
-        id: 7,
-    });
-    assert_eq!(
-        walk(0, &bytes),
-        Ok(Upper {
-            protocol: 60,
-            offset: 16,
-            fragment
-        })
-    );
+    let bytes = [options(44, PADDED), vec![60, 0, 0, 1, 0, 0, 0, 7], vec![0xff; 3]].concat();
+    let fragment = Some(Fragment { offset: 0, more: true, id: 7 });
+    assert_eq!(walk(0, &bytes), Ok(Upper { protocol: 60, offset: 16, fragment }));
 }
 
 #[test]
 fn an_atomic_fragment_is_walked_on() {
     let atomic = |next| vec![next, 0, 0, 0, 0, 0, 0, 7];
     let bytes = [atomic(60), options(6, PADDED)].concat();
-    let fragment = Some(Fragment {
-        offset: 0,
-        more: false,
-        id: 7,
-    });
-    assert_eq!(
-        walk(44, &bytes),
-        Ok(Upper {
-            protocol: 6,
-            offset: 16,
-            fragment
-        })
-    );
-    assert_eq!(
-        why(walk(44, &[atomic(44), atomic(6)].concat())),
-        Why::ExtensionOrder
-    );
+    let fragment = Some(Fragment { offset: 0, more: false, id: 7 });
+    assert_eq!(walk(44, &bytes), Ok(Upper { protocol: 6, offset: 16, fragment }));
+    assert_eq!(why(walk(44, &[atomic(44), atomic(6)].concat())), Why::ExtensionOrder);
 }
 
 #[test]
 fn what_we_refuse_has_a_name() {
     assert_eq!(why(walk(43, &[6, 0, 0, 0, 0, 0, 0, 0])), Why::RoutingType0);
     assert_eq!(why(walk(43, &[6, 0, 4, 1, 0, 0, 0, 0])), Why::RoutingHeader);
-    assert_eq!(
-        why(walk(0, &options(6, [0xc2, 4, 0, 1, 0, 0]))),
-        Why::Jumbogram
-    );
+    assert_eq!(why(walk(0, &options(6, [0xc2, 4, 0, 1, 0, 0]))), Why::Jumbogram);
     assert_eq!(why(walk(0, &[])), Why::Jumbogram);
-    assert_eq!(
-        why(walk(60, &[options(0, PADDED), options(6, PADDED)].concat())),
-        Why::ExtensionOrder
-    );
-    assert_eq!(
-        why(walk(60, &options(6, [0x41, 0, 1, 2, 0, 0]))),
-        Why::OptionDiscard
-    );
-    assert_eq!(
-        why(walk(60, &options(6, [0x81, 0, 1, 2, 0, 0]))),
-        Why::OptionReport
-    );
-    assert_eq!(
-        why(walk(60, &options(6, [0xc1, 0, 1, 2, 0, 0]))),
-        Why::OptionReportUnicast
-    );
-    assert_eq!(
-        why(walk(60, &options(6, [1, 5, 0, 0, 0, 0]))),
-        Why::OptionLength
-    );
-    assert_eq!(
-        why(walk(60, &options(6, [1, 3, 0, 0, 0, 9]))),
-        Why::OptionLength
-    );
+    assert_eq!(why(walk(60, &[options(0, PADDED), options(6, PADDED)].concat())), Why::ExtensionOrder);
+    assert_eq!(why(walk(60, &options(6, [0x41, 0, 1, 2, 0, 0]))), Why::OptionDiscard);
+    assert_eq!(why(walk(60, &options(6, [0x81, 0, 1, 2, 0, 0]))), Why::OptionReport);
+    assert_eq!(why(walk(60, &options(6, [0xc1, 0, 1, 2, 0, 0]))), Why::OptionReportUnicast);
+    assert_eq!(why(walk(60, &options(6, [1, 5, 0, 0, 0, 0]))), Why::OptionLength);
+    assert_eq!(why(walk(60, &options(6, [1, 3, 0, 0, 0, 9]))), Why::OptionLength);
     assert_eq!(why(walk(60, &[6])), Why::Truncated);
     assert_eq!(why(walk(60, &[6, 1, 1, 4, 0, 0, 0, 0])), Why::Truncated);
     assert_eq!(why(walk(44, &[6, 0, 0, 0, 0, 0, 0])), Why::Truncated);
@@ -204,14 +128,7 @@ fn what_we_refuse_has_a_name() {
 #[test]
 fn the_walk_is_bounded() {
     let chain = |n: usize| [options(60, PADDED).repeat(n - 1), options(6, PADDED)].concat();
-    assert_eq!(
-        walk(60, &chain(8)),
-        Ok(Upper {
-            protocol: 6,
-            offset: 64,
-            fragment: None
-        })
-    );
+    assert_eq!(walk(60, &chain(8)), Ok(Upper { protocol: 6, offset: 64, fragment: None }));
     assert_eq!(why(walk(60, &chain(9))), Why::TooManyExtensions);
 }
 

@@ -1,8 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 use siphasher::sip::SipHasher13;
-use std::hash::Hasher;
 use std::format;
+use std::hash::Hasher;
 use std::vec::Vec;
 
 /// The `siphasher` crate, over the same words as bytes.

@@ -12,33 +12,21 @@ fn any_message() -> impl Strategy<Value = Message> {
     };
     prop_oneof![
         link().prop_map(|source_link| Message::RouterSolicit { source_link }),
-        (
-            any::<(u8, bool, bool, u16, u32, u32)>(),
-            link(),
-            any::<Option<u32>>()
-        )
-            .prop_map(
-                |(
-                    (hop_limit, managed, other, lifetime_s, reachable_ms, retransmit_ms),
+        (any::<(u8, bool, bool, u16, u32, u32)>(), link(), any::<Option<u32>>()).prop_map(
+            |((hop_limit, managed, other, lifetime_s, reachable_ms, retransmit_ms), source_link, mtu)| {
+                Message::RouterAdvert(RouterAdvert {
+                    hop_limit,
+                    managed,
+                    other,
+                    lifetime_s,
+                    reachable_ms,
+                    retransmit_ms,
                     source_link,
                     mtu,
-                )| {
-                    Message::RouterAdvert(RouterAdvert {
-                        hop_limit,
-                        managed,
-                        other,
-                        lifetime_s,
-                        reachable_ms,
-                        retransmit_ms,
-                        source_link,
-                        mtu,
-                    })
-                }
-            ),
-        (target(), link()).prop_map(|(target, source_link)| Message::NeighbourSolicit {
-            target,
-            source_link
-        }),
+                })
+            }
+        ),
+        (target(), link()).prop_map(|(target, source_link)| Message::NeighbourSolicit { target, source_link }),
         (target(), any::<(bool, bool, bool)>(), link()).prop_map(
             |(target, (router, solicited, override_entry), target_link)| Message::NeighbourAdvert {
                 target,
@@ -91,11 +79,8 @@ fn why(bytes: &[u8]) -> Why {
 #[test]
 fn what_we_refuse_has_a_name() {
     let mut solicit = [0; 32];
-    Message::NeighbourSolicit {
-        target: Address::from_v6([0x20; 16]),
-        source_link: Some(Mac([2; 6])),
-    }
-    .emit(&mut solicit);
+    Message::NeighbourSolicit { target: Address::from_v6([0x20; 16]), source_link: Some(Mac([2; 6])) }
+        .emit(&mut solicit);
     assert!(Message::parse(&solicit).is_ok());
     let with = |at: usize, value: u8| {
         let mut bytes = solicit;

@@ -8,10 +8,7 @@ use std::{vec, vec::Vec};
 /// A super-packet whose checksums are right.
 fn super_packet(is_v4: bool, header: &tcp::Header, payload: &[u8]) -> Vec<u8> {
     let (src, dst) = if is_v4 {
-        (
-            Address::from_v4([10, 0, 0, 1]),
-            Address::from_v4([10, 0, 0, 2]),
-        )
+        (Address::from_v4([10, 0, 0, 1]), Address::from_v4([10, 0, 0, 2]))
     } else {
         (Address::from_v6([0x20; 16]), Address::from_v6([0x21; 16]))
     };
@@ -38,16 +35,7 @@ fn super_packet(is_v4: bool, header: &tcp::Header, payload: &[u8]) -> Vec<u8> {
         };
         ip.emit(&mut packet);
     } else {
-        let ip = ipv6::Header {
-            dscp: 3,
-            ecn: 1,
-            flow_label: 77,
-            payload_len,
-            next_header: 6,
-            hop_limit: 64,
-            src,
-            dst,
-        };
+        let ip = ipv6::Header { dscp: 3, ecn: 1, flow_label: 77, payload_len, next_header: 6, hop_limit: 64, src, dst };
         ip.emit(&mut packet);
     }
     packet.extend(body);

@@ -48,9 +48,7 @@ impl Header {
             && self.options.has_timestamps_only()
         {
             let have = buf.len();
-            let Some(out) = buf.first_chunk_mut::<32>() else {
-                too_short(have, 32)
-            };
+            let Some(out) = buf.first_chunk_mut::<32>() else { too_short(have, 32) };
             let (fixed, _) = out.split_first_chunk_mut::<HEADER_LEN>().unwrap_or_else(|| too_short(have, 32));
             self.fixed(32, fixed);
             out[20..24].copy_from_slice(&TIMESTAMPS_ONLY);

@@ -144,10 +144,6 @@ impl fmt::Debug for Flags {
                 separator = "|";
             }
         }
-        if separator.is_empty() {
-            f.write_str("none")
-        } else {
-            Ok(())
-        }
+        if separator.is_empty() { f.write_str("none") } else { Ok(()) }
     }
 }

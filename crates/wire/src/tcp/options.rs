@@ -35,10 +35,7 @@ pub struct SackBlocks {
 
 impl SackBlocks {
     /// None.
-    pub const EMPTY: SackBlocks = SackBlocks {
-        blocks: [SeqRange::new(SeqNum::new(0), SeqNum::new(0)); 4],
-        len: 0,
-    };
+    pub const EMPTY: SackBlocks = SackBlocks { blocks: [SeqRange::new(SeqNum::new(0), SeqNum::new(0)); 4], len: 0 };
 
     /// How many.
     #[inline]
@@ -105,21 +102,13 @@ pub struct Options {
 
 impl Options {
     /// None.
-    pub const NONE: Options = Options {
-        mss: None,
-        window_scale: None,
-        sack_permitted: false,
-        timestamps: None,
-        sack: SackBlocks::EMPTY,
-    };
+    pub const NONE: Options =
+        Options { mss: None, window_scale: None, sack_permitted: false, timestamps: None, sack: SackBlocks::EMPTY };
 
     /// Timestamps and nothing else.
     #[inline]
     pub const fn timestamps(timestamps: Timestamps) -> Options {
-        Options {
-            timestamps: Some(timestamps),
-            ..Options::NONE
-        }
+        Options { timestamps: Some(timestamps), ..Options::NONE }
     }
 
     /// Reads the bytes between the fixed header and the payload.
@@ -225,10 +214,8 @@ impl Options {
 #[inline(always)]
 pub(super) fn timestamps_only(bytes: &[u8; 12]) -> Option<Timestamps> {
     let [a, b, c, d, v0, v1, v2, v3, e0, e1, e2, e3] = *bytes;
-    ([a, b, c, d] == TIMESTAMPS_ONLY).then_some(Timestamps {
-        val: u32::from_be_bytes([v0, v1, v2, v3]),
-        echo: u32::from_be_bytes([e0, e1, e2, e3]),
-    })
+    ([a, b, c, d] == TIMESTAMPS_ONLY)
+        .then_some(Timestamps { val: u32::from_be_bytes([v0, v1, v2, v3]), echo: u32::from_be_bytes([e0, e1, e2, e3]) })
 }
 
 /// Writes words one after another.

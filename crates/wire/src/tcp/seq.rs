@@ -134,11 +134,7 @@ impl SeqRange {
     /// How many bytes; 0 if `end` is not after `start`.
     #[inline]
     pub const fn len(self) -> u32 {
-        if self.is_empty() {
-            0
-        } else {
-            self.end.0.wrapping_sub(self.start.0)
-        }
+        if self.is_empty() { 0 } else { self.end.0.wrapping_sub(self.start.0) }
     }
 
     /// Is there nothing between the two? So it is for a range that ends before it starts, which a peer can send.

@@ -13,31 +13,13 @@ pub(crate) fn any_range() -> impl Strategy<Value = SeqRange> {
 
 /// Options that fit a header whole, so that nothing is left out when they are emitted.
 pub(crate) fn any_options() -> impl Strategy<Value = Options> {
-    let timestamps = prop::option::weighted(
-        0.7,
-        any::<(u32, u32)>().prop_map(|(val, echo)| Timestamps { val, echo }),
-    );
+    let timestamps = prop::option::weighted(0.7, any::<(u32, u32)>().prop_map(|(val, echo)| Timestamps { val, echo }));
     let scale = prop::option::of((0u8..=14).prop_map(WindowScale::new));
     let sack = prop::collection::vec(any_range(), 0..5);
-    let plain = timestamps.clone().prop_map(|timestamps| Options {
-        timestamps,
-        ..Options::NONE
-    });
-    let full = (
-        prop::option::of(any::<u16>()),
-        scale,
-        any::<bool>(),
-        timestamps,
-        sack,
-    )
-        .prop_map(|(mss, window_scale, sack_permitted, timestamps, blocks)| {
-            let mut options = Options {
-                mss,
-                window_scale,
-                sack_permitted,
-                timestamps,
-                ..Options::NONE
-            };
+    let plain = timestamps.clone().prop_map(|timestamps| Options { timestamps, ..Options::NONE });
+    let full = (prop::option::of(any::<u16>()), scale, any::<bool>(), timestamps, sack).prop_map(
+        |(mss, window_scale, sack_permitted, timestamps, blocks)| {
+            let mut options = Options { mss, window_scale, sack_permitted, timestamps, ..Options::NONE };
             for block in blocks {
                 let before = options;
                 options.sack.push(block);
@@ -46,7 +28,8 @@ pub(crate) fn any_options() -> impl Strategy<Value = Options> {
                 }
             }
             options
-        });
+        },
+    );
     prop_oneof![plain, full]
 }
 
@@ -192,9 +175,7 @@ proptest! {
 fn three_blocks_fit_beside_timestamps_and_four_without() {
     let mut options = Options::timestamps(Timestamps { val: 1, echo: 2 });
     for i in 0..6 {
-        options
-            .sack
-            .push(SeqRange::new(SeqNum::new(i * 10), SeqNum::new(i * 10 + 5)));
+        options.sack.push(SeqRange::new(SeqNum::new(i * 10), SeqNum::new(i * 10 + 5)));
     }
     assert_eq!((options.sack.len(), options.len()), (4, 12 + 4 + 24));
     options.timestamps = None;
@@ -227,13 +208,7 @@ fn lengths_that_cannot_be_are_refused() {
 fn unknown_options_and_what_follows_the_end_are_skipped() {
     let bytes = [99, 4, 7, 7, 1, 3, 3, 200, 0, 2, 0, 0];
     let options = Options::parse(&bytes).unwrap();
-    assert_eq!(
-        options,
-        Options {
-            window_scale: Some(WindowScale::MAX),
-            ..Options::NONE
-        }
-    );
+    assert_eq!(options, Options { window_scale: Some(WindowScale::MAX), ..Options::NONE });
     // Five blocks are more than a header holds; the first four count.
     let mut five = vec![5, 42];
     five.extend([1; 40]);
@@ -248,10 +223,7 @@ fn lengths_of_the_header_are_checked() {
     assert_eq!(Segment::parse(&bytes[..19]), Err(truncated));
     for (offset, ok) in [(4, false), (5, true), (6, true), (7, false), (15, false)] {
         bytes[12] = offset << 4;
-        assert_eq!(
-            Segment::parse(&bytes).map(|_| ()),
-            if ok { Ok(()) } else { Err(header_len) }
-        );
+        assert_eq!(Segment::parse(&bytes).map(|_| ()), if ok { Ok(()) } else { Err(header_len) });
     }
 }
 
@@ -274,10 +246,7 @@ fn a_segment_knows_where_it_ends() {
 
 #[test]
 fn a_partial_checksum_is_the_sum_of_the_pseudo_header() {
-    let (src, dst) = (
-        Address::from_v4([10, 0, 0, 1]),
-        Address::from_v4([10, 0, 0, 2]),
-    );
+    let (src, dst) = (Address::from_v4([10, 0, 0, 1]), Address::from_v4([10, 0, 0, 2]));
     let mut bytes = [0u8; 25];
     bytes[12] = 0x50;
     bytes[24] = 7;
@@ -294,19 +263,13 @@ fn flags_print_as_people_say_them() {
     assert_eq!(format!("{:?}", Flags::SYN | Flags::ACK), "SYN|ACK");
     assert_eq!(format!("{:?}", Flags::NONE), "none");
     assert!((Flags::FIN | Flags::ACK).contains(Flags::ACK));
-    assert!(
-        !Flags::ACK.contains(Flags::FIN | Flags::ACK)
-            && Flags::ACK.intersects(Flags::FIN | Flags::ACK)
-    );
+    assert!(!Flags::ACK.contains(Flags::FIN | Flags::ACK) && Flags::ACK.intersects(Flags::FIN | Flags::ACK));
 }
 
 #[test]
 fn a_window_meets_its_scale() {
     assert_eq!(WindowScale::new(15), WindowScale::MAX);
-    assert_eq!(
-        (UnscaledWindow::new(65535) << WindowScale::MAX),
-        Window::MAX
-    );
+    assert_eq!((UnscaledWindow::new(65535) << WindowScale::MAX), Window::MAX);
     assert_eq!((UnscaledWindow::new(3) << WindowScale::new(7)).get(), 384);
     assert_eq!((Window::new(385) >> WindowScale::new(7)).raw(), 3);
     assert_eq!((Window::new(1 << 20) >> WindowScale::NONE).raw(), 65535);

@@ -28,11 +28,7 @@ impl<'a> View<'a> {
         };
         let options_len = (usize::from(header[12] >> 4) * 4).checked_sub(HEADER_LEN);
         match options_len.and_then(|len| rest.split_at_checked(len)) {
-            Some((options, payload)) => Ok(View {
-                header,
-                options,
-                payload,
-            }),
+            Some((options, payload)) => Ok(View { header, options, payload }),
             None => Err(Malformed::new(Layer::Tcp, Why::HeaderLength)),
         }
     }
@@ -70,10 +66,7 @@ impl<'a> View<'a> {
     /// The checksum field as it is on the wire.
     #[inline]
     pub fn checksum(&self) -> [u8; 2] {
-        [
-            self.header[CHECKSUM_OFFSET],
-            self.header[CHECKSUM_OFFSET + 1],
-        ]
+        [self.header[CHECKSUM_OFFSET], self.header[CHECKSUM_OFFSET + 1]]
     }
 
     /// Bytes of the header with its options.
@@ -97,11 +90,7 @@ impl<'a> View<'a> {
     /// Reads all of it; fails if an option's length is impossible.
     #[inline]
     pub fn segment(&self) -> Result<Segment<'a>, Malformed> {
-        Ok(Segment::from_parts(
-            self.header,
-            Options::parse(self.options)?,
-            self.payload,
-        ))
+        Ok(Segment::from_parts(self.header, Options::parse(self.options)?, self.payload))
     }
 }
 
@@ -158,11 +147,7 @@ impl<'a> Segment<'a> {
             && let (Some(header), Some(options)) = (head.first_chunk(), head.last_chunk())
             && let Some(timestamps) = timestamps_only(options)
         {
-            return Ok(Segment::from_parts(
-                header,
-                Options::timestamps(timestamps),
-                payload,
-            ));
+            return Ok(Segment::from_parts(header, Options::timestamps(timestamps), payload));
         }
         View::new(bytes)?.segment()
     }

@@ -18,11 +18,7 @@ impl WindowScale {
     //# MUST use 14 instead of the specified value.
     #[inline]
     pub const fn new(shift: u8) -> Self {
-        if shift > 14 {
-            Self::MAX
-        } else {
-            WindowScale(shift)
-        }
+        if shift > 14 { Self::MAX } else { WindowScale(shift) }
     }
 
     /// The exponent.
@@ -61,11 +57,7 @@ impl Window {
     /// A window of this many bytes; what is beyond [`Window::MAX`] cannot be said and is cut.
     #[inline]
     pub const fn new(bytes: u32) -> Self {
-        if bytes > Self::MAX.0 {
-            Self::MAX
-        } else {
-            Window(bytes)
-        }
+        if bytes > Self::MAX.0 { Self::MAX } else { Window(bytes) }
     }
 
     /// In bytes.

@@ -44,19 +44,11 @@ proptest! {
 
 #[test]
 fn a_checksum_of_zero_is_sent_as_ones() {
-    let (src, dst) = (
-        Address::from_v4([10, 0, 0, 1]),
-        Address::from_v4([10, 0, 0, 2]),
-    );
+    let (src, dst) = (Address::from_v4([10, 0, 0, 1]), Address::from_v4([10, 0, 0, 2]));
     let pseudo = pseudo_header(&src, &dst, protocol::UDP, 10);
     // Choose the payload so that all sums to ffff, whose complement is zero.
     let mut bytes = [0; 10];
-    Header {
-        src_port: 1,
-        dst_port: 2,
-        payload_len: 2,
-    }
-    .emit(&mut bytes);
+    Header { src_port: 1, dst_port: 2, payload_len: 2 }.emit(&mut bytes);
     let rest = (pseudo + Sum::of(&bytes)).checksum();
     bytes[8..].copy_from_slice(&rest);
     fill_checksum(&mut bytes, pseudo);
@@ -69,9 +61,7 @@ fn the_length_is_checked() {
     let with = |len: u8| {
         let mut bytes = [0; 12];
         bytes[5] = len;
-        View::new(&bytes)
-            .map(|view| view.payload().len())
-            .map_err(|m| m.why)
+        View::new(&bytes).map(|view| view.payload().len()).map_err(|m| m.why)
     };
     assert_eq!(with(7), Err(Why::TotalLength));
     assert_eq!(with(8), Ok(0));

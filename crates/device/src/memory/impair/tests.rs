@@ -9,26 +9,14 @@ struct Net {
 }
 
 fn net(there: Impairments, seed: u64) -> Net {
-    let config = LinkConfig {
-        ring_bytes: 1 << 22,
-        ..LinkConfig::default()
-    };
-    let (mut first, node, mut second) =
-        impaired_link(config, [there, Impairments::default()], seed);
-    Net {
-        first: first.remove(0),
-        node,
-        second: second.remove(0),
-    }
+    let config = LinkConfig { ring_bytes: 1 << 22, ..LinkConfig::default() };
+    let (mut first, node, mut second) = impaired_link(config, [there, Impairments::default()], seed);
+    Net { first: first.remove(0), node, second: second.remove(0) }
 }
 
 impl Net {
     fn send(&mut self, frame: &[u8]) {
-        self.first
-            .tx
-            .reserve(frame.len())
-            .expect("room")
-            .copy_from_slice(frame);
+        self.first.tx.reserve(frame.len()).expect("room").copy_from_slice(frame);
         self.first.tx.commit(frame.len(), TxMeta::default());
         self.first.tx.flush();
     }
@@ -65,20 +53,12 @@ impl Net {
 }
 
 fn numbers(log: &[(u64, Vec<u8>)]) -> Vec<u32> {
-    log.iter()
-        .map(|(_, frame)| u32::from_be_bytes(frame[..4].try_into().unwrap()))
-        .collect()
+    log.iter().map(|(_, frame)| u32::from_be_bytes(frame[..4].try_into().unwrap())).collect()
 }
 
 #[test]
 fn delay_is_kept_to_the_microsecond() {
-    let mut net = net(
-        Impairments {
-            delay_us: 5000,
-            ..Impairments::default()
-        },
-        1,
-    );
+    let mut net = net(Impairments { delay_us: 5000, ..Impairments::default() }, 1);
     net.send(b"x");
     net.node.step(100);
     assert_eq!(net.node.next_us(), Some(5100));
@@ -97,11 +77,7 @@ fn a_perfect_network_changes_nothing() {
 
 #[test]
 fn jitter_keeps_the_order() {
-    let impairments = Impairments {
-        delay_us: 3000,
-        jitter_us: 5000,
-        ..Impairments::default()
-    };
+    let impairments = Impairments { delay_us: 3000, jitter_us: 5000, ..Impairments::default() };
     let log = net(impairments, 3).run(500);
     assert_eq!(numbers(&log), (0..500).collect::<Vec<_>>());
     let late = |i: usize| log[i].0 - i as u64 * 1000;
@@ -112,11 +88,7 @@ fn jitter_keeps_the_order() {
 #[test]
 fn the_bottleneck_spaces_and_then_overflows() {
     // 100 bytes take 8 ms.
-    let impairments = Impairments {
-        rate_bps: 100_000,
-        queue_bytes: 1000,
-        ..Impairments::default()
-    };
+    let impairments = Impairments { rate_bps: 100_000, queue_bytes: 1000, ..Impairments::default() };
     let mut net = net(impairments, 1);
     for _ in 0..20 {
         net.send(&[0; 100]);
@@ -133,18 +105,8 @@ fn the_bottleneck_spaces_and_then_overflows() {
 
 #[test]
 fn each_mischief_is_done_and_counted() {
-    let rates = Rates {
-        loss_ppm: 100_000,
-        duplicate_ppm: 50_000,
-        reorder_ppm: 50_000,
-        corrupt_ppm: 20_000,
-    };
-    let impairments = Impairments {
-        rates,
-        delay_us: 2000,
-        reorder_us: 3500,
-        ..Impairments::default()
-    };
+    let rates = Rates { loss_ppm: 100_000, duplicate_ppm: 50_000, reorder_ppm: 50_000, corrupt_ppm: 20_000 };
+    let impairments = Impairments { rates, delay_us: 2000, reorder_us: 3500, ..Impairments::default() };
     let mut net = net(impairments, 7);
     let log = net.run(2000);
     let counters = net.node.counters()[0];
@@ -160,34 +122,15 @@ fn each_mischief_is_done_and_counted() {
 
 #[test]
 fn a_seed_is_a_run() {
-    let rates = Rates {
-        loss_ppm: 100_000,
-        duplicate_ppm: 50_000,
-        reorder_ppm: 50_000,
-        corrupt_ppm: 20_000,
-    };
-    let impairments = Impairments {
-        rates,
-        delay_us: 2000,
-        jitter_us: 700,
-        ..Impairments::default()
-    };
-    assert_eq!(
-        net(impairments, 4711).run(500),
-        net(impairments, 4711).run(500)
-    );
-    assert_ne!(
-        net(impairments, 4711).run(500),
-        net(impairments, 4712).run(500)
-    );
+    let rates = Rates { loss_ppm: 100_000, duplicate_ppm: 50_000, reorder_ppm: 50_000, corrupt_ppm: 20_000 };
+    let impairments = Impairments { rates, delay_us: 2000, jitter_us: 700, ..Impairments::default() };
+    assert_eq!(net(impairments, 4711).run(500), net(impairments, 4711).run(500));
+    assert_ne!(net(impairments, 4711).run(500), net(impairments, 4712).run(500));
 }
 
 #[test]
 fn a_full_receiver_delays_and_loses_nothing() {
-    let config = LinkConfig {
-        ring_bytes: 8192,
-        ..LinkConfig::default()
-    };
+    let config = LinkConfig { ring_bytes: 8192, ..LinkConfig::default() };
     let (mut first, mut node, mut second) = impaired_link(config, [Impairments::default(); 2], 1);
     let mut got = 0;
     for _ in 0..50 {
@@ -219,14 +162,7 @@ fn offloads_end_at_the_node_and_steering_goes_through_it() {
     let partial = make_partial(&mut packet, Medium::Ip);
     let tx = &mut first[0].tx;
     tx.reserve(packet.len()).unwrap().copy_from_slice(&packet);
-    tx.commit(
-        packet.len(),
-        TxMeta {
-            checksum_partial: Some(partial),
-            gso_size: 1000,
-            header_len: 40,
-        },
-    );
+    tx.commit(packet.len(), TxMeta { checksum_partial: Some(partial), gso_size: 1000, header_len: 40 });
     tx.flush();
     node.step(0);
     assert_eq!(second[0].rx.poll(64), 0);

@@ -68,10 +68,7 @@ fn polling_again_gives_back_what_was_lent() {
 
 #[test]
 fn a_full_ring_says_so_and_recovers() {
-    let (mut a, mut b) = one(LinkConfig {
-        ring_bytes: 8192,
-        ..LinkConfig::default()
-    });
+    let (mut a, mut b) = one(LinkConfig { ring_bytes: 8192, ..LinkConfig::default() });
     let frame = [7; 1500];
     let mut sent = 0;
     while send(&mut a.tx, &frame, TxMeta::default()) {
@@ -84,9 +81,7 @@ fn a_full_ring_says_so_and_recovers() {
 }
 
 #[test]
-#[should_panic(
-    expected = "a frame of 1501 bytes was reserved on a device that carries at most 1500"
-)]
+#[should_panic(expected = "a frame of 1501 bytes was reserved on a device that carries at most 1500")]
 fn a_frame_beyond_the_mtu_is_the_callers_fault() {
     let (mut a, _b) = one(LinkConfig::default());
     a.tx.reserve(1501);
@@ -95,10 +90,7 @@ fn a_frame_beyond_the_mtu_is_the_callers_fault() {
 #[test]
 #[should_panic(expected = "at least four of the largest frames")]
 fn a_ring_too_small_for_its_frames_is_the_callers_fault() {
-    one(LinkConfig {
-        ring_bytes: 4096,
-        ..LinkConfig::default()
-    });
+    one(LinkConfig { ring_bytes: 4096, ..LinkConfig::default() });
 }
 
 #[test]
@@ -117,41 +109,16 @@ fn a_partial_checksum_is_completed_unless_the_receiver_takes_it() {
     let whole = udp(A, B, b"hello");
     for rx_checksum in [false, true] {
         for medium in [Medium::Ip, Medium::Ethernet] {
-            let config = LinkConfig {
-                tx_checksum: true,
-                rx_checksum,
-                medium,
-                ..LinkConfig::default()
-            };
+            let config = LinkConfig { tx_checksum: true, rx_checksum, medium, ..LinkConfig::default() };
             let (mut a, mut b) = one(config);
             let mut frame = vec![0xee; medium.header_len()];
             frame.extend(&whole);
             let whole_frame = frame.clone();
             let partial = make_partial(&mut frame, medium);
-            assert!(send(
-                &mut a.tx,
-                &frame,
-                TxMeta {
-                    checksum_partial: Some(partial),
-                    ..TxMeta::default()
-                }
-            ));
+            assert!(send(&mut a.tx, &frame, TxMeta { checksum_partial: Some(partial), ..TxMeta::default() }));
             a.tx.flush();
-            let expected = if rx_checksum {
-                (frame, RxChecksum::Verified)
-            } else {
-                (whole_frame, RxChecksum::Unknown)
-            };
-            assert_eq!(
-                drain(&mut b.rx),
-                [(
-                    expected.0,
-                    RxMeta {
-                        checksum: expected.1,
-                        gso_size: 0
-                    }
-                )]
-            );
+            let expected = if rx_checksum { (frame, RxChecksum::Verified) } else { (whole_frame, RxChecksum::Unknown) };
+            assert_eq!(drain(&mut b.rx), [(expected.0, RxMeta { checksum: expected.1, gso_size: 0 })]);
         }
     }
 }
@@ -160,14 +127,7 @@ fn super_packet(payload: usize) -> (Vec<u8>, TxMeta) {
     let payload: Vec<u8> = (0..payload).map(|i| i as u8).collect();
     let mut packet = tcp(A, B, 5, &payload);
     let partial = make_partial(&mut packet, Medium::Ip);
-    (
-        packet,
-        TxMeta {
-            checksum_partial: Some(partial),
-            gso_size: 1000,
-            header_len: 40,
-        },
-    )
+    (packet, TxMeta { checksum_partial: Some(partial), gso_size: 1000, header_len: 40 })
 }
 
 #[test]
@@ -176,41 +136,17 @@ fn a_super_packet_is_passed_whole_to_who_takes_it() {
     let (mut a, mut b) = one(LinkConfig::default().with_offloads());
     assert!(send(&mut a.tx, &packet, meta));
     a.tx.flush();
-    assert_eq!(
-        drain(&mut b.rx),
-        [(
-            packet,
-            RxMeta {
-                checksum: RxChecksum::Verified,
-                gso_size: 1000
-            }
-        )]
-    );
+    assert_eq!(drain(&mut b.rx), [(packet, RxMeta { checksum: RxChecksum::Verified, gso_size: 1000 })]);
 }
 
 #[test]
 fn a_super_packet_is_passed_whole_with_its_partial_checksum_to_who_verifies_nothing() {
     let (packet, meta) = super_packet(10_500);
-    let (mut a, mut b) = one(LinkConfig {
-        rx_checksum: false,
-        ..LinkConfig::default().with_offloads()
-    });
+    let (mut a, mut b) = one(LinkConfig { rx_checksum: false, ..LinkConfig::default().with_offloads() });
     assert!(send(&mut a.tx, &packet, meta));
     a.tx.flush();
-    let checksum = RxChecksum::Partial(PartialChecksum {
-        start: 20,
-        offset: 16,
-    });
-    assert_eq!(
-        drain(&mut b.rx),
-        [(
-            packet,
-            RxMeta {
-                checksum,
-                gso_size: 1000
-            }
-        )]
-    );
+    let checksum = RxChecksum::Partial(PartialChecksum { start: 20, offset: 16 });
+    assert_eq!(drain(&mut b.rx), [(packet, RxMeta { checksum, gso_size: 1000 })]);
 }
 
 #[test]
@@ -218,10 +154,7 @@ fn a_super_packet_is_cut_for_who_does_not_take_it() {
     // The second is no longer than a plain frame.
     for payload in [10_500, 1_400] {
         let (packet, meta) = super_packet(payload);
-        let (mut a, mut b) = one(LinkConfig {
-            rx_super: false,
-            ..LinkConfig::default().with_offloads()
-        });
+        let (mut a, mut b) = one(LinkConfig { rx_super: false, ..LinkConfig::default().with_offloads() });
         assert!(send(&mut a.tx, &packet, meta));
         assert!(send(&mut a.tx, b"after it", TxMeta::default()));
         a.tx.flush();
@@ -241,11 +174,7 @@ fn a_super_packet_is_cut_for_who_does_not_take_it() {
 
 #[test]
 fn a_ring_that_fills_up_while_cutting_loses_segments_and_counts_them() {
-    let config = LinkConfig {
-        ring_bytes: 8192,
-        rx_super: false,
-        ..LinkConfig::default().with_offloads()
-    };
+    let config = LinkConfig { ring_bytes: 8192, rx_super: false, ..LinkConfig::default().with_offloads() };
     let (mut a, mut b) = one(config);
     let (packet, meta) = super_packet(20_000);
     assert!(send(&mut a.tx, &packet, meta));
@@ -275,11 +204,7 @@ fn steering_chooses_the_queue_and_order_is_kept() {
         // 7 is taken modulo the number of queues.
         assert!(send(
             &mut a[sender].tx,
-            &[
-                [0, 1, 2, 7][usize::from(number / 2 % 4)],
-                number,
-                number % 2
-            ],
+            &[[0, 1, 2, 7][usize::from(number / 2 % 4)], number, number % 2],
             TxMeta::default()
         ));
     }
@@ -289,10 +214,7 @@ fn steering_chooses_the_queue_and_order_is_kept() {
         let mut last = [None; 2];
         for (frame, _) in drain(&mut end.rx) {
             assert_eq!(usize::from(frame[0]) % 3, queue);
-            assert!(
-                last[usize::from(frame[2])] < Some(frame[1]),
-                "order is kept per sender"
-            );
+            assert!(last[usize::from(frame[2])] < Some(frame[1]), "order is kept per sender");
             last[usize::from(frame[2])] = Some(frame[1]);
             total += 1;
         }
@@ -306,35 +228,20 @@ fn steering_chooses_the_queue_and_order_is_kept() {
 
 #[test]
 fn a_steered_partial_checksum_is_completed_before_it_is_copied() {
-    let config = LinkConfig {
-        queues: 2,
-        tx_checksum: true,
-        steer: [None, Some(Arc::new(|_| 1))],
-        ..LinkConfig::default()
-    };
+    let config =
+        LinkConfig { queues: 2, tx_checksum: true, steer: [None, Some(Arc::new(|_| 1))], ..LinkConfig::default() };
     let (mut a, mut b) = link(config);
     let whole = udp(A, B, b"hello");
     let mut frame = whole.clone();
     let partial = make_partial(&mut frame, Medium::Ip);
-    assert!(send(
-        &mut a[0].tx,
-        &frame,
-        TxMeta {
-            checksum_partial: Some(partial),
-            ..TxMeta::default()
-        }
-    ));
+    assert!(send(&mut a[0].tx, &frame, TxMeta { checksum_partial: Some(partial), ..TxMeta::default() }));
     a[0].tx.flush();
     assert_eq!(drain(&mut b[1].rx)[0].0, whole);
 }
 
 #[test]
 fn one_busy_sender_does_not_keep_the_others_out() {
-    let (mut a, mut b) = link(LinkConfig {
-        queues: 3,
-        steer: [None, Some(Arc::new(|_| 0))],
-        ..LinkConfig::default()
-    });
+    let (mut a, mut b) = link(LinkConfig { queues: 3, steer: [None, Some(Arc::new(|_| 0))], ..LinkConfig::default() });
     for (number, queue) in a.iter_mut().enumerate() {
         for _ in 0..100 {
             assert!(send(&mut queue.tx, &[number as u8], TxMeta::default()));
@@ -344,9 +251,7 @@ fn one_busy_sender_does_not_keep_the_others_out() {
     let count = b[0].rx.poll(64);
     assert_eq!(count, 64);
     for queue in 0..3 {
-        let share = (0..count)
-            .filter(|i| usize::from(b[0].rx.frame(*i).bytes[0]) == queue)
-            .count();
+        let share = (0..count).filter(|i| usize::from(b[0].rx.frame(*i).bytes[0]) == queue).count();
         assert!((21..=22).contains(&share), "{queue} has {share}");
     }
     b[0].rx.release();
@@ -355,10 +260,7 @@ fn one_busy_sender_does_not_keep_the_others_out() {
 
 #[test]
 fn without_steering_frames_stay_on_their_queue() {
-    let (mut a, mut b) = link(LinkConfig {
-        queues: 2,
-        ..LinkConfig::default()
-    });
+    let (mut a, mut b) = link(LinkConfig { queues: 2, ..LinkConfig::default() });
     assert!(send(&mut a[1].tx, b"x", TxMeta::default()));
     a[1].tx.flush();
     assert_eq!(b[0].rx.poll(64), 0);
@@ -367,12 +269,7 @@ fn without_steering_frames_stay_on_their_queue() {
 
 #[test]
 fn nothing_is_lost_to_one_full_queue_among_many() {
-    let config = LinkConfig {
-        queues: 2,
-        ring_bytes: 8192,
-        steer: [None, by_first_byte()],
-        ..LinkConfig::default()
-    };
+    let config = LinkConfig { queues: 2, ring_bytes: 8192, steer: [None, by_first_byte()], ..LinkConfig::default() };
     let (mut a, mut b) = link(config);
     while send(&mut a[0].tx, &[0; 1000], TxMeta::default()) {}
     // The frame might have gone to the empty ring, but who can know.
@@ -390,12 +287,8 @@ fn the_interrupt_names_the_queue_once_per_flush() {
     let wake: Wake = Arc::new(move |queue| {
         seen[queue].fetch_add(1, Ordering::Relaxed);
     });
-    let config = LinkConfig {
-        queues: 2,
-        wake: [None, Some(wake)],
-        steer: [None, by_first_byte()],
-        ..LinkConfig::default()
-    };
+    let config =
+        LinkConfig { queues: 2, wake: [None, Some(wake)], steer: [None, by_first_byte()], ..LinkConfig::default() };
     let (mut a, _b) = link(config);
     a[0].tx.flush();
     for _ in 0..5 {
@@ -403,22 +296,13 @@ fn the_interrupt_names_the_queue_once_per_flush() {
     }
     a[0].tx.flush();
     a[0].tx.flush();
-    assert_eq!(
-        [
-            calls[0].load(Ordering::Relaxed),
-            calls[1].load(Ordering::Relaxed)
-        ],
-        [0, 1]
-    );
+    assert_eq!([calls[0].load(Ordering::Relaxed), calls[1].load(Ordering::Relaxed)], [0, 1]);
 }
 
 #[test]
 fn two_threads_lose_nothing() {
     const FRAMES: u32 = 200_000;
-    let (mut a, mut b) = one(LinkConfig {
-        ring_bytes: 1 << 14,
-        ..LinkConfig::default()
-    });
+    let (mut a, mut b) = one(LinkConfig { ring_bytes: 1 << 14, ..LinkConfig::default() });
     let sender = std::thread::spawn(move || {
         let mut next = 0u32;
         while next < FRAMES {

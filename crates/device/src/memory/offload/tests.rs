@@ -4,10 +4,7 @@ use crate::testing::{checksum_is_right, make_partial, tcp, udp};
 const V4: (([u8; 4], u16), ([u8; 4], u16)) = (([192, 0, 2, 1], 1), ([192, 0, 2, 2], 2));
 
 fn v6() -> ((std::net::Ipv6Addr, u16), (std::net::Ipv6Addr, u16)) {
-    (
-        ("2001:db8::1".parse().unwrap(), 1),
-        ("2001:db8::2".parse().unwrap(), 2),
-    )
+    (("2001:db8::1".parse().unwrap(), 1), ("2001:db8::2".parse().unwrap(), 2))
 }
 
 #[test]
@@ -46,23 +43,12 @@ fn a_udp_checksum_of_zero_is_sent_as_all_ones() {
 #[test]
 fn nonsense_from_a_peer_is_harmless() {
     let mut frame = [0; 10];
-    for (start, offset) in [
-        (0, 9),
-        (0, 65_535),
-        (10, 0),
-        (11, 0),
-        (65_535, 65_535),
-        (8, 1),
-    ] {
+    for (start, offset) in [(0, 9), (0, 65_535), (10, 0), (11, 0), (65_535, 65_535), (8, 1)] {
         complete_checksum(&mut frame, PartialChecksum { start, offset });
     }
     for medium in [Medium::Ip, Medium::Ethernet] {
         for len in 0..60 {
-            let meta = TxMeta {
-                checksum_partial: None,
-                gso_size: 1,
-                header_len: 0,
-            };
+            let meta = TxMeta { checksum_partial: None, gso_size: 1, header_len: 0 };
             let mut total = 0;
             finish(medium, &vec![0x45; len], &meta, |len, write| {
                 write(&mut vec![0; len]);
@@ -77,11 +63,7 @@ fn nonsense_from_a_peer_is_harmless() {
 fn a_segment_that_finds_no_room_does_not_take_the_others_along() {
     let payload: Vec<u8> = (0..250).collect();
     let whole = tcp(v6().0, v6().1, 100, &payload);
-    let meta = TxMeta {
-        checksum_partial: None,
-        gso_size: 100,
-        header_len: 60,
-    };
+    let meta = TxMeta { checksum_partial: None, gso_size: 100, header_len: 60 };
     let mut out = Vec::new();
     let mut number = 0;
     finish(Medium::Ip, &whole, &meta, |len, write| {

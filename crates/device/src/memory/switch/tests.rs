@@ -8,10 +8,7 @@ fn ethernet(ports: usize) -> SwitchConfig {
 }
 
 fn send(host: &mut LinkQueue, frame: &[u8], meta: TxMeta) {
-    host.tx
-        .reserve(frame.len())
-        .expect("room")
-        .copy_from_slice(frame);
+    host.tx.reserve(frame.len()).expect("room").copy_from_slice(frame);
     host.tx.commit(frame.len(), meta);
     host.tx.flush();
 }
@@ -37,12 +34,7 @@ fn a_known_address_gets_it_alone() {
 
 #[test]
 fn broadcast_and_unknown_go_to_all_others() {
-    for mac in [
-        [0xff; 6],
-        [0x33, 0x33, 0, 0, 0, 1],
-        mac_of_port(9),
-        [2, 0, 0, 0, 0, 0],
-    ] {
+    for mac in [[0xff; 6], [0x33, 0x33, 0, 0, 0, 1], mac_of_port(9), [2, 0, 0, 0, 0, 0]] {
         let (mut switch, mut hosts) = switch(ethernet(4));
         send(&mut hosts[1], &frame_to(mac), TxMeta::default());
         switch.poll();
@@ -61,10 +53,7 @@ fn a_frame_to_its_own_sender_goes_nowhere() {
 #[test]
 fn without_ethernet_the_caller_picks() {
     let pick: Pick = Arc::new(|frame| Some(usize::from(frame[0])));
-    let (mut switch, mut hosts) = switch(SwitchConfig {
-        pick: Some(PickBox(pick)),
-        ..SwitchConfig::new(3)
-    });
+    let (mut switch, mut hosts) = switch(SwitchConfig { pick: Some(PickBox(pick)), ..SwitchConfig::new(3) });
     for port in [2, 2, 0] {
         send(&mut hosts[1], &[port; 20], TxMeta::default());
     }
@@ -95,14 +84,7 @@ fn checksums_are_complete_behind_the_switch() {
     let mut frame = [&mac_of_port(1)[..], &[0; 6], &[8, 0]].concat();
     frame.extend(udp(([192, 0, 2, 1], 1), ([192, 0, 2, 2], 2), b"hello"));
     let partial = make_partial(&mut frame, Medium::Ethernet);
-    send(
-        &mut hosts[0],
-        &frame,
-        TxMeta {
-            checksum_partial: Some(partial),
-            ..TxMeta::default()
-        },
-    );
+    send(&mut hosts[0], &frame, TxMeta { checksum_partial: Some(partial), ..TxMeta::default() });
     switch.poll();
     assert_eq!(hosts[1].rx.poll(64), 1);
     assert!(checksum_is_right(&hosts[1].rx.frame(0).bytes[14..]));

@@ -15,11 +15,7 @@ fn spec(v4: bool) -> HeaderSpec {
         }
     };
     let spec = HeaderSpec::new(address(1), address(2), protocol::UDP);
-    HeaderSpec {
-        dont_fragment: false,
-        dscp_ecn: 0b1010_0010,
-        ..spec
-    }
+    HeaderSpec { dont_fragment: false, dscp_ecn: 0b1010_0010, ..spec }
 }
 
 fn cut(v4: bool, payload: &[u8], mtu: usize) -> Vec<Vec<u8>> {
@@ -36,26 +32,11 @@ fn cut(v4: bool, payload: &[u8], mtu: usize) -> Vec<Vec<u8>> {
 
 #[test]
 fn says_why_not() {
-    let whole = HeaderSpec {
-        dont_fragment: true,
-        ..spec(true)
-    };
-    assert_eq!(
-        Fragments::new(&whole, 1, &[0; 100], 60).unwrap_err(),
-        Uncuttable::DontFragment
-    );
-    assert_eq!(
-        Fragments::new(&spec(true), 1, &[0; 100], 27).unwrap_err(),
-        Uncuttable::MtuTooSmall
-    );
-    assert_eq!(
-        Fragments::new(&spec(false), 1, &[0; 100], 0).unwrap_err(),
-        Uncuttable::MtuTooSmall
-    );
-    assert_eq!(
-        Fragments::new(&spec(true), 1, &vec![0; 65_516], 1500).unwrap_err(),
-        Uncuttable::TooLong
-    );
+    let whole = HeaderSpec { dont_fragment: true, ..spec(true) };
+    assert_eq!(Fragments::new(&whole, 1, &[0; 100], 60).unwrap_err(), Uncuttable::DontFragment);
+    assert_eq!(Fragments::new(&spec(true), 1, &[0; 100], 27).unwrap_err(), Uncuttable::MtuTooSmall);
+    assert_eq!(Fragments::new(&spec(false), 1, &[0; 100], 0).unwrap_err(), Uncuttable::MtuTooSmall);
+    assert_eq!(Fragments::new(&spec(true), 1, &vec![0; 65_516], 1500).unwrap_err(), Uncuttable::TooLong);
 }
 
 proptest! {

@@ -24,34 +24,18 @@ const OURS: [u8; 4] = [192, 0, 2, 1];
 #[test]
 fn martians_v4() {
     let judge = |src, dst| input(&packet(v4(src), v4(dst), 6, b"x"), false).err();
-    for src in [
-        [0, 0, 0, 0],
-        [0, 1, 2, 3],
-        [127, 0, 0, 1],
-        [224, 0, 0, 1],
-        [240, 0, 0, 1],
-        [255; 4],
-    ] {
+    for src in [[0, 0, 0, 0], [0, 1, 2, 3], [127, 0, 0, 1], [224, 0, 0, 1], [240, 0, 0, 1], [255; 4]] {
         assert_eq!(judge(src, OURS), Some(Discard::IpMartianSource), "{src:?}");
     }
     for dst in [[0, 0, 0, 0], [127, 0, 0, 1]] {
         assert_eq!(judge(OURS, dst), Some(Discard::IpMartianSource), "{dst:?}");
     }
-    for good in [
-        [1, 0, 0, 0],
-        [126, 255, 255, 255],
-        [128, 0, 0, 1],
-        [223, 255, 255, 254],
-    ] {
+    for good in [[1, 0, 0, 0], [126, 255, 255, 255], [128, 0, 0, 1], [223, 255, 255, 254]] {
         assert_eq!(judge(good, OURS), None);
         assert_eq!(judge(OURS, good), None);
     }
     for group in [[224, 0, 0, 1], [255; 4]] {
-        assert!(
-            input(&packet(v4(OURS), v4(group), 17, b"x"), false)
-                .unwrap()
-                .is_group_addressed()
-        );
+        assert!(input(&packet(v4(OURS), v4(group), 17, b"x"), false).unwrap().is_group_addressed());
     }
 }
 
@@ -88,10 +72,7 @@ fn a_wrong_header_checksum_counts_unless_the_device_checked_it() {
 
 #[test]
 fn a_hop_limit_that_ran_out_on_arrival_is_no_reason_to_refuse() {
-    let spec = HeaderSpec {
-        hop_limit: 0,
-        ..HeaderSpec::new(v4(OURS), v4([192, 0, 2, 2]), 6)
-    };
+    let spec = HeaderSpec { hop_limit: 0, ..HeaderSpec::new(v4(OURS), v4([192, 0, 2, 2]), 6) };
     let mut bytes = [0; 20];
     emit(&spec, &mut bytes, 0);
     assert_eq!(input(&bytes, false).unwrap().hop_limit, 0);
@@ -112,49 +93,22 @@ fn options_are_skipped() {
 fn extension_headers_are_walked() {
     let judge = |next, payload: &[u8]| {
         let bytes = packet(v6("2001:db8::1"), v6("2001:db8::2"), next, payload);
-        input(&bytes, false).map(|packet| {
-            (
-                packet.protocol,
-                packet.header.len(),
-                packet.payload.to_vec(),
-                packet.fragment,
-            )
-        })
+        input(&bytes, false)
+            .map(|packet| (packet.protocol, packet.header.len(), packet.payload.to_vec(), packet.fragment))
     };
     let upper = |header: &[u8]| [header, b"data"].concat();
     // Destination options, one PadN.
     let passed = judge(60, &upper(&[6, 0, 1, 4, 0, 0, 0, 0]));
     assert_eq!(passed, Ok((6, 48, b"data".to_vec(), None)));
     // An atomic fragment is whole.
-    assert_eq!(
-        judge(44, &upper(&[17, 0, 0, 0, 1, 2, 3, 4])),
-        Ok((17, 48, b"data".to_vec(), None))
-    );
-    let info = FragmentInfo {
-        id: 0x0102_0304,
-        offset: 8,
-        more: true,
-    };
-    assert_eq!(
-        judge(44, &upper(&[17, 0, 0, 9, 1, 2, 3, 4])),
-        Ok((17, 48, b"data".to_vec(), Some(info)))
-    );
+    assert_eq!(judge(44, &upper(&[17, 0, 0, 0, 1, 2, 3, 4])), Ok((17, 48, b"data".to_vec(), None)));
+    let info = FragmentInfo { id: 0x0102_0304, offset: 8, more: true };
+    assert_eq!(judge(44, &upper(&[17, 0, 0, 9, 1, 2, 3, 4])), Ok((17, 48, b"data".to_vec(), Some(info))));
     // Routing headers, unknown options, too much of everything.
-    assert_eq!(
-        judge(43, &upper(&[6, 0, 0, 0, 0, 0, 0, 0])),
-        Err(Discard::Ipv6RoutingHeader)
-    );
-    assert_eq!(
-        judge(43, &upper(&[6, 0, 2, 1, 0, 0, 0, 0])),
-        Err(Discard::Ipv6RoutingHeader)
-    );
-    assert_eq!(
-        judge(60, &upper(&[6, 0, 0x80, 4, 0, 0, 0, 0])),
-        Err(Discard::Ipv6ExtensionHeader)
-    );
-    let chain: Vec<u8> = core::iter::repeat_n([60, 0, 1, 4, 0, 0, 0, 0], 50)
-        .flatten()
-        .collect();
+    assert_eq!(judge(43, &upper(&[6, 0, 0, 0, 0, 0, 0, 0])), Err(Discard::Ipv6RoutingHeader));
+    assert_eq!(judge(43, &upper(&[6, 0, 2, 1, 0, 0, 0, 0])), Err(Discard::Ipv6RoutingHeader));
+    assert_eq!(judge(60, &upper(&[6, 0, 0x80, 4, 0, 0, 0, 0])), Err(Discard::Ipv6ExtensionHeader));
+    let chain: Vec<u8> = core::iter::repeat_n([60, 0, 1, 4, 0, 0, 0, 0], 50).flatten().collect();
     assert_eq!(judge(60, &chain), Err(Discard::Ipv6ExtensionHeader));
     assert_eq!(judge(60, &[6]), Err(Discard::IpMalformed));
 }

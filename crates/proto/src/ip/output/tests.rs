@@ -38,7 +38,10 @@ fn our_own_mistake_is_loud() {
 /// A template writes what `emit` writes, whatever the length.
 #[test]
 fn a_template_is_emit_with_the_length_left_open() {
-    let v4 = HeaderSpec { hop_limit: 7, ..HeaderSpec::new(Address::from_v4([10, 0, 0, 1]), Address::from_v4([10, 200, 3, 255]), 6) };
+    let v4 = HeaderSpec {
+        hop_limit: 7,
+        ..HeaderSpec::new(Address::from_v4([10, 0, 0, 1]), Address::from_v4([10, 200, 3, 255]), 6)
+    };
     let v6 = HeaderSpec::new(Address::from_v6([0xfd; 16]), Address::from_v6([0x20; 16]), 6);
     for spec in [v4, v6] {
         let template = Template::new(&spec);

@@ -58,11 +58,7 @@ fn a_router_that_does_not_say_means_the_next_plateau() {
 
 #[test]
 fn entries_and_records_are_bounded() {
-    let config = Config {
-        entries_max: 8,
-        updates_per_s_max: 1_000_000,
-        ..Config::default()
-    };
+    let config = Config { entries_max: 8, updates_per_s_max: 1_000_000, ..Config::default() };
     let mut cache = PathMtuCache::new(config);
     for round in 0..50u32 {
         for last in 0..20 {
@@ -80,13 +76,7 @@ fn entries_and_records_are_bounded() {
 fn a_flood_of_messages_is_not_believed() {
     let mut cache = PathMtuCache::new(Config::default());
     let believed = |cache: &mut PathMtuCache, now| {
-        (0..=255u8)
-            .filter(|last| {
-                cache
-                    .on_packet_too_big(v6(*last), 1280, 1500, now)
-                    .is_some()
-            })
-            .count()
+        (0..=255u8).filter(|last| cache.on_packet_too_big(v6(*last), 1280, 1500, now).is_some()).count()
     };
     assert_eq!(believed(&mut cache, NOW), 128);
     assert_eq!(believed(&mut cache, NOW), 0);

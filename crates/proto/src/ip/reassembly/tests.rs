@@ -27,21 +27,10 @@ struct Fragment {
 
 fn fragment(offset: u32, len: usize, more: bool) -> Fragment {
     let bytes = (0..len).map(|i| (offset as usize + i) as u8).collect();
-    Fragment {
-        id: 7,
-        offset,
-        more,
-        protocol: protocol::UDP,
-        ecn: 0,
-        bytes,
-    }
+    Fragment { id: 7, offset, more, protocol: protocol::UDP, ecn: 0, bytes }
 }
 
-fn feed(
-    reassembly: &mut Reassembly,
-    fragment: &Fragment,
-    now: Instant,
-) -> Result<Option<Reassembled>, Discard> {
+fn feed(reassembly: &mut Reassembly, fragment: &Fragment, now: Instant) -> Result<Option<Reassembled>, Discard> {
     let mut packet = vec![0; 20];
     let header = ipv4::Header {
         dscp: 0,
@@ -69,12 +58,7 @@ fn packet_v6(hop_by_hop: bool, next: u8, offset: u32, more: bool, bytes: &[u8]) 
     }
     let at = packet.len();
     packet.extend_from_slice(&[0; 8]);
-    ipv6::Fragment {
-        offset,
-        more,
-        id: 9,
-    }
-    .emit(next, &mut packet[at..]);
+    ipv6::Fragment { offset, more, id: 9 }.emit(next, &mut packet[at..]);
     packet.extend_from_slice(bytes);
     let spec = HeaderSpec::new(v6(1), v6(2), if hop_by_hop { 0 } else { 44 });
     let payload_len = packet.len() - 40;
@@ -105,14 +89,8 @@ fn headers_before_the_fragment_header_stay() {
         let mut reassembly = Reassembly::new(Config::default());
         let first = packet_v6(hop_by_hop, protocol::UDP, 0, true, &[1; 8]);
         let last = packet_v6(hop_by_hop, protocol::UDP, 8, false, &[2; 3]);
-        assert_eq!(
-            reassembly.on_fragment(&input(&last, false).unwrap(), NOW),
-            Ok(None)
-        );
-        let whole = reassembly
-            .on_fragment(&input(&first, false).unwrap(), NOW)
-            .unwrap()
-            .unwrap();
+        assert_eq!(reassembly.on_fragment(&input(&last, false).unwrap(), NOW), Ok(None));
+        let whole = reassembly.on_fragment(&input(&first, false).unwrap(), NOW).unwrap().unwrap();
         let packet = input(&whole.packet, false).unwrap();
         assert_eq!(packet.protocol, protocol::UDP);
         assert_eq!(packet.payload, [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2]);
@@ -127,29 +105,16 @@ fn repetition_is_tolerated_and_overlap_is_not() {
     let bytes = reassembly.bytes();
     assert_eq!(feed(&mut reassembly, &fragment(0, 16, true), NOW), Ok(None));
     assert_eq!(reassembly.bytes(), bytes);
-    assert_eq!(
-        feed(&mut reassembly, &fragment(8, 16, true), NOW),
-        Err(Discard::FragmentOverlap)
-    );
+    assert_eq!(feed(&mut reassembly, &fragment(8, 16, true), NOW), Err(Discard::FragmentOverlap));
     // What would have completed it comes too late: the datagram stays refused.
-    assert_eq!(
-        feed(&mut reassembly, &fragment(16, 8, false), NOW),
-        Err(Discard::FragmentOverlap)
-    );
+    assert_eq!(feed(&mut reassembly, &fragment(16, 8, false), NOW), Err(Discard::FragmentOverlap));
     assert_eq!((reassembly.len(), reassembly.bytes()), (1, OVERHEAD));
     // Refused is not expired: no ICMP message, no second count. Then the id may be used again.
     let later = NOW.after_us(30_000_000);
     assert_eq!(reassembly.on_timeout(later), 0);
     assert_eq!(reassembly.bytes(), 0);
-    assert_eq!(
-        feed(&mut reassembly, &fragment(0, 16, true), later),
-        Ok(None)
-    );
-    assert!(
-        feed(&mut reassembly, &fragment(16, 8, false), later)
-            .unwrap()
-            .is_some()
-    );
+    assert_eq!(feed(&mut reassembly, &fragment(0, 16, true), later), Ok(None));
+    assert!(feed(&mut reassembly, &fragment(16, 8, false), later).unwrap().is_some());
 }
 
 #[test]
@@ -158,10 +123,7 @@ fn a_repetition_with_other_bytes_is_an_overlap() {
     feed(&mut reassembly, &fragment(0, 16, true), NOW).unwrap();
     let mut forged = fragment(0, 16, true);
     forged.bytes[9] ^= 1;
-    assert_eq!(
-        feed(&mut reassembly, &forged, NOW),
-        Err(Discard::FragmentOverlap)
-    );
+    assert_eq!(feed(&mut reassembly, &forged, NOW), Err(Discard::FragmentOverlap));
 }
 
 #[test]
@@ -174,10 +136,7 @@ fn ends_that_contradict_refuse_the_datagram() {
     ] {
         let mut reassembly = Reassembly::new(Config::default());
         feed(&mut reassembly, &a, NOW).unwrap();
-        assert_eq!(
-            feed(&mut reassembly, &b, NOW),
-            Err(Discard::FragmentOverlap)
-        );
+        assert_eq!(feed(&mut reassembly, &b, NOW), Err(Discard::FragmentOverlap));
     }
 }
 
@@ -185,40 +144,19 @@ fn ends_that_contradict_refuse_the_datagram() {
 fn impossible_fragments_create_nothing() {
     let mut reassembly = Reassembly::new(Config::default());
     let refused = |reassembly: &mut Reassembly, f| feed(reassembly, &f, NOW).unwrap_err();
-    assert_eq!(
-        refused(&mut reassembly, fragment(8, 12, true)),
-        Discard::FragmentMalformed
-    );
-    assert_eq!(
-        refused(&mut reassembly, fragment(8, 0, false)),
-        Discard::FragmentMalformed
-    );
-    assert_eq!(
-        refused(&mut reassembly, fragment(65_528, 8, false)),
-        Discard::FragmentMalformed
-    );
-    let tcp = Fragment {
-        protocol: protocol::TCP,
-        ..fragment(0, 16, true)
-    };
+    assert_eq!(refused(&mut reassembly, fragment(8, 12, true)), Discard::FragmentMalformed);
+    assert_eq!(refused(&mut reassembly, fragment(8, 0, false)), Discard::FragmentMalformed);
+    assert_eq!(refused(&mut reassembly, fragment(65_528, 8, false)), Discard::FragmentMalformed);
+    let tcp = Fragment { protocol: protocol::TCP, ..fragment(0, 16, true) };
     assert_eq!(refused(&mut reassembly, tcp), Discard::FragmentTiny);
-    let mut options = Fragment {
-        protocol: protocol::TCP,
-        ..fragment(0, 24, true)
-    };
+    let mut options = Fragment { protocol: protocol::TCP, ..fragment(0, 24, true) };
     options.bytes[12] = 0xf0;
     assert_eq!(refused(&mut reassembly, options), Discard::FragmentTiny);
     // IPv6: the chain of headers has to end in the first fragment.
     let cut = packet_v6(false, 60, 0, true, &[17, 1, 1, 4, 0, 0, 0, 0]);
-    assert_eq!(
-        reassembly.on_fragment(&input(&cut, false).unwrap(), NOW),
-        Err(Discard::FragmentTiny)
-    );
+    assert_eq!(reassembly.on_fragment(&input(&cut, false).unwrap(), NOW), Err(Discard::FragmentTiny));
     let nested = packet_v6(false, 44, 0, true, &[17; 16]);
-    assert_eq!(
-        reassembly.on_fragment(&input(&nested, false).unwrap(), NOW),
-        Err(Discard::FragmentTiny)
-    );
+    assert_eq!(reassembly.on_fragment(&input(&nested, false).unwrap(), NOW), Err(Discard::FragmentTiny));
     assert!(reassembly.is_empty());
 }
 
@@ -226,24 +164,9 @@ fn impossible_fragments_create_nothing() {
 fn congestion_marks_survive() {
     let join = |a, b| {
         let mut reassembly = Reassembly::new(Config::default());
-        feed(
-            &mut reassembly,
-            &Fragment {
-                ecn: a,
-                ..fragment(0, 8, true)
-            },
-            NOW,
-        )
-        .unwrap();
-        feed(
-            &mut reassembly,
-            &Fragment {
-                ecn: b,
-                ..fragment(8, 8, false)
-            },
-            NOW,
-        )
-        .map(|whole| input(&whole.unwrap().packet, false).unwrap().ecn)
+        feed(&mut reassembly, &Fragment { ecn: a, ..fragment(0, 8, true) }, NOW).unwrap();
+        feed(&mut reassembly, &Fragment { ecn: b, ..fragment(8, 8, false) }, NOW)
+            .map(|whole| input(&whole.unwrap().packet, false).unwrap().ecn)
     };
     assert_eq!(join(2, 3), Ok(3));
     assert_eq!(join(1, 3), Ok(3));
@@ -257,19 +180,9 @@ fn congestion_marks_survive() {
 fn a_datagram_that_is_late_is_given_up() {
     let mut reassembly = Reassembly::new(Config::default());
     feed(&mut reassembly, &fragment(0, 16, true), NOW).unwrap();
-    feed(
-        &mut reassembly,
-        &Fragment {
-            id: 8,
-            ..fragment(16, 16, true)
-        },
-        NOW.after_us(1),
-    )
-    .unwrap();
+    feed(&mut reassembly, &Fragment { id: 8, ..fragment(16, 16, true) }, NOW.after_us(1)).unwrap();
     let six = packet_v6(false, protocol::UDP, 0, true, &[1; 8]);
-    reassembly
-        .on_fragment(&input(&six, false).unwrap(), NOW)
-        .unwrap();
+    reassembly.on_fragment(&input(&six, false).unwrap(), NOW).unwrap();
     let deadline = reassembly.poll_timeout().unwrap();
     assert_eq!(deadline.since_us(NOW), 30_000_000);
     assert_eq!(reassembly.poll_expired(NOW), None);
@@ -285,74 +198,34 @@ fn a_datagram_that_is_late_is_given_up() {
 
 #[test]
 fn the_oldest_makes_room() {
-    let config = Config {
-        entries_max: 4,
-        ..Config::default()
-    };
+    let config = Config { entries_max: 4, ..Config::default() };
     let mut reassembly = Reassembly::new(config);
     for id in 0..10 {
-        feed(
-            &mut reassembly,
-            &Fragment {
-                id,
-                ..fragment(0, 8, true)
-            },
-            NOW,
-        )
-        .unwrap();
+        feed(&mut reassembly, &Fragment { id, ..fragment(0, 8, true) }, NOW).unwrap();
     }
     assert_eq!((reassembly.len(), reassembly.evicted()), (4, 6));
     for id in 6..10 {
-        assert!(
-            feed(
-                &mut reassembly,
-                &Fragment {
-                    id,
-                    ..fragment(8, 8, false)
-                },
-                NOW
-            )
-            .unwrap()
-            .is_some()
-        );
+        assert!(feed(&mut reassembly, &Fragment { id, ..fragment(8, 8, false) }, NOW).unwrap().is_some());
     }
     assert_eq!(reassembly.bytes(), 0);
 }
 
 #[test]
 fn pieces_of_one_datagram_are_counted() {
-    let mut reassembly = Reassembly::new(Config {
-        pieces_max: 4,
-        ..Config::default()
-    });
+    let mut reassembly = Reassembly::new(Config { pieces_max: 4, ..Config::default() });
     for i in 1..5 {
         feed(&mut reassembly, &fragment(i * 16, 8, true), NOW).unwrap();
     }
-    assert_eq!(
-        feed(&mut reassembly, &fragment(160, 8, true), NOW),
-        Err(Discard::FragmentBudget)
-    );
+    assert_eq!(feed(&mut reassembly, &fragment(160, 8, true), NOW), Err(Discard::FragmentBudget));
     assert_eq!(reassembly.bytes(), OVERHEAD);
 }
 
 #[test]
 fn a_budget_too_small_for_one_datagram_takes_none() {
-    let mut reassembly = Reassembly::new(Config {
-        bytes_max: 100,
-        ..Config::default()
-    });
-    assert_eq!(
-        feed(&mut reassembly, &fragment(0, 64, true), NOW),
-        Err(Discard::FragmentBudget)
-    );
-    let mut reassembly = Reassembly::new(Config {
-        entries_max: 0,
-        ..Config::default()
-    });
-    assert_eq!(
-        feed(&mut reassembly, &fragment(0, 64, true), NOW),
-        Err(Discard::FragmentBudget)
-    );
+    let mut reassembly = Reassembly::new(Config { bytes_max: 100, ..Config::default() });
+    assert_eq!(feed(&mut reassembly, &fragment(0, 64, true), NOW), Err(Discard::FragmentBudget));
+    let mut reassembly = Reassembly::new(Config { entries_max: 0, ..Config::default() });
+    assert_eq!(feed(&mut reassembly, &fragment(0, 64, true), NOW), Err(Discard::FragmentBudget));
     assert!(reassembly.is_empty());
 }
 

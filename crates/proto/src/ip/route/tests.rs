@@ -9,20 +9,11 @@ fn v6(text: &str) -> Address {
 }
 
 fn on_link(address: Address, len: u8, interface: u32) -> Route {
-    Route {
-        prefix: Prefix::new(address, len).unwrap(),
-        next_hop: None,
-        interface,
-        mtu: None,
-        source: None,
-    }
+    Route { prefix: Prefix::new(address, len).unwrap(), next_hop: None, interface, mtu: None, source: None }
 }
 
 fn via(address: Address, len: u8, hop: Address, interface: u32) -> Route {
-    Route {
-        next_hop: Some(hop),
-        ..on_link(address, len, interface)
-    }
+    Route { next_hop: Some(hop), ..on_link(address, len, interface) }
 }
 
 #[test]
@@ -37,11 +28,7 @@ fn the_longest_prefix_wins() {
         .add(via(v6("::"), 0, v6("fe80::1"), 4))
         .build()
         .unwrap();
-    let interface = |dst| {
-        table
-            .lookup(dst)
-            .map(|route| (route.interface, route.prefix.len()))
-    };
+    let interface = |dst| table.lookup(dst).map(|route| (route.interface, route.prefix.len()));
     assert_eq!(interface(v4([8, 8, 8, 8])), Some((1, 0)));
     assert_eq!(interface(v4([10, 0, 0, 7])), Some((1, 24)));
     assert_eq!(interface(v4([10, 0, 0, 199])), Some((2, 25)));
@@ -52,20 +39,8 @@ fn the_longest_prefix_wins() {
     assert_eq!(interface(v4([255; 4])), Some((1, 0)));
     assert_eq!(interface(v6("2001:db8::1")), Some((4, 0)));
     assert_eq!(interface(v6("fe80::9")), Some((4, 10)));
-    assert_eq!(
-        table
-            .lookup(v4([8, 8, 8, 8]))
-            .unwrap()
-            .next_hop(v4([8, 8, 8, 8])),
-        gateway
-    );
-    assert_eq!(
-        table
-            .lookup(v4([10, 0, 0, 7]))
-            .unwrap()
-            .next_hop(v4([10, 0, 0, 7])),
-        v4([10, 0, 0, 7])
-    );
+    assert_eq!(table.lookup(v4([8, 8, 8, 8])).unwrap().next_hop(v4([8, 8, 8, 8])), gateway);
+    assert_eq!(table.lookup(v4([10, 0, 0, 7])).unwrap().next_hop(v4([10, 0, 0, 7])), v4([10, 0, 0, 7]));
 }
 
 #[test]
@@ -73,10 +48,7 @@ fn an_empty_table_routes_nothing() {
     let table = RouteTable::default();
     assert!(table.lookup(v4([1, 2, 3, 4])).is_none());
     assert!(table.lookup(v6("::1")).is_none());
-    let table = RouteTable::builder()
-        .add(on_link(v4([10, 0, 0, 0]), 8, 0))
-        .build()
-        .unwrap();
+    let table = RouteTable::builder().add(on_link(v4([10, 0, 0, 0]), 8, 0)).build().unwrap();
     assert!(table.lookup(v4([9, 255, 255, 255])).is_none());
     assert!(table.lookup(v4([11, 0, 0, 0])).is_none());
 }
@@ -84,54 +56,23 @@ fn an_empty_table_routes_nothing() {
 #[test]
 fn the_builder_says_what_is_wrong() {
     let net = v4([10, 0, 0, 0]);
-    assert!(matches!(
-        Prefix::new(net, 33),
-        Err(RouteError::PrefixTooLong { len: 33 })
-    ));
-    assert!(matches!(
-        Prefix::new(v4([10, 0, 0, 1]), 24),
-        Err(RouteError::HostBitsSet { .. })
-    ));
+    assert!(matches!(Prefix::new(net, 33), Err(RouteError::PrefixTooLong { len: 33 })));
+    assert!(matches!(Prefix::new(v4([10, 0, 0, 1]), 24), Err(RouteError::HostBitsSet { .. })));
     let build = |routes: &[Route]| {
-        routes
-            .iter()
-            .fold(RouteTable::builder(), |builder, route| builder.add(*route))
-            .build()
-            .unwrap_err()
+        routes.iter().fold(RouteTable::builder(), |builder, route| builder.add(*route)).build().unwrap_err()
     };
-    assert!(matches!(
-        build(&[on_link(net, 8, 0), on_link(net, 8, 1)]),
-        RouteError::Duplicate(_)
-    ));
-    assert!(matches!(
-        build(&[via(net, 8, v6("fe80::1"), 0)]),
-        RouteError::FamilyMismatch(_)
-    ));
-    assert!(matches!(
-        build(&[via(net, 8, v4([224, 0, 0, 1]), 0)]),
-        RouteError::NextHopUnusable(_)
-    ));
-    assert!(matches!(
-        build(&[via(net, 8, v4([9, 0, 0, 1]), 0)]),
-        RouteError::NextHopUnreachable(_)
-    ));
+    assert!(matches!(build(&[on_link(net, 8, 0), on_link(net, 8, 1)]), RouteError::Duplicate(_)));
+    assert!(matches!(build(&[via(net, 8, v6("fe80::1"), 0)]), RouteError::FamilyMismatch(_)));
+    assert!(matches!(build(&[via(net, 8, v4([224, 0, 0, 1]), 0)]), RouteError::NextHopUnusable(_)));
+    assert!(matches!(build(&[via(net, 8, v4([9, 0, 0, 1]), 0)]), RouteError::NextHopUnreachable(_)));
     // The router's network is there, but on another interface.
     assert!(matches!(
         build(&[on_link(net, 8, 0), via(v4([0; 4]), 0, v4([10, 0, 0, 1]), 1)]),
         RouteError::NextHopUnreachable(_)
     ));
-    let small = Route {
-        mtu: Some(1279),
-        ..on_link(v6("2001:db8::"), 32, 0)
-    };
-    assert!(matches!(
-        build(&[small]),
-        RouteError::MtuTooSmall { mtu: 1279, .. }
-    ));
-    let sourced = Route {
-        source: Some(v4([255; 4])),
-        ..on_link(net, 8, 0)
-    };
+    let small = Route { mtu: Some(1279), ..on_link(v6("2001:db8::"), 32, 0) };
+    assert!(matches!(build(&[small]), RouteError::MtuTooSmall { mtu: 1279, .. }));
+    let sourced = Route { source: Some(v4([255; 4])), ..on_link(net, 8, 0) };
     assert!(matches!(build(&[sourced]), RouteError::SourceUnusable(_)));
     assert!(build(&[small]).to_string().contains("1279"));
 }
@@ -141,9 +82,7 @@ fn the_builder_says_what_is_wrong() {
 fn agrees_with_a_linear_search() {
     let mut state = 4711u64;
     let mut random = move || {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) as u32
     };
     for _ in 0..200 {
@@ -154,31 +93,14 @@ fn agrees_with_a_linear_search() {
             let len = [0, 8, 16, 23, 24, 26, 28, 30, 31, 32][(random() % 10) as usize];
             let prefix = Prefix::of(address, len).unwrap();
             if routes.iter().all(|route| route.prefix != prefix) {
-                routes.push(Route {
-                    prefix,
-                    next_hop: None,
-                    interface,
-                    mtu: None,
-                    source: None,
-                });
+                routes.push(Route { prefix, next_hop: None, interface, mtu: None, source: None });
             }
         }
-        let table = routes
-            .iter()
-            .fold(RouteTable::builder(), |builder, route| builder.add(*route))
-            .build()
-            .unwrap();
+        let table = routes.iter().fold(RouteTable::builder(), |builder, route| builder.add(*route)).build().unwrap();
         for _ in 0..300 {
-            let dst = v4([
-                9 + (random() % 3) as u8,
-                0,
-                (random() % 2) as u8,
-                random() as u8,
-            ]);
-            let expected = routes
-                .iter()
-                .filter(|route| route.prefix.contains(dst))
-                .max_by_key(|route| route.prefix.len());
+            let dst = v4([9 + (random() % 3) as u8, 0, (random() % 2) as u8, random() as u8]);
+            let expected =
+                routes.iter().filter(|route| route.prefix.contains(dst)).max_by_key(|route| route.prefix.len());
             assert_eq!(table.lookup(dst), expected, "{dst}");
         }
     }

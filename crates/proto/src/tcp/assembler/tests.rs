@@ -18,10 +18,7 @@ fn one_hole_is_filled() {
     assert_eq!((it.contiguous(), it.end(), it.bytes()), (0, 200, 100));
     it.insert(0, 100).unwrap();
     assert_eq!(it.contiguous(), 200);
-    assert!(
-        blocks(&it, 0).is_empty(),
-        "what the acknowledgment number covers is no block"
-    );
+    assert!(blocks(&it, 0).is_empty(), "what the acknowledgment number covers is no block");
     it.advance(200);
     assert!(it.is_empty());
     assert_eq!(it.end(), 0);
@@ -46,10 +43,7 @@ fn blocks_come_most_recently_touched_first() {
     for offset in [100, 300, 200, 500, 400] {
         it.insert(offset, 10).unwrap();
     }
-    assert_eq!(
-        blocks(&it, 0),
-        [(400, 410), (500, 510), (200, 210), (300, 310)]
-    );
+    assert_eq!(blocks(&it, 0), [(400, 410), (500, 510), (200, 210), (300, 310)]);
     // The oldest grows and is news again; a duplicate is news too, since the peer evidently missed the report.
     it.insert(110, 10).unwrap();
     assert_eq!(blocks(&it, 0)[..2], [(100, 120), (400, 410)]);

@@ -77,12 +77,7 @@ impl Cubic {
         let ticks = us_to_ticks(us);
         let k = u64::from(self.k_ticks);
         let away = climb(ticks.abs_diff(k), self.window.mss());
-        if ticks < k {
-            self.w_max.saturating_sub(away)
-        } else {
-            self.w_max.saturating_add(away)
-        }
-        .min(WINDOW_MAX)
+        if ticks < k { self.w_max.saturating_sub(away) } else { self.w_max.saturating_add(away) }.min(WINDOW_MAX)
     }
 
     /// Moves the window for `window.credit` acknowledged bytes.
@@ -92,11 +87,7 @@ impl Cubic {
         self.window.credit = 0;
 
         // Section 4.3: W_est grows by α segments per window, and by one once it is back where the loss was.
-        let weighted = if self.w_est < self.window.prior_cwnd {
-            (u64::from(acked) * 9 / 17) as u32
-        } else {
-            acked
-        };
+        let weighted = if self.w_est < self.window.prior_cwnd { (u64::from(acked) * 9 / 17) as u32 } else { acked };
         self.est_credit = self.est_credit.saturating_add(weighted);
         if self.est_credit >= cwnd {
             self.est_credit = (self.est_credit - cwnd).min(cwnd);
@@ -110,9 +101,7 @@ impl Cubic {
         }
         // Sections 4.4 and 4.5: aim at where the curve will be in one round trip, and go there in one round trip; but
         // never by more than half a window.
-        let target = self
-            .curve(epoch_us + u64::from(srtt_us))
-            .clamp(cwnd, cwnd.saturating_add(cwnd / 2));
+        let target = self.curve(epoch_us + u64::from(srtt_us)).clamp(cwnd, cwnd.saturating_add(cwnd / 2));
         // `cwnd` is at least one byte; `acked` counts for no more than the window that it answers.
         let grown = u64::from(target - cwnd) * u64::from(acked.min(cwnd)) / u64::from(cwnd);
         self.window.grow(grown as u32);
@@ -167,11 +156,7 @@ impl Controller for Cubic {
         }
         let cwnd = self.window.cwnd;
         // Section 4.7, fast convergence: who lost before getting back to the old maximum gives room to a newcomer.
-        self.w_max = if cwnd < self.w_max {
-            (u64::from(cwnd) * 17 / 20) as u32
-        } else {
-            cwnd
-        };
+        self.w_max = if cwnd < self.w_max { (u64::from(cwnd) * 17 / 20) as u32 } else { cwnd };
         self.window.enter_recovery(self.reduced(in_flight));
         self.end_epoch();
     }
@@ -237,8 +222,7 @@ fn climb(ticks: u64, mss: u32) -> u32 {
 /// K: the ticks that the curve needs for the last `bytes` below its flat point.
 fn ticks_to_climb(bytes: u32, mss: u32) -> u32 {
     // t³ = bytes / mss / 0.4 in s³, which is 2^30 ticks³. `bytes` ≤ 2^30: the product stays below 2^62.
-    let cube =
-        ((u64::from(bytes.min(WINDOW_MAX)) * 5) << (3 * TICK_BITS - 1)) / u64::from(mss.max(1));
+    let cube = ((u64::from(bytes.min(WINDOW_MAX)) * 5) << (3 * TICK_BITS - 1)) / u64::from(mss.max(1));
     cube_root(cube)
 }
 

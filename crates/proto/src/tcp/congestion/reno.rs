@@ -13,9 +13,7 @@ pub struct Reno {
 impl Reno {
     /// A controller for segments of `mss` bytes.
     pub const fn new(mss: u32) -> Self {
-        Reno {
-            window: Window::new(mss),
-        }
+        Reno { window: Window::new(mss) }
     }
 }
 
@@ -48,8 +46,7 @@ impl Controller for Reno {
 
     fn on_congestion(&mut self, _now: Instant, in_flight: u32) {
         self.window.remember();
-        self.window
-            .enter_recovery(self.window.flight(in_flight) / 2);
+        self.window.enter_recovery(self.window.flight(in_flight) / 2);
     }
 
     fn on_timeout(&mut self, _now: Instant, in_flight: u32) {

@@ -4,33 +4,18 @@ use proptest::prelude::*;
 const MSS: u32 = 1_000;
 
 fn both() -> [Congestion; 2] {
-    [
-        Congestion::new(Algorithm::Cubic, MSS),
-        Congestion::new(Algorithm::Reno, MSS),
-    ]
+    [Congestion::new(Algorithm::Cubic, MSS), Congestion::new(Algorithm::Reno, MSS)]
 }
 
 fn ack(now_us: u64, bytes: u32) -> Acked {
-    Acked {
-        now: Instant::from_us(now_us),
-        bytes,
-        in_flight: bytes,
-        srtt_us: 1_000,
-        is_cwnd_limited: true,
-    }
+    Acked { now: Instant::from_us(now_us), bytes, in_flight: bytes, srtt_us: 1_000, is_cwnd_limited: true }
 }
 
 #[test]
 fn begins_with_ten_segments() {
     // RFC 6928: min (10·MSS, max (2·MSS, 14600)).
-    for (mss, window) in [
-        (536, 5_360),
-        (1_460, 14_600),
-        (1_500, 14_600),
-        (8_940, 17_880),
-        (0, 10),
-        (u32::MAX, 131_070),
-    ] {
+    for (mss, window) in [(536, 5_360), (1_460, 14_600), (1_500, 14_600), (8_940, 17_880), (0, 10), (u32::MAX, 131_070)]
+    {
         for algorithm in [Algorithm::Cubic, Algorithm::Reno] {
             let it = Congestion::new(algorithm, mss);
             assert_eq!(it.window(), window, "{mss}");
@@ -56,10 +41,7 @@ fn slow_start_doubles_however_acks_are_cut() {
 #[test]
 fn a_window_that_is_not_used_does_not_grow() {
     for mut it in both() {
-        it.on_ack(Acked {
-            is_cwnd_limited: false,
-            ..ack(1_000, 10_000)
-        });
+        it.on_ack(Acked { is_cwnd_limited: false, ..ack(1_000, 10_000) });
         assert_eq!(it.window(), 10_000);
     }
 }
@@ -101,11 +83,7 @@ fn the_timer_firing_again_is_the_same_loss() {
         for _ in 0..5 {
             it.on_timeout(Instant::ZERO, 100_000);
         }
-        assert_eq!(
-            it.slow_start_threshold(),
-            threshold,
-            "RFC 5681 section 3.1: held constant"
-        );
+        assert_eq!(it.slow_start_threshold(), threshold, "RFC 5681 section 3.1: held constant");
         // Once something was acknowledged it is another one, measured from the window and not from old data.
         it.on_ack(ack(1_000, 9_000));
         it.on_timeout(Instant::ZERO, 100_000);
@@ -123,10 +101,7 @@ fn a_mistake_is_taken_back_once() {
         it.on_timeout(Instant::ZERO, 100_000);
         it.on_ack(ack(1_000, 1_000));
         it.undo();
-        assert_eq!(
-            (it.window(), it.slow_start_threshold()),
-            (100_000, u32::MAX)
-        );
+        assert_eq!((it.window(), it.slow_start_threshold()), (100_000, u32::MAX));
         it.on_recovered(Instant::from_us(2_000));
 
         it.on_congestion(Instant::ZERO, 100_000);

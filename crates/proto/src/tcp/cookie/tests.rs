@@ -16,23 +16,11 @@ fn flow(remote_port: u16) -> FlowKey {
 fn the_mss_is_rounded_down() {
     let secret = [1, 2];
     let isn = SeqNum::new(77);
-    for (mss, held) in [
-        (0, 64),
-        (63, 64),
-        (64, 64),
-        (535, 64),
-        (536, 536),
-        (1459, 1440),
-        (1460, 1460),
-        (8000, 1460),
-        (65535, 8940),
-    ] {
+    for (mss, held) in
+        [(0, 64), (63, 64), (64, 64), (535, 64), (536, 536), (1459, 1440), (1460, 1460), (8000, 1460), (65535, 8940)]
+    {
         let cookie = encode(&secret, &flow(1), isn, 5, mss);
-        assert_eq!(
-            decode(&secret, &flow(1), isn, cookie, 5),
-            Some(held),
-            "{mss}"
-        );
+        assert_eq!(decode(&secret, &flow(1), isn, cookie, 5), Some(held), "{mss}");
     }
     assert!(MSS_TABLE.is_sorted());
 }
@@ -58,10 +46,7 @@ fn blind_guesses_fail() {
 #[test]
 fn timestamp_options_at_the_edges() {
     for now in [0, 1, 63, 64, 100, u32::MAX] {
-        let options = TimestampOptions {
-            window_scale: Some(WindowScale::new(14)),
-            sack_permitted: true,
-        };
+        let options = TimestampOptions { window_scale: Some(WindowScale::new(14)), sack_permitted: true };
         let ts = encode_ts(now, options);
         assert_eq!(decode_ts(ts), options);
         assert!(now.wrapping_sub(ts) < 64);

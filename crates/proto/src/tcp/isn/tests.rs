@@ -39,25 +39,13 @@ fn other_tuples_and_secrets_begin_elsewhere() {
 
 #[test]
 fn timestamp_offsets_belong_to_pairs_of_hosts() {
-    let (a, b) = (
-        Address::from_v4([10, 0, 0, 1]),
-        Address::from_v4([10, 0, 0, 2]),
-    );
+    let (a, b) = (Address::from_v4([10, 0, 0, 1]), Address::from_v4([10, 0, 0, 2]));
     let c = Address::from_v6([0xfd; 16]);
     assert_eq!(ts_offset(&SECRET, &a, &b), ts_offset(&SECRET, &a, &b));
     assert_ne!(ts_offset(&SECRET, &a, &b), ts_offset(&SECRET, &a, &a));
     assert_ne!(ts_offset(&SECRET, &c, &b), ts_offset(&SECRET, &c, &c));
-    let no_ports = FlowKey {
-        local: a,
-        remote: b,
-        local_port: 0,
-        remote_port: 0,
-    };
-    assert_ne!(
-        ts_offset(&SECRET, &a, &b),
-        isn(&SECRET, &no_ports, 0).raw(),
-        "each purpose hashes for itself"
-    );
+    let no_ports = FlowKey { local: a, remote: b, local_port: 0, remote_port: 0 };
+    assert_ne!(ts_offset(&SECRET, &a, &b), isn(&SECRET, &no_ports, 0).raw(), "each purpose hashes for itself");
 }
 
 proptest! {

@@ -5,10 +5,7 @@ use proptest::prelude::*;
 fn before_any_sample_the_timeout_is_one_second() {
     let rtt = RttEstimator::new();
     assert_eq!(rtt.rto_us(), 1_000_000);
-    assert_eq!(
-        (rtt.srtt_us(), rtt.min_rtt_us(), rtt.rttvar_us()),
-        (None, None, 0)
-    );
+    assert_eq!((rtt.srtt_us(), rtt.min_rtt_us(), rtt.rttvar_us()), (None, None, 0));
 }
 
 #[test]

@@ -25,20 +25,14 @@ fn one_lost_segment_is_found_after_three_more() {
     // 0..10 is lost; 10.. arrive one by one.
     assert_eq!(board.on_ack(seq(0), &report(&[(10, 20)]), seq(100)), 10);
     assert_eq!(board.on_ack(seq(0), &report(&[(10, 30)]), seq(100)), 10);
-    assert!(
-        !board.is_lost(seq(0), MSS),
-        "two segments above are reordering, perhaps"
-    );
+    assert!(!board.is_lost(seq(0), MSS), "two segments above are reordering, perhaps");
     assert_eq!(board.pipe(seq(0), seq(100), seq(0), MSS), 80);
     assert_eq!(board.next_lost(seq(0), seq(100), MSS), None);
 
     assert_eq!(board.on_ack(seq(0), &report(&[(10, 40)]), seq(100)), 10);
     assert!(board.is_lost(seq(0), MSS) && board.is_lost(seq(9), MSS));
     assert!(!board.is_lost(seq(10), MSS) && !board.is_lost(seq(40), MSS));
-    assert_eq!(
-        board.next_lost(seq(0), seq(100), MSS),
-        Some(SeqRange::new(seq(0), seq(10)))
-    );
+    assert_eq!(board.next_lost(seq(0), seq(100), MSS), Some(SeqRange::new(seq(0), seq(10))));
     assert_eq!(board.pipe(seq(0), seq(100), seq(0), MSS), 60);
     // Retransmitted: it is in the network again.
     assert_eq!(board.pipe(seq(0), seq(100), seq(10), MSS), 70);
@@ -56,10 +50,7 @@ fn three_separate_reports_suffice_however_small() {
     assert!(board.is_lost(seq(0), MSS));
     assert!(!board.is_lost(seq(2), MSS));
     assert_eq!(board.lost_edge(MSS), Some(seq(1)));
-    assert_eq!(
-        board.next_hole(seq(1), seq(100)),
-        Some(SeqRange::new(seq(2), seq(3)))
-    );
+    assert_eq!(board.next_hole(seq(1), seq(100)), Some(SeqRange::new(seq(2), seq(3))));
     assert_eq!(board.next_hole(seq(5), seq(100)), None);
 }
 
@@ -69,10 +60,7 @@ fn works_across_the_end_of_the_circle() {
     let mut board = Scoreboard::new();
     let newly = board.on_ack(seq(una), &report(&[(u32::MAX - 4, 35), (45, 55)]), seq(100));
     assert_eq!(newly, 50);
-    assert_eq!(
-        board.next_lost(seq(una), seq(100), MSS),
-        Some(SeqRange::new(seq(una), seq(una + 10)))
-    );
+    assert_eq!(board.next_lost(seq(una), seq(100), MSS), Some(SeqRange::new(seq(una), seq(una + 10))));
     assert!(board.is_sacked(seq(u32::MAX)) && board.is_sacked(seq(0)) && !board.is_sacked(seq(35)));
     assert_eq!(board.on_ack(seq(5), &SackBlocks::default(), seq(100)), 0);
     assert_eq!(shape(&board), [(5, 35), (45, 55)]);
@@ -92,21 +80,11 @@ fn blocks_that_cannot_be_are_ignored() {
         (5000, 6000),
     ];
     for block in bad {
-        assert_eq!(
-            board.on_ack(seq(1000), &report(&[block]), seq(2000)),
-            0,
-            "{block:?}"
-        );
+        assert_eq!(board.on_ack(seq(1000), &report(&[block]), seq(2000)), 0, "{block:?}");
     }
     assert!(board.is_empty());
-    assert_eq!(
-        board.on_ack(seq(1000), &report(&[(1000, 2000)]), seq(2000)),
-        1000
-    );
-    assert_eq!(
-        board.on_ack(seq(1000), &report(&[(1200, 1300)]), seq(2000)),
-        0
-    );
+    assert_eq!(board.on_ack(seq(1000), &report(&[(1000, 2000)]), seq(2000)), 1000);
+    assert_eq!(board.on_ack(seq(1000), &report(&[(1200, 1300)]), seq(2000)), 0);
 }
 
 #[test]
@@ -132,10 +110,7 @@ fn a_full_scoreboard_ignores_what_it_cannot_hold() {
     // Merging is always possible, and makes room.
     assert_eq!(board.on_ack(seq(0), &report(&[(5, 1000)]), seq(5000)), 495);
     assert_eq!(board.on_ack(seq(0), &report(&[(1995, 2000)]), seq(5000)), 5);
-    assert_eq!(
-        board.sacked_bytes(),
-        shape(&board).iter().map(|(start, end)| end - start).sum()
-    );
+    assert_eq!(board.sacked_bytes(), shape(&board).iter().map(|(start, end)| end - start).sum());
 }
 
 #[test]
@@ -168,11 +143,7 @@ impl Model {
     }
 
     fn is_lost(&self, i: usize) -> bool {
-        let above: Vec<_> = self
-            .ranges()
-            .into_iter()
-            .filter(|(start, _)| *start > i)
-            .collect();
+        let above: Vec<_> = self.ranges().into_iter().filter(|(start, _)| *start > i).collect();
         let bytes: usize = above.iter().map(|(start, end)| end - start).sum();
         !self.sacked[i] && (above.len() >= 3 || bytes > 2 * MSS as usize)
     }
@@ -187,9 +158,7 @@ impl Model {
 
     fn next_lost(&self, from: usize) -> Option<(usize, usize)> {
         let start = (from..self.snd_max).find(|i| self.is_lost(*i))?;
-        let end = (start..self.snd_max)
-            .find(|i| !self.is_lost(*i))
-            .unwrap_or(self.snd_max);
+        let end = (start..self.snd_max).find(|i| !self.is_lost(*i)).unwrap_or(self.snd_max);
         Some((start, end))
     }
 

@@ -101,29 +101,11 @@ pub fn items<T: Send>(capacity: usize) -> (ItemProducer<T>, ItemConsumer<T>) {
 
 /// As [`items`], with the positions starting at `start`, to test their wrap-around.
 fn items_from<T: Send>(capacity: usize, start: u32) -> (ItemProducer<T>, ItemConsumer<T>) {
-    assert!(
-        capacity <= 1 << 30,
-        "an item ring holds at most 2^30 items; {capacity} were asked for"
-    );
-    let slots = (0..capacity.max(1).next_power_of_two())
-        .map(|_| UnsafeCell::new(MaybeUninit::uninit()))
-        .collect();
-    let shared = Arc::new(Shared {
-        producer: Padded(End::at(start)),
-        consumer: Padded(End::at(start)),
-        slots,
-    });
-    let producer = ItemProducer {
-        shared: shared.clone(),
-        staged: start,
-        published: start,
-        popped_seen: start,
-    };
-    let consumer = ItemConsumer {
-        shared,
-        popped: start,
-        pushed_seen: start,
-    };
+    assert!(capacity <= 1 << 30, "an item ring holds at most 2^30 items; {capacity} were asked for");
+    let slots = (0..capacity.max(1).next_power_of_two()).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
+    let shared = Arc::new(Shared { producer: Padded(End::at(start)), consumer: Padded(End::at(start)), slots });
+    let producer = ItemProducer { shared: shared.clone(), staged: start, published: start, popped_seen: start };
+    let consumer = ItemConsumer { shared, popped: start, pushed_seen: start };
     (producer, consumer)
 }
 
@@ -236,11 +218,7 @@ impl<T: Send> ItemConsumer<T> {
         }
         // SAFETY: published and not yet popped, so it holds a value that the producer leaves alone; the reference
         // borrows this consumer, so the value stays.
-        Some(
-            self.shared
-                .slot(self.popped)
-                .with(|slot| unsafe { (*slot).assume_init_ref() }),
-        )
+        Some(self.shared.slot(self.popped).with(|slot| unsafe { (*slot).assume_init_ref() }))
     }
 
     /// Takes the oldest item.

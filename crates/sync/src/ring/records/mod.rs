@@ -109,10 +109,7 @@ pub fn records(capacity_bytes: usize) -> (RecordProducer, RecordConsumer) {
 
 /// As [`records`], with the positions starting at `start` (a multiple of 8), to test their wrap-around.
 fn records_from(capacity_bytes: usize, start: u32) -> (RecordProducer, RecordConsumer) {
-    assert!(
-        capacity_bytes <= MAX_CAPACITY,
-        "a record ring holds at most 1 GiB; {capacity_bytes} bytes were asked for"
-    );
+    assert!(capacity_bytes <= MAX_CAPACITY, "a record ring holds at most 1 GiB; {capacity_bytes} bytes were asked for");
     let capacity = capacity_bytes.max(MIN_CAPACITY).next_power_of_two();
     let shared = Arc::new(Shared {
         producer: Padded(End::at(start)),
@@ -188,9 +185,7 @@ impl RecordProducer {
         if skipped != 0 {
             // SAFETY: a multiple of 8 inside the block, and free: `has_room` covers it.
             unsafe {
-                self.shared
-                    .block
-                    .set_word(offset as usize, u64::from(SKIP) << 32);
+                self.shared.block.set_word(offset as usize, u64::from(SKIP) << 32);
             }
         }
         let position = self.committed.wrapping_add(skipped);
@@ -210,9 +205,7 @@ impl RecordProducer {
     /// If nothing is reserved, or less than `len`.
     #[inline]
     pub fn commit(&mut self, len: usize, meta: u64) {
-        let Some(reservation) = self.reservation.take() else {
-            panic!("commit without a reservation")
-        };
+        let Some(reservation) = self.reservation.take() else { panic!("commit without a reservation") };
         assert!(
             len <= reservation.len as usize,
             "a record of {len} bytes was committed in room for {}",
@@ -221,9 +214,7 @@ impl RecordProducer {
         let at = (reservation.position & (self.capacity - 1)) as usize;
         // SAFETY: the header lies inside the reservation's footprint: ours alone, inside the block, a multiple of 8.
         unsafe {
-            self.shared
-                .block
-                .set_word(at, len as u64 | (u64::from(RECORD) << 32));
+            self.shared.block.set_word(at, len as u64 | (u64::from(RECORD) << 32));
             self.shared.block.set_word(at + 8, meta);
         }
         self.shared.block.end_of_writes(at + HEADER as usize, len);
@@ -360,12 +351,7 @@ impl RecordConsumer {
         let (at, len) = self.place(i);
         // SAFETY: inside a record that `poll` found: written before the publication that it observed, and the producer
         // stays away until `release`, which takes `&mut self` and so ends this borrow.
-        unsafe {
-            (
-                self.shared.block.shared(at + HEADER as usize, len),
-                self.shared.block.word(at + 8),
-            )
-        }
+        unsafe { (self.shared.block.shared(at + HEADER as usize, len), self.shared.block.word(at + 8)) }
     }
 
     /// As [`record`](Self::record), for a reader that works in place (decrypts, say, or completes a checksum).
@@ -388,19 +374,13 @@ impl RecordConsumer {
     /// If fewer than `n` records are lent.
     #[inline]
     pub fn release(&mut self, n: usize) {
-        assert!(
-            n <= self.end - self.first,
-            "{n} records were released and {} are lent",
-            self.end - self.first
-        );
+        assert!(n <= self.end - self.first, "{n} records were released and {} are lent", self.end - self.first);
         if n == 0 {
             return;
         }
         for lent in &self.lent[self.first..self.first + n] {
             let at = (lent.position & (self.capacity - 1)) + HEADER;
-            self.shared
-                .block
-                .end_of_reads(at as usize, lent.len as usize);
+            self.shared.block.end_of_reads(at as usize, lent.len as usize);
         }
         self.first += n;
         let last = self.lent[self.first - 1];
@@ -430,10 +410,7 @@ impl RecordConsumer {
     #[inline(always)]
     fn place(&self, i: usize) -> (usize, usize) {
         let lent = self.lent[self.first..self.end][i];
-        (
-            (lent.position & (self.capacity - 1)) as usize,
-            lent.len as usize,
-        )
+        ((lent.position & (self.capacity - 1)) as usize, lent.len as usize)
     }
 }
 

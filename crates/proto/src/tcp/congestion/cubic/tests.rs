@@ -14,11 +14,7 @@ struct Path {
 impl Path {
     /// Recovered from a loss at a window of `segments`.
     fn after_loss_at(segments: u32, rtt_us: u32) -> Path {
-        let mut path = Path {
-            cubic: Cubic::new(MSS),
-            now_us: 1_000_000,
-            rtt_us,
-        };
+        let mut path = Path { cubic: Cubic::new(MSS), now_us: 1_000_000, rtt_us };
         path.ack((segments - 10) * MSS, true);
         path.lose();
         path
@@ -26,13 +22,7 @@ impl Path {
 
     fn ack(&mut self, bytes: u32, is_cwnd_limited: bool) {
         let now = Instant::from_us(self.now_us);
-        self.cubic.on_ack(Acked {
-            now,
-            bytes,
-            in_flight: self.cubic.window(),
-            srtt_us: self.rtt_us,
-            is_cwnd_limited,
-        });
+        self.cubic.on_ack(Acked { now, bytes, in_flight: self.cubic.window(), srtt_us: self.rtt_us, is_cwnd_limited });
     }
 
     fn lose(&mut self) {
@@ -65,10 +55,7 @@ fn w_cubic(t: f64, cwnd_epoch: f64, w_max: f64) -> f64 {
 #[test]
 fn a_loss_takes_thirty_per_cent() {
     let path = Path::after_loss_at(1_000, 100_000);
-    assert_eq!(
-        (path.cubic.window(), path.cubic.slow_start_threshold()),
-        (700 * MSS, 700 * MSS)
-    );
+    assert_eq!((path.cubic.window(), path.cubic.slow_start_threshold()), (700 * MSS, 700 * MSS));
 }
 
 #[test]
@@ -87,15 +74,9 @@ fn follows_the_curve() {
             t = (path.now_us - start_us) as f64 / 1e6;
             let (have, want) = (path.segments(), w_cubic(t, 0.7 * w_max, w_max));
             // The window aims at the curve one round trip ahead, and gets there one round trip later.
-            assert!(
-                (have - want).abs() < 0.012 * want + 1.0,
-                "{segments} at {t:.1} s: {have:.1}, not {want:.1}"
-            );
+            assert!((have - want).abs() < 0.012 * want + 1.0, "{segments} at {t:.1} s: {have:.1}, not {want:.1}");
         }
-        assert!(
-            path.segments() > 1.2 * w_max,
-            "beyond the maximum the curve is convex"
-        );
+        assert!(path.segments() > 1.2 * w_max, "beyond the maximum the curve is convex");
     }
 }
 
@@ -114,11 +95,7 @@ fn is_no_slower_than_reno_on_short_paths() {
     for _ in 0..20 {
         path.round();
     }
-    assert!(
-        (57.0..=63.0).contains(&path.segments()),
-        "{}",
-        path.segments()
-    );
+    assert!((57.0..=63.0).contains(&path.segments()), "{}", path.segments());
 }
 
 #[test]
@@ -127,10 +104,7 @@ fn who_loses_early_gives_way() {
     assert_eq!(path.cubic.w_max, 1_000 * MSS);
     path.lose();
     // Lost again at 700, below the maximum: W_max = 700 · (1 + 0.7) / 2.
-    assert_eq!(
-        (path.cubic.window(), path.cubic.w_max),
-        (490 * MSS, 595 * MSS)
-    );
+    assert_eq!((path.cubic.window(), path.cubic.w_max), (490 * MSS, 595 * MSS));
 }
 
 #[test]
@@ -174,12 +148,8 @@ fn grows_by_half_a_window_per_round_trip_at_most() {
 #[test]
 fn after_a_timeout_the_curve_starts_flat() {
     let mut path = Path::after_loss_at(1_000, 100_000);
-    path.cubic
-        .on_timeout(Instant::from_us(path.now_us), 700 * MSS);
-    assert_eq!(
-        (path.cubic.window(), path.cubic.slow_start_threshold()),
-        (MSS, 490 * MSS)
-    );
+    path.cubic.on_timeout(Instant::from_us(path.now_us), 700 * MSS);
+    assert_eq!((path.cubic.window(), path.cubic.slow_start_threshold()), (MSS, 490 * MSS));
     // Slow start up to the threshold, exactly.
     path.ack(489 * MSS, true);
     assert_eq!(path.cubic.window(), 490 * MSS);
@@ -193,11 +163,7 @@ fn after_a_timeout_the_curve_starts_flat() {
     let t = (path.now_us - start_us) as f64 / 1e6;
     // Reno's share, 9/17 a round, or the curve: whichever is larger.
     let want = w_cubic(t, 490.0, 490.0).max(490.0 + 50.0 * 9.0 / 17.0);
-    assert!(
-        (path.segments() - want).abs() < 0.02 * want,
-        "{} not {want}",
-        path.segments()
-    );
+    assert!((path.segments() - want).abs() < 0.02 * want, "{} not {want}", path.segments());
 }
 
 #[test]
@@ -211,10 +177,7 @@ fn undo_continues_where_the_curve_was() {
     path.cubic.on_congestion(now, window);
     path.cubic.undo();
     path.cubic.on_recovered(now);
-    assert_eq!(
-        (path.cubic.window(), path.cubic.w_max),
-        (window, 1_000 * MSS)
-    );
+    assert_eq!((path.cubic.window(), path.cubic.w_max), (window, 1_000 * MSS));
     path.ack(1, true);
     let k = (f64::from(1_000 * MSS - window) / f64::from(MSS) / 0.4).cbrt();
     assert!((f64::from(path.cubic.k_ticks) / 1024.0 - k).abs() < 0.01);
@@ -222,16 +185,8 @@ fn undo_continues_where_the_curve_was() {
 
 #[test]
 fn cube_roots() {
-    for (n, root) in [
-        (0, 0),
-        (1, 1),
-        (7, 1),
-        (8, 2),
-        (26, 2),
-        (27, 3),
-        (1 << 60, 1 << 20),
-        ((1 << 62) - 1, 1_664_510),
-    ] {
+    for (n, root) in [(0, 0), (1, 1), (7, 1), (8, 2), (26, 2), (27, 3), (1 << 60, 1 << 20), ((1 << 62) - 1, 1_664_510)]
+    {
         assert_eq!(cube_root(n), root, "{n}");
     }
 }

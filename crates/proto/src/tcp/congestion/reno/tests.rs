@@ -3,13 +3,7 @@ use super::*;
 const MSS: u32 = 1_000;
 
 fn ack(bytes: u32) -> Acked {
-    Acked {
-        now: Instant::ZERO,
-        bytes,
-        in_flight: 0,
-        srtt_us: 0,
-        is_cwnd_limited: true,
-    }
+    Acked { now: Instant::ZERO, bytes, in_flight: 0, srtt_us: 0, is_cwnd_limited: true }
 }
 
 fn after_loss_at(window: u32) -> Reno {
@@ -23,10 +17,7 @@ fn after_loss_at(window: u32) -> Reno {
 #[test]
 fn a_loss_halves_what_was_in_flight() {
     let reno = after_loss_at(40_000);
-    assert_eq!(
-        (reno.window(), reno.slow_start_threshold()),
-        (20_000, 20_000)
-    );
+    assert_eq!((reno.window(), reno.slow_start_threshold()), (20_000, 20_000));
 }
 
 #[test]
