@@ -19,7 +19,7 @@ test: ## everything that CI runs; says at the end how many steps passed, failed,
 
 interop: ## real clients (curl, ab, wrk, h2load, nmap, …) through a TUN device; needs root
 	@scripts/need.sh rust clients
-	@scripts/run.sh interop
+	@crates/cli/tests/interop.sh
 
 storm: ## simulated networks by seed: SEEDS=0..10000
 	@scripts/need.sh rust
@@ -27,7 +27,7 @@ storm: ## simulated networks by seed: SEEDS=0..10000
 
 planted: ## protocol bugs, planted one at a time, that storm must find
 	@scripts/need.sh rust
-	@scripts/run.sh planted
+	@crates/sim/planted/run.sh
 
 conformance: ## packet scripts against a lane
 	@scripts/need.sh rust

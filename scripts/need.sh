@@ -32,18 +32,11 @@ apt() { # packages for these "program:package" pairs
 rust() {
     apt cc:gcc || return 1
     if ! command -v cargo >/dev/null && [ ! -x "$HOME/.cargo/bin/cargo" ]; then
-        apt curl:curl && apt_certificates || return 1
-        echo "installing: Rust, by rustup, for this user"
-        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y -q --profile minimal --default-toolchain none || return 1
+        apt rustup:rustup || { echo "missing: Rust; install rustup, and the toolchain that rust-toolchain.toml names comes by itself" >&2; return 1; }
     fi
     export PATH="$PATH:$HOME/.cargo/bin"
     # The toolchain that rust-toolchain.toml names.
     cargo --version >/dev/null 2>&1 || rustup toolchain install >/dev/null || return 1
-}
-
-apt_certificates() {
-    [ -e /etc/ssl/certs/ca-certificates.crt ] && return 0
-    [ "$(id -u)" -eq 0 ] && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ca-certificates >/dev/null
 }
 
 nightly() { # with these components

@@ -44,6 +44,7 @@ step "documentation tests" cargo test -q --workspace --doc
 step "documentation" documentation
 step "conformance" cargo test -q -p laneway-conformance
 step "loom models" loom
+step "release build" cargo build -q --release --bin laneway --bin laneway-lab --bin storm
 step "storm, 10,000 seeds" cargo run -q --release -p laneway-sim --bin storm -- --seeds 0..10000
 
 if [ "$(id -u)" -ne 0 ]; then
@@ -53,7 +54,7 @@ elif [ ! -c /dev/net/tun ]; then
 elif ! scripts/need.sh clients; then
     skip "interop" "programs are missing, see above"
 else
-    step "interop, quick" scripts/run.sh interop --quick
+    step "interop, quick" crates/cli/tests/interop.sh --quick
 fi
 
 if scripts/need.sh fuzz; then

@@ -222,6 +222,8 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 }
             }
             listen::Outcome::Reset => self.tables.remove_half_open(index),
+            // The SYN may have come twice, and the peer believes in the first answer, which was a cookie.
+            listen::Outcome::Unacceptable if self.local.cookies_until > self.local.now && self.cookie(arriving, Some(index)) => {}
             listen::Outcome::Unacceptable => self.reset(arriving),
             listen::Outcome::Ignore(discard) => self.tables.counters.discard(discard),
         }
@@ -278,7 +280,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         if flags.syn() && !flags.ack() {
             return self.syn(arriving, None);
         }
-        if self.local.cookies_until > self.local.now && self.cookie(arriving) {
+        if self.local.cookies_until > self.local.now && self.cookie(arriving, None) {
             return;
         }
         self.tables.counters.discard(Discard::TcpNoConnection);
@@ -340,9 +342,10 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let _ = egress::header(self.local, self.tx, arriving.key, &header);
     }
 
-    /// An ACK that may be the answer to a cookie. True if it was dealt with.
+    /// An ACK that may be the answer to a cookie, and then takes the place of a half-open entry that there may be. True if
+    /// it was dealt with.
     #[cold]
-    fn cookie(&mut self, arriving: &Arriving<'_, '_>) -> bool {
+    fn cookie(&mut self, arriving: &Arriving<'_, '_>, half_open: Option<u32>) -> bool {
         let Some(listener) = self.tables.listeners.find(&arriving.key.local, arriving.key.local_port) else {
             return false;
         };
@@ -358,6 +361,9 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             return true;
         }
         self.tables.counters.count(Mib::TcpExtSyncookiesRecv);
+        if let Some(index) = half_open {
+            self.tables.remove_half_open(index);
+        }
         let mtu = mtu(self.local, arriving.key);
         let mut connection = Connection::new(&agreed, mtu, &self.local.config.tcp, self.local.now);
         connection.listener = listener.0.into();

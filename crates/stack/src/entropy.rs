@@ -1,5 +1,6 @@
 //! Owns chance: the only place that asks the machine for random bytes. `sim` gives a seed instead.
 
+use crate::steering::reaches_every_bucket;
 use laneway_proto::tcp::listen::Secrets;
 use laneway_wire::keyed_hash::HashKey;
 
@@ -84,6 +85,9 @@ impl BootSecrets {
         let seed = word();
         let mut steering = [0; 40];
         fill(&mut steering);
+        while !reaches_every_bucket(&steering) {
+            fill(&mut steering);
+        }
         BootSecrets { tcp, flow, port, seed, steering }
     }
 }

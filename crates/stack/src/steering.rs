@@ -1,6 +1,6 @@
 //! Owns which lane a flow belongs to: Toeplitz over the 4-tuple, 128 buckets, an indirection table, as a NIC does it.
 
-use laneway_wire::flow::{Address, FlowKey, ToeplitzTable};
+use laneway_wire::flow::{Address, FlowKey, ToeplitzTable, toeplitz_bytes};
 use std::sync::Arc;
 
 /// The unit of ownership.
@@ -71,6 +71,32 @@ impl Steering {
         }
         flow_of_packet(frame.get(link_header_len..).unwrap_or(&[])).map_or(0, |key| self.lane(&key))
     }
+}
+
+/// Whether our own port alone can lead a flow to any bucket, whatever the other three parts of it are. One random key in
+/// a hundred is too dull for that, and leaves some lane without ports of its own.
+///
+/// Toeplitz is linear: each bit of the port adds what it hashes to alone. So the low 13 bits, which every sensible range of
+/// ports runs through, must span all bits of a bucket's number.
+pub(crate) fn reaches_every_bucket(key: &[u8; 40]) -> bool {
+    let spans = |len: usize| {
+        let mut basis = [0; BUCKETS.ilog2() as usize];
+        for bit in 0..13 {
+            let mut input = [0; 36];
+            input[len - 1 - bit / 8] = 1 << (bit % 8);
+            let mut alone = toeplitz_bytes(key, &input[..len]) as usize % BUCKETS;
+            while alone != 0 {
+                let place = &mut basis[alone.ilog2() as usize];
+                if *place == 0 {
+                    *place = alone;
+                    break;
+                }
+                alone ^= *place;
+            }
+        }
+        basis.iter().all(|place| *place != 0)
+    };
+    spans(12) && spans(36)
 }
 
 /// The flow of an IP packet as its receiver sees it, from fixed offsets: what a NIC looks at. No fragments, no extension

@@ -70,7 +70,7 @@ impl Connection {
         if self.facts.has(Facts::PROBE_DUE) {
             return Some(self.decide_probe());
         }
-        self.ack_is_due().then(|| self.plan(Kind::Ack, self.snd.nxt, 0, Flags::ACK))
+        self.ack_is_due().then(|| self.plan(Kind::Ack, self.acceptable_seq(), 0, Flags::ACK))
     }
 
     /// Straight after a `commit`: could `decide` have anything more to say? An acknowledgement has just gone out, so only
@@ -145,12 +145,18 @@ impl Connection {
             }
         }
         let last = len == available;
+        // The FIN takes a number of its own. Beyond the window it would do harm: the peer would take every later ACK of
+        // ours, which stands behind it, for unacceptable, and never hear of its own bytes again.
+        let fin = last && fin_queued && len < usable;
+        if len == 0 && !fin {
+            return None;
+        }
         let mut flags = Flags::ACK;
         if last {
             if len > 0 {
                 flags = flags | Flags::PSH;
             }
-            if fin_queued {
+            if fin {
                 flags = flags | Flags::FIN;
             }
         }
@@ -210,6 +216,13 @@ impl Connection {
         let (_, edge) = self.advertise();
         let step = (2 * u32::from(self.rcv.mss)).min(self.rcv.buf_max / 2);
         edge.offset_from(self.rcv.adv) >= step as i32
+    }
+
+    /// Where a pure ACK stands: at SND.NXT, but never beyond the window, into which a probe may have gone. The peer would
+    /// take it for unacceptable, and with it what it acknowledges.
+    #[inline]
+    fn acceptable_seq(&self) -> SeqNum {
+        self.snd.nxt.earliest(self.snd.una + self.snd.wnd)
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 //! | timer | armed while | on expiry |
 //! |---|---|---|
 //! | retransmission (RFC 6298) | data or FIN is unacknowledged | enter loss repair, back off |
-//! | persist (RFC 9293 section 3.8.6.1) | data waits and the window is closed | probe with one byte, back off |
+//! | persist (RFC 9293 section 3.8.6.1) | data or FIN waits and the window is closed | probe with one byte, back off |
 //! | delayed ACK | text is not acknowledged yet | acknowledge |
 //! | keepalive | asked for | probe, then give up |
 //! | FIN-WAIT-2 | an orphan waits for the peer's FIN | give up |
@@ -17,10 +17,11 @@ impl Connection {
     /// To be called when `decide` has answered `None`: arms what silence requires. Then `deadline` is right.
     #[inline]
     pub fn settle(&mut self, now: Instant) {
-        if self.state == State::Closed || self.snd.buf.is_empty() {
+        let fin_waits = self.facts.has(Facts::FIN_QUEUED) && !self.facts.has(Facts::FIN_SENT);
+        if self.state == State::Closed || (self.snd.buf.is_empty() && !fin_waits) {
             return;
         }
-        let unsent = self.snd.buf.len() > self.flight();
+        let unsent = fin_waits || self.snd.buf.len() > self.flight();
         if !unsent {
             // Only what is lost may wait, and nothing but the congestion window holds that back.
             if self.phase != Phase::Open && self.next_lost().is_some() {

@@ -165,6 +165,8 @@ struct Flow {
     /// The conversations that these are.
     talk_now: Option<usize>,
     talk_before: Option<usize>,
+    /// A half-open entry that an old duplicate of a SYN has made at this host: nobody will ever complete it.
+    ghost: [Option<SeqNum>; 2],
     /// What has lately reached each host: acknowledgement, and end, as a reset would have to quote them.
     lately: [VecDeque<(Option<SeqNum>, SeqNum)>; 2],
 }
@@ -238,6 +240,9 @@ impl Rfc {
         if !seg.flags.ack() {
             return Some("neither SYN nor RST nor ACK".into());
         }
+        if seg.seq_len() == 0 && flow.ghost[host].is_some_and(|iss| seg.seq == iss + 1) {
+            return None;
+        }
         let (halves, talk) = if flow.now[host].is_some() {
             (&mut flow.now, flow.talk_now)
         } else {
@@ -284,6 +289,16 @@ impl Rfc {
             return None;
         }
         let peer = peer.as_mut()?;
+        // A SYN may have two answers, one of them a cookie. Its opener believes in the one that comes first.
+        if let Some(me) = me.as_mut()
+            && seg.flags.syn()
+            && seg.flags.ack()
+            && !me.talks
+            && seg.ack == me.iss + 1
+            && seg.seq != peer.iss
+        {
+            *peer = Half::new(seg, seen.key.is_v4());
+        }
         let start = peer.offset(seg.seq)?;
         let end = peer.offset(seg.end())?;
         if seg.flags.syn() && start != 0 {
@@ -407,6 +422,7 @@ fn on_syn(flow: &mut Flow, host: usize, now_us: u64, seg: &Segment<'_>, v4: bool
         let again = flow.now[host].as_ref().is_some_and(|old| old.iss != seg.seq);
         let known = flow.now[1 - host].as_ref().is_some_and(|peer| seg.ack == peer.iss + 1 && !(again && peer.talks));
         if !known {
+            flow.ghost[host] = Some(seg.seq);
             return None;
         }
     }
@@ -573,8 +589,8 @@ fn on_text(
     let len = seg.payload.len() as u32;
     let end = seg.end();
     if len == 0 && !seg.flags.fin() {
-        // A pure ACK stands at SND.NXT; a keepalive one before SND.UNA.
-        if seg.seq != me.top && seg.seq != me.una - 1 && !seg.seq.before(me.una) {
+        // A pure ACK stands at SND.NXT, which is SND.UNA again while a probe is taken for refused; a keepalive one before it.
+        if seg.seq != me.top && seg.seq.after(me.una) {
             return Some(format!("an ACK at {}, when {} was sent", seg.seq.raw(), me.top.raw()));
         }
         return None;
