@@ -19,6 +19,7 @@ test: ## everything that CI runs; says at the end how many steps passed, failed,
 
 interop: ## real clients (curl, ab, wrk, h2load, nmap, …) through a TUN device; needs root
 	@scripts/need.sh rust clients
+	cargo build --release --bin laneway
 	@crates/cli/tests/interop.sh
 
 storm: ## simulated networks by seed: SEEDS=0..10000

@@ -341,7 +341,7 @@ fn host(dice: &mut Dice, kind: &str, path: &PathPlan) -> HostPlan {
     tcp.tcp_timestamps = dice.chance(700);
     tcp.tcp_sack = dice.chance(700);
     tcp.tcp_congestion_control = dice.pick(&[Algorithm::Cubic, Algorithm::Reno]);
-    tcp.delayed_ack_us = dice.pick(&[0, 1 * MS, 40 * MS, 200 * MS]);
+    tcp.delayed_ack_us = dice.pick(&[0, MS, 40 * MS, 200 * MS]);
     tcp.quick_acks = dice.pick(&[0, 1, 16]);
     tcp.tcp_syn_retries = dice.pick(&[3, 6]);
     tcp.tcp_synack_retries = dice.pick(&[2, 5]);

@@ -373,7 +373,7 @@ impl World {
         } else {
             self.spins += 1;
             // Polls take time, too: a host that asks again and again sees the clock move.
-            if self.spins % liveness::SPINS_FREE == 0 {
+            if self.spins.is_multiple_of(liveness::SPINS_FREE) {
                 self.now_us += 1 << (self.spins / liveness::SPINS_FREE).min(10);
             }
             if self.spins > liveness::SPINS_MAX {

@@ -223,7 +223,8 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             }
             listen::Outcome::Reset => self.tables.remove_half_open(index),
             // The SYN may have come twice, and the peer believes in the first answer, which was a cookie.
-            listen::Outcome::Unacceptable if self.local.cookies_until > self.local.now && self.cookie(arriving, Some(index)) => {}
+            listen::Outcome::Unacceptable
+                if self.local.cookies_until > self.local.now && self.cookie(arriving, Some(index)) => {}
             listen::Outcome::Unacceptable => self.reset(arriving),
             listen::Outcome::Ignore(discard) => self.tables.counters.discard(discard),
         }

@@ -5,6 +5,7 @@
 use crate::counters::Mib;
 use crate::lane::Local;
 use crate::mail::ToControl;
+use crate::neighbours::Wait;
 use crate::snapshot::{Snapshot, mix_pair};
 use laneway_device::{Capabilities, Medium, PartialChecksum, Tx, TxMeta};
 use laneway_proto::discard::Discard;
@@ -319,14 +320,13 @@ fn wait_for_neighbour(local: &mut Local, next_hop: Address, packet: &[u8]) -> Se
         return Sent::Nowhere;
     }
     match local.waiting.wait(next_hop, packet, local.now) {
-        Ok(ask) => {
-            if ask {
-                let _ = local.mail.to_control.push(ToControl::Unresolved(next_hop));
-            }
+        Wait::Ask => {
+            let _ = local.mail.to_control.push(ToControl::Unresolved(next_hop));
             Sent::Yes
         }
+        Wait::Asked => Sent::Yes,
         // A connection keeps its segment and tries again; anything else is dropped by whoever sends it.
-        Err(()) => {
+        Wait::Full => {
             local.counters.count(Mib::TxBusy);
             local.waits_for_neighbour = true;
             Sent::Waiting

@@ -12,6 +12,17 @@ const HOPS_MAX: usize = 256;
 /// How long to wait before asking the control thread again.
 const ASK_AGAIN_US: u64 = 1_000_000;
 
+/// What became of a packet that has to wait.
+#[must_use]
+pub enum Wait {
+    /// It waits, or the last one was too many; either way the control thread should be asked (again).
+    Ask,
+    /// It waits for an answer that is on its way.
+    Asked,
+    /// Enough packets wait for that neighbour.
+    Full,
+}
+
 struct Waiting {
     next_hop: Address,
     asked_at: Instant,
@@ -25,24 +36,24 @@ pub struct WaitingRoom {
 }
 
 impl WaitingRoom {
-    /// Queues an IP packet for `next_hop`. `Ok(true)`: the control thread should be asked. `Err`: the queue is full.
-    pub fn wait(&mut self, next_hop: Address, packet: &[u8], now: Instant) -> Result<bool, ()> {
+    /// Queues an IP packet for `next_hop`.
+    pub fn wait(&mut self, next_hop: Address, packet: &[u8], now: Instant) -> Wait {
         if let Some(waiting) = self.hops.iter_mut().find(|w| w.next_hop == next_hop) {
             let ask = now.since_us(waiting.asked_at) >= ASK_AGAIN_US;
             if ask {
                 waiting.asked_at = now;
             }
             if waiting.packets.len() >= PACKETS_MAX {
-                return if ask { Ok(true) } else { Err(()) };
+                return if ask { Wait::Ask } else { Wait::Full };
             }
             waiting.packets.push(packet.to_vec());
-            return Ok(ask);
+            return if ask { Wait::Ask } else { Wait::Asked };
         }
         if self.hops.len() >= HOPS_MAX {
-            return Err(());
+            return Wait::Full;
         }
         self.hops.push(Waiting { next_hop, asked_at: now, packets: vec![packet.to_vec()] });
-        Ok(true)
+        Wait::Ask
     }
 
     /// Takes the packets of every next hop for which `known` has an answer: `Some(true)` to be sent, `Some(false)` to be

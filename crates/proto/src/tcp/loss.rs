@@ -147,7 +147,7 @@ impl Connection {
                 board.next_lost(from, self.recover, self.snd.mss.into())
             }
             (Phase::Recovery, None) => {
-                self.facts.has(Facts::FORCE).then(|| SeqRange { start: self.snd.una, end: self.recover })
+                self.facts.has(Facts::FORCE).then_some(SeqRange { start: self.snd.una, end: self.recover })
             }
             (Phase::Loss, _) => {
                 let from = self.rexmit_nxt.latest(self.snd.una);

@@ -219,10 +219,11 @@ impl Connection {
     }
 
     /// Where a pure ACK stands: at SND.NXT, but never beyond the window, into which a probe may have gone. The peer would
-    /// take it for unacceptable, and with it what it acknowledges.
+    /// take it for unacceptable, and with it what it acknowledges. (What the scale rounds off is no closed window.)
     #[inline]
     fn acceptable_seq(&self) -> SeqNum {
-        self.snd.nxt.earliest(self.snd.una + self.snd.wnd)
+        let edge = self.snd.una + self.snd.wnd;
+        if self.snd.nxt.offset_from(edge) < 1 << self.snd.scale.get() { self.snd.nxt } else { edge }
     }
 
     #[inline]

@@ -323,7 +323,10 @@ impl Rfc {
             me.may_send_to = Some(me.may_send_to.map_or(edge, |old| old.latest(edge)));
             me.una = me.una.latest(base);
         }
+        // Text with an acknowledgement that is too old need not be believed (RFC 5961 section 5.2).
+        let fresh = seg.ack.at_or_after(me.una);
         if !late
+            && fresh
             && peer.arrived.contiguous > before
             && !seg.payload.is_empty()
             && me.talks

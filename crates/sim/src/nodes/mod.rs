@@ -14,10 +14,13 @@ use crate::network::Way;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// When it is due, its place among those of one time, its way.
+type Held = (u64, u64, usize, Vec<u8>);
+
 /// Frames that wait for their time. Those of one time leave in the order in which they came.
 #[derive(Default)]
 struct Shelf {
-    heap: BinaryHeap<Reverse<(u64, u64, usize, Vec<u8>)>>,
+    heap: BinaryHeap<Reverse<Held>>,
     count: u64,
 }
 
