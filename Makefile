@@ -59,10 +59,11 @@ lint: ## format, clippy, crate edges, invariants of absence, links
 	cargo run -q -p laneway-tools --bin edges
 	cargo run -q -p laneway-tools --bin lint-tree
 
-callgrind: ## instructions per operation, and where they go
+callgrind: ## instructions per operation, where they go, and what the seam of sharing costs
 	@scripts/need.sh rust valgrind
 	crates/lab/callgrind.sh crr
 	crates/lab/callgrind.sh rr
+	crates/stack/seam.sh
 
 doc: ## the documentation of every crate, in target/doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
