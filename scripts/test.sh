@@ -42,7 +42,6 @@ step "clippy" cargo clippy -q --workspace --all-targets -- -D warnings
 step "tests" cargo test -q --workspace --all-targets
 step "documentation tests" cargo test -q --workspace --doc
 step "documentation" documentation
-step "conformance" cargo test -q -p laneway-conformance
 step "loom models" loom
 step "release build" cargo build -q --release --bin laneway --bin laneway-lab --bin storm
 step "storm, 10,000 seeds" cargo run -q --release -p laneway-sim --bin storm -- --seeds 0..10000
