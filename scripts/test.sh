@@ -43,7 +43,7 @@ step "tests" cargo test -q --workspace --all-targets
 step "documentation tests" cargo test -q --workspace --doc
 step "documentation" documentation
 step "loom models" loom
-step "release build" cargo build -q --release --bin laneway --bin laneway-lab --bin storm
+step "release build" cargo build -q --release --bin laneway --bin storm
 step "storm, 10,000 seeds" cargo run -q --release -p laneway-sim --bin storm -- --seeds 0..10000
 
 if [ "$(id -u)" -ne 0 ]; then
