@@ -158,10 +158,11 @@ impl Handshake {
                 Outcome::Unacceptable
             };
         }
-        // second: RST. Without an ACK of our SYN anyone could have sent it.
+        // second: RST. Without an ACK of our SYN anyone could have sent it; in SYN-RECEIVED it must be where we stand
+        // (RFC 5961 section 3.2), for one that was sent before the peer's SYN may still be on its way.
         if seg.flags.rst() {
-            let exact = self.peer.is_some_and(|peer| seg.seq == peer.irs + 1);
-            return if acks_us || exact {
+            let is_meant = self.peer.map_or(acks_us, |peer| seg.seq == peer.irs + 1);
+            return if is_meant {
                 Outcome::Failed(CloseReason::Refused)
             } else {
                 Outcome::Waiting(Some(Discard::TcpAckInvalid))

@@ -334,6 +334,7 @@ impl Connection {
         let end = plan.seq + (plan.len + u32::from(fin));
         match plan.kind {
             Kind::New => {
+                self.facts.clear(Facts::PROBE_DUE); // it asks no less
                 if self.snd.nxt == self.snd.una {
                     let idle_ms = (now.as_ms() as u32).wrapping_sub(self.progress_ms);
                     self.congestion.on_idle(u64::from(idle_ms) * 1_000, self.rtt.rto_us());

@@ -111,14 +111,15 @@ impl Connection {
         let idle_us = u64::from((cx.now.as_ms() as u32).wrapping_sub(self.heard_ms)) * 1_000;
         if idle_us < cx.config.tcp_keepalive_time_us && self.probes == 0 {
             self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_time_us - idle_us);
+        } else if self.flight() > 0 || !self.snd.buf.is_empty() {
+            // The retransmission or persist timer asks already, and it decides how long.
+            self.probes = 0;
+            self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_time_us);
         } else if self.probes >= cx.config.tcp_keepalive_probes {
             self.give_up(cx);
         } else {
             self.probes += 1;
-            // With data in flight the retransmission timer asks already.
-            if self.flight() == 0 {
-                self.facts.set(Facts::PROBE_DUE);
-            }
+            self.facts.set(Facts::PROBE_DUE);
             self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_intvl_us);
         }
     }

@@ -243,6 +243,11 @@ impl Rfc {
         if seg.seq_len() == 0 && flow.ghost[host].is_some_and(|iss| seg.seq == iss + 1) {
             return None;
         }
+        // A cookie that comes back a second time makes a connection that stands where the first one began.
+        let is_second = |half: &Half| half.iss + 1 == seg.seq && (half.ended || half.reset || half.fin.is_some());
+        if seg.seq_len() == 0 && flow.now[host].as_ref().is_some_and(is_second) {
+            return None;
+        }
         let (halves, talk) = if flow.now[host].is_some() {
             (&mut flow.now, flow.talk_now)
         } else {
