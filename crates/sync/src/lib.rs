@@ -7,15 +7,19 @@
 //! * [`ring::records`] — one producer, one consumer, records of any length, written and read in place.
 //! * [`ring::items`] — one producer, one consumer, values of one type.
 //! * [`doorbell`] — wakes a consumer that sleeps, and costs a fence and a load when it does not.
+//! * [`bucket_lock`] — four bytes that let one thread at a time into a bucket.
+//! * [`profiled_lock`] — any lock, and who waited for whom at it.
 //! * [`padded`] — keeps what two cores write on lines of their own.
 //!
 //! Models: `RUSTFLAGS="--cfg laneway_loom" cargo test -p laneway-sync --release --lib loom`.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
+pub mod bucket_lock;
 pub mod doorbell;
 pub mod padded;
 mod primitive;
+pub mod profiled_lock;
 pub mod ring;
 
 pub use doorbell::{Doorbell, ParkFlag, Sleeper, Wake};

@@ -25,6 +25,16 @@ mod real {
         }
     }
 
+    /// Between two looks at something that another thread will change: after 128 of them that thread is thought to have
+    /// lost its core, and is given this one.
+    #[inline]
+    pub(crate) fn relax(looks: u32) {
+        match looks % 128 {
+            127 => std::thread::yield_now(),
+            _ => std::hint::spin_loop(),
+        }
+    }
+
     /// `std`'s cell behind the closure interface that the model needs.
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -97,6 +107,11 @@ mod modelled {
     /// A model has no clock: a timeout never fires, so a lost wake-up is a deadlock that loom reports.
     pub(crate) fn park(_timeout: Option<Duration>) {
         park_for_ever();
+    }
+
+    /// A model's threads must be told that nothing happens until another has run.
+    pub(crate) fn relax(_looks: u32) {
+        loom::thread::yield_now();
     }
 
     /// One tracked cell for every eight bytes of a block.
