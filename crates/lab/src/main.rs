@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+#[allow(dead_code)] // each wall takes what it needs
+mod wall;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -4,15 +4,15 @@ mod contender;
 mod crew;
 mod crr;
 mod deterministic;
-mod failure;
+pub(crate) mod failure;
 mod idle;
 mod latency;
-mod machine;
+pub(crate) mod machine;
 pub mod options;
 mod ours;
 mod peer_linux;
 mod peer_smoltcp;
-mod report;
+pub(crate) mod report;
 mod rr;
 mod stream;
 

@@ -1,0 +1,101 @@
+//! Owns what the commands of all historic walls share: their options, the rows they give out, the table and the page.
+//!
+//! A wall measures, puts [`rows::Row`]s into a [`rows::Rows`], draws [`page::Picture`]s of them, and hands both to
+//! [`finish`].
+
+pub mod page;
+pub mod rows;
+
+use crate::bench::failure::Failure;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use page::Page;
+use rows::Rows;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The options that every wall has.
+#[derive(Args, Clone, Debug, Default)]
+pub struct WallOptions {
+    /// Print rows as JSON: {"unit","machine","rows":[{"variant","metric","value","unit","source",…}]}
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page with pictures, captions, commands and tables, complete in one file
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Seconds of each measurement [default: the wall's own]
+    #[arg(long, value_name = "S")]
+    pub seconds: Option<f64>,
+    /// Only these variants, separated by commas or given several times [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub variant: Vec<String>,
+    /// Small sizes and short times: shows that everything works, measures nothing well
+    #[arg(long)]
+    pub quick: bool,
+}
+
+impl WallOptions {
+    /// The time of one measurement: what was asked for, or `quick` or `usual` seconds.
+    pub fn time(&self, usual: f64, quick: f64) -> Result<Duration, Failure> {
+        match self.seconds {
+            None => Ok(Duration::from_secs_f64(if self.quick { quick } else { usual })),
+            Some(s) if s > 0.0 && s <= 3_600.0 => Ok(Duration::from_secs_f64(s)),
+            Some(s) => Err(Failure::Misuse(format!("--seconds must be more than 0 and at most 3600, not {s}"))),
+        }
+    }
+
+    /// The variants asked for among `all`, in the order of `all`.
+    pub fn variants<'a>(&self, all: &[&'a str]) -> Result<Vec<&'a str>, Failure> {
+        if let Some(unknown) = self.variant.iter().find(|name| !all.contains(&name.as_str())) {
+            return Err(Failure::Misuse(format!(
+                "--variant {unknown}: there is no such variant here; take one of {}",
+                all.join(", ")
+            )));
+        }
+        let wanted = |name: &&str| self.variant.is_empty() || self.variant.iter().any(|one| one == name);
+        Ok(all.iter().copied().filter(wanted).collect())
+    }
+}
+
+/// Gives the results out as the options say: the page first, because its place may turn out to be wrong.
+pub fn finish(options: &WallOptions, rows: &Rows, page: &Page) -> Result<(), Failure> {
+    if let Some(file) = &options.report {
+        let html = page.html(rows)?;
+        std::fs::write(file, html)
+            .map_err(|error| Failure::Misuse(format!("--report {}: cannot write there: {error}", file.display())))?;
+        eprintln!("laneway-lab: wrote {}", file.display());
+    }
+    if options.json {
+        println!("{}", rows.json());
+    } else {
+        print!("{}", rows.table());
+    }
+    Ok(())
+}
+
+/// A bar on stderr, and only where that is a terminal.
+pub fn progress(steps: usize) -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(steps as u64).with_style(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_choose_times_and_variants() {
+        let mut options = WallOptions::default();
+        assert_eq!(options.time(2.0, 0.1).expect("usual"), Duration::from_secs(2));
+        assert_eq!(options.variants(&["a", "b"]).expect("all"), ["a", "b"]);
+        options.quick = true;
+        options.variant = vec!["b".into()];
+        assert_eq!(options.time(2.0, 0.1).expect("quick"), Duration::from_millis(100));
+        assert_eq!(options.variants(&["a", "b"]).expect("one"), ["b"]);
+        options.variant = vec!["c".into()];
+        assert!(options.variants(&["a", "b"]).expect_err("unknown").to_string().contains("take one of a, b"));
+        options.seconds = Some(0.0);
+        assert!(options.time(2.0, 0.1).is_err());
+    }
+}
