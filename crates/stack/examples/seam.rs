@@ -9,7 +9,9 @@ use laneway_proto::time::Instant;
 use laneway_stack::app::ListenerId;
 use laneway_stack::counters::Mib;
 use laneway_stack::entropy::BootSecrets;
+use laneway_stack::ports::{LanePorts, PortParts};
 use laneway_stack::sharing::{LaneOwned, Sharing, Site};
+use laneway_stack::steering::Steering;
 use laneway_stack::tables::{Handle, Kind, Tables};
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::tcp::{Flags, Options, Segment, SeqNum, UnscaledWindow, Window, WindowScale};
@@ -127,7 +129,14 @@ fn main() {
     let secrets = BootSecrets::from_seed(1);
     let config = Config::default();
     let make = || {
-        let mut tables = Tables::new(secrets.flow, 1 << 16, 1 << 30, Instant::from_us(3_600_000_000));
+        let parts = PortParts {
+            range: (32_768, 60_999),
+            reserved: [].into(),
+            key: secrets.port,
+            steering: Steering::new(secrets.steering, 1),
+        };
+        let ports = Box::new(LanePorts::new(parts));
+        let mut tables = Tables::new(secrets.flow, 1 << 16, 1 << 30, Instant::from_us(3_600_000_000), ports);
         tables.listeners.add(ListenerId(0), Address::UNSPECIFIED_V4, 80, 4_096, 1);
         tables
     };

@@ -5,8 +5,8 @@
 use crate::counters::Mib;
 use crate::error::Error;
 use crate::lane::Local;
-use crate::ports::Exhausted;
-use crate::tables::{Kind, Tables, Tcb};
+use crate::ports::{Ask, Exhausted};
+use crate::tables::{Opening, Tables, Tcb};
 use laneway_proto::tcp::{self, CloseReason, Connection, Handshake, State, isn};
 use laneway_proto::time::Instant;
 use laneway_wire::flow::{Address, FlowKey};
@@ -145,40 +145,33 @@ impl Context<'_> {
                 "cannot connect from {from} to {to} port {port}: both addresses must be of one family, and the port not 0"
             )));
         }
-        let (now, delay_ms) = (self.local.now, self.local.config.tcp_tw_reuse_delay_ms);
-        let tables = &mut *self.tables;
-        let step = (self.local.entropy.next_u64() & 7) as u32;
-        let mut found = None;
-        let steering = &self.local.steering;
-        let local_port = self.local.ports.allocate(steering, from, to, port, step, |key| {
-            let hash = tables.hash(key);
-            let over = match tables.lookup(hash, key) {
-                None => None,
-                Some(handle) => match tables.time_wait_reusable(handle, now, delay_ms) {
-                    Some(least) => Some((handle, least)),
-                    None => return false,
-                },
-            };
-            found = Some((hash, over));
-            true
-        });
-        let local_port = local_port.map_err(|Exhausted| Error::LaneExhausted(to_socket()))?;
-        let Some((hash, over)) = found else { return Err(Error::LaneExhausted(to_socket())) };
-        let key = FlowKey { local: from, remote: to, local_port, remote_port: port };
+        let now = self.local.now;
+        let random = self.local.entropy.next_u64();
+        let ask = Ask {
+            steering: &self.local.steering,
+            lane: self.local.id,
+            local: from,
+            remote: to,
+            remote_port: port,
+            random,
+        };
+        let opening = self.tables.allocate(&ask, now, self.local.config.tcp_tw_reuse_delay_ms);
+        let Opening { grant, hash, beyond } = opening.map_err(|Exhausted| Error::LaneExhausted(to_socket()))?;
+        let key = ask.flow(grant.port);
         let secrets = &self.local.secrets;
         let mut iss = isn::isn(&secrets.isn, &key, now.as_us());
-        if let Some((handle, least)) = over {
-            if !iss.after(least) {
-                iss = least + 65_536 + 2;
-            }
-            tables.take_over(hash, handle);
+        if let Some(least) = beyond
+            && !iss.after(least)
+        {
+            iss = least + 65_536 + 2;
         }
         let ts_offset = isn::ts_offset(&secrets.timestamp, &key.local, &key.remote);
         let config = &self.local.config.tcp;
+        let tables = &mut *self.tables;
         let cx = tcp::Cx { now, config, pool: &mut tables.pool };
         let mut handshake = Handshake::connect(key, iss, ts_offset, announced_mss(mtu, key.is_v4()), &cx);
         handshake.token = token;
-        let id = tables.insert(hash, Tcb::Handshaking(handshake), self.local.id as u16, true);
+        let id = tables.insert(hash, Tcb::Handshaking(handshake), self.local.id as u16, true, grant.claim);
         tables.counters.count(Mib::TcpActiveOpens);
         self.touch(id);
         Ok(id)
@@ -338,22 +331,4 @@ impl Context<'_> {
 /// The MSS that we announce on a path of `mtu`.
 pub(crate) fn announced_mss(mtu: u32, v4: bool) -> u16 {
     mtu.saturating_sub(if v4 { 40 } else { 60 }).min(65_535) as u16
-}
-
-impl Tables {
-    /// If this is a TIME_WAIT record that our own `connect` may take over: where the new ISS must lie beyond.
-    fn time_wait_reusable(
-        &self,
-        handle: crate::tables::Handle,
-        now: Instant,
-        delay_ms: u32,
-    ) -> Option<laneway_wire::tcp::SeqNum> {
-        use crate::tables::position;
-        use laneway_proto::tcp::TimeWait;
-        match handle.kind() {
-            Kind::TimeWaitV4 => self.tw4.get(position(&self.tw4, handle))?.reusable(now, delay_ms),
-            Kind::TimeWaitV6 => self.tw6.get(position(&self.tw6, handle))?.reusable(now, delay_ms),
-            Kind::Connection | Kind::HalfOpen => None,
-        }
-    }
 }

@@ -17,6 +17,8 @@ pub struct Config {
     pub somaxconn: usize,
     /// Ephemeral ports, first and last.
     pub ip_local_port_range: (u16, u16),
+    /// Ports that are never chosen for `connect`, nor for a `bind` to port 0.
+    pub ip_local_reserved_ports: Vec<u16>,
     /// Hop limit of what we send.
     pub ip_default_ttl: u8,
     /// Bytes of TCP buffers that one lane may lend.
@@ -36,6 +38,7 @@ impl Default for Config {
             tcp_tw_reuse_delay_ms: 1_000,
             somaxconn: 4_096,
             ip_local_port_range: (32_768, 60_999),
+            ip_local_reserved_ports: Vec::new(),
             ip_default_ttl: 64,
             tcp_mem: 1 << 30,
             connections: 1_024,

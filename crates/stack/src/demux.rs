@@ -7,6 +7,7 @@ use crate::counters::Mib;
 use crate::egress;
 use crate::ingress;
 use crate::lane::Local;
+use crate::ports::Claim;
 use crate::tables::{Handle, Kind, Slot, Tables, Tcb, position};
 use laneway_device::Tx;
 use laneway_proto::discard::Discard;
@@ -256,10 +257,8 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         match outcome {
             Some(timewait::Outcome::Reuse(least)) => self.syn(arriving, Some((handle, least))),
             Some(timewait::Outcome::Answer { header, restart }) => {
-                if restart && handle.kind() == Kind::TimeWaitV4 {
-                    tables.tw4.get_mut(at4).into_iter().for_each(|tw| tw.restart(now));
-                } else if restart {
-                    tables.tw6.get_mut(at6).into_iter().for_each(|tw| tw.restart(now));
+                if restart {
+                    tables.restart_time_wait(handle, now);
                 }
                 tables.counters.discard(Discard::TcpTimeWait);
                 let _ = egress::header(self.local, self.tx, key, &header);
@@ -368,7 +367,8 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let mtu = mtu(self.local, arriving.key);
         let mut connection = Connection::new(&agreed, mtu, &self.local.config.tcp, self.local.now);
         connection.listener = listener.0.into();
-        let id = self.tables.insert(arriving.hash, Tcb::Synchronized(connection), self.local.id as u16, false);
+        let id =
+            self.tables.insert(arriving.hash, Tcb::Synchronized(connection), self.local.id as u16, false, Claim::NONE);
         self.welcome(listener, id, arriving);
         true
     }

@@ -11,6 +11,7 @@ use crate::entropy::BootSecrets;
 use crate::error::Error;
 use crate::lane::{Lane, LaneParts};
 use crate::mail;
+use crate::ports::{LanePorts, PortChoice, PortParts};
 use crate::sharing::{Product, Sharing};
 use crate::steering::Steering;
 use crate::tables::Tables;
@@ -53,6 +54,20 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
         secrets: &BootSecrets,
         queues: Vec<Queue<R, T>>,
         now: Instant,
+        app: impl FnMut(usize) -> A,
+    ) -> Result<Self, Error> {
+        Self::new_with(config, network, secrets, queues, now, |parts| Box::new(LanePorts::new(parts)), app)
+    }
+
+    /// As [`new`](Self::new), with another choice of local ports than the product's: `ports` makes one for each set of
+    /// tables.
+    pub fn new_with(
+        config: Config,
+        network: &Network,
+        secrets: &BootSecrets,
+        queues: Vec<Queue<R, T>>,
+        now: Instant,
+        mut ports: impl FnMut(PortParts) -> Box<dyn PortChoice>,
         mut app: impl FnMut(usize) -> A,
     ) -> Result<Self, Error> {
         let lanes = queues.len();
@@ -61,7 +76,15 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
         let config = Arc::new(config);
         let mac = queues.first().map_or([0; 6], |queue| queue.tx.capabilities().mac);
         let (control_mail, lane_mail) = mail::exchange(lanes);
-        let shared = S::spread(lanes, || Tables::new(secrets.flow, config.connections, config.tcp_mem, now));
+        let parts = PortParts {
+            range: config.ip_local_port_range,
+            reserved: config.ip_local_reserved_ports.as_slice().into(),
+            key: secrets.port,
+            steering: steering.clone(),
+        };
+        let shared = S::spread(lanes, || {
+            Tables::new(secrets.flow, config.connections, config.tcp_mem, now, ports(parts.clone()))
+        });
         let seats = queues.into_iter().zip(lane_mail).zip(shared).enumerate().map(|(id, ((queue, mail), shared))| {
             let parts = LaneParts {
                 id,

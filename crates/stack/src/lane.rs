@@ -9,7 +9,6 @@ use crate::egress::Paths;
 use crate::entropy::{BootSecrets, Entropy};
 use crate::mail::LaneMail;
 use crate::neighbours::WaitingRoom;
-use crate::ports::Ports;
 use crate::sharing::{Product, Sharing, Site};
 use crate::snapshot::Snapshot;
 use crate::steering::Steering;
@@ -43,7 +42,6 @@ pub struct Local {
     pub(crate) steering: Steering,
     pub(crate) snapshot: Snapshot,
     pub(crate) paths: Paths,
-    pub(crate) ports: Ports,
     pub(crate) udp: UdpSockets,
     pub(crate) waiting: WaitingRoom,
     pub(crate) reassembly: Reassembly,
@@ -103,7 +101,6 @@ impl<S: Sharing> Lane<S> {
             entropy: Entropy::from_seed(secrets.seed ^ (id as u64).wrapping_mul(0x9e37_79b9)),
             snapshot,
             paths: Paths::new(&capabilities, config.ip_default_ttl),
-            ports: Ports::new(config.ip_local_port_range, secrets.port, id),
             steering,
             udp: UdpSockets::default(),
             waiting: WaitingRoom::default(),

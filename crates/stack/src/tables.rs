@@ -3,12 +3,14 @@
 use crate::accept::Listeners;
 use crate::app::ConnId;
 use crate::counters::{Counters, Mib};
+use crate::ports::{Ask, Claim, Exhausted, Grant, PortChoice, Probe};
 use crate::timers::Timers;
 use laneway_proto::tcp::{BufferPool, Connection, HalfOpen, Handshake, TimeWait, TimeWaitV4, TimeWaitV6};
 use laneway_proto::time::Instant;
 use laneway_table::{Fifo, HandleTable, Slab};
 use laneway_wire::flow::FlowKey;
 use laneway_wire::keyed_hash::HashKey;
+use laneway_wire::tcp::SeqNum;
 
 /// Which shape a handle leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +86,8 @@ pub struct Slot {
     pub touched: bool,
     /// The application has it: accepted, or its own.
     pub accepted: bool,
+    /// The word of whoever chose our port.
+    pub claim: Claim,
 }
 
 /// So many dead records in the queues are no reason to do anything.
@@ -109,6 +113,8 @@ pub struct Tables {
     pub timers: Timers,
     /// Listeners and their accept queues.
     pub listeners: Listeners,
+    /// Who chooses local ports.
+    pub ports: Box<dyn PortChoice>,
     /// Counts.
     pub counters: Counters,
     /// Live TIME_WAIT records (records taken over or evicted are in the queues but not counted).
@@ -119,7 +125,13 @@ pub struct Tables {
 
 impl Tables {
     /// Empty tables with room for `connections`, lending at most `tcp_mem` bytes of buffers.
-    pub fn new(hash_key: HashKey, connections: usize, tcp_mem: usize, now: Instant) -> Self {
+    pub fn new(
+        hash_key: HashKey,
+        connections: usize,
+        tcp_mem: usize,
+        now: Instant,
+        ports: Box<dyn PortChoice>,
+    ) -> Self {
         Tables {
             flows: HandleTable::with_capacity(connections),
             hash_key,
@@ -130,6 +142,7 @@ impl Tables {
             pool: BufferPool::new(tcp_mem),
             timers: Timers::new(now),
             listeners: Listeners::default(),
+            ports,
             counters: Counters::default(),
             time_waits: 0,
             strays: Vec::new(),
@@ -148,6 +161,31 @@ impl Tables {
         self.flows.find(hash, |raw| self.is_flow(Handle(raw), key)).map(Handle)
     }
 
+    /// Chooses the local port of an active open, with the hash of the new flow and, if it takes a TIME_WAIT record over, that
+    /// record and where the new ISS must lie beyond. The record is given up.
+    pub fn allocate(&mut self, ask: &Ask<'_>, now: Instant, delay_ms: u32) -> Result<Opening, Exhausted> {
+        let mut last = None;
+        let Tables { ports, flows, slots, half_open, tw4, tw6, hash_key, .. } = self;
+        let shapes = Shapes { slots, half_open, tw4, tw6 };
+        let grant = ports.allocate(ask, &mut |key| {
+            let hash = key.hash(hash_key);
+            let found = flows.find(hash, |raw| shapes.is_flow(Handle(raw), key)).map(Handle);
+            let over = found.and_then(|handle| Some((handle, shapes.reusable(handle, now, delay_ms)?)));
+            last = Some((key.local_port, hash, over));
+            match (found, over) {
+                (None, _) => Probe::Free,
+                (Some(_), Some(_)) => Probe::TimeWaitReusable,
+                (Some(_), None) => Probe::Taken,
+            }
+        })?;
+        let Some((port, hash, over)) = last else { return Err(Exhausted) };
+        debug_assert_eq!(port, grant.port, "the port that is granted is the last one asked about");
+        if let Some((handle, _)) = over {
+            self.take_over(hash, handle);
+        }
+        Ok(Opening { grant, hash, beyond: over.map(|(_, least)| least) })
+    }
+
     /// As `lookup`, with a guess that is right nearly always.
     #[inline]
     pub fn lookup_hinted(&self, hint: Option<Handle>, hash: u64, key: &FlowKey) -> Option<Handle> {
@@ -159,16 +197,8 @@ impl Tables {
 
     #[inline]
     fn is_flow(&self, handle: Handle, key: &FlowKey) -> bool {
-        match handle.kind() {
-            Kind::Connection => self.slots.get(handle.index()).is_some_and(|slot| slot.key() == key),
-            Kind::HalfOpen => self.half_open.get(handle.index()).is_some_and(|half| half.key() == key),
-            Kind::TimeWaitV4 => {
-                self.tw4.get(position(&self.tw4, handle)).is_some_and(|tw| !tw.is_dead() && tw.key() == *key)
-            }
-            Kind::TimeWaitV6 => {
-                self.tw6.get(position(&self.tw6, handle)).is_some_and(|tw| !tw.is_dead() && tw.key() == *key)
-            }
-        }
+        let Tables { slots, half_open, tw4, tw6, .. } = self;
+        Shapes { slots, half_open, tw4, tw6 }.is_flow(handle, key)
     }
 
     /// Brings what a later `lookup` of this hash will read into the cache: first the bucket …
@@ -190,8 +220,8 @@ impl Tables {
 
     /// Adds a connection to be.
     #[inline]
-    pub fn insert(&mut self, hash: u64, tcb: Tcb, home: u16, accepted: bool) -> ConnId {
-        let index = self.slots.insert(Slot { tcb, hash, home, touched: false, accepted });
+    pub fn insert(&mut self, hash: u64, tcb: Tcb, home: u16, accepted: bool, claim: Claim) -> ConnId {
+        let index = self.slots.insert(Slot { tcb, hash, home, touched: false, accepted, claim });
         self.flows.insert(hash, Handle::new(Kind::Connection, index).raw());
         self.id(index)
     }
@@ -200,8 +230,8 @@ impl Tables {
     #[inline]
     pub fn promote(&mut self, hash: u64, half: u32, connection: Connection, home: u16) -> ConnId {
         self.half_open.remove(half);
-        let index =
-            self.slots.insert(Slot { tcb: Tcb::Synchronized(connection), hash, home, touched: false, accepted: false });
+        let (tcb, claim) = (Tcb::Synchronized(connection), Claim::NONE);
+        let index = self.slots.insert(Slot { tcb, hash, home, touched: false, accepted: false, claim });
         let replaced = self.flows.replace(
             hash,
             Handle::new(Kind::HalfOpen, half).raw(),
@@ -216,6 +246,9 @@ impl Tables {
     pub fn remove(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let hash = slot.hash;
+        if slot.claim != Claim::NONE {
+            self.ports.released(slot.claim, slot.key());
+        }
         if let Tcb::Synchronized(connection) = &mut slot.tcb {
             connection.release(&mut self.pool);
         }
@@ -230,6 +263,15 @@ impl Tables {
         let new = Handle::new(Kind::HalfOpen, index).raw();
         match over {
             Some(old) => {
+                // The flow is the peer's now.
+                let claimed = match old.kind() {
+                    Kind::TimeWaitV4 => self.tw4.get(position(&self.tw4, old)).map(|tw| (tw.tag(), tw.key())),
+                    Kind::TimeWaitV6 => self.tw6.get(position(&self.tw6, old)).map(|tw| (tw.tag(), tw.key())),
+                    Kind::Connection | Kind::HalfOpen => None,
+                };
+                if let Some((tag, key)) = claimed {
+                    release(&mut *self.ports, tag, &key);
+                }
                 self.kill_time_wait(old);
                 self.flows.replace(hash, old.raw(), new);
             }
@@ -249,17 +291,26 @@ impl Tables {
     /// Turns a connection in TIME-WAIT into a record, in the same place of the index. At most `cap` records are kept.
     #[inline]
     pub fn retire(&mut self, index: u32, cx_now: Instant, config: &laneway_proto::tcp::Config, cap: usize) {
-        let Some(Slot { tcb: Tcb::Synchronized(connection), hash, .. }) = self.slots.get_mut(index) else { return };
-        let (key, hash) = (*connection.key(), *hash);
+        let Some(Slot { tcb: Tcb::Synchronized(connection), hash, claim, .. }) = self.slots.get_mut(index) else {
+            return;
+        };
+        let (key, hash, claim) = (*connection.key(), *hash, *claim);
         let cx = laneway_proto::tcp::Cx { now: cx_now, config, pool: &mut self.pool };
         let parts = connection.time_wait(&cx);
         connection.release(&mut self.pool);
         let old = Handle::new(Kind::Connection, index);
-        let new = if key.is_v4() {
-            Handle::new(Kind::TimeWaitV4, self.tw4.push(TimeWaitV4::from_parts(&key, parts)))
+        let (new, reusable) = if key.is_v4() {
+            let mut record = TimeWaitV4::from_parts(&key, parts);
+            record.set_tag(claim.pack(0));
+            (Handle::new(Kind::TimeWaitV4, self.tw4.push(record)), record.has_timestamps())
         } else {
-            Handle::new(Kind::TimeWaitV6, self.tw6.push(TimeWaitV6::from_parts(&key, parts)))
+            let mut record = TimeWaitV6::from_parts(&key, parts);
+            record.set_tag(claim.pack(0));
+            (Handle::new(Kind::TimeWaitV6, self.tw6.push(record)), record.has_timestamps())
         };
+        if claim != Claim::NONE {
+            self.ports.waits(claim, &key, reusable);
+        }
         self.flows.replace(hash, old.raw(), new.raw());
         self.slots.discard(index);
         self.time_waits += 1;
@@ -286,8 +337,23 @@ impl Tables {
         self.counters.count(Mib::TcpExtTWRecycled);
     }
 
+    /// 2·MSL of a record starts anew.
+    pub fn restart_time_wait(&mut self, handle: Handle, now: Instant) {
+        match handle.kind() {
+            Kind::TimeWaitV4 => {
+                let at = position(&self.tw4, handle);
+                self.tw4.get_mut(at).into_iter().for_each(|tw| restart(tw, now, &mut *self.ports));
+            }
+            Kind::TimeWaitV6 => {
+                let at = position(&self.tw6, handle);
+                self.tw6.get_mut(at).into_iter().for_each(|tw| restart(tw, now, &mut *self.ports));
+            }
+            Kind::Connection | Kind::HalfOpen => {}
+        }
+    }
+
     /// Gives up a record of our own for a new active open (RFC 6191).
-    pub fn take_over(&mut self, hash: u64, handle: Handle) {
+    fn take_over(&mut self, hash: u64, handle: Handle) {
         self.kill_time_wait(handle);
         self.flows.remove(hash, handle.raw());
     }
@@ -297,9 +363,9 @@ impl Tables {
         let mut gone = false;
         while !gone && (!self.tw4.is_empty() || !self.tw6.is_empty()) {
             gone = if self.tw6.len() > self.tw4.len() {
-                pop(&mut self.tw6, Kind::TimeWaitV6, &mut self.flows, &self.hash_key)
+                pop(&mut self.tw6, Kind::TimeWaitV6, &mut self.flows, &self.hash_key, &mut *self.ports)
             } else {
-                pop(&mut self.tw4, Kind::TimeWaitV4, &mut self.flows, &self.hash_key)
+                pop(&mut self.tw4, Kind::TimeWaitV4, &mut self.flows, &self.hash_key, &mut *self.ports)
             };
         }
         if gone {
@@ -314,10 +380,10 @@ impl Tables {
         // Records that were taken over wait for their turn in the queue. When they are most of it, the queue is turned:
         // the dead fall out, the living go to the end, where they are reaped late, which is safe.
         let crowded = self.tw4.len() + self.tw6.len() > 2 * self.time_waits + CROWDED;
-        let (a, live4) =
-            reap(&mut self.tw4, Kind::TimeWaitV4, &mut self.flows, &self.hash_key, now, msl_us, (budget, crowded));
-        let (b, live6) =
-            reap(&mut self.tw6, Kind::TimeWaitV6, &mut self.flows, &self.hash_key, now, msl_us, (budget - a, crowded));
+        let Tables { tw4, tw6, flows, hash_key, ports, .. } = self;
+        let ports = &mut **ports;
+        let (a, live4) = reap(tw4, Kind::TimeWaitV4, flows, hash_key, ports, now, msl_us, (budget, crowded));
+        let (b, live6) = reap(tw6, Kind::TimeWaitV6, flows, hash_key, ports, now, msl_us, (budget - a, crowded));
         self.time_waits -= live4 + live6;
         self.counters.add(Mib::TcpExtTWKilled, (live4 + live6) as u64);
         a + b
@@ -376,6 +442,51 @@ impl Tables {
             + self.timers.bytes()
             + self.pool.lent()
             + self.pool.kept()
+            + self.ports.bytes()
+    }
+}
+
+/// An active open that has a port.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// The port.
+    pub grant: Grant,
+    /// The hash of the new flow.
+    pub hash: u64,
+    /// The flow was in TIME_WAIT: the new ISS must lie beyond this (RFC 6191).
+    pub beyond: Option<SeqNum>,
+}
+
+/// The four shapes, where the index leads to.
+struct Shapes<'a> {
+    slots: &'a Slab<Slot>,
+    half_open: &'a Slab<HalfOpen>,
+    tw4: &'a Fifo<TimeWaitV4>,
+    tw6: &'a Fifo<TimeWaitV6>,
+}
+
+impl Shapes<'_> {
+    #[inline(always)]
+    fn is_flow(&self, handle: Handle, key: &FlowKey) -> bool {
+        match handle.kind() {
+            Kind::Connection => self.slots.get(handle.index()).is_some_and(|slot| slot.key() == key),
+            Kind::HalfOpen => self.half_open.get(handle.index()).is_some_and(|half| half.key() == key),
+            Kind::TimeWaitV4 => {
+                self.tw4.get(position(self.tw4, handle)).is_some_and(|tw| !tw.is_dead() && tw.key() == *key)
+            }
+            Kind::TimeWaitV6 => {
+                self.tw6.get(position(self.tw6, handle)).is_some_and(|tw| !tw.is_dead() && tw.key() == *key)
+            }
+        }
+    }
+
+    /// If this is a TIME_WAIT record that our own `connect` may take over: where the new ISS must lie beyond.
+    fn reusable(&self, handle: Handle, now: Instant, delay_ms: u32) -> Option<SeqNum> {
+        match handle.kind() {
+            Kind::TimeWaitV4 => self.tw4.get(position(self.tw4, handle))?.reusable(now, delay_ms),
+            Kind::TimeWaitV6 => self.tw6.get(position(self.tw6, handle))?.reusable(now, delay_ms),
+            Kind::Connection | Kind::HalfOpen => None,
+        }
     }
 }
 
@@ -397,23 +508,50 @@ pub fn position<T: TimeWait>(queue: &Fifo<T>, handle: Handle) -> u32 {
     head.wrapping_add(handle.index().wrapping_sub(head) & INDEX_MASK)
 }
 
+/// Tells whoever chose the port of a record that the flow is gone.
+#[inline]
+fn release(ports: &mut dyn PortChoice, tag: u32, key: &FlowKey) {
+    let (claim, _) = Claim::unpack(tag);
+    if claim != Claim::NONE {
+        ports.released(claim, key);
+    }
+}
+
+fn restart<T: TimeWait>(record: &mut T, now: Instant, ports: &mut dyn PortChoice) {
+    record.restart(now);
+    let (claim, _) = Claim::unpack(record.tag());
+    if claim != Claim::NONE {
+        ports.waits(claim, &record.key(), record.has_timestamps());
+    }
+}
+
 /// Takes the oldest record out of queue and index; false if it was dead already.
-fn pop<T: TimeWait>(queue: &mut Fifo<T>, kind: Kind, flows: &mut HandleTable, hash_key: &HashKey) -> bool {
+fn pop<T: TimeWait>(
+    queue: &mut Fifo<T>,
+    kind: Kind,
+    flows: &mut HandleTable,
+    hash_key: &HashKey,
+    ports: &mut dyn PortChoice,
+) -> bool {
     let Some((at, record)) = queue.front() else { return false };
     let live = !record.is_dead();
     if live {
-        flows.remove(record.key().hash(hash_key), Handle::new(kind, at).raw());
+        let key = record.key();
+        flows.remove(key.hash(hash_key), Handle::new(kind, at).raw());
+        release(ports, record.tag(), &key);
     }
     queue.pop_front();
     live
 }
 
 /// Reaps one queue; says how many records it looked at and how many of those were alive.
+#[allow(clippy::too_many_arguments)] // the parts of `Tables` that it may touch beside the queue, one by one
 fn reap<T: TimeWait>(
     queue: &mut Fifo<T>,
     kind: Kind,
     flows: &mut HandleTable,
     hash_key: &HashKey,
+    ports: &mut dyn PortChoice,
     now: Instant,
     msl_us: u64,
     (budget, crowded): (usize, bool),
@@ -425,7 +563,7 @@ fn reap<T: TimeWait>(
         if record.is_dead() {
             queue.pop_front();
         } else if record.is_expired(now, msl_us) {
-            pop(queue, kind, flows, hash_key);
+            pop(queue, kind, flows, hash_key, ports);
             live += 1;
         } else {
             // Not yet: either the queue is young, or this record was restarted and goes to the end, where it belongs.

@@ -24,6 +24,8 @@ struct Memory {
     dead: bool,
     /// The wait was started anew: the record's place in the queue is too early.
     restarted: bool,
+    /// The keeper's own word.
+    tag: u32,
 }
 
 /// A record of an IPv4 flow.
@@ -72,6 +74,24 @@ pub trait TimeWait: Copy {
     fn parts(&self) -> &Parts;
     #[doc(hidden)]
     fn parts_mut(&mut self) -> &mut Parts;
+
+    /// A word that whoever keeps the record has given it.
+    #[inline]
+    fn tag(&self) -> u32 {
+        self.parts().0.tag
+    }
+
+    /// Gives it another.
+    #[inline]
+    fn set_tag(&mut self, tag: u32) {
+        self.parts_mut().0.tag = tag;
+    }
+
+    /// Both ends send timestamps: in time, [`reusable`](Self::reusable) will say yes.
+    #[inline]
+    fn has_timestamps(&self) -> bool {
+        self.parts().0.timestamps
+    }
 
     /// The wait is over.
     #[inline]
@@ -235,6 +255,7 @@ impl Connection {
             timestamps: self.facts.has(Facts::TIMESTAMPS),
             dead: false,
             restarted: false,
+            tag: 0,
         })
     }
 }
