@@ -13,6 +13,8 @@
 //! ```
 //! Flows that a peer opened have no claim ([`Claim::NONE`]) and are never told of: a server pays nothing for any of this.
 
+mod classes;
+mod free_map;
 mod lane;
 
 pub use lane::LanePorts;
@@ -205,15 +207,15 @@ pub trait PortChoice: Send {
     /// Somebody has bound this port: it must not be granted any more.
     fn reserve(&mut self, port: u16);
 
-    /// Nobody has it bound any more. `probe` tells about flows that still use it.
-    fn unreserve(&mut self, port: u16, probe: &mut dyn FnMut(&FlowKey) -> Probe);
+    /// Nobody has it bound any more. `claim_of` tells the claim of a flow, if it exists and has one.
+    fn unreserve(&mut self, port: u16, claim_of: &mut dyn FnMut(&FlowKey) -> Claim);
 
     /// What it has cost so far.
     fn tallies(&self) -> Tallies;
 
-    /// Shows every destination that is in use, for listings. Takes time proportional to their number.
-    fn slices(&self, steering: &Steering, show: &mut dyn FnMut(&Slice)) {
-        let _ = (steering, show);
+    /// Shows destinations that are in use, at most so many, for listings. Takes time proportional to their number.
+    fn slices(&self, most: usize, show: &mut dyn FnMut(&Slice)) {
+        let _ = (most, show);
     }
 
     /// Bytes that it holds.
@@ -232,3 +234,6 @@ pub struct PortParts {
     /// Who owns which flow.
     pub steering: Steering,
 }
+
+#[cfg(test)]
+mod tests;

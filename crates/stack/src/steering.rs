@@ -26,6 +26,16 @@ impl Steering {
         Steering { toeplitz: Arc::new(ToeplitzTable::new(&key)), key, indirection, lanes }
     }
 
+    /// The same with another owner for each bucket, as after buckets have moved.
+    ///
+    /// # Panics
+    /// If a bucket is given to a lane that there is not.
+    pub fn with_indirection(mut self, indirection: [u8; BUCKETS]) -> Self {
+        assert!(indirection.iter().all(|lane| usize::from(*lane) < self.lanes), "there are {} lanes", self.lanes);
+        self.indirection = indirection;
+        self
+    }
+
     /// The Toeplitz key: what a device that steers for us must be given.
     pub fn key(&self) -> &[u8; 40] {
         &self.key

@@ -1,31 +1,571 @@
-//! Owns the product's choice of ports.
+//! Owns the product's choice of ports: RFC 6056, from the slice of ports whose replies hash to the lane, in constant time
+//! from the first port to the last.
+//!
+//! # How a port is found
+//! A destination (our address, the peer's address and port) permutes the 128 [`Classes`] of the port range; those whose bucket
+//! belongs to the lane are the *rows* of its slice. A secret offset for the destination, and a counter that few destinations
+//! share (RFC 6056 section 3.3.4), say where in the slice to begin.
+//!
+//! * Up to 64 connections to a destination: the port there is tried, one probe. If it is in use, the destination gets an index.
+//! * With an index: the first free place at or after the start ([`FreeMap`], at most four words), one probe.
+//! * No free place: the *oldest* port in TIME_WAIT that RFC 6191 lets us have, from the destination's own queue, one probe.
+//! * None: [`Exhausted`].
+//!
+//! # How the index stays exact
+//! Every flow that was granted here has a [`Node`], whose number is its claim. The node is in one of its destination's two
+//! lists: of flows in use, or of those in TIME_WAIT in the order of their age. A place is free when no node and no `bind` has it;
+//! [`released`](PortChoice::released) frees it, with no hash and no search. An index can therefore be thrown away at any time and
+//! made again from the lists, in one step per flow of that destination. That bounds memory: all indexes of a lane together
+//! hold at most [`INDEX_BYTES`]; beyond it one that was not used lately goes.
+//!
+//! Flows that a peer opened have no node. They lie on ports that are bound, and so are kept out; only a listener that has gone
+//! leaves some behind. Such a port looks free, the probe says it is not, and the destination remembers it as *foreign* until
+//! there is nothing else left to try.
 
-use super::{Ask, Claim, Exhausted, Grant, PortChoice, PortParts, Probe, Tallies};
+use super::classes::Classes;
+use super::free_map::FreeMap;
+use super::{Ask, Claim, Exhausted, Grant, PortChoice, PortParts, Probe, Slice, Tallies};
+use crate::steering::{BUCKETS, Steering};
+use laneway_table::{HandleTable, Slab};
 use laneway_wire::flow::FlowKey;
 
-/// Counters of RFC 6056 section 3.3.4, indexed by a second hash of the destination.
-const PERTURBATIONS: usize = 1_024;
+/// Counters of RFC 6056 section 3.3.4, indexed by a second hash of the destination. Many, because whoever shares one with a
+/// destination of his own learns how often others use it.
+const PERTURBATIONS: usize = 1 << 14;
+/// Up to so many flows a destination is probed without an index.
+const UNINDEXED_MAX: u32 = 64;
+/// With fewer flows than this an index is given up.
+const INDEXED_MIN: u32 = 16;
+/// Memory for the indexes of one lane.
+const INDEX_BYTES: usize = 16 << 20;
+/// Indexes kept for the next destination that needs one.
+const SPARES: usize = 4;
+/// Foreign ports looked at again in one ask, and ports in TIME_WAIT passed over because somebody has bound them.
+const SECOND_LOOKS: usize = 8;
+/// No node.
+const NONE: u32 = u32::MAX;
+/// No row.
+const NOT_MINE: u8 = u8::MAX;
 
-/// The ephemeral ports of a lane.
+/// In which list a node is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// A connection.
+    InUse,
+    /// TIME_WAIT that must be sat out: no timestamps to tell old from new, or not a port of the slice. In the list of those in use.
+    Held,
+    /// TIME_WAIT that may be taken over in time.
+    Waiting,
+}
+
+/// A flow that was granted.
+struct Node {
+    destination: u32,
+    port: u16,
+    stage: Stage,
+    before: u32,
+    after: u32,
+}
+
+/// Both ends of a list of nodes.
+#[derive(Clone, Copy)]
+struct List {
+    first: u32,
+    last: u32,
+}
+
+const EMPTY: List = List { first: NONE, last: NONE };
+
+/// The places of one destination that are free.
+struct Index {
+    free: FreeMap,
+    /// The word at which each row begins, and at last how many there are.
+    rows: Vec<u16>,
+    /// Most words that a row has.
+    widest: usize,
+    /// Place of the destination in the list of those that have one.
+    at: usize,
+    /// Used since the hand last came by.
+    used: bool,
+}
+
+struct Destination {
+    /// The lane is where the local port would be.
+    key: FlowKey,
+    hash: u64,
+    /// H0: what the classes are permuted by.
+    twist: u8,
+    flows: u32,
+    time_waits: u32,
+    in_use: List,
+    waiting: List,
+    index: Option<Box<Index>>,
+    /// Ports that the flow table says are taken, and not by us.
+    foreign: Vec<u16>,
+}
+
+/// Which buckets are a lane's.
+struct Layout {
+    lane: usize,
+    buckets: Vec<u8>,
+    row_of: [u8; BUCKETS],
+    /// For IPv6 and IPv4, for each twist, how many ports there are before each row, and in all.
+    before: [Option<Box<[u16]>>; 2],
+}
+
+impl Layout {
+    /// How many ports of a slice come before each of its rows, and at last in all.
+    #[inline]
+    fn rows(&self, v4: bool, twist: u8) -> &[u16] {
+        let stride = self.buckets.len() + 1;
+        let all = self.before[usize::from(v4)].as_deref().unwrap_or(&[]);
+        all.get(usize::from(twist) * stride..).and_then(|rest| rest.get(..stride)).unwrap_or(&[0])
+    }
+
+    #[cold]
+    fn count(&mut self, v4: bool, classes: &Classes) {
+        let mut before = Vec::with_capacity(BUCKETS * (self.buckets.len() + 1));
+        for twist in 0..BUCKETS {
+            let mut sum = 0;
+            before.push(0);
+            for bucket in &self.buckets {
+                sum += classes.len(usize::from(*bucket) ^ twist) as u16;
+                before.push(sum);
+            }
+        }
+        self.before[usize::from(v4)] = Some(before.into_boxed_slice());
+    }
+}
+
+/// The ephemeral ports of a lane, or of all lanes that share their tables. See the head of this file.
 pub struct LanePorts {
     parts: PortParts,
-    count: u32,
-    perturb: Box<[u32; PERTURBATIONS]>,
+    /// For IPv6 and IPv4, made when first needed.
+    classes: [Option<Box<Classes>>; 2],
+    indirection: [u8; BUCKETS],
+    layouts: Vec<Layout>,
+    perturb: Box<[u32]>,
+    by_hash: HandleTable,
+    destinations: Slab<Destination>,
+    nodes: Slab<Node>,
+    /// Destinations that have an index, and where the hand is that looks for one to take.
+    indexed: Vec<u32>,
+    hand: usize,
+    index_bytes: usize,
+    #[allow(clippy::vec_box)] // as destinations hold them: putting one by moves a pointer
+    spares: Vec<Box<Index>>,
     bound: Vec<u16>,
+    is_bound: Box<[u64]>,
     tallies: Tallies,
 }
 
 impl LanePorts {
     /// All free.
     pub fn new(parts: PortParts) -> Self {
-        let count = u32::from(parts.range.1.max(parts.range.0) - parts.range.0) + 1;
         LanePorts {
+            indirection: *parts.steering.indirection(),
             parts,
-            count,
-            perturb: Box::new([0; PERTURBATIONS]),
+            classes: [None, None],
+            layouts: Vec::new(),
+            perturb: vec![0; PERTURBATIONS].into_boxed_slice(),
+            by_hash: HandleTable::with_capacity(64),
+            destinations: Slab::with_chunk(64),
+            nodes: Slab::with_chunk(1_024),
+            indexed: Vec::new(),
+            hand: 0,
+            index_bytes: 0,
+            spares: Vec::new(),
             bound: Vec::new(),
+            is_bound: vec![0; 65_536 / 64].into_boxed_slice(),
             tallies: Tallies::default(),
         }
+    }
+
+    #[inline]
+    fn is_bound(&self, port: u16) -> bool {
+        self.is_bound[usize::from(port) / 64] >> (port % 64) & 1 != 0
+    }
+
+    /// Everything that depends on who owns which bucket and on the family is there; the answer is the lane's layout.
+    #[inline]
+    fn prepare(&mut self, ask: &Ask<'_>) -> usize {
+        if self.classes[usize::from(ask.local.is_v4())].is_none() {
+            self.make_classes(ask.local.is_v4());
+        }
+        if ask.steering.indirection() != &self.indirection {
+            self.moved(ask.steering);
+        }
+        let at = match self.layouts.iter().position(|layout| layout.lane == ask.lane) {
+            Some(layout) => layout,
+            None => self.lay_out(ask.lane),
+        };
+        let v4 = ask.local.is_v4();
+        if self.layouts[at].before[usize::from(v4)].is_none()
+            && let Some(classes) = self.classes[usize::from(v4)].as_deref()
+        {
+            self.layouts[at].count(v4, classes);
+        }
+        at
+    }
+
+    #[cold]
+    fn make_classes(&mut self, v4: bool) {
+        let PortParts { range, reserved, steering, .. } = &self.parts;
+        self.classes[usize::from(v4)] = Some(Box::new(Classes::new(steering, v4, *range, reserved)));
+    }
+
+    /// Buckets have moved between lanes: every slice is another one now.
+    #[cold]
+    fn moved(&mut self, steering: &Steering) {
+        self.indirection = *steering.indirection();
+        self.layouts.clear();
+        while let Some(destination) = self.indexed.last().copied() {
+            self.drop_index(destination);
+        }
+    }
+
+    #[cold]
+    fn lay_out(&mut self, lane: usize) -> usize {
+        let mut layout = Layout { lane, buckets: Vec::new(), row_of: [NOT_MINE; BUCKETS], before: [None, None] };
+        for (bucket, owner) in self.indirection.iter().enumerate() {
+            if usize::from(*owner) == lane {
+                layout.row_of[bucket] = layout.buckets.len() as u8;
+                layout.buckets.push(bucket as u8);
+            }
+        }
+        self.layouts.push(layout);
+        self.layouts.len() - 1
+    }
+
+    #[inline]
+    fn classes(&self, v4: bool) -> Option<&Classes> {
+        self.classes[usize::from(v4)].as_deref()
+    }
+
+    #[inline]
+    fn find(&self, hash: u64, key: &FlowKey) -> Option<u32> {
+        self.by_hash.find(hash, |at| self.destinations.get(at).is_some_and(|d| d.key == *key))
+    }
+
+    fn open(&mut self, hash: u64, key: FlowKey, twist: u8) -> u32 {
+        let at = self.destinations.insert(Destination {
+            key,
+            hash,
+            twist,
+            flows: 0,
+            time_waits: 0,
+            in_use: EMPTY,
+            waiting: EMPTY,
+            index: None,
+            foreign: Vec::new(),
+        });
+        self.by_hash.insert(hash, at);
+        at
+    }
+
+    /// Forgets a destination that has no flow.
+    fn close(&mut self, at: u32) {
+        self.drop_index(at);
+        if let Some(gone) = self.destinations.remove(at) {
+            self.by_hash.remove(gone.hash, at);
+        }
+    }
+
+    /// The row of a port in a destination's slice, and its place there; nothing if it may not be granted to this lane at all.
+    #[inline]
+    fn place(&self, destination: &Destination, port: u16) -> Option<(usize, usize)> {
+        let (class, rank) = self.classes(destination.key.is_v4())?.place(port)?;
+        let lane = usize::from(destination.key.local_port);
+        let layout = self.layouts.iter().find(|layout| layout.lane == lane)?;
+        let row = layout.row_of[class ^ usize::from(destination.twist)];
+        (row != NOT_MINE).then_some((usize::from(row), rank))
+    }
+
+    /// The same as a place in the index.
+    #[inline]
+    fn place_in(&self, index: &Index, destination: &Destination, port: u16) -> Option<usize> {
+        let (row, rank) = self.place(destination, port)?;
+        Some(usize::from(*index.rows.get(row)?) * 64 + rank)
+    }
+
+    /// Makes the index of a destination from its lists.
+    #[cold]
+    fn index(&mut self, at: u32, layout: usize) {
+        self.tallies.rebuilt += 1;
+        let spare = self.spares.pop();
+        let Some(destination) = self.destinations.get(at) else { return };
+        let Some(classes) = self.classes(destination.key.is_v4()) else { return };
+        let len = |bucket: &u8| classes.len(usize::from(bucket ^ destination.twist));
+        let buckets = &self.layouts[layout].buckets;
+        let words = buckets.iter().map(|bucket| len(bucket).div_ceil(64)).sum();
+        let mut index = spare.unwrap_or_else(|| {
+            Box::new(Index { free: FreeMap::new(), rows: Vec::new(), widest: 0, at: 0, used: true })
+        });
+        index.free.reset(words);
+        index.rows.clear();
+        index.widest = classes.longest().div_ceil(64).max(1);
+        let mut word = 0;
+        for bucket in buckets {
+            index.rows.push(word as u16);
+            index.free.fill(word, len(bucket));
+            word += len(bucket).div_ceil(64);
+        }
+        index.rows.push(word as u16);
+        for list in [destination.in_use, destination.waiting] {
+            let mut next = list.first;
+            while let Some(node) = self.nodes.get(next) {
+                if let Some(place) = self.place_in(&index, destination, node.port) {
+                    index.free.clear(place);
+                }
+                next = node.after;
+            }
+        }
+        for port in self.bound.iter().chain(&destination.foreign) {
+            if let Some(place) = self.place_in(&index, destination, *port) {
+                index.free.clear(place);
+            }
+        }
+        index.used = true;
+        index.at = self.indexed.len();
+        self.index_bytes += index.bytes();
+        self.indexed.push(at);
+        if let Some(destination) = self.destinations.get_mut(at) {
+            destination.index = Some(index);
+        }
+        while self.index_bytes > INDEX_BYTES && self.indexed.len() > 1 {
+            self.evict_index(at);
+        }
+    }
+
+    /// Takes the index of a destination that was not used since the hand last came by.
+    fn evict_index(&mut self, but: u32) {
+        for _ in 0..=2 * self.indexed.len() {
+            self.hand = if self.hand + 1 < self.indexed.len() { self.hand + 1 } else { 0 };
+            let at = self.indexed[self.hand];
+            let index = self.destinations.get_mut(at).and_then(|d| d.index.as_mut());
+            let used = index.is_some_and(|index| std::mem::take(&mut index.used));
+            if at != but && !used {
+                return self.drop_index(at);
+            }
+        }
+    }
+
+    fn drop_index(&mut self, at: u32) {
+        let Some(index) = self.destinations.get_mut(at).and_then(|d| d.index.take()) else { return };
+        self.index_bytes -= index.bytes();
+        self.indexed.swap_remove(index.at);
+        if let Some(moved) = self.indexed.get(index.at)
+            && let Some(other) = self.destinations.get_mut(*moved).and_then(|d| d.index.as_mut())
+        {
+            other.at = index.at;
+        }
+        if self.spares.len() < SPARES {
+            self.spares.push(index);
+        }
+    }
+
+    /// Puts a node at the end of the list of its stage.
+    #[inline]
+    fn link(&mut self, at: u32, stage: Stage) {
+        let Some(node) = self.nodes.get_mut(at) else { return };
+        let Some(destination) = self.destinations.get_mut(node.destination) else { return };
+        let list = if stage == Stage::Waiting { &mut destination.waiting } else { &mut destination.in_use };
+        let last = std::mem::replace(&mut list.last, at);
+        (node.before, node.after, node.stage) = (last, NONE, stage);
+        destination.time_waits += u32::from(stage != Stage::InUse);
+        match self.nodes.get_mut(last) {
+            Some(last) => last.after = at,
+            None => list.first = at,
+        }
+    }
+
+    /// Takes a node out of its list.
+    #[inline]
+    fn unlink(&mut self, at: u32) {
+        let Some(&Node { destination, stage, before, after, .. }) = self.nodes.get(at) else { return };
+        let Some(destination) = self.destinations.get_mut(destination) else { return };
+        let list = if stage == Stage::Waiting { &mut destination.waiting } else { &mut destination.in_use };
+        destination.time_waits -= u32::from(stage != Stage::InUse);
+        match self.nodes.get_mut(before) {
+            Some(node) => node.after = after,
+            None => list.first = after,
+        }
+        match self.nodes.get_mut(after) {
+            Some(node) => node.before = before,
+            None => list.last = before,
+        }
+    }
+
+    /// Notes a flow that begins.
+    #[inline]
+    fn begin(&mut self, destination: u32, port: u16) -> Claim {
+        let node = Node { destination, port, stage: Stage::InUse, before: NONE, after: NONE };
+        let at = self.nodes.insert(node);
+        self.link(at, Stage::InUse);
+        if let Some(destination) = self.destinations.get_mut(destination) {
+            destination.flows += 1;
+        }
+        Claim::new(at)
+    }
+
+    /// A place that the index says is free. Those of them that are not ours to give are remembered.
+    #[inline]
+    fn free_place(
+        &mut self,
+        at: u32,
+        layout: usize,
+        (row, rank): (usize, usize),
+        ask: &Ask<'_>,
+        probe: &mut dyn FnMut(&FlowKey) -> Probe,
+    ) -> Option<(u16, (usize, usize))> {
+        let Self { destinations, classes, layouts, tallies, .. } = self;
+        let destination = destinations.get_mut(at)?;
+        let classes = classes[usize::from(ask.local.is_v4())].as_deref()?;
+        let buckets = &layouts[layout].buckets;
+        let index = destination.index.as_mut()?;
+        index.used = true;
+        let mut words = 0;
+        let start = usize::from(*index.rows.get(row)?) * 64 + rank;
+        let found = loop {
+            let Some(place) = index.free.find(start, &mut words) else { break None };
+            index.free.clear(place);
+            // No row has more words than the widest, so the guess is never too far.
+            let mut row = place / 64 / index.widest;
+            while usize::from(index.rows[row + 1]) <= place / 64 {
+                row += 1;
+            }
+            let rank = place - usize::from(index.rows[row]) * 64;
+            let port = classes.port(usize::from(buckets[row] ^ destination.twist), rank);
+            tallies.probes += 1;
+            if probe(&ask.flow(port)) == Probe::Free {
+                break Some((port, (row, rank)));
+            }
+            destination.foreign.push(port);
+        };
+        tallies.words += words;
+        tallies.words_max = tallies.words_max.max(words);
+        found
+    }
+
+    /// Nothing is free: perhaps a foreign flow has gone, or the oldest in TIME_WAIT is old enough.
+    fn second_hand(&mut self, at: u32, ask: &Ask<'_>, probe: &mut dyn FnMut(&FlowKey) -> Probe) -> Option<Grant> {
+        for _ in 0..SECOND_LOOKS.min(self.destinations.get(at)?.foreign.len()) {
+            let foreign = &mut self.destinations.get_mut(at)?.foreign;
+            let port = foreign.remove(0);
+            let home = self.place(self.destinations.get(at)?, port).is_some();
+            if !home || self.is_bound(port) {
+                continue; // no longer ours to give; if that changes, its place is looked at anew
+            }
+            self.tallies.probes += 1;
+            if probe(&ask.flow(port)) == Probe::Free {
+                return Some(Grant { port, claim: self.begin(at, port) });
+            }
+            self.destinations.get_mut(at)?.foreign.push(port);
+        }
+        let mut oldest = self.destinations.get(at)?.waiting.first;
+        for _ in 0..SECOND_LOOKS {
+            let node = self.nodes.get(oldest)?;
+            let (port, after) = (node.port, node.after);
+            if self.is_bound(port) || self.place(self.destinations.get(at)?, port).is_none() {
+                oldest = after;
+                continue;
+            }
+            self.tallies.probes += 1;
+            if probe(&ask.flow(port)) == Probe::Taken {
+                return None; // too young, and all others are younger
+            }
+            self.tallies.reused += 1;
+            self.unlink(oldest);
+            self.link(oldest, Stage::InUse);
+            return Some(Grant { port, claim: Claim::new(oldest) });
+        }
+        None
+    }
+
+    fn choose(&mut self, ask: &Ask<'_>, probe: &mut dyn FnMut(&FlowKey) -> Probe) -> Option<Grant> {
+        let layout = self.prepare(ask);
+        let key = destination_key(ask);
+        let hash = key.hash(&self.parts.key);
+        self.tallies.destination_hashes += 1;
+        let (slot, offset) = ((hash >> 32) as usize % PERTURBATIONS, hash as u32);
+        // Where to begin: a row of the slice and a place in it.
+        let classes = self.classes(ask.local.is_v4())?;
+        let known = self.find(hash, &key);
+        let twist = match known.and_then(|at| self.destinations.get(at)) {
+            Some(destination) => destination.twist,
+            None => ask.steering.bucket(&ask.flow(0)) as u8,
+        };
+        let rows = self.layouts[layout].rows(ask.local.is_v4(), twist);
+        let space = u32::from(*rows.last()?);
+        if space == 0 {
+            return None;
+        }
+        let begin = offset.wrapping_add(self.perturb[slot]) % space;
+        let row = rows.partition_point(|before| u32::from(*before) <= begin) - 1;
+        let rank = begin as usize - usize::from(rows[row]);
+        let advance = 1 + u32::from(ask.random & 7 == 0);
+        let sparse = match known.and_then(|at| self.destinations.get(at)) {
+            Some(destination) => destination.index.is_none() && destination.flows <= UNINDEXED_MAX,
+            None => true,
+        };
+        if sparse {
+            let port = classes.port(usize::from(self.layouts[layout].buckets[row] ^ twist), rank);
+            if !self.is_bound(port) {
+                self.tallies.probes += 1;
+                if probe(&ask.flow(port)) == Probe::Free {
+                    self.perturb[slot] = self.perturb[slot].wrapping_add(advance);
+                    let at = known.unwrap_or_else(|| self.open(hash, key, twist));
+                    return Some(Grant { port, claim: self.begin(at, port) });
+                }
+            }
+        }
+        let at = known.unwrap_or_else(|| self.open(hash, key, twist));
+        if self.destinations.get(at).is_some_and(|d| d.index.is_none()) {
+            self.index(at, layout);
+        }
+        if let Some((port, (found_row, found_rank))) = self.free_place(at, layout, (row, rank), ask, probe) {
+            // The next search goes on behind it, unless it lay behind the start already.
+            let rows = self.layouts[layout].rows(ask.local.is_v4(), twist);
+            let ahead = (u32::from(rows[found_row]) + found_rank as u32 + space - begin) % space;
+            let ahead = if ahead <= space / 2 { ahead } else { 0 };
+            self.perturb[slot] = self.perturb[slot].wrapping_add(ahead + advance);
+            return Some(Grant { port, claim: self.begin(at, port) });
+        }
+        let grant = self.second_hand(at, ask, probe);
+        if self.destinations.get(at).is_some_and(|d| d.flows == 0) {
+            self.close(at);
+        }
+        grant
+    }
+
+    fn slice(&self, destination: &Destination) -> Slice {
+        let lane = usize::from(destination.key.local_port);
+        let layout = self.layouts.iter().find(|layout| layout.lane == lane);
+        let rows = layout.map_or(&[0][..], |layout| layout.rows(destination.key.is_v4(), destination.twist));
+        let owned = usize::from(rows.last().copied().unwrap_or(0));
+        Slice {
+            lane,
+            local: destination.key.local,
+            remote: destination.key.remote,
+            remote_port: destination.key.remote_port,
+            owned,
+            in_use: (destination.flows - destination.time_waits) as usize,
+            time_wait: destination.time_waits as usize,
+            reserved: self.bound.iter().filter(|port| self.place(destination, **port).is_some()).count(),
+            indexed: destination.index.is_some(),
+        }
+    }
+}
+
+/// A destination as the chooser knows it: the lane stands where the local port would.
+#[inline]
+fn destination_key(ask: &Ask<'_>) -> FlowKey {
+    FlowKey { local: ask.local, remote: ask.remote, local_port: ask.lane as u16, remote_port: ask.remote_port }
+}
+
+impl Index {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.free.bytes() + self.rows.capacity() * 2
     }
 }
 
@@ -35,46 +575,170 @@ impl PortChoice for LanePorts {
     }
 
     fn allocate(&mut self, ask: &Ask<'_>, probe: &mut dyn FnMut(&FlowKey) -> Probe) -> Result<Grant, Exhausted> {
-        self.tallies.asks += 1;
-        let hash = ask.flow(ask.lane as u16).hash(&self.parts.key);
-        let perturb = &mut self.perturb[(hash >> 32) as usize % PERTURBATIONS];
-        // RFC 6056 section 3.3.4: an offset that only we know for this destination, and a counter shared by few.
-        let start = (hash as u32).wrapping_add(*perturb) % self.count;
-        for i in 0..self.count {
-            let port = self.parts.range.0 + ((start + i) % self.count) as u16;
-            if !ask.comes_home(port) || self.bound.contains(&port) || self.parts.reserved.contains(&port) {
-                continue;
-            }
-            if probe(&ask.flow(port)) != Probe::Taken {
-                *perturb = perturb.wrapping_add(i + 1 + u32::from(ask.random.is_multiple_of(8)));
-                return Ok(Grant { port, claim: Claim::NONE });
-            }
+        let before = self.tallies.probes;
+        let Self { by_hash, destinations, .. } = self;
+        by_hash.maintain(8, |at| destinations.get(at).map_or(0, |d| d.hash));
+        let grant = self.choose(ask, probe);
+        let tallies = &mut self.tallies;
+        let probes = tallies.probes - before;
+        tallies.asks += 1;
+        tallies.flow_hashes += probes;
+        tallies.probes_max = tallies.probes_max.max(probes);
+        tallies.exhausted += u64::from(grant.is_none());
+        grant.ok_or(Exhausted)
+    }
+
+    fn adopt(&mut self, ask: &Ask<'_>, port: u16) -> Claim {
+        self.prepare(ask);
+        let key = destination_key(ask);
+        let hash = key.hash(&self.parts.key);
+        self.tallies.destination_hashes += 1;
+        let at = match self.find(hash, &key) {
+            Some(at) => at,
+            None => self.open(hash, key, ask.steering.bucket(&ask.flow(0)) as u8),
+        };
+        self.take_place(at, port);
+        self.begin(at, port)
+    }
+
+    fn waits(&mut self, claim: Claim, _: &FlowKey, reusable: bool) {
+        let at = claim.word();
+        let Some(node) = self.nodes.get(at) else { return };
+        let Some(destination) = self.destinations.get(node.destination) else { return };
+        let grantable = reusable && self.place(destination, node.port).is_some();
+        self.unlink(at);
+        self.link(at, if grantable { Stage::Waiting } else { Stage::Held });
+    }
+
+    fn released(&mut self, claim: Claim, _: &FlowKey) {
+        let at = claim.word();
+        self.unlink(at);
+        let Some(Node { destination: whose, port, .. }) = self.nodes.remove(at) else { return };
+        let Some(destination) = self.destinations.get_mut(whose) else { return };
+        destination.flows -= 1;
+        if destination.flows == 0 {
+            return self.close(whose);
         }
-        self.tallies.exhausted += 1;
-        Err(Exhausted)
+        if destination.index.is_none() {
+            return;
+        }
+        if destination.flows < INDEXED_MIN {
+            return self.drop_index(whose);
+        }
+        if !self.is_bound(port) {
+            self.free_place_of(whose, port);
+        }
     }
-
-    fn adopt(&mut self, _: &Ask<'_>, _: u16) -> Claim {
-        Claim::NONE
-    }
-
-    fn waits(&mut self, _: Claim, _: &FlowKey, _: bool) {}
-
-    fn released(&mut self, _: Claim, _: &FlowKey) {}
 
     fn reserve(&mut self, port: u16) {
+        if self.is_bound(port) {
+            return;
+        }
         self.bound.push(port);
+        self.is_bound[usize::from(port) / 64] |= 1 << (port % 64);
+        for at in self.indexed.clone() {
+            self.take_place(at, port);
+        }
     }
 
-    fn unreserve(&mut self, port: u16, _: &mut dyn FnMut(&FlowKey) -> Probe) {
+    fn unreserve(&mut self, port: u16, claim_of: &mut dyn FnMut(&FlowKey) -> Claim) {
+        if !self.is_bound(port) {
+            return;
+        }
         self.bound.retain(|bound| *bound != port);
+        self.is_bound[usize::from(port) / 64] &= !(1 << (port % 64));
+        for at in self.indexed.clone() {
+            let Some(destination) = self.destinations.get(at) else { continue };
+            let flow = FlowKey { local_port: port, ..destination.key };
+            // A flow without a claim, or with one that is of another lane's making, is found out when it is tried.
+            let node = self.nodes.get(claim_of(&flow).word());
+            if node.is_none_or(|node| node.destination != at) && !destination.foreign.contains(&port) {
+                self.free_place_of(at, port);
+            }
+        }
     }
 
     fn tallies(&self) -> Tallies {
         self.tallies
     }
 
+    fn slices(&self, most: usize, show: &mut dyn FnMut(&Slice)) {
+        for (_, destination) in self.destinations.iter().take(most) {
+            show(&self.slice(destination));
+        }
+    }
+
     fn bytes(&self) -> usize {
-        size_of_val(&*self.perturb)
+        let classes: usize = self.classes.iter().flatten().map(|classes| classes.bytes()).sum();
+        classes
+            + size_of_val(&*self.perturb)
+            + size_of_val(&*self.is_bound)
+            + self.by_hash.bytes()
+            + self.destinations.bytes()
+            + self.nodes.bytes()
+            + self.index_bytes
+    }
+}
+
+impl LanePorts {
+    /// The place of a port in a destination's index, if it has both.
+    fn place_of(&self, at: u32, port: u16) -> Option<usize> {
+        let destination = self.destinations.get(at)?;
+        self.place_in(destination.index.as_deref()?, destination, port)
+    }
+
+    fn take_place(&mut self, at: u32, port: u16) {
+        if let Some(place) = self.place_of(at, port)
+            && let Some(index) = self.destinations.get_mut(at).and_then(|d| d.index.as_mut())
+        {
+            index.free.clear(place);
+        }
+    }
+
+    fn free_place_of(&mut self, at: u32, port: u16) {
+        if let Some(place) = self.place_of(at, port)
+            && let Some(index) = self.destinations.get_mut(at).and_then(|d| d.index.as_mut())
+        {
+            index.free.set(place);
+        }
+    }
+}
+
+/// What a test wants to see.
+#[cfg(test)]
+impl LanePorts {
+    /// Free places of a destination by its index, by its lists, and the two lists' lengths.
+    pub(super) fn audit(&self, ask: &Ask<'_>) -> Option<usize> {
+        let key = destination_key(ask);
+        let destination = self.destinations.get(self.find(key.hash(&self.parts.key), &key)?)?;
+        let slice = self.slice(destination);
+        let mut seen = [0; 2];
+        let mut taken = std::collections::HashSet::new();
+        for (list, seen) in [destination.in_use, destination.waiting].into_iter().zip(&mut seen) {
+            let (mut next, mut before) = (list.first, NONE);
+            while let Some(node) = self.nodes.get(next) {
+                assert_eq!(node.before, before, "lists lead back the way they lead on");
+                assert!(taken.insert(node.port), "one flow, one node");
+                *seen += 1;
+                (before, next) = (next, node.after);
+            }
+            assert_eq!(list.last, before);
+        }
+        assert_eq!(seen[0] + seen[1], destination.flows as usize);
+        let index = destination.index.as_deref()?;
+        taken.extend(&self.bound);
+        taken.extend(&destination.foreign);
+        let kept = taken.iter().filter(|port| self.place(destination, **port).is_some()).count();
+        assert_eq!(index.free.free(), slice.owned - kept, "the index is exact");
+        for port in &taken {
+            if let Some(place) = self.place_in(index, destination, *port) {
+                assert!(!index.free.is_free(place));
+            }
+        }
+        Some(index.free.free())
+    }
+
+    pub(super) fn indexes(&self) -> (usize, usize) {
+        (self.indexed.len(), self.index_bytes)
     }
 }
