@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod s4_send;
 #[allow(dead_code)] // each wall takes what it needs
 mod wall;
 
@@ -20,12 +21,15 @@ struct Cli {
 enum Command {
     /// Measures operations per second, side by side in one run
     Bench(bench::options::Bench),
+    /// The send path: a sender and the receive thread want one connection's lock
+    S4(s4_send::S4),
 }
 
 fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let outcome = match command {
         Command::Bench(bench) => bench::run(&bench),
+        Command::S4(options) => s4_send::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

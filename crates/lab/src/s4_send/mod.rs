@@ -1,0 +1,299 @@
+//! The fourth wall: FreeBSD's sender waited three quarters of its time for the lock of its own connection.
+//!
+//! One application thread sends as fast as it can on one connection, one thread receives the acknowledgements, each on a
+//! core of its own; the far end is a [`sink`]. The variants differ in how the two threads share the connection:
+//! [`t0`] one lock across everything, [`t1`] an owner and a backlog.
+
+mod sender;
+mod sink;
+mod t0;
+mod t1;
+
+use crate::bench::failure::Failure;
+use crate::bench::machine;
+use crate::wall::page::{Chart, Page, Picture};
+use crate::wall::rows::{Row, Rows};
+use crate::wall::{self, WallOptions};
+use clap::Args;
+use laneway_proto::time::Instant;
+use laneway_stack::clock::Clock;
+use laneway_stack::worker::Turn;
+use sender::{Signs, Stack};
+use sink::{Answers, FarEnd, Wire};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Rounds of each variant, in turn with those of the others.
+const ROUNDS: usize = 5;
+/// Not measured, at the start of each round.
+const WARM_UP: Duration = Duration::from_millis(100);
+/// Nothing has happened for this long: something is wrong.
+const STUCK_AFTER: Duration = Duration::from_secs(10);
+/// Timers are looked at this often while nothing arrives, in microseconds.
+const TIMERS_EVERY_US: u64 = 1_000;
+/// Lines that go from core to core each time the connection changes hands: the lock, the control block, the buffer's
+/// indices (the least; SEEDS counts the same three).
+const LINES_PER_HANDOVER: f64 = 3.0;
+
+/// Where a sender waits: one thread sends, one receives, and both want the connection
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Example:\n  laneway-lab s4 --seconds 2 --report s4.html\n  laneway-lab s4 --mtu 1280 --variant t0,t1 --json"
+)]
+pub struct S4 {
+    #[command(flatten)]
+    wall: WallOptions,
+    /// Largest IP packet: 1280 is what the tunnels of the wall had
+    #[arg(long, default_value_t = 1_500, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..=9_000))]
+    mtu: u16,
+    /// Bytes that one send() is given: 64 KiB is nuttcp's
+    #[arg(long, default_value_t = 65_536, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    write: u32,
+}
+
+/// How two threads share a connection.
+trait Variant: Send + Sync {
+    /// `send`, from the application's thread: how many bytes were taken, and the nanoseconds waited for the connection.
+    fn send(&self, bytes: usize, now: &dyn Fn() -> Instant) -> (usize, u64);
+
+    /// Acknowledgements, from the receiving thread. `None`: they were left to the other.
+    fn input(&self, answers: &mut Answers, now: &dyn Fn() -> Instant) -> Option<Turn>;
+
+    /// How often the connection went from one thread to the other.
+    fn handovers(&self) -> u64;
+}
+
+/// What one round came to.
+#[derive(Clone, Copy, Default, Debug)]
+struct Outcome {
+    seconds: f64,
+    sends: u64,
+    /// In `send`, waiting for the connection, and waiting for room in its buffer, in nanoseconds.
+    send_ns: u64,
+    wait_ns: u64,
+    room_ns: u64,
+    packets: u64,
+    octets: u64,
+    answers: u64,
+    handovers: u64,
+    sender_cpu_s: f64,
+    receiver_cpu_s: f64,
+}
+
+impl Outcome {
+    fn mbit_s(&self) -> f64 {
+        self.octets as f64 * 8e-6 / self.seconds
+    }
+}
+
+/// `laneway-lab s4`.
+pub fn run(options: &S4) -> Result<(), Failure> {
+    let time = options.wall.time(1.0, 0.2)?;
+    let variants = options.wall.variants(&["t0", "t0-aa", "t1"])?;
+    let rounds = if options.wall.quick { 1 } else { ROUNDS };
+    let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); variants.len()];
+    // Asked before a thread is pinned: afterwards it is one.
+    let cores = machine::cores();
+    let bar = wall::progress(rounds * variants.len());
+    for _ in 0..rounds {
+        for (name, outcomes) in variants.iter().zip(&mut outcomes) {
+            bar.set_message((*name).to_owned());
+            outcomes.push(round(name, options, time, cores)?);
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let mut rows = Rows::new(Some("send"));
+    if cores < 2 {
+        rows.remark("this machine gives one core: the two threads take turns, and the shape of the wall is not seen");
+    }
+    for (name, outcomes) in variants.iter().zip(&outcomes) {
+        report(name, options, outcomes, &mut rows);
+    }
+    let page = page(&rows);
+    wall::finish(&options.wall, &rows, &page)
+}
+
+fn round(name: &str, options: &S4, time: Duration, cores: usize) -> Result<Outcome, Failure> {
+    let (tx, far, wire) = sink::sink(options.mtu.into());
+    let (signs, clock) = (Arc::new(Signs::default()), Clock::start());
+    let stack = Stack::new(tx, Arc::clone(&signs), options.write as usize, clock.now())?;
+    let variant: Box<dyn Variant> = match name {
+        "t1" => Box::new(t1::T1::new(stack)),
+        _ => Box::new(t0::T0::new(stack)),
+    };
+    let rig = Rig { variant: &*variant, wire: &wire, signs: &signs, clock, write: options.write as usize, time };
+    duel(&rig, far, cores)
+}
+
+/// What both threads work on.
+struct Rig<'a> {
+    variant: &'a dyn Variant,
+    wire: &'a Wire,
+    signs: &'a Signs,
+    clock: Clock,
+    write: usize,
+    time: Duration,
+}
+
+/// The two threads, for one round.
+fn duel(rig: &Rig<'_>, far: FarEnd, cores: usize) -> Result<Outcome, Failure> {
+    let (stop, measuring) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let (stop, measuring) = (&stop, &measuring);
+        let receiver = scope.spawn(move || {
+            machine::pin(1 % cores);
+            receive(rig, far, stop, measuring)
+        });
+        let sender = scope.spawn(move || {
+            machine::pin(0);
+            send(rig, measuring)
+        });
+        let outcome = sender.join().map_err(|_| Failure::Stuck("the sending thread panicked".into()));
+        stop.store(true, Ordering::Release);
+        let cpu_s = receiver.join().map_err(|_| Failure::Stuck("the receiving thread panicked".into()))?;
+        Ok(Outcome { receiver_cpu_s: cpu_s, ..outcome?? })
+    })
+}
+
+/// The application's thread.
+fn send(rig: &Rig<'_>, measuring: &AtomicBool) -> Result<Outcome, Failure> {
+    let now = || rig.clock.now();
+    until(rig.signs, || rig.signs.connected.load(Ordering::Acquire))?;
+    let mut outcome = Outcome::default();
+    let (mut began, mut cpu, mut before, mut handovers) = (std::time::Instant::now(), 0.0, [0; 3], 0);
+    loop {
+        let is_warm = measuring.load(Ordering::Relaxed);
+        if !is_warm && began.elapsed() >= WARM_UP {
+            measuring.store(true, Ordering::Release);
+            (outcome, began) = (Outcome::default(), std::time::Instant::now());
+            (cpu, before, handovers) = (machine::thread_cpu_s(), rig.wire.tally(), rig.variant.handovers());
+        } else if is_warm && began.elapsed() >= rig.time {
+            break;
+        }
+        let mut left = rig.write;
+        while left > 0 {
+            rig.signs.writable.store(false, Ordering::Relaxed);
+            let entered = std::time::Instant::now();
+            let (taken, waited) = rig.variant.send(left, &now);
+            outcome.send_ns += entered.elapsed().as_nanos() as u64;
+            outcome.wait_ns += waited;
+            outcome.sends += 1;
+            left -= taken;
+            if left > 0 {
+                let full = std::time::Instant::now();
+                until(rig.signs, || rig.signs.writable.load(Ordering::Acquire))?;
+                outcome.room_ns += full.elapsed().as_nanos() as u64;
+            }
+        }
+    }
+    measuring.store(false, Ordering::Release);
+    outcome.seconds = began.elapsed().as_secs_f64();
+    outcome.sender_cpu_s = machine::thread_cpu_s() - cpu;
+    let [packets, octets, answers] = rig.wire.tally();
+    (outcome.packets, outcome.octets, outcome.answers) = (packets - before[0], octets - before[1], answers - before[2]);
+    outcome.handovers = rig.variant.handovers() - handovers;
+    Ok(outcome)
+}
+
+/// The receiving thread; the answer is its processor time while it was measured.
+fn receive(rig: &Rig<'_>, mut far: FarEnd, stop: &AtomicBool, measuring: &AtomicBool) -> f64 {
+    let now = || rig.clock.now();
+    let mut answers = Answers::default();
+    let mut timers_at = rig.clock.now();
+    let (mut began, mut cpu) = (None, 0.0);
+    while !stop.load(Ordering::Acquire) {
+        match (measuring.load(Ordering::Acquire), began) {
+            (true, None) => began = Some(machine::thread_cpu_s()),
+            (false, Some(from)) => (cpu, began) = (machine::thread_cpu_s() - from, None),
+            _ => {}
+        }
+        let mut heard = false;
+        if rig.wire.take_interrupt() {
+            while far.answer(&mut answers) {
+                rig.variant.input(&mut answers, &now);
+                heard = true;
+            }
+        }
+        let time = rig.clock.now();
+        if time >= timers_at {
+            timers_at = time.after_us(TIMERS_EVERY_US);
+            rig.variant.input(&mut answers, &now);
+        } else if !heard {
+            std::hint::spin_loop();
+        }
+    }
+    began.map_or(cpu, |from| machine::thread_cpu_s() - from)
+}
+
+/// Turns until something has come about.
+fn until(signs: &Signs, come: impl Fn() -> bool) -> Result<(), Failure> {
+    let began = std::time::Instant::now();
+    let mut looks = 0u32;
+    while !come() {
+        if signs.broken.load(Ordering::Acquire) || began.elapsed() > STUCK_AFTER {
+            return Err(Failure::Stuck("the connection to the sink has failed, or nothing moves on it".into()));
+        }
+        looks = looks.wrapping_add(1);
+        match looks % 256 {
+            0 => std::thread::yield_now(),
+            _ => std::hint::spin_loop(),
+        }
+    }
+    Ok(())
+}
+
+fn report(name: &str, options: &S4, outcomes: &[Outcome], rows: &mut Rows) {
+    let median = |of: &dyn Fn(&Outcome) -> f64| {
+        let mut all: Vec<f64> = outcomes.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+    let mut push = |row: Row| rows.push(row.at("mtu", u32::from(options.mtu)).at("write", options.write));
+    let measured = |metric, value, unit| Row::measured(name, metric, value, unit);
+    push(measured("send_wait_share", median(&|o| ratio(o.wait_ns as f64, o.send_ns as f64)), ""));
+    push(measured("room_wait_share", median(&|o| ratio(o.room_ns as f64 * 1e-9, o.seconds)), ""));
+    push(measured("mbit_s", median(&Outcome::mbit_s), "Mbit/s"));
+    let cpu = |o: &Outcome| (o.sender_cpu_s + o.receiver_cpu_s) * 1e6;
+    push(measured("cpu_us_per_packet", median(&|o| ratio(cpu(o), o.packets as f64)), "us"));
+    push(measured("cpu_us_per_kb", median(&|o| ratio(cpu(o), o.octets as f64 / 1_000.0)), "us"));
+    push(measured("sender_cpu_us_per_packet", median(&|o| ratio(o.sender_cpu_s * 1e6, o.packets as f64)), "us"));
+    let handovers = median(&|o| ratio(o.handovers as f64, o.sends as f64));
+    push(Row::counted(name, "handovers_per_send", handovers, "handovers"));
+    push(Row::model(name, "line_transfers_per_send", handovers * LINES_PER_HANDOVER, "lines"));
+    push(Row::counted(name, "acks_per_mb", median(&|o| ratio(o.answers as f64, o.octets as f64 * 1e-6)), "acks"));
+}
+
+fn page(rows: &Rows) -> Page {
+    let bars = |metric: &str| {
+        rows.only(&[metric]).iter().map(|row| (row.variant.clone(), row.value)).collect::<Vec<(String, f64)>>()
+    };
+    let command = "laneway-lab s4 --report s4.html".to_owned();
+    let mut shares = bars("send_wait_share");
+    shares.push(("seed (FreeBSD, 2018)".to_owned(), 0.75));
+    let picture = |title: &str, caption: &str, x: &str, bars, metrics: &[&str]| Picture {
+        title: title.to_owned(),
+        caption: caption.to_owned(),
+        command: command.clone(),
+        chart: Chart::Bars { x: x.to_owned(), bars },
+        rows: rows.only(metrics).into_iter().cloned().collect(),
+    };
+    Page {
+        title: "The sender waits for its own connection".to_owned(),
+        words: vec![
+            "One thread sends, one takes in the acknowledgements. What they share is the connection.".to_owned(),
+        ],
+        pictures: vec![
+            picture(
+                "Share of send() spent waiting for the connection",
+                "The seed's figure was taken with a profiler on a slower machine, through a tunnel.",
+                "share",
+                shares,
+                &["send_wait_share", "handovers_per_send"],
+            ),
+            picture("What gets through", "One stream.", "Mbit/s", bars("mbit_s"), &["mbit_s", "cpu_us_per_kb"]),
+        ],
+    }
+}

@@ -1,0 +1,38 @@
+//! `laneway-lab s4` in small: every variant gets text through, and every row says what it is.
+
+use std::process::Command;
+
+fn lab(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_laneway-lab")).args(arguments).output().expect("it can be run");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn every_variant_gets_text_through() {
+    let (code, out, err) = lab(&["s4", "--quick", "--seconds", "0.1", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    let all: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let value = |variant: &str, metric: &str| {
+        let rows = all["rows"].as_array().expect("rows").iter();
+        let row = rows.clone().find(|row| row["variant"] == variant && row["metric"] == metric);
+        row.unwrap_or_else(|| panic!("no {metric} of {variant}"))["value"].as_f64().expect("a number")
+    };
+    for variant in ["t0", "t0-aa", "t1"] {
+        assert!(value(variant, "mbit_s") > 1.0 && value(variant, "cpu_us_per_packet") > 0.0);
+        let share = value(variant, "send_wait_share");
+        assert!((0.0..=1.0).contains(&share), "{variant} waits for {share} of its time");
+        // Every second segment is acknowledged, and a single one where the far end turned to something else.
+        let acks = value(variant, "acks_per_mb");
+        assert!((300.0..=750.0).contains(&acks), "{variant}: {acks} acknowledgements per megabyte");
+    }
+}
+
+#[test]
+fn misuse_is_answered_with_what_would_be_right() {
+    let (code, _, err) = lab(&["s4", "--variant", "t7"]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("take one of t0"), "{err}");
+    let (code, _, err) = lab(&["s4", "--mtu", "100"]);
+    assert_eq!(code, Some(2), "{err}");
+}
