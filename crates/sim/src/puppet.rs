@@ -45,7 +45,7 @@ impl Puppet {
                 }
             }
             // All ports are taken: later.
-            Err(laneway_stack::Error::LaneExhausted(_)) => {
+            Err(laneway_stack::Error::LaneExhausted(_) | laneway_stack::Error::PortsExhausted(_)) => {
                 let later = stage.now_us + 100_000;
                 stage.at(later, self.host, self.lane, Action::Open(talk));
             }

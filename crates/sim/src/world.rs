@@ -341,6 +341,8 @@ impl World {
                 Listening::End(id) => actor.host.control.unlisten(id),
             }
             self.stage.borrow_mut().now_us = self.now_us;
+            // A turn reserves and asks, the next one listens.
+            actor.host.turn(now);
             actor.host.turn(now);
             actor.wake_us = self.now_us;
             self.collect(host);

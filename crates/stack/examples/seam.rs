@@ -7,6 +7,7 @@ use laneway_proto::tcp::connection::Agreed;
 use laneway_proto::tcp::{Config, Connection, Cx, HalfOpen};
 use laneway_proto::time::Instant;
 use laneway_stack::app::ListenerId;
+use laneway_stack::binding::{BindOptions, Binding};
 use laneway_stack::counters::Mib;
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::ports::{LanePorts, PortParts};
@@ -38,7 +39,7 @@ impl Life {
     #[inline]
     fn syn(&mut self, tables: &mut Tables, config: &Config, secrets: &BootSecrets) {
         let old = tables.lookup(self.hash, &self.key);
-        assert!(black_box(tables.listeners.find(&self.key.local, 80)).is_some());
+        assert!(black_box(tables.listeners.find(&self.key.local, 80, self.hash)).is_some());
         let segment = segment(Flags::SYN);
         let cx = Cx { now: self.now, config, pool: &mut tables.pool };
         let half = HalfOpen::on_syn(&self.key, &segment, 0, None, &secrets.tcp, &cx);
@@ -137,7 +138,8 @@ fn main() {
         };
         let ports = Box::new(LanePorts::new(parts));
         let mut tables = Tables::new(secrets.flow, 1 << 16, 1 << 30, Instant::from_us(3_600_000_000), ports);
-        tables.listeners.add(ListenerId(0), Address::UNSPECIFIED_V4, 80, 4_096, 1);
+        let binding = Binding { address: Address::UNSPECIFIED_V4, options: BindOptions::default(), listens: true };
+        tables.listeners.add(ListenerId(0), binding, 80, 4_096, 1);
         tables
     };
     match way.as_str() {

@@ -4,6 +4,7 @@
 //! [`ConnId`] of a connection that is fully set up can be put in: `push` is called in one place, after insertion.
 
 use crate::app::{ConnId, ListenerId};
+use crate::binding::Binding;
 use laneway_wire::flow::Address;
 use std::collections::VecDeque;
 
@@ -11,8 +12,8 @@ const NONE: u16 = u16::MAX;
 
 /// One listener, as one lane sees it.
 pub struct Listener {
-    /// The address that it is bound to; unspecified for any of its family (IPv6 unspecified: any of both).
-    pub address: Address,
+    /// What it is bound to, and with which options.
+    pub binding: Binding,
     /// The port.
     pub port: u16,
     backlog: usize,
@@ -36,14 +37,14 @@ impl Default for Listeners {
 impl Listeners {
     /// Adds a listener under the id that the control thread chose. Of a backlog `b` over `lanes` lanes each lane holds
     /// ⌈b/lanes⌉ + 16, so that uneven hashing does not refuse what `listen` promised.
-    pub fn add(&mut self, id: ListenerId, address: Address, port: u16, backlog: usize, lanes: usize) {
+    pub fn add(&mut self, id: ListenerId, binding: Binding, port: u16, backlog: usize, lanes: usize) {
         let at = usize::from(id.0);
         if self.all.len() <= at {
             self.all.resize_with(at + 1, || None);
         }
         let next = std::mem::replace(&mut self.by_port[usize::from(port)], id.0);
         let backlog = backlog.div_ceil(lanes) + 16;
-        self.all[at] = Some(Listener { address, port, backlog, queue: VecDeque::new(), next });
+        self.all[at] = Some(Listener { binding, port, backlog, queue: VecDeque::new(), next });
     }
 
     /// Removes a listener; the answer is the connections that nobody will accept, to be reset.
@@ -64,22 +65,44 @@ impl Listeners {
         gone.queue
     }
 
-    /// The listener for a SYN: one bound to the exact address before one bound to any.
+    /// The listener for a SYN: one bound to the exact address before one bound to any of its family, before one bound to any of
+    /// both. Of those that share an address (`SO_REUSEPORT`), the hash of the flow chooses.
     #[inline]
-    pub fn find(&self, address: &Address, port: u16) -> Option<ListenerId> {
-        let mut any = None;
+    pub fn find(&self, address: &Address, port: u16, hash: u64) -> Option<ListenerId> {
+        let (mut best, mut rank, mut members) = (None, 0, 0u64);
         let mut link = self.by_port[usize::from(port)];
         while let Some(Some(listener)) = self.all.get(usize::from(link)) {
-            if listener.address == *address {
-                return Some(ListenerId(link));
-            }
-            let both = listener.address == Address::UNSPECIFIED_V6;
-            if both || (listener.address == Address::UNSPECIFIED_V4 && address.is_v4()) {
-                any = Some(ListenerId(link));
+            let this = listener.binding.rank(address);
+            if this > rank {
+                (best, rank, members) = (Some(ListenerId(link)), this, 1);
+            } else if this > 0 && this == rank {
+                members += 1;
             }
             link = listener.next;
         }
-        any
+        if members > 1 { self.member(address, port, rank, hash % members) } else { best }
+    }
+
+    /// One of several that mean an address equally well.
+    #[cold]
+    fn member(&self, address: &Address, port: u16, rank: u8, mut which: u64) -> Option<ListenerId> {
+        let mut link = self.by_port[usize::from(port)];
+        while let Some(Some(listener)) = self.all.get(usize::from(link)) {
+            if listener.binding.rank(address) == rank {
+                if which == 0 {
+                    return Some(ListenerId(link));
+                }
+                which -= 1;
+            }
+            link = listener.next;
+        }
+        None
+    }
+
+    /// The options that connections of a listener keep.
+    #[inline]
+    pub(crate) fn reuse(&self, id: ListenerId) -> u8 {
+        self.all.get(usize::from(id.0)).and_then(Option::as_ref).map_or(0, |l| l.binding.options.bits())
     }
 
     /// Still there?

@@ -2,6 +2,7 @@
 //!
 //! path: `… → tcp::input → tcp::state → [application] → tcp::output → …`
 
+use crate::control::BindId;
 use crate::counters::Mib;
 use crate::error::Error;
 use crate::lane::Local;
@@ -129,8 +130,63 @@ impl Context<'_> {
 
     /// Starts an active open from a local address of the caller's choice, or the one that the route says. The port is
     /// chosen such that the replies come to this lane. [`App::on_connect`] or [`App::on_closed`] tells how it ended.
+    ///
+    /// [`Error::LaneExhausted`]: this lane has no port left towards that destination, and another lane may have. With one lane
+    /// it is [`Error::PortsExhausted`] at once: all are taken.
     pub fn connect(&mut self, from: Option<Address>, to: Address, port: u16, token: u64) -> Result<ConnId, Error> {
-        let to_socket = || SocketAddr::new(to.to_ip(), port);
+        let (mtu, from) = self.check_ends(from, to, port)?;
+        let random = self.local.entropy.next_u64();
+        let ask = Ask {
+            steering: &self.local.steering,
+            lane: self.local.id,
+            local: from,
+            remote: to,
+            remote_port: port,
+            random,
+        };
+        let opening = self.tables.allocate(&ask, self.local.now, self.local.config.tcp_tw_reuse_delay_ms);
+        let opening = opening.map_err(|Exhausted| {
+            let to = SocketAddr::new(to.to_ip(), port);
+            if self.local.steering.lanes() == 1 { Error::PortsExhausted(to) } else { Error::LaneExhausted(to) }
+        })?;
+        let key = ask.flow(opening.grant.port);
+        Ok(self.open(key, opening, mtu, token, /* reuse= */ 0))
+    }
+
+    /// As [`connect`](Self::connect), from the address and port of a bound socket. Towards different destinations one port serves
+    /// any number of connections.
+    ///
+    /// [`Error::OtherLane`]: the replies would come to that lane, so it is for that lane to connect. [`Error::FlowInUse`]: there
+    /// is a connection between these two ends already.
+    pub fn connect_from(&mut self, bound: BindId, to: Address, port: u16, token: u64) -> Result<ConnId, Error> {
+        let not_bound = || Error::Invalid("no such socket is bound; call bind first".into());
+        let (binding, local_port) = self.local.bound.get(bound.0).map(|b| (b.binding, b.port)).ok_or_else(not_bound)?;
+        let from = (!binding.address.is_unspecified()).then_some(binding.address);
+        let (mtu, from) = self.check_ends(from, to, port)?;
+        if !binding.takes(&from) {
+            return Err(Error::NetworkUnreachable(to.to_ip()));
+        }
+        let ask = Ask {
+            steering: &self.local.steering,
+            lane: self.local.id,
+            local: from,
+            remote: to,
+            remote_port: port,
+            random: 0,
+        };
+        let key = ask.flow(local_port);
+        let owner = self.local.steering.lane(&key);
+        if owner != self.local.id {
+            return Err(Error::OtherLane(owner));
+        }
+        let opening = self.tables.adopt(&ask, local_port, self.local.now, self.local.config.tcp_tw_reuse_delay_ms);
+        let ends = || (SocketAddr::new(from.to_ip(), local_port), SocketAddr::new(to.to_ip(), port));
+        let opening = opening.ok_or_else(|| Error::FlowInUse(ends().0, ends().1))?;
+        Ok(self.open(key, opening, mtu, token, binding.options.bits()))
+    }
+
+    /// Whether we can reach `to`, from where, and the path's MTU.
+    fn check_ends(&mut self, from: Option<Address>, to: Address, port: u16) -> Result<(u32, Address), Error> {
         let path = self.local.paths.get(&self.local.snapshot, to).ok_or(Error::NetworkUnreachable(to.to_ip()))?;
         let (mtu, source) = (path.mtu, path.source);
         let from = match from {
@@ -145,19 +201,13 @@ impl Context<'_> {
                 "cannot connect from {from} to {to} port {port}: both addresses must be of one family, and the port not 0"
             )));
         }
+        Ok((mtu, from))
+    }
+
+    /// Begins an active open of a flow that is ours.
+    fn open(&mut self, key: FlowKey, opening: Opening, mtu: u32, token: u64, reuse: u8) -> ConnId {
         let now = self.local.now;
-        let random = self.local.entropy.next_u64();
-        let ask = Ask {
-            steering: &self.local.steering,
-            lane: self.local.id,
-            local: from,
-            remote: to,
-            remote_port: port,
-            random,
-        };
-        let opening = self.tables.allocate(&ask, now, self.local.config.tcp_tw_reuse_delay_ms);
-        let Opening { grant, hash, beyond } = opening.map_err(|Exhausted| Error::LaneExhausted(to_socket()))?;
-        let key = ask.flow(grant.port);
+        let Opening { grant, hash, beyond } = opening;
         let secrets = &self.local.secrets;
         let mut iss = isn::isn(&secrets.isn, &key, now.as_us());
         if let Some(least) = beyond
@@ -171,10 +221,11 @@ impl Context<'_> {
         let cx = tcp::Cx { now, config, pool: &mut tables.pool };
         let mut handshake = Handshake::connect(key, iss, ts_offset, announced_mss(mtu, key.is_v4()), &cx);
         handshake.token = token;
-        let id = tables.insert(hash, Tcb::Handshaking(handshake), self.local.id as u16, true, grant.claim);
+        let (tcb, home) = (Tcb::Handshaking(handshake), self.local.id as u16);
+        let id = tables.insert(hash, tcb, home, /* accepted= */ true, grant.claim, reuse);
         tables.counters.count(Mib::TcpActiveOpens);
         self.touch(id);
-        Ok(id)
+        id
     }
 
     /// Queues bytes; says how many were taken. Less than all: [`App::on_writable`] will tell when to go on.

@@ -1,10 +1,10 @@
 //! Owns the control plane of a stack: addresses, routes, neighbours, who listens where. A plain value, like a lane:
 //! [`Control::turn`] is one poll; in the product a thread of its own calls it.
 
-use crate::app::{ListenerId, UdpId};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::mail::{ControlMail, ToControl, ToLane};
+use crate::ports::{Slice, Tallies};
 use crate::snapshot::{AddressSet, Snapshot};
 use hashbrown::HashMap;
 use laneway_proto::ethernet;
@@ -15,8 +15,13 @@ use laneway_proto::neighbour::{self, NeighbourCache, Resolution};
 use laneway_proto::time::Instant;
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::Address;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
+
+mod binds;
+
+use binds::Binds;
+pub use binds::{BindId, PortRange};
 
 /// Messages taken from one lane in one turn, so that no lane's flood starves another's.
 const REPORTS_MAX: usize = 64;
@@ -91,13 +96,6 @@ impl Network {
     }
 }
 
-struct Listening {
-    id: ListenerId,
-    at: SocketAddr,
-    /// Lanes that have not answered yet.
-    missing: usize,
-}
-
 /// The control plane of one stack.
 pub struct Control {
     mail: Vec<ControlMail>,
@@ -110,16 +108,16 @@ pub struct Control {
     /// When there is something to do even if no lane reports.
     due: Instant,
     mac: Mac,
-    listeners: Vec<Listening>,
-    udp: Vec<(UdpId, SocketAddr)>,
-    next_id: u16,
+    binds: Binds,
+    /// Listings asked for: one place per lane.
+    ports: Vec<Option<(Vec<Slice>, Tallies)>>,
     /// Counters asked for: one place per lane.
     counters: Vec<Option<(Counters, usize)>>,
 }
 
 impl Control {
-    /// For lanes at the other ends of `mail`, on a device with the link address `mac`.
-    pub fn new(mail: Vec<ControlMail>, snapshot: Snapshot, mac: [u8; 6]) -> Self {
+    /// For lanes at the other ends of `mail`, on a device with the link address `mac`. `ports` is where `bind` to port 0 chooses.
+    pub fn new(mail: Vec<ControlMail>, snapshot: Snapshot, mac: [u8; 6], ports: PortRange) -> Self {
         let lanes = mail.len();
         Control {
             mail,
@@ -130,46 +128,10 @@ impl Control {
             failed_published: false,
             due: Instant::ZERO,
             mac: Mac(mac),
-            listeners: Vec::new(),
-            udp: Vec::new(),
-            next_id: 0,
+            binds: Binds::new(ports),
+            ports: vec![None; lanes],
             counters: vec![None; lanes],
         }
-    }
-
-    /// Begins to listen: every lane is told. [`is_listening`](Self::is_listening) is true once all have answered, and from
-    /// then on no SYN can miss it.
-    pub fn listen(&mut self, at: SocketAddr, backlog: usize) -> Result<ListenerId, Error> {
-        self.check_address(at)?;
-        if self.listeners.iter().any(|l| overlaps(l.at, at)) {
-            return Err(Error::AddressInUse(at));
-        }
-        let id = ListenerId(self.take_id()?);
-        let address = Address::from(at.ip());
-        for mail in &mut self.mail {
-            mail.to_lane.push(ToLane::Listen { id, address, port: at.port(), backlog }).map_err(|_| Error::Closed)?;
-        }
-        self.listeners.push(Listening { id, at, missing: self.mail.len() });
-        Ok(id)
-    }
-
-    /// Every lane listens.
-    pub fn is_listening(&self, id: ListenerId) -> bool {
-        self.listeners.iter().any(|l| l.id == id && l.missing == 0)
-    }
-
-    /// Stops listening. What waits in the lanes' queues is reset.
-    pub fn unlisten(&mut self, id: ListenerId) {
-        self.listeners.retain(|l| l.id != id);
-        for mail in &mut self.mail {
-            let _ = mail.to_lane.push(ToLane::Unlisten(id));
-        }
-    }
-
-    /// Stops listening everywhere.
-    pub fn unlisten_all(&mut self) {
-        let all: Vec<ListenerId> = self.listeners.iter().map(|l| l.id).collect();
-        all.into_iter().for_each(|id| self.unlisten(id));
     }
 
     /// Lanes that have not yet taken all of their mail: whoever wakes lanes wakes these.
@@ -180,40 +142,6 @@ impl Control {
     /// Some lane has reported something that [`turn`](Self::turn) has not yet looked at.
     pub fn has_mail(&self) -> bool {
         self.mail.iter().any(|mail| !mail.from_lane.is_empty())
-    }
-
-    /// Binds a UDP socket on every lane.
-    pub fn bind_udp(&mut self, at: SocketAddr) -> Result<UdpId, Error> {
-        self.check_address(at)?;
-        if self.udp.iter().any(|(_, other)| overlaps(*other, at)) {
-            return Err(Error::AddressInUse(at));
-        }
-        let id = UdpId(self.take_id()?);
-        for mail in &mut self.mail {
-            mail.to_lane
-                .push(ToLane::BindUdp { id, address: Address::from(at.ip()), port: at.port() })
-                .map_err(|_| Error::Closed)?;
-        }
-        self.udp.push((id, at));
-        Ok(id)
-    }
-
-    fn check_address(&self, at: SocketAddr) -> Result<(), Error> {
-        let address = Address::from(at.ip());
-        if at.port() == 0 {
-            return Err(Error::Invalid(format!("cannot listen on {at}: choose a port from 1 to 65535")));
-        }
-        if !address.is_unspecified() && !self.snapshot.addresses.contains(&address) {
-            return Err(Error::AddressNotAvailable(at.ip()));
-        }
-        Ok(())
-    }
-
-    fn take_id(&mut self) -> Result<u16, Error> {
-        let id = self.next_id;
-        // The last value means "none" on the lanes.
-        self.next_id = id.checked_add(1).filter(|next| *next < u16::MAX).ok_or(Error::Closed)?;
-        Ok(id)
     }
 
     /// Asks every lane for its counters; they are complete when [`counters`](Self::counters) answers.
@@ -234,6 +162,28 @@ impl Control {
             bytes += held;
         }
         Some((sum, bytes))
+    }
+
+    /// Asks every lane for its destinations and what choosing ports has cost, `most` destinations from each;
+    /// [`ports`](Self::ports) answers.
+    pub fn request_ports(&mut self, most: usize) {
+        self.ports.iter_mut().for_each(|p| *p = None);
+        for mail in &mut self.mail {
+            let _ = mail.to_lane.push(ToLane::ReportPorts(most));
+        }
+    }
+
+    /// What the lanes have answered, once all have: per lane and destination, those with the most connections first.
+    pub fn ports(&self) -> Option<(Vec<Slice>, Tallies)> {
+        let mut all = Vec::new();
+        let mut sum = Tallies::default();
+        for lane in &self.ports {
+            let (slices, tallies) = lane.as_ref()?;
+            all.extend_from_slice(slices);
+            sum.merge(tallies);
+        }
+        all.sort_by_key(|slice| std::cmp::Reverse(slice.in_use + slice.time_wait));
+        Some((all, sum))
     }
 
     /// One poll. The answer is when the next one is due if no lane says anything.
@@ -281,11 +231,9 @@ impl Control {
                     }
                 }
             }
-            ToControl::Listening(id) => {
-                if let Some(listener) = self.listeners.iter_mut().find(|l| l.id == id) {
-                    listener.missing = listener.missing.saturating_sub(1);
-                }
-            }
+            ToControl::Surveyed { id, in_use } => self.on_surveyed(id, in_use),
+            ToControl::Listening(id) => self.on_listening(id.0),
+            ToControl::Ports(slices, tallies) => self.ports[lane] = Some((slices, tallies)),
             ToControl::Counters(counters, bytes) => self.counters[lane] = Some((*counters, bytes)),
         }
     }
@@ -347,16 +295,4 @@ impl Control {
             let _ = mail.to_lane.push(ToLane::Snapshot(Box::new(self.snapshot.clone())));
         }
     }
-}
-
-/// Two bindings of one port that the same packet could be for (BSD's rule without SO_REUSEADDR).
-fn overlaps(a: SocketAddr, b: SocketAddr) -> bool {
-    if a.port() != b.port() {
-        return false;
-    }
-    let any_v6 = |s: SocketAddr| s.ip().is_unspecified() && s.is_ipv6();
-    if any_v6(a) || any_v6(b) {
-        return true; // the IPv6 wildcard takes IPv4 too
-    }
-    a.is_ipv4() == b.is_ipv4() && (a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified())
 }

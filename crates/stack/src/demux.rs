@@ -291,7 +291,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     #[inline]
     fn syn(&mut self, arriving: &Arriving<'_, '_>, over: Option<(Handle, SeqNum)>) {
         let Arriving { key, hash, segment, .. } = arriving;
-        let Some(listener) = self.tables.listeners.find(&key.local, key.local_port) else {
+        let Some(listener) = self.tables.listeners.find(&key.local, key.local_port, *hash) else {
             self.tables.counters.discard(Discard::TcpNoConnection);
             return self.reset(arriving);
         };
@@ -346,7 +346,8 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     /// it was dealt with.
     #[cold]
     fn cookie(&mut self, arriving: &Arriving<'_, '_>, half_open: Option<u32>) -> bool {
-        let Some(listener) = self.tables.listeners.find(&arriving.key.local, arriving.key.local_port) else {
+        let Some(listener) = self.tables.listeners.find(&arriving.key.local, arriving.key.local_port, arriving.hash)
+        else {
             return false;
         };
         let cx = cx!(self);
@@ -367,8 +368,9 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let mtu = mtu(self.local, arriving.key);
         let mut connection = Connection::new(&agreed, mtu, &self.local.config.tcp, self.local.now);
         connection.listener = listener.0.into();
-        let id =
-            self.tables.insert(arriving.hash, Tcb::Synchronized(connection), self.local.id as u16, false, Claim::NONE);
+        let reuse = self.tables.listeners.reuse(listener);
+        let (tcb, home) = (Tcb::Synchronized(connection), self.local.id as u16);
+        let id = self.tables.insert(arriving.hash, tcb, home, /* accepted= */ false, Claim::NONE, reuse);
         self.welcome(listener, id, arriving);
         true
     }

@@ -4,8 +4,9 @@
 //! thread of its own. Both call the same [`worker::turn`] and [`Control::turn`].
 
 use crate::app::{App, ListenerId};
+use crate::binding::BindOptions;
 use crate::config::Config;
-use crate::control::{Control, Network};
+use crate::control::{BindId, Control, Network, PortRange};
 use crate::counters::Counters;
 use crate::entropy::BootSecrets;
 use crate::error::Error;
@@ -86,7 +87,7 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
             Tables::new(secrets.flow, config.connections, config.tcp_mem, now, ports(parts.clone()))
         });
         let seats = queues.into_iter().zip(lane_mail).zip(shared).enumerate().map(|(id, ((queue, mail), shared))| {
-            let parts = LaneParts {
+            let lane_parts = LaneParts {
                 id,
                 shared,
                 config: Arc::clone(&config),
@@ -96,19 +97,50 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
                 mail,
                 snapshot: snapshot.clone(),
             };
-            Seat { lane: Lane::new(parts), queue, app: app(id) }
+            Seat { lane: Lane::new(lane_parts), queue, app: app(id) }
         });
         let seats = seats.collect();
-        Ok(Host { control: Control::new(control_mail, snapshot, mac), seats })
+        let ports = PortRange { range: parts.range, reserved: parts.reserved, key: parts.key };
+        Ok(Host { control: Control::new(control_mail, snapshot, mac, ports), seats })
     }
 
     /// Listens, and returns when every lane does.
     pub fn listen(&mut self, at: SocketAddr, backlog: usize, now: Instant) -> Result<ListenerId, Error> {
         let id = self.control.listen(at, backlog)?;
-        while !self.control.is_listening(id) {
+        self.await_outcome(id.0, now).map(|_| id)
+    }
+
+    /// Listens with options. The answer tells the port, if `at` had port 0.
+    pub fn listen_with(
+        &mut self,
+        at: SocketAddr,
+        backlog: usize,
+        options: BindOptions,
+        now: Instant,
+    ) -> Result<(ListenerId, SocketAddr), Error> {
+        let id = self.control.listen_with(at, backlog, options)?;
+        self.await_outcome(id.0, now).map(|at| (id, at))
+    }
+
+    /// Binds, and returns when every lane agrees. The answer tells the port, if `at` had port 0.
+    pub fn bind(&mut self, at: SocketAddr, options: BindOptions, now: Instant) -> Result<(BindId, SocketAddr), Error> {
+        let id = self.control.bind(at, options)?;
+        self.await_outcome(id.0, now).map(|at| (id, at))
+    }
+
+    /// Makes a bound socket listen.
+    pub fn listen_on(&mut self, bound: BindId, backlog: usize, now: Instant) -> Result<ListenerId, Error> {
+        let id = self.control.listen_on(bound, backlog)?;
+        self.await_outcome(id.0, now).map(|_| id)
+    }
+
+    fn await_outcome(&mut self, id: u16, now: Instant) -> Result<SocketAddr, Error> {
+        loop {
+            if let Some(outcome) = self.control.outcome(id) {
+                return outcome;
+            }
             self.turn(now);
         }
-        Ok(id)
     }
 
     /// One poll of every lane and of the control plane. The answer is what all lanes together did.

@@ -3,6 +3,7 @@
 //! Frames, commands and the time go in; frames and events come out. [`crate::worker::turn`] is how.
 
 use crate::app::ConnId;
+use crate::bound::BoundPorts;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::egress::Paths;
@@ -42,6 +43,7 @@ pub struct Local {
     pub(crate) steering: Steering,
     pub(crate) snapshot: Snapshot,
     pub(crate) paths: Paths,
+    pub(crate) bound: BoundPorts,
     pub(crate) udp: UdpSockets,
     pub(crate) waiting: WaitingRoom,
     pub(crate) reassembly: Reassembly,
@@ -102,6 +104,7 @@ impl<S: Sharing> Lane<S> {
             snapshot,
             paths: Paths::new(&capabilities, config.ip_default_ttl),
             steering,
+            bound: BoundPorts::default(),
             udp: UdpSockets::default(),
             waiting: WaitingRoom::default(),
             reassembly: Reassembly::new(reassembly::Config::default()),

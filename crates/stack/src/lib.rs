@@ -5,6 +5,8 @@
 
 pub mod accept;
 pub mod app;
+pub mod binding;
+mod bound;
 pub mod clock;
 pub mod config;
 pub mod control;
@@ -34,6 +36,8 @@ pub use laneway_proto as proto;
 pub use laneway_wire as wire;
 
 pub use app::{App, ConnId, Context, ListenerId};
+pub use binding::BindOptions;
 pub use config::Config;
+pub use control::BindId;
 pub use error::Error;
 pub use lane::Lane;

@@ -1,7 +1,9 @@
 //! Owns what lanes and the control thread say to each other. No lane ever waits for a lane: a full ring is a counted drop.
 
 use crate::app::{ListenerId, UdpId};
+use crate::binding::Binding;
 use crate::counters::Counters;
+use crate::ports::{Slice, Tallies};
 use crate::snapshot::Snapshot;
 use laneway_sync::ring::items::{ItemConsumer, ItemProducer, items};
 use laneway_sync::ring::records::{RecordConsumer, RecordProducer, records};
@@ -11,12 +13,23 @@ use laneway_wire::flow::Address;
 pub enum ToLane {
     /// A new state of the world.
     Snapshot(Box<Snapshot>),
+    /// Somebody wants to bind this TCP port: keep it out of `connect`'s choice, and say whether a connection stands in the way.
+    Reserve {
+        /// The name, the same on every lane.
+        id: u16,
+        /// Bound address, and options.
+        binding: Binding,
+        /// Port.
+        port: u16,
+    },
+    /// It is not bound any more.
+    Release(u16),
     /// Listen.
     Listen {
         /// The name, the same on every lane.
         id: ListenerId,
-        /// Bound address, unspecified for any.
-        address: Address,
+        /// Bound address, and options.
+        binding: Binding,
         /// Port.
         port: u16,
         /// What `listen` asked for, over all lanes.
@@ -28,8 +41,8 @@ pub enum ToLane {
     BindUdp {
         /// The name, the same on every lane.
         id: UdpId,
-        /// Bound address.
-        address: Address,
+        /// Bound address, and options.
+        binding: Binding,
         /// Port.
         port: u16,
     },
@@ -41,6 +54,8 @@ pub enum ToLane {
     PathMtu(Address, u32),
     /// Send a copy of the counters back.
     ReportCounters,
+    /// Send so many destinations of `connect` back, those with the most connections.
+    ReportPorts(usize),
 }
 
 /// From a lane to the control thread.
@@ -53,10 +68,19 @@ pub enum ToControl {
     Confirmed(Address),
     /// A path's MTU, validated.
     PathMtu(Address, u32),
+    /// The answer to `Reserve`.
+    Surveyed {
+        /// The name.
+        id: u16,
+        /// A connection of this lane stands in the way.
+        in_use: bool,
+    },
     /// This lane listens: what arrives from now on meets the listener.
     Listening(ListenerId),
     /// A copy of the counters, and the bytes that the tables hold.
     Counters(Box<Counters>, usize),
+    /// Destinations of `connect`, and what choosing ports has cost.
+    Ports(Vec<Slice>, Tallies),
 }
 
 /// Messages that may wait in each direction between a lane and the control thread.

@@ -23,11 +23,13 @@
 //! and takes the whole stack down with it: the flows that hash to it would be lost without a word otherwise.
 
 use crate::app::{App, Context, ListenerId, UdpId};
+use crate::binding::BindOptions;
 use crate::clock::Clock;
-use crate::control::Control;
+use crate::control::{BindId, Control};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::host::{Host, Seat};
+use crate::ports::{Slice, Tallies};
 use crate::sharing::{Product, Sharing, Site};
 use crate::worker::{self, Turn};
 use laneway_device::memory::Wake;
@@ -134,11 +136,17 @@ impl Bells {
     }
 }
 
+/// Where the number and the address of what was bound go.
+type Reply = SyncSender<Result<(u16, SocketAddr), Error>>;
+
 /// What the control thread is asked for.
 enum Command {
-    Listen { at: SocketAddr, backlog: usize, reply: SyncSender<Result<ListenerId, Error>> },
-    Unlisten(ListenerId),
-    BindUdp { at: SocketAddr, reply: SyncSender<Result<UdpId, Error>> },
+    Bind { at: SocketAddr, options: BindOptions, then_listen: Option<usize>, reply: Reply },
+    ListenOn { bound: BindId, backlog: usize, reply: Reply },
+    Unbind(BindId),
+    BindUdp { at: SocketAddr, options: BindOptions, reply: SyncSender<Result<(UdpId, SocketAddr), Error>> },
+    UnbindUdp(UdpId),
+    Ports { most: usize, reply: SyncSender<(Vec<Slice>, Tallies)> },
     Counters(SyncSender<(Counters, usize)>),
     Stop,
 }
@@ -267,7 +275,8 @@ impl Runtime {
             clock,
             shared: Arc::clone(&shared),
             sleeper,
-            listening: Vec::new(),
+            binding: Vec::new(),
+            listing: Vec::new(),
             counting: Vec::new(),
         };
         let spawned = thread::Builder::new().name("control".into()).spawn(move || control.run());
@@ -276,21 +285,73 @@ impl Runtime {
     }
 
     /// Listens, and returns when every lane does: no SYN that is sent after that can miss it.
+    /// `SO_REUSEADDR` is set, as servers do.
     pub fn listen(&self, at: SocketAddr, backlog: usize) -> Result<ListenerId, Error> {
-        let (reply, answer) = sync_channel(1);
-        self.shared.say(Command::Listen { at, backlog, reply });
-        answer.recv().unwrap_or(Err(Error::Closed))
+        let options = BindOptions { reuse_address: true, ..BindOptions::default() };
+        self.listen_with(at, backlog, options).map(|(id, _)| id)
+    }
+
+    /// As [`listen`](Self::listen), with options. The answer tells the port, if `at` had port 0.
+    pub fn listen_with(
+        &self,
+        at: SocketAddr,
+        backlog: usize,
+        options: BindOptions,
+    ) -> Result<(ListenerId, SocketAddr), Error> {
+        let bound = self.ask(|reply| Command::Bind { at, options, then_listen: Some(backlog), reply });
+        bound.map(|(id, at)| (ListenerId(id), at))
+    }
+
+    /// Binds a TCP socket, to listen or to connect from, and returns when every lane agrees. The answer tells the port, if
+    /// `at` had port 0.
+    pub fn bind(&self, at: SocketAddr, options: BindOptions) -> Result<(BindId, SocketAddr), Error> {
+        let bound = self.ask(|reply| Command::Bind { at, options, then_listen: None, reply });
+        bound.map(|(id, at)| (BindId(id), at))
+    }
+
+    /// Makes a bound socket listen, and returns when every lane does.
+    pub fn listen_on(&self, bound: BindId, backlog: usize) -> Result<ListenerId, Error> {
+        self.ask(|reply| Command::ListenOn { bound, backlog, reply }).map(|(id, _)| ListenerId(id))
     }
 
     /// Stops listening. Connections that nobody has accepted are reset.
     pub fn unlisten(&self, id: ListenerId) {
-        self.shared.say(Command::Unlisten(id));
+        self.shared.say(Command::Unbind(BindId(id.0)));
+    }
+
+    /// Gives a bound socket up. Connections from it go on.
+    pub fn unbind(&self, bound: BindId) {
+        self.shared.say(Command::Unbind(bound));
     }
 
     /// Binds a UDP socket on every lane.
     pub fn bind_udp(&self, at: SocketAddr) -> Result<UdpId, Error> {
+        self.bind_udp_with(at, BindOptions::default()).map(|(id, _)| id)
+    }
+
+    /// As [`bind_udp`](Self::bind_udp), with options. The answer tells the port, if `at` had port 0.
+    pub fn bind_udp_with(&self, at: SocketAddr, options: BindOptions) -> Result<(UdpId, SocketAddr), Error> {
         let (reply, answer) = sync_channel(1);
-        self.shared.say(Command::BindUdp { at, reply });
+        self.shared.say(Command::BindUdp { at, options, reply });
+        answer.recv().unwrap_or(Err(Error::Closed))
+    }
+
+    /// Gives a UDP socket up.
+    pub fn unbind_udp(&self, id: UdpId) {
+        self.shared.say(Command::UnbindUdp(id));
+    }
+
+    /// The destinations of active opens, `most` from each lane and those with the most connections first, and what choosing their
+    /// ports has cost so far. No lane stops for it.
+    pub fn ports(&self, most: usize) -> Result<(Vec<Slice>, Tallies), Error> {
+        let (reply, answer) = sync_channel(1);
+        self.shared.say(Command::Ports { most, reply });
+        answer.recv().map_err(|_| Error::Closed)
+    }
+
+    fn ask(&self, command: impl FnOnce(Reply) -> Command) -> Result<(u16, SocketAddr), Error> {
+        let (reply, answer) = sync_channel(1);
+        self.shared.say(command(reply));
         answer.recv().unwrap_or(Err(Error::Closed))
     }
 
@@ -520,8 +581,10 @@ struct ControlThread {
     clock: Clock,
     shared: Arc<Shared>,
     sleeper: Sleeper,
-    /// Who waits for lanes to listen.
-    listening: Vec<(ListenerId, SyncSender<Result<ListenerId, Error>>)>,
+    /// Who waits for lanes to agree, or to listen.
+    binding: Vec<(u16, Reply)>,
+    /// Who waits for a listing of ports.
+    listing: Vec<SyncSender<(Vec<Slice>, Tallies)>>,
     /// Who waits for counters.
     counting: Vec<SyncSender<(Counters, usize)>>,
 }
@@ -563,15 +626,31 @@ impl ControlThread {
 
     fn on_command(&mut self, command: Command) {
         match command {
-            Command::Listen { reply, .. } if self.shared.stop.load(Ordering::Acquire) => {
+            Command::Bind { reply, .. } | Command::ListenOn { reply, .. }
+                if self.shared.stop.load(Ordering::Acquire) =>
+            {
                 drop(reply.send(Err(Error::Closed)))
             }
-            Command::Listen { at, backlog, reply } => match self.control.listen(at, backlog) {
-                Ok(id) => self.listening.push((id, reply)),
-                Err(error) => drop(reply.send(Err(error))),
-            },
-            Command::Unlisten(id) => self.control.unlisten(id),
-            Command::BindUdp { at, reply } => drop(reply.send(self.control.bind_udp(at))),
+            Command::Bind { at, options, then_listen, reply } => {
+                let begun = match then_listen {
+                    Some(backlog) => self.control.listen_with(at, backlog, options).map(|id| id.0),
+                    None => self.control.bind(at, options).map(|id| id.0),
+                };
+                self.wait_for(begun, reply);
+            }
+            Command::ListenOn { bound, backlog, reply } => {
+                let begun = self.control.listen_on(bound, backlog).map(|id| id.0);
+                self.wait_for(begun, reply);
+            }
+            Command::Unbind(id) => self.control.unbind(id),
+            Command::BindUdp { at, options, reply } => drop(reply.send(self.control.bind_udp_with(at, options))),
+            Command::UnbindUdp(id) => self.control.unbind_udp(id),
+            Command::Ports { most, reply } => {
+                if self.listing.is_empty() {
+                    self.control.request_ports(most);
+                }
+                self.listing.push(reply);
+            }
             Command::Counters(reply) => {
                 if self.counting.is_empty() {
                     self.control.request_counters();
@@ -585,13 +664,20 @@ impl ControlThread {
         }
     }
 
+    fn wait_for(&mut self, begun: Result<u16, Error>, reply: Reply) {
+        match begun {
+            Ok(id) => self.binding.push((id, reply)),
+            Err(error) => drop(reply.send(Err(error))),
+        }
+    }
+
     /// Gives answers that have become possible, or impossible.
     fn answer(&mut self) {
-        let control = &self.control;
+        let control = &mut self.control;
         let stopping = self.shared.stop.load(Ordering::Acquire);
-        self.listening.retain(|(id, reply)| {
-            if control.is_listening(*id) {
-                let _ = reply.send(Ok(*id));
+        self.binding.retain(|(id, reply)| {
+            if let Some(outcome) = control.outcome(*id) {
+                let _ = reply.send(outcome.map(|at| (*id, at)));
                 return false;
             }
             if stopping {
@@ -599,6 +685,15 @@ impl ControlThread {
             }
             !stopping
         });
+        if !self.listing.is_empty()
+            && let Some(ports) = control.ports()
+        {
+            for reply in self.listing.drain(..) {
+                let _ = reply.send(ports.clone());
+            }
+        } else if stopping {
+            self.listing.clear();
+        }
         if !self.counting.is_empty()
             && let Some(counters) = control.counters()
         {

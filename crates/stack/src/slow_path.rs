@@ -163,7 +163,8 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             self.local.counters.count(Mib::SteerMiss);
             return mail_packet(self.local, owner, bytes);
         }
-        let Some(socket) = self.local.udp.find(&datagram.key.local, datagram.key.local_port) else {
+        let hash = datagram.key.hash(&self.local.hash_key);
+        let Some(socket) = self.local.udp.find(&datagram.key.local, datagram.key.local_port, hash) else {
             self.local.counters.count(Mib::UdpNoPorts);
             self.local.counters.discard(Discard::UdpNoPort);
             return self.problem(packet, Problem::PortUnreachable);

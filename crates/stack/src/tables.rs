@@ -1,9 +1,9 @@
 //! Owns the connections of a lane and the one index over their four shapes.
 
 use crate::accept::Listeners;
-use crate::app::ConnId;
+use crate::app::{ConnId, ListenerId};
 use crate::counters::{Counters, Mib};
-use crate::ports::{Ask, Claim, Exhausted, Grant, PortChoice, Probe};
+use crate::ports::{Ask, Claim, Exhausted, Grant, PortChoice, Probe, Slice, Tallies};
 use crate::timers::Timers;
 use laneway_proto::tcp::{BufferPool, Connection, HalfOpen, Handshake, TimeWait, TimeWaitV4, TimeWaitV6};
 use laneway_proto::time::Instant;
@@ -88,8 +88,12 @@ pub struct Slot {
     pub accepted: bool,
     /// The word of whoever chose our port.
     pub claim: Claim,
+    /// `SO_REUSEADDR` and `SO_REUSEPORT` of the socket that it came from.
+    pub(crate) reuse: u8,
 }
 
+/// Destinations that a listing looks at.
+const REPORT_MAX: usize = 16_384;
 /// So many dead records in the queues are no reason to do anything.
 const CROWDED: usize = 4_096;
 
@@ -195,6 +199,52 @@ impl Tables {
         }
     }
 
+    /// Takes a flow whose port the application chose; nothing if it is in use.
+    pub fn adopt(&mut self, ask: &Ask<'_>, port: u16, now: Instant, delay_ms: u32) -> Option<Opening> {
+        let key = ask.flow(port);
+        let hash = self.hash(&key);
+        let mut beyond = None;
+        if let Some(handle) = self.lookup(hash, &key) {
+            let Tables { slots, half_open, tw4, tw6, .. } = self;
+            beyond = Some(Shapes { slots, half_open, tw4, tw6 }.reusable(handle, now, delay_ms)?);
+            self.release_record(handle);
+            self.take_over(hash, handle);
+        }
+        let claim = self.ports.adopt(ask, port);
+        Some(Opening { grant: Grant { port, claim }, hash, beyond })
+    }
+
+    /// A port is not bound any more.
+    pub(crate) fn unreserve(&mut self, port: u16) {
+        let Tables { ports, flows, slots, half_open, tw4, tw6, hash_key, .. } = self;
+        let shapes = Shapes { slots, half_open, tw4, tw6 };
+        ports.unreserve(port, &mut |key| {
+            let found = flows.find(key.hash(hash_key), |raw| shapes.is_flow(Handle(raw), key));
+            found.map_or(Claim::NONE, |raw| shapes.claim(Handle(raw)))
+        });
+    }
+
+    /// Destinations of active opens, those with the most connections first, and what choosing their ports has cost.
+    pub(crate) fn report_ports(&self, most: usize) -> (Vec<Slice>, Tallies) {
+        let mut slices = Vec::new();
+        self.ports.slices(REPORT_MAX, &mut |slice| slices.push(slice.clone()));
+        slices.sort_by_key(|slice| std::cmp::Reverse(slice.in_use + slice.time_wait));
+        slices.truncate(most);
+        (slices, self.ports.tallies())
+    }
+
+    /// Tells whoever chose the port of a record that it ends.
+    fn release_record(&mut self, handle: Handle) {
+        let record = match handle.kind() {
+            Kind::TimeWaitV4 => self.tw4.get(position(&self.tw4, handle)).map(|tw| (tw.tag(), tw.key())),
+            Kind::TimeWaitV6 => self.tw6.get(position(&self.tw6, handle)).map(|tw| (tw.tag(), tw.key())),
+            Kind::Connection | Kind::HalfOpen => None,
+        };
+        if let Some((tag, key)) = record {
+            release(&mut *self.ports, tag, &key);
+        }
+    }
+
     #[inline]
     fn is_flow(&self, handle: Handle, key: &FlowKey) -> bool {
         let Tables { slots, half_open, tw4, tw6, .. } = self;
@@ -220,8 +270,8 @@ impl Tables {
 
     /// Adds a connection to be.
     #[inline]
-    pub fn insert(&mut self, hash: u64, tcb: Tcb, home: u16, accepted: bool, claim: Claim) -> ConnId {
-        let index = self.slots.insert(Slot { tcb, hash, home, touched: false, accepted, claim });
+    pub fn insert(&mut self, hash: u64, tcb: Tcb, home: u16, accepted: bool, claim: Claim, reuse: u8) -> ConnId {
+        let index = self.slots.insert(Slot { tcb, hash, home, touched: false, accepted, claim, reuse });
         self.flows.insert(hash, Handle::new(Kind::Connection, index).raw());
         self.id(index)
     }
@@ -230,8 +280,9 @@ impl Tables {
     #[inline]
     pub fn promote(&mut self, hash: u64, half: u32, connection: Connection, home: u16) -> ConnId {
         self.half_open.remove(half);
+        let reuse = self.listeners.reuse(ListenerId(connection.listener as u16));
         let (tcb, claim) = (Tcb::Synchronized(connection), Claim::NONE);
-        let index = self.slots.insert(Slot { tcb, hash, home, touched: false, accepted: false, claim });
+        let index = self.slots.insert(Slot { tcb, hash, home, touched: false, accepted: false, claim, reuse });
         let replaced = self.flows.replace(
             hash,
             Handle::new(Kind::HalfOpen, half).raw(),
@@ -264,14 +315,7 @@ impl Tables {
         match over {
             Some(old) => {
                 // The flow is the peer's now.
-                let claimed = match old.kind() {
-                    Kind::TimeWaitV4 => self.tw4.get(position(&self.tw4, old)).map(|tw| (tw.tag(), tw.key())),
-                    Kind::TimeWaitV6 => self.tw6.get(position(&self.tw6, old)).map(|tw| (tw.tag(), tw.key())),
-                    Kind::Connection | Kind::HalfOpen => None,
-                };
-                if let Some((tag, key)) = claimed {
-                    release(&mut *self.ports, tag, &key);
-                }
+                self.release_record(old);
                 self.kill_time_wait(old);
                 self.flows.replace(hash, old.raw(), new);
             }
@@ -291,21 +335,22 @@ impl Tables {
     /// Turns a connection in TIME-WAIT into a record, in the same place of the index. At most `cap` records are kept.
     #[inline]
     pub fn retire(&mut self, index: u32, cx_now: Instant, config: &laneway_proto::tcp::Config, cap: usize) {
-        let Some(Slot { tcb: Tcb::Synchronized(connection), hash, claim, .. }) = self.slots.get_mut(index) else {
+        let Some(Slot { tcb: Tcb::Synchronized(connection), hash, claim, reuse, .. }) = self.slots.get_mut(index)
+        else {
             return;
         };
-        let (key, hash, claim) = (*connection.key(), *hash, *claim);
+        let (key, hash, claim, reuse) = (*connection.key(), *hash, *claim, *reuse);
         let cx = laneway_proto::tcp::Cx { now: cx_now, config, pool: &mut self.pool };
         let parts = connection.time_wait(&cx);
         connection.release(&mut self.pool);
         let old = Handle::new(Kind::Connection, index);
         let (new, reusable) = if key.is_v4() {
             let mut record = TimeWaitV4::from_parts(&key, parts);
-            record.set_tag(claim.pack(0));
+            record.set_tag(claim.pack(reuse));
             (Handle::new(Kind::TimeWaitV4, self.tw4.push(record)), record.has_timestamps())
         } else {
             let mut record = TimeWaitV6::from_parts(&key, parts);
-            record.set_tag(claim.pack(0));
+            record.set_tag(claim.pack(reuse));
             (Handle::new(Kind::TimeWaitV6, self.tw6.push(record)), record.has_timestamps())
         };
         if claim != Claim::NONE {
@@ -478,6 +523,16 @@ impl Shapes<'_> {
                 self.tw6.get(position(self.tw6, handle)).is_some_and(|tw| !tw.is_dead() && tw.key() == *key)
             }
         }
+    }
+
+    fn claim(&self, handle: Handle) -> Claim {
+        let tag = match handle.kind() {
+            Kind::Connection => return self.slots.get(handle.index()).map_or(Claim::NONE, |slot| slot.claim),
+            Kind::HalfOpen => return Claim::NONE,
+            Kind::TimeWaitV4 => self.tw4.get(position(self.tw4, handle)).map(TimeWait::tag),
+            Kind::TimeWaitV6 => self.tw6.get(position(self.tw6, handle)).map(TimeWait::tag),
+        };
+        tag.map_or(Claim::NONE, |tag| Claim::unpack(tag).0)
     }
 
     /// If this is a TIME_WAIT record that our own `connect` may take over: where the new ISS must lie beyond.

@@ -1,6 +1,7 @@
 //! Owns UDP sockets on a lane: who gets a datagram, and what waits to be sent.
 
 use crate::app::UdpId;
+use crate::binding::Binding;
 use crate::counters::{Counters, Mib};
 use crate::snapshot::Snapshot;
 use laneway_wire::flow::Address;
@@ -14,7 +15,7 @@ const PAYLOAD_MAX: usize = 65_507;
 
 struct Socket {
     id: UdpId,
-    address: Address,
+    binding: Binding,
     port: u16,
 }
 
@@ -42,8 +43,8 @@ pub struct UdpSockets {
 
 impl UdpSockets {
     /// Binds a socket under an id that the control thread chose.
-    pub fn bind(&mut self, id: UdpId, address: Address, port: u16) {
-        self.sockets.push(Socket { id, address, port });
+    pub fn bind(&mut self, id: UdpId, binding: Binding, port: u16) {
+        self.sockets.push(Socket { id, binding, port });
     }
 
     /// Unbinds it.
@@ -51,20 +52,20 @@ impl UdpSockets {
         self.sockets.retain(|s| s.id != id);
     }
 
-    /// Who gets a datagram for this address and port: an exact binding before one for any address.
-    pub fn find(&self, address: &Address, port: u16) -> Option<UdpId> {
-        let mut any = None;
-        for socket in self.sockets.iter().filter(|s| s.port == port) {
-            if socket.address == *address {
-                return Some(socket.id);
-            }
-            if socket.address == Address::UNSPECIFIED_V6
-                || (socket.address == Address::UNSPECIFIED_V4 && address.is_v4())
-            {
-                any = Some(socket.id);
-            }
+    /// Who gets a datagram for this address and port: an exact binding before one for any address of the family, before one
+    /// for any of both. Of a group (`SO_REUSEPORT`) the hash of the flow chooses; of others that share an address
+    /// (`SO_REUSEADDR`) the one that was bound last.
+    pub fn find(&self, address: &Address, port: u16, hash: u64) -> Option<UdpId> {
+        let ranked = |s: &&Socket| if s.port == port { s.binding.rank(address) } else { 0 };
+        let rank = self.sockets.iter().map(|s| ranked(&s)).max().filter(|rank| *rank > 0)?;
+        let best = || self.sockets.iter().filter(|s| ranked(s) == rank);
+        let last = best().next_back()?;
+        let group = || best().filter(|s| s.binding.options.reuse_port);
+        let members = group().count() as u64;
+        if members > 1 && last.binding.options.reuse_port {
+            return group().nth((hash % members) as usize).map(|s| s.id);
         }
-        any
+        Some(last.id)
     }
 
     pub(crate) fn send(
@@ -81,11 +82,12 @@ impl UdpSockets {
             return false;
         }
         let remote = Address::from(to.ip());
-        let local = if socket.address.is_unspecified() {
+        let address = socket.binding.address;
+        let local = if address.is_unspecified() {
             let by_route = snapshot.routes.lookup(remote).and_then(|route| route.source);
             by_route.or_else(|| snapshot.addresses.iter().find(|a| a.is_v4() == remote.is_v4()).copied())
         } else {
-            Some(socket.address)
+            Some(address)
         };
         let Some(local) = local else { return false };
         self.outgoing.push_back(Outgoing {

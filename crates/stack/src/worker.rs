@@ -6,6 +6,7 @@
 //! It is the same function in the product's threads, in the simulator and in benchmarks; only time differs.
 
 use crate::app::{App, Context};
+use crate::bound;
 use crate::counters::Mib;
 use crate::demux::{Stage, next_ms};
 use crate::egress::{self, Outgoing, Sent};
@@ -196,11 +197,13 @@ fn control_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: 
                     }
                 }
             }
-            ToLane::Listen { id, address, port, backlog } => {
+            ToLane::Reserve { id, binding, port } => bound::reserve(&mut tables, local, id, binding, port),
+            ToLane::Release(id) => bound::release(&mut tables, local, id),
+            ToLane::Listen { id, binding, port, backlog } => {
                 // With shared tables the first lane's addition serves all.
                 if !tables.listeners.contains(id) {
                     let lanes = if S::NAME == "lane" { local.steering.lanes() } else { 1 };
-                    tables.listeners.add(id, address, port, backlog, lanes);
+                    tables.listeners.add(id, binding, port, backlog, lanes);
                 }
                 let _ = local.mail.to_control.push(ToControl::Listening(id));
             }
@@ -214,7 +217,7 @@ fn control_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: 
                     tables.remove_half_open(index);
                 }
             }
-            ToLane::BindUdp { id, address, port } => local.udp.bind(id, address, port),
+            ToLane::BindUdp { id, binding, port } => local.udp.bind(id, binding, port),
             ToLane::UnbindUdp(id) => local.udp.unbind(id),
             ToLane::Transmit(frame) => {
                 if let Some(buf) = tx.reserve(frame.len()) {
@@ -234,7 +237,16 @@ fn control_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: 
                 }
                 let _ = local.mail.to_control.push(ToControl::Counters(Box::new(counters), tables.bytes()));
             }
+            ToLane::ReportPorts(most) => {
+                let report =
+                    if S::NAME == "lane" || local.id == 0 { tables.report_ports(most) } else { Default::default() };
+                let _ = local.mail.to_control.push(ToControl::Ports(report.0, report.1));
+            }
         }
+    }
+    if lane.local.bound.is_surveying() {
+        bound::survey(&mut lane.shared.enter(Site::Control), &mut lane.local);
+        any = true;
     }
     any
 }

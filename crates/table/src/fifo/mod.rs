@@ -107,6 +107,12 @@ impl<T: Copy> Fifo<T> {
         self.chunks.get_mut(chunk)?.get_mut(slot)
     }
 
+    /// The position that the next record will get.
+    #[inline]
+    pub fn end(&self) -> u32 {
+        self.head.wrapping_add(self.len)
+    }
+
     /// The oldest record and its position.
     #[inline]
     pub fn front(&self) -> Option<(u32, &T)> {

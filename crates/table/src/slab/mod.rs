@@ -163,6 +163,12 @@ impl<T> Slab<T> {
         self.slot_mut(handle)?.as_mut()
     }
 
+    /// No handle as large as this one was ever given out: walks by handle, a few at a time, end here.
+    #[inline]
+    pub fn end(&self) -> u32 {
+        self.fresh
+    }
+
     /// The handle has a value.
     #[inline]
     pub fn contains(&self, handle: u32) -> bool {

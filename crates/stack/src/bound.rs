@@ -1,0 +1,138 @@
+//! Owns what a lane knows of bound ports: those it keeps out of `connect`'s choice, and whether its own connections stand in the
+//! way of a new one.
+//!
+//! The latter is a walk over all connections and TIME_WAIT records, for which nothing is kept on their path: a few thousand a
+//! poll, so that no `bind` holds a lane up.
+
+use crate::binding::{BindOptions, Binding};
+use crate::lane::Local;
+use crate::mail::ToControl;
+use crate::ports::Claim;
+use crate::tables::{Tables, Tcb};
+use laneway_proto::tcp::TimeWait;
+use laneway_table::Fifo;
+use laneway_wire::flow::FlowKey;
+
+/// Connections and records looked at in one poll.
+const SURVEY_MAX: usize = 2_048;
+
+/// A port that somebody has bound.
+pub(crate) struct Bound {
+    id: u16,
+    /// Address and options.
+    pub(crate) binding: Binding,
+    pub(crate) port: u16,
+}
+
+/// A question of the control plane that is being looked into.
+struct Survey {
+    id: u16,
+    binding: Binding,
+    port: u16,
+    slot: u32,
+    /// Next positions in the queues of records, once they have been begun.
+    records: [Option<u32>; 2],
+    in_use: bool,
+}
+
+/// The bound ports of one lane.
+#[derive(Default)]
+pub(crate) struct BoundPorts {
+    all: Vec<Bound>,
+    surveys: Vec<Survey>,
+}
+
+impl BoundPorts {
+    /// A bound socket.
+    pub(crate) fn get(&self, id: u16) -> Option<&Bound> {
+        self.all.iter().find(|bound| bound.id == id)
+    }
+
+    /// Some question is still open.
+    pub(crate) fn is_surveying(&self) -> bool {
+        !self.surveys.is_empty()
+    }
+}
+
+/// From now on the port is bound, and whether that can be is looked into.
+pub(crate) fn reserve(tables: &mut Tables, local: &mut Local, id: u16, binding: Binding, port: u16) {
+    tables.ports.reserve(port);
+    local.bound.all.push(Bound { id, binding, port });
+    local.bound.surveys.push(Survey { id, binding, port, slot: 0, records: [None; 2], in_use: false });
+}
+
+/// It is not bound any more.
+pub(crate) fn release(tables: &mut Tables, local: &mut Local, id: u16) {
+    let Some(at) = local.bound.all.iter().position(|bound| bound.id == id) else { return };
+    let port = local.bound.all.swap_remove(at).port;
+    if local.bound.all.iter().any(|bound| bound.port == port) {
+        return;
+    }
+    tables.unreserve(port);
+}
+
+/// Goes on with the questions, and answers those that are settled.
+pub(crate) fn survey(tables: &mut Tables, local: &mut Local) {
+    let mut budget = SURVEY_MAX;
+    while let Some(survey) = local.bound.surveys.first_mut() {
+        if !survey.go_on(tables, &mut budget) {
+            return;
+        }
+        let answer = ToControl::Surveyed { id: survey.id, in_use: survey.in_use };
+        if local.mail.to_control.push(answer).is_err() {
+            return; // the ring is full: again in the next poll
+        }
+        local.bound.surveys.remove(0);
+    }
+}
+
+impl Survey {
+    /// True once the answer is known.
+    fn go_on(&mut self, tables: &Tables, budget: &mut usize) -> bool {
+        while !self.in_use && self.slot < tables.slots.end() {
+            if *budget == 0 {
+                return false;
+            }
+            *budget -= 1;
+            if let Some(slot) = tables.slots.get(self.slot) {
+                let closed = match &slot.tcb {
+                    Tcb::Synchronized(connection) => connection.is_finished(),
+                    Tcb::Handshaking(_) => false,
+                };
+                self.in_use = !closed && self.minds(slot.key(), slot.reuse);
+            }
+            self.slot += 1;
+        }
+        self.records(0, &tables.tw4, budget) && self.records(1, &tables.tw6, budget)
+    }
+
+    fn records<T: TimeWait>(&mut self, which: usize, queue: &Fifo<T>, budget: &mut usize) -> bool {
+        let Some((head, _)) = queue.front() else { return true };
+        let mut at = self.records[which].unwrap_or(head);
+        if at.wrapping_sub(head) as usize > queue.len() {
+            at = head; // those in between have been reaped
+        }
+        while !self.in_use && at != queue.end() {
+            if *budget == 0 {
+                self.records[which] = Some(at);
+                return false;
+            }
+            *budget -= 1;
+            if let Some(record) = queue.get(at)
+                && !record.is_dead()
+            {
+                self.in_use = self.minds(&record.key(), Claim::unpack(record.tag()).1);
+            }
+            at = at.wrapping_add(1);
+        }
+        self.records[which] = Some(at);
+        true
+    }
+
+    fn minds(&self, flow: &FlowKey, reuse: u8) -> bool {
+        flow.local_port == self.port && {
+            let options = BindOptions::from_bits(reuse);
+            self.binding.conflicts(&Binding { address: flow.local, options, listens: false })
+        }
+    }
+}

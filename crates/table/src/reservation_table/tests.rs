@@ -1,0 +1,59 @@
+//! Of two that conflict one gets in, whoever asks at the same time; and what is taken back is free.
+
+use super::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Two conflict unless both would share.
+fn unless_shared(mine: bool) -> impl FnMut(&Reservation<bool>) -> bool {
+    move |other| !(mine && other.value)
+}
+
+#[test]
+fn who_comes_first_keeps_others_out_until_it_goes() {
+    let table = ReservationTable::with_buckets(4);
+    assert_eq!(table.reserve("a", 1, false, unless_shared(false)), Ok(()));
+    assert_eq!(table.reserve("a", 2, false, unless_shared(false)), Err(Conflict(1)), "though it is only pending");
+    assert!(table.commit(&"a", 1) && !table.commit(&"a", 2));
+    assert_eq!(table.reserve("a", 2, true, unless_shared(true)), Err(Conflict(1)));
+    assert_eq!(table.reserve("b", 2, true, unless_shared(true)), Ok(()));
+    assert_eq!(table.release(&"a", 2), None);
+    assert_eq!(table.release(&"a", 1), Some(false));
+    assert_eq!(table.reserve("a", 2, true, unless_shared(true)), Ok(()));
+    assert_eq!(table.reserve("a", 3, true, unless_shared(true)), Ok(()));
+    assert!(table.is_reserved(&"a") && !table.is_reserved(&"c"));
+}
+
+#[test]
+fn a_holder_changes_only_if_nobody_minds() {
+    let table = ReservationTable::with_buckets(1);
+    table.reserve(7, 1, true, unless_shared(true)).unwrap();
+    table.reserve(7, 2, true, unless_shared(true)).unwrap();
+    assert_eq!(table.change(&7, 1, |other| other.value, |mine| *mine = false), Err(Conflict(2)));
+    assert_eq!(table.change(&7, 1, |_| false, |mine| *mine = false), Ok(true));
+    assert_eq!(table.change(&7, 2, |other| !other.value, |_| ()), Err(Conflict(1)));
+    assert_eq!(table.change(&8, 1, |_| true, |_| ()), Ok(false));
+}
+
+#[test]
+fn of_many_threads_that_want_one_key_one_gets_it() {
+    let table = ReservationTable::with_buckets(8);
+    let holders = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let (table, holders) = (&table, &holders);
+            scope.spawn(move || {
+                for i in 0..2_000u32 {
+                    let key = i % 3;
+                    if table.reserve(key, thread, false, unless_shared(false)).is_ok() {
+                        if key == 0 {
+                            assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two have it");
+                            holders.fetch_sub(1, Ordering::SeqCst);
+                        }
+                        assert_eq!(table.release(&key, thread), Some(false));
+                    }
+                }
+            });
+        }
+    });
+    assert!((0..3).all(|key| !table.is_reserved(&key)));
+}
