@@ -21,6 +21,7 @@ interop: ## real clients (curl, ab, wrk, h2load, nmap, …) through a TUN device
 	@scripts/need.sh rust clients
 	cargo build --release --bin laneway
 	@crates/cli/tests/interop.sh
+	cargo test -q -p laneway --test tun -- --ignored --nocapture
 
 storm: ## simulated networks by seed: SEEDS=0..10000
 	@scripts/need.sh rust

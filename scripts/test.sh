@@ -54,6 +54,7 @@ elif ! scripts/need.sh clients; then
     skip "interop" "programs are missing, see above"
 else
     step "interop, quick" crates/cli/tests/interop.sh --quick
+    step "replies come home, TUN" cargo test -q -p laneway --test tun -- --ignored
 fi
 
 if scripts/need.sh fuzz; then
