@@ -41,7 +41,7 @@ impl App for Client {
                 }
             }
             // About as many as there are ports, so that they run out now and then.
-            if !self.open.is_empty() && (self.stopping || self.open.len() > 200 || random % 5 == 0) {
+            if !self.open.is_empty() && (self.stopping || self.open.len() > 200 || random.is_multiple_of(5)) {
                 let id = self.open.swap_remove((random >> 8) as usize % self.open.len());
                 match (random >> 16) % 4 {
                     0 => cx.abort(id),
