@@ -174,3 +174,58 @@ fn storm(seed: u64) {
     }
     assert_eq!(free, LANES);
 }
+
+/// Connects as often as it can.
+#[derive(Default)]
+struct Glutton {
+    flows: Vec<(ConnId, FlowKey)>,
+    refused: Option<Error>,
+    close: Option<ConnId>,
+}
+
+impl App for Glutton {
+    fn on_poll(&mut self, cx: &mut Context<'_>) {
+        if let Some(id) = self.close.take() {
+            cx.close(id);
+            self.refused = None;
+        }
+        while self.refused.is_none() {
+            match cx.connect(None, SERVER, 80, 0) {
+                Ok(id) => self.flows.push((id, cx.flow(id).expect("it is there"))),
+                Err(error) => self.refused = Some(error),
+            }
+        }
+    }
+    fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+        data.len()
+    }
+}
+
+#[test]
+fn every_port_of_1024_to_65535_can_be_had_towards_one_destination() {
+    for lanes in [1, 2, 3] {
+        let (here, _there) = memory::link(LinkConfig { queues: lanes, ..LinkConfig::default() });
+        let now = Instant::from_us(3_600_000_000);
+        let config = Config { ip_local_port_range: (1_024, 65_535), ..Config::default() };
+        let network = Network { addresses: vec!["10.0.0.2/24".parse().unwrap()], gateways: vec![] };
+        let mut client: Host<LinkRx, LinkTx, Glutton> =
+            Host::new(config, &network, &BootSecrets::from_seed(7), here, now, |_| Glutton::default()).unwrap();
+        client.turn(now);
+        let mut ports = HashSet::new();
+        for seat in &client.seats {
+            let to = SocketAddr::new(SERVER.to_ip(), 80);
+            let exhausted = if lanes == 1 { Error::PortsExhausted(to) } else { Error::LaneExhausted(to) };
+            assert_eq!(seat.app.refused, Some(exhausted));
+            ports.extend(seat.app.flows.iter().map(|(_, flow)| flow.local_port));
+        }
+        let flows: usize = client.seats.iter().map(|seat| seat.app.flows.len()).sum();
+        assert_eq!((flows, ports.len()), (64_512, 64_512), "{lanes} lanes");
+        // One that is given up frees one port: its own.
+        let (id, flow) = client.seats[0].app.flows[1_234];
+        client.seats[0].app.close = Some(id);
+        client.turn(now);
+        let app = &client.seats[0].app;
+        assert_eq!(app.flows.last().map(|(_, last)| *last), Some(flow));
+        assert_eq!(client.seats.iter().map(|seat| seat.app.flows.len()).sum::<usize>(), 64_513);
+    }
+}
