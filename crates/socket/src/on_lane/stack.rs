@@ -1,6 +1,6 @@
 //! Owns the handle of a running stack.
 
-use super::{Counters, Error, ListenerId, UdpId};
+use super::{BindId, BindOptions, Counters, Error, ListenerId, Slice, Tallies, UdpId};
 use laneway_stack::runtime::{Bells, Runtime};
 use std::net::SocketAddr;
 
@@ -43,6 +43,33 @@ impl Stack {
     /// finished connections may wait to be accepted; over several lanes each has its share and 16 more.
     pub fn listen(&self, at: SocketAddr, backlog: usize) -> Result<ListenerId, Error> {
         self.runtime.listen(at, backlog)
+    }
+
+    /// As [`listen`](Self::listen), with socket options. The answer tells the port, if `at` had port 0.
+    pub fn listen_with(
+        &self,
+        at: SocketAddr,
+        backlog: usize,
+        options: BindOptions,
+    ) -> Result<(ListenerId, SocketAddr), Error> {
+        self.runtime.listen_with(at, backlog, options)
+    }
+
+    /// Binds a TCP socket, to connect from with [`Context::connect_from`](super::Context::connect_from). The answer tells the
+    /// port, if `at` had port 0.
+    pub fn bind(&self, at: SocketAddr, options: BindOptions) -> Result<(BindId, SocketAddr), Error> {
+        self.runtime.bind(at, options)
+    }
+
+    /// Gives a bound socket up. Connections from it go on.
+    pub fn unbind(&self, bound: BindId) {
+        self.runtime.unbind(bound);
+    }
+
+    /// The destinations that this stack has connections to, `most` from each lane and the busiest first: how many ports each lane
+    /// has towards them and how many of those are in use; and what choosing ports has cost. No lane stops for it.
+    pub fn ports(&self, most: usize) -> Result<(Vec<Slice>, Tallies), Error> {
+        self.runtime.ports(most)
     }
 
     /// Stops listening. Connections that nobody has accepted are reset; others go on.

@@ -135,3 +135,37 @@ fn a_lane_that_panics_takes_the_stack_down_and_says_so() {
     assert_eq!(*said.lock().unwrap(), failure);
     drop(client);
 }
+
+#[test]
+fn a_bind_is_agreed_on_by_every_lane_and_undone() {
+    let (server, client) = pair(2, 0, false, channel().0, Options { pin: false, ..Options::default() });
+    let none = BindOptions::default();
+    let (id, at) = server.bind("10.0.0.1:0".parse().unwrap(), none).unwrap();
+    assert!(Config::default().ip_local_port_range.0 <= at.port());
+    assert_eq!(server.bind(at, none), Err(Error::AddressInUse(at)));
+    assert_eq!(server.listen(at, 8), Err(Error::AddressInUse(at)));
+    let listener = server.listen_on(id, 8).unwrap();
+    assert_eq!(server.listen_on(id, 8).map(drop).unwrap_err().errno(), rustix::io::Errno::INVAL);
+    server.unlisten(listener);
+    let (again, _) = server.bind(at, none).unwrap();
+    server.unbind(again);
+    let (udp, at) = client.bind_udp_with("10.0.0.2:0".parse().unwrap(), none).unwrap();
+    assert_eq!(client.bind_udp(at), Err(Error::AddressInUse(at)));
+    client.unbind_udp(udp);
+    client.bind_udp(at).unwrap();
+    assert_eq!(client.ports(10).unwrap().0, []);
+}
+
+#[test]
+fn a_listing_shows_each_lanes_share_of_a_destination() {
+    let (done, told) = channel();
+    let (_server, client) = pair(2, 3, false, done, Options { pin: false, ..Options::default() });
+    for _ in 0..6 {
+        told.recv_timeout(Duration::from_secs(20)).expect("a connection ended");
+    }
+    let (slices, tallies) = client.ports(10).unwrap();
+    // The client closed first: all six are in TIME_WAIT.
+    assert_eq!(slices.iter().map(|slice| slice.time_wait).sum::<usize>(), 6);
+    assert_eq!(slices.iter().map(|slice| slice.owned).sum::<usize>(), 28_232, "the slices are the range");
+    assert_eq!((tallies.asks, tallies.probes, tallies.flow_hashes, tallies.locks), (6, 6, 6, 0));
+}
