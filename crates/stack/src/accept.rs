@@ -22,6 +22,18 @@ pub struct Listener {
     next: u16,
 }
 
+impl Listener {
+    /// Finished connections that wait on this lane.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// How many may wait on this lane.
+    pub fn backlog(&self) -> usize {
+        self.backlog
+    }
+}
+
 /// The listeners of one lane: found by port with one index, whatever their number.
 pub struct Listeners {
     by_port: Box<[u16]>,
@@ -103,6 +115,12 @@ impl Listeners {
     #[inline]
     pub(crate) fn reuse(&self, id: ListenerId) -> u8 {
         self.all.get(usize::from(id.0)).and_then(Option::as_ref).map_or(0, |l| l.binding.options.bits())
+    }
+
+    /// The first listener whose name is this number or a later one.
+    pub fn at_or_after(&self, id: usize) -> Option<(ListenerId, &Listener)> {
+        let rest = self.all.iter().enumerate().skip(id);
+        rest.filter_map(|(at, listener)| Some((ListenerId(at as u16), listener.as_ref()?))).next()
     }
 
     /// Still there?

@@ -3,9 +3,11 @@
 
 use crate::counters::Counters;
 use crate::error::Error;
+use crate::listing::Page;
 use crate::mail::{ControlMail, ToControl, ToLane};
 use crate::ports::{Slice, Tallies};
 use crate::snapshot::{AddressSet, Snapshot};
+use crate::trace::Tap;
 use hashbrown::HashMap;
 use laneway_proto::ethernet;
 use laneway_proto::icmp::{self, Incoming};
@@ -113,6 +115,9 @@ pub struct Control {
     ports: Vec<Option<(Vec<Slice>, Tallies)>>,
     /// Counters asked for: one place per lane.
     counters: Vec<Option<(Counters, usize)>>,
+    /// Pages of listings that lanes have filled and nobody has taken yet.
+    #[expect(clippy::vec_box, reason = "the box itself travels on: nothing is moved or allocated on a lane")]
+    pages: Vec<Box<Page>>,
 }
 
 impl Control {
@@ -131,6 +136,7 @@ impl Control {
             binds: Binds::new(ports),
             ports: vec![None; lanes],
             counters: vec![None; lanes],
+            pages: Vec::new(),
         }
     }
 
@@ -186,6 +192,25 @@ impl Control {
         Some((all, sum))
     }
 
+    /// Has a lane fill a page; [`take_pages`](Self::take_pages) gives it back. A page that the lane cannot be sent is dropped.
+    pub fn ask_page(&mut self, lane: usize, page: Box<Page>) {
+        if let Some(mail) = self.mail.get_mut(lane) {
+            let _ = mail.to_lane.push(ToLane::List(page));
+        }
+    }
+
+    /// The pages that have come back.
+    pub fn take_pages(&mut self) -> Vec<Box<Page>> {
+        std::mem::take(&mut self.pages)
+    }
+
+    /// Shows a lane's packets to a tap, until its reader is dropped.
+    pub fn tap(&mut self, lane: usize, tap: Box<Tap>) {
+        if let Some(mail) = self.mail.get_mut(lane) {
+            let _ = mail.to_lane.push(ToLane::Tap(tap));
+        }
+    }
+
     /// One poll. The answer is when the next one is due if no lane says anything.
     pub fn turn(&mut self, now: Instant) -> Instant {
         let mut heard = false;
@@ -235,6 +260,8 @@ impl Control {
             ToControl::Listening(id) => self.on_listening(id.0),
             ToControl::Ports(slices, tallies) => self.ports[lane] = Some((slices, tallies)),
             ToControl::Counters(counters, bytes) => self.counters[lane] = Some((*counters, bytes)),
+            ToControl::Page(page) => self.pages.push(page),
+            ToControl::TapDone(tap) => drop(tap),
         }
     }
 

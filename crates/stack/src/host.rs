@@ -1,7 +1,7 @@
 //! Owns a whole stack in one thread: control plane and lanes, stepped by whoever holds it.
 //!
 //! The simulator, the tests and the one-core benchmarks drive this; the product's [`crate::runtime`] gives each part a
-//! thread of its own. Both call the same [`worker::turn`] and [`Control::turn`].
+//! thread of its own. Both call the same [`worker::turn`](crate::worker::turn) and [`Control::turn`].
 
 use crate::app::{App, ListenerId};
 use crate::binding::BindOptions;
@@ -16,7 +16,8 @@ use crate::ports::{LanePorts, PortChoice, PortParts};
 use crate::sharing::{Product, Sharing};
 use crate::steering::Steering;
 use crate::tables::Tables;
-use crate::worker::{self, Turn};
+use crate::trace;
+use crate::worker::Turn;
 use laneway_device::{Queue, Rx, Tx};
 use laneway_proto::time::Instant;
 use std::net::SocketAddr;
@@ -35,7 +36,7 @@ pub struct Seat<S: Sharing, R, T, A> {
 impl<S: Sharing, R: Rx, T: Tx, A: App> Seat<S, R, T, A> {
     /// One poll of this lane.
     pub fn turn(&mut self, now: Instant) -> Turn {
-        worker::turn(&mut self.lane, now, &mut self.queue.rx, &mut self.queue.tx, &mut self.app)
+        trace::turn(self, now)
     }
 }
 

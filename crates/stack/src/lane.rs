@@ -14,6 +14,7 @@ use crate::sharing::{Product, Sharing, Site};
 use crate::snapshot::Snapshot;
 use crate::steering::Steering;
 use crate::tables::{Handle, Tables};
+use crate::trace::Tap;
 use crate::udp::UdpSockets;
 use laneway_device::{Capabilities, Medium};
 use laneway_proto::icmp::RateLimit;
@@ -51,6 +52,9 @@ pub struct Local {
     pub(crate) counters: Counters,
     pub(crate) mail: LaneMail,
     pub(crate) medium: Medium,
+    /// Who looks at the packets.
+    #[expect(clippy::vec_box, reason = "the box itself travels on: nothing is moved or allocated on a lane")]
+    pub(crate) taps: Vec<Box<Tap>>,
     /// Leave transport checksums to the device.
     pub(crate) tx_checksum: bool,
     /// Believe the device that a transport checksum is right.
@@ -112,6 +116,7 @@ impl<S: Sharing> Lane<S> {
             counters: Counters::default(),
             mail,
             medium: capabilities.medium,
+            taps: Vec::new(),
             tx_checksum: capabilities.tx_checksum && offload,
             rx_checksum: capabilities.rx_checksum && offload,
             touched: VecDeque::new(),

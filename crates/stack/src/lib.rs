@@ -18,6 +18,7 @@ pub mod error;
 pub mod host;
 pub mod ingress;
 pub mod lane;
+pub mod listing;
 pub mod mail;
 pub mod neighbours;
 pub mod ports;
@@ -28,6 +29,7 @@ pub mod snapshot;
 pub mod steering;
 pub mod tables;
 pub mod timers;
+pub mod trace;
 pub mod udp;
 pub mod worker;
 

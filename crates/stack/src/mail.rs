@@ -3,8 +3,10 @@
 use crate::app::{ListenerId, UdpId};
 use crate::binding::Binding;
 use crate::counters::Counters;
+use crate::listing::Page;
 use crate::ports::{Slice, Tallies};
 use crate::snapshot::Snapshot;
+use crate::trace::Tap;
 use laneway_sync::ring::items::{ItemConsumer, ItemProducer, items};
 use laneway_sync::ring::records::{RecordConsumer, RecordProducer, records};
 use laneway_wire::flow::Address;
@@ -56,6 +58,10 @@ pub enum ToLane {
     ReportCounters,
     /// Send so many destinations of `connect` back, those with the most connections.
     ReportPorts(usize),
+    /// Fill this page of a listing, and send it back.
+    List(Box<Page>),
+    /// Show packets to this tap from now on.
+    Tap(Box<Tap>),
 }
 
 /// From a lane to the control thread.
@@ -81,6 +87,10 @@ pub enum ToControl {
     Counters(Box<Counters>, usize),
     /// Destinations of `connect`, and what choosing ports has cost.
     Ports(Vec<Slice>, Tallies),
+    /// The page that was asked for.
+    Page(Box<Page>),
+    /// The tap's reader has gone.
+    TapDone(Box<Tap>),
 }
 
 /// Messages that may wait in each direction between a lane and the control thread.

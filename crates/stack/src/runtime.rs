@@ -29,9 +29,11 @@ use crate::control::{BindId, Control};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::host::{Host, Seat};
+use crate::listing::Page;
 use crate::ports::{Slice, Tallies};
 use crate::sharing::{Product, Sharing, Site};
-use crate::worker::{self, Turn};
+use crate::trace::Tap;
+use crate::worker::Turn;
 use laneway_device::memory::Wake;
 use laneway_device::pcap::Capture;
 use laneway_device::{Rx, Tx};
@@ -141,13 +143,36 @@ type Reply = SyncSender<Result<(u16, SocketAddr), Error>>;
 
 /// What the control thread is asked for.
 enum Command {
-    Bind { at: SocketAddr, options: BindOptions, then_listen: Option<usize>, reply: Reply },
-    ListenOn { bound: BindId, backlog: usize, reply: Reply },
+    Bind {
+        at: SocketAddr,
+        options: BindOptions,
+        then_listen: Option<usize>,
+        reply: Reply,
+    },
+    ListenOn {
+        bound: BindId,
+        backlog: usize,
+        reply: Reply,
+    },
     Unbind(BindId),
-    BindUdp { at: SocketAddr, options: BindOptions, reply: SyncSender<Result<(UdpId, SocketAddr), Error>> },
+    BindUdp {
+        at: SocketAddr,
+        options: BindOptions,
+        reply: SyncSender<Result<(UdpId, SocketAddr), Error>>,
+    },
     UnbindUdp(UdpId),
-    Ports { most: usize, reply: SyncSender<(Vec<Slice>, Tallies)> },
+    Ports {
+        most: usize,
+        reply: SyncSender<(Vec<Slice>, Tallies)>,
+    },
     Counters(SyncSender<(Counters, usize)>),
+    Page {
+        lane: usize,
+        page: Box<Page>,
+        reply: SyncSender<Box<Page>>,
+    },
+    #[expect(clippy::vec_box, reason = "the box itself travels on: nothing is moved or allocated on a lane")]
+    Taps(Vec<Box<Tap>>),
     Stop,
 }
 
@@ -163,6 +188,9 @@ struct Shared {
     running: AtomicUsize,
     failure: Mutex<Option<String>>,
     on_failure: Option<Tell>,
+    clock: Clock,
+    /// Traces that are running.
+    traces: Arc<AtomicUsize>,
 }
 
 impl Shared {
@@ -239,6 +267,8 @@ impl Runtime {
             running: AtomicUsize::new(lanes),
             failure: Mutex::new(None),
             on_failure: options.on_failure.clone(),
+            clock,
+            traces: Arc::default(),
         });
         let cores = cores();
         let mut runtime = Runtime { shared: Arc::clone(&shared), lanes: Vec::new(), control: None };
@@ -278,6 +308,8 @@ impl Runtime {
             binding: Vec::new(),
             listing: Vec::new(),
             counting: Vec::new(),
+            paging: Vec::new(),
+            pages: 0,
         };
         let spawned = thread::Builder::new().name("control".into()).spawn(move || control.run());
         runtime.control = Some(spawned.inspect_err(|_| shared.begin_stop())?);
@@ -360,6 +392,11 @@ impl Runtime {
         let (reply, answer) = sync_channel(1);
         self.shared.say(Command::Counters(reply));
         answer.recv().map_err(|_| Error::Closed)
+    }
+
+    /// Asks on behalf of threads that only look.
+    pub fn asker(&self) -> Asker {
+        Asker::new(Arc::clone(&self.shared), self.lanes.len())
     }
 
     /// What wakes the lanes.
@@ -501,9 +538,8 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         if let Some(capture) = &self.capture {
             capture.set_time(Clock::wall_us());
         }
-        let Seat { lane, queue, app } = &mut self.seat;
-        let turn = worker::turn(lane, now, &mut queue.rx, &mut queue.tx, app);
-        let mail = &lane.local.mail;
+        let turn = self.seat.turn(now);
+        let mail = &self.seat.lane.local.mail;
         for (other, ring) in mail.to_lanes.iter().enumerate() {
             if ring.as_ref().is_some_and(|ring| !ring.is_drained()) {
                 self.shared.bells.ring(other);
@@ -587,6 +623,9 @@ struct ControlThread {
     listing: Vec<SyncSender<(Vec<Slice>, Tallies)>>,
     /// Who waits for counters.
     counting: Vec<SyncSender<(Counters, usize)>>,
+    /// Who waits for a page of a listing, by the page's number.
+    paging: Vec<(u64, SyncSender<Box<Page>>)>,
+    pages: u64,
 }
 
 impl ControlThread {
@@ -657,6 +696,18 @@ impl ControlThread {
                 }
                 self.counting.push(reply);
             }
+            Command::Page { lane, mut page, reply } => {
+                self.pages += 1;
+                page.id = self.pages;
+                if self.paging.len() >= PAGES_MAX {
+                    self.paging.remove(0); // a page that never came back, or too many at once: the oldest is told so
+                }
+                self.paging.push((page.id, reply));
+                self.control.ask_page(lane, page);
+            }
+            Command::Taps(taps) => {
+                taps.into_iter().enumerate().for_each(|(lane, tap)| self.control.tap(lane, tap));
+            }
             Command::Stop => {
                 self.control.unlisten_all();
                 self.shared.begin_stop();
@@ -673,6 +724,11 @@ impl ControlThread {
 
     /// Gives answers that have become possible, or impossible.
     fn answer(&mut self) {
+        for page in self.control.take_pages() {
+            if let Some(at) = self.paging.iter().position(|(id, _)| *id == page.id) {
+                let _ = self.paging.swap_remove(at).1.send(page);
+            }
+        }
         let control = &mut self.control;
         let stopping = self.shared.stop.load(Ordering::Acquire);
         self.binding.retain(|(id, reply)| {
@@ -685,6 +741,9 @@ impl ControlThread {
             }
             !stopping
         });
+        if stopping {
+            self.paging.clear();
+        }
         if !self.listing.is_empty()
             && let Some(ports) = control.ports()
         {
@@ -706,8 +765,14 @@ impl ControlThread {
     }
 }
 
+/// Pages of listings that may be under way at once.
+const PAGES_MAX: usize = 64;
+
 /// While a stack stops, its control thread looks this often whether the lanes have ended.
 const STOP_CHECK: Duration = Duration::from_millis(10);
+
+mod asker;
+pub use asker::{Asker, Trace, Unanswered};
 
 #[cfg(test)]
 mod tests;

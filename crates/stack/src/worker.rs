@@ -12,6 +12,7 @@ use crate::demux::{Stage, next_ms};
 use crate::egress::{self, Outgoing, Sent};
 use crate::ingress::{self, Batch};
 use crate::lane::{Lane, Local};
+use crate::listing;
 use crate::mail::{ToControl, ToLane};
 use crate::sharing::{Sharing, Site};
 use crate::slow_path::{self, Slow};
@@ -242,6 +243,17 @@ fn control_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: 
                     if S::NAME == "lane" || local.id == 0 { tables.report_ports(most) } else { Default::default() };
                 let _ = local.mail.to_control.push(ToControl::Ports(report.0, report.1));
             }
+            ToLane::List(mut page) => {
+                page.busy = local.busy;
+                // With shared tables the first lane tells of all.
+                if S::NAME == "lane" || local.id == 0 {
+                    listing::fill(&mut page, &tables, local.id, local.now, local.config.tcp.msl_us);
+                } else {
+                    page.nothing();
+                }
+                let _ = local.mail.to_control.push(ToControl::Page(page));
+            }
+            ToLane::Tap(tap) => local.taps.push(tap),
         }
     }
     if lane.local.bound.is_surveying() {

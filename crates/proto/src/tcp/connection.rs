@@ -3,6 +3,7 @@
 use super::assembler::Assembler;
 use super::buffer::Ring;
 use super::congestion::{Congestion, Controller};
+use super::info::Tally;
 use super::rtt::RttEstimator;
 use super::sack::Scoreboard;
 use super::state::{Event, State};
@@ -196,6 +197,7 @@ pub struct Connection {
     pub(super) challenged_ms: u32,
     pub(super) user_timeout_ms: u32,
     pub(super) retransmitted: u32,
+    pub(super) tally: Tally,
     /// The application's own word for this connection.
     pub token: u64,
     /// The listener that it came from; `u32::MAX` for an active open.
@@ -284,6 +286,7 @@ impl Connection {
             challenged_ms: ms.wrapping_sub(u32::MAX / 2),
             user_timeout_ms: 0,
             retransmitted: 0,
+            tally: Tally::default(),
             token: 0,
             listener: u32::MAX,
         }
@@ -506,6 +509,11 @@ impl Connection {
     /// The congestion window in bytes.
     pub fn cwnd(&self) -> u32 {
         self.congestion.window()
+    }
+
+    /// The slow-start threshold in bytes; `u32::MAX` before the first loss.
+    pub fn slow_start_threshold(&self) -> u32 {
+        self.congestion.slow_start_threshold()
     }
 
     /// Smoothed round-trip time, once there is a sample.

@@ -133,6 +133,11 @@ impl Handshake {
         self.deadline
     }
 
+    /// How often the SYN has been sent again.
+    pub fn retries(&self) -> u8 {
+        self.retries
+    }
+
     /// Time has passed. `Some` if the peer has stayed silent for too long.
     pub fn on_timeout(&mut self, cx: &Cx<'_>) -> Option<CloseReason> {
         if self.deadline > cx.now {

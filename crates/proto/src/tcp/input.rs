@@ -40,6 +40,7 @@ impl Connection {
     pub fn on_segment<'a>(&mut self, seg: &Segment<'a>, cx: &mut Cx<'_>) -> Arrival<'a> {
         let mut arrival = Arrival::default();
         self.heard_ms = cx.now.as_ms() as u32;
+        self.tally.segs_in = self.tally.segs_in.wrapping_add(1);
         if let Break(discard) = self.segment_arrives(seg, cx, &mut arrival) {
             arrival.discard = discard;
         }
@@ -218,6 +219,7 @@ impl Connection {
         let fin_acked = self.facts.has(Facts::FIN_SENT) && seg.ack == self.snd.nxt;
         let bytes = acked - u32::from(fin_acked);
         self.snd.una = seg.ack;
+        self.tally.bytes_acked += u64::from(bytes);
         self.snd.buf.consume(bytes, false, cx.pool);
         self.progress_ms = now.as_ms() as u32;
 
@@ -338,6 +340,7 @@ impl Connection {
             self.facts.set(Facts::ACK_NOW);
         }
         self.rcv.nxt = self.rcv.nxt + grown;
+        self.tally.bytes_received += u64::from(grown);
         arrival.readable = grown > 0;
         Continue(())
     }
@@ -376,6 +379,7 @@ impl Connection {
             // What the pool cannot hold was not received: the peer will send it again.
             let kept = if self.rcv.buf.push(rest, 0, cx.pool) { text.len() } else { consumed };
             self.rcv.nxt = self.rcv.nxt + kept as u32;
+            self.tally.bytes_received += kept as u64;
             if consumed > 0 {
                 self.on_read(consumed as u32, cx);
             }

@@ -133,6 +133,11 @@ impl HalfOpen {
         self.retry_at_ms
     }
 
+    /// How often the SYN-ACK has been sent again.
+    pub fn retries(&self) -> u8 {
+        self.retries
+    }
+
     /// The SYN-ACK was not answered in time. True: send it again; false: give up.
     pub fn on_timeout(&mut self, cx: &Cx<'_>) -> bool {
         if self.retries >= cx.config.tcp_synack_retries {

@@ -322,6 +322,7 @@ impl Connection {
             self.facts.clear(Facts::RESET_DUE);
             return;
         }
+        self.tally.segs_out = self.tally.segs_out.wrapping_add(1);
         let (_, edge) = self.advertise();
         self.rcv.adv = edge;
         self.rcv.acked = self.rcv.nxt;
@@ -361,6 +362,7 @@ impl Connection {
                 self.rexmit_nxt = self.rexmit_nxt.latest(end);
                 self.facts.clear(Facts::FORCE | Facts::TIMING);
                 self.retransmitted += 1;
+                self.tally.bytes_retrans += u64::from(plan.len);
                 if self.rexmt_at == Instant::NEVER {
                     self.rexmt_at = now.after_us(self.rtt.rto_us().into());
                 }

@@ -105,6 +105,11 @@ pub trait TimeWait: Copy {
         (now.as_ms() as u32).wrapping_sub(self.parts().0.since_ms)
     }
 
+    /// Milliseconds until the wait is over; 0 once it is.
+    fn left_ms(&self, now: Instant, msl_us: u64) -> u32 {
+        (2 * msl_us / 1_000).saturating_sub(u64::from(self.age_ms(now))) as u32
+    }
+
     /// The flow belongs to another connection now.
     #[inline]
     fn is_dead(&self) -> bool {

@@ -1,0 +1,208 @@
+//! A server and a client in one thread: what each tells of the connections between them.
+
+use super::*;
+use crate::app::{App, ConnId, Context};
+use crate::config::Config;
+use crate::control::Network;
+use crate::entropy::BootSecrets;
+use crate::host::Host;
+use laneway_device::memory::{self, LinkConfig, LinkRx, LinkTx};
+use std::collections::HashMap;
+
+/// Opens as many connections as it is told to, says something on each, and closes those that it is told to.
+#[derive(Default)]
+pub(crate) struct Talker {
+    pub(crate) to_open: usize,
+    pub(crate) to_close: usize,
+    open: Vec<ConnId>,
+}
+
+impl App for Talker {
+    fn on_poll(&mut self, cx: &mut Context<'_>) {
+        while self.to_open > 0 {
+            self.to_open -= 1;
+            cx.connect(None, Address::from_v4([10, 0, 0, 1]), 80, 0).expect("there are ports");
+        }
+        while self.to_close > 0
+            && let Some(id) = self.open.pop()
+        {
+            self.to_close -= 1;
+            cx.close(id);
+        }
+    }
+    fn on_connect(&mut self, cx: &mut Context<'_>, id: ConnId) {
+        cx.send(id, &[7; 100]);
+        self.open.push(id);
+    }
+    fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+        data.len()
+    }
+}
+
+pub(crate) type TestHost = Host<LinkRx, LinkTx, Talker>;
+
+pub(crate) struct World {
+    pub(crate) now: Instant,
+    pub(crate) server: TestHost,
+    pub(crate) client: TestHost,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let now = Instant::from_us(3_600_000_000);
+        let (first, second) = memory::link(LinkConfig { ring_bytes: 8 << 20, ..LinkConfig::default() });
+        let mut config = Config::default();
+        config.tcp.msl_us = 10_000_000;
+        config.ip_local_port_range = (1_024, 65_535);
+        let host = |seed, ip: &str, queues| {
+            let network = Network { addresses: vec![ip.parse().unwrap()], gateways: vec![] };
+            let secrets = BootSecrets::from_seed(seed);
+            Host::new(config.clone(), &network, &secrets, queues, now, |_| Talker::default()).unwrap()
+        };
+        let mut server: TestHost = host(1, "10.0.0.1/24", first);
+        let client = host(2, "10.0.0.2/24", second);
+        server.listen("0.0.0.0:80".parse().unwrap(), 4_096, now).unwrap();
+        World { now, server, client }
+    }
+
+    pub(crate) fn turn(&mut self, times: usize) {
+        for _ in 0..times {
+            self.now = self.now.after_us(50);
+            self.client.turn(self.now);
+            self.server.turn(self.now);
+        }
+    }
+}
+
+/// One page of the only lane.
+fn ask(host: &mut TestHost, now: Instant, page: Box<Page>) -> Box<Page> {
+    host.control.ask_page(0, page);
+    for _ in 0..10 {
+        host.turn(now);
+        if let Some(page) = host.control.take_pages().pop() {
+            return page;
+        }
+    }
+    panic!("the lane does not answer");
+}
+
+fn list(host: &mut TestHost, now: Instant, states: States) -> Vec<Row> {
+    let mut page = Page::new(states);
+    let mut rows = Vec::new();
+    for _ in 0..1_000 {
+        page = ask(host, now, page);
+        assert!(page.rows.len() <= ROWS_MAX && page.rows.capacity() == ROWS_MAX, "a lane made a page larger");
+        rows.extend(page.rows.iter().cloned());
+        if page.place.is_end() {
+            return rows;
+        }
+    }
+    panic!("the listing does not end");
+}
+
+fn info(row: &Row) -> &Info {
+    match &row.what {
+        What::Synchronized(info) => info,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn both_ends_tell_the_same_story() {
+    let mut world = World::new();
+    world.client.seats[0].app.to_open = 3;
+    world.turn(20);
+    let ours = list(&mut world.client, world.now, States::ALL);
+    let theirs = list(&mut world.server, world.now, States::ALL);
+    assert_eq!((ours.len(), theirs.len()), (3, 4));
+    assert!(matches!(theirs[0].what, What::Listener { queued: 0, .. }) && theirs[0].flow.local_port == 80);
+    let there: HashMap<u16, &Info> = theirs[1..].iter().map(|row| (row.flow.remote_port, info(row))).collect();
+    for row in &ours {
+        let (here, there) = (info(row), there[&row.flow.local_port]);
+        assert_eq!((here.bytes_sent, here.bytes_acked, here.bytes_received), (100, 100, 0));
+        assert_eq!((there.bytes_sent, there.bytes_acked, there.bytes_received), (0, 0, 100));
+        // What one counts as sent the other counts as received, but for what the handshake's shapes took in.
+        assert_eq!((here.segs_out, there.segs_in), (1, 1));
+        assert_eq!((there.segs_out, here.segs_in), (1, 1));
+        assert_eq!((here.state, there.state), (State::Established, State::Established));
+        assert!(here.timestamps && here.sack && here.wscale.0 > 0);
+        assert_eq!((here.mss, here.unread, here.queued, here.retransmitted), (there.mss, 0, 0, 0));
+    }
+}
+
+#[test]
+fn half_open_and_time_wait_are_shown_with_their_time() {
+    let mut world = World::new();
+    world.client.seats[0].app.to_open = 1;
+    world.now = world.now.after_us(50);
+    world.client.turn(world.now);
+    let ours = list(&mut world.client, world.now, States::ALL);
+    assert!(matches!(
+        ours[..],
+        [Row { what: What::Handshaking { state: State::SynSent, retries: 0, due_ms: 1_000 }, .. }]
+    ));
+    world.server.turn(world.now);
+    let syn_received = States::NONE.with(State::SynReceived);
+    let theirs = list(&mut world.server, world.now, syn_received);
+    assert!(matches!(theirs[..], [Row { what: What::HalfOpen { retries: 0, due_ms: 1_000 }, .. }]), "{theirs:?}");
+
+    world.turn(20);
+    assert!(list(&mut world.server, world.now, syn_received).is_empty());
+    world.client.seats[0].app.to_close = 1;
+    world.turn(20);
+    world.now = world.now.after_us(5_000_000);
+    let ours = list(&mut world.client, world.now, States::ALL);
+    assert_eq!(ours.len(), 1);
+    let What::TimeWait { left_ms } = ours[0].what else { panic!("{:?}", ours[0]) };
+    assert!((14_990..=15_000).contains(&left_ms), "{left_ms}");
+    assert!(list(&mut world.client, world.now, States::ALL.without(State::TimeWait)).is_empty());
+}
+
+#[test]
+fn who_is_there_all_the_time_is_shown_whatever_the_others_do() {
+    let mut world = World::new();
+    world.client.seats[0].app.to_open = 2_000;
+    world.turn(200);
+    let established = States::NONE.with(State::Established);
+    let before = list(&mut world.client, world.now, established);
+    assert_eq!(before.len(), 2_000);
+
+    let mut page = Page::new(States::ALL);
+    let mut seen: HashMap<u16, usize> = HashMap::new();
+    let mut pages = 0;
+    loop {
+        page = ask(&mut world.client, world.now, page);
+        page.rows.iter().for_each(|row| *seen.entry(row.flow.local_port).or_default() += 1);
+        if page.place.is_end() {
+            break;
+        }
+        pages += 1;
+        assert!(pages < 100, "the listing runs after what is appended to the queue");
+        // Between two pages some go to TIME_WAIT and new ones come.
+        world.client.seats[0].app.to_close = 50;
+        world.client.seats[0].app.to_open = 50;
+        world.turn(20);
+    }
+    let missed: Vec<u16> =
+        before.iter().map(|row| row.flow.local_port).filter(|port| !seen.contains_key(port)).collect();
+    assert!(missed.is_empty(), "not shown, though there in one state or another: {missed:?}");
+    assert!(seen.values().all(|times| *times <= 2));
+}
+
+#[test]
+fn a_vacant_table_is_walked_in_bounded_steps() {
+    let mut world = World::new();
+    world.client.seats[0].app.to_open = 3_000;
+    world.turn(300);
+    world.client.seats[0].app.to_close = 3_000;
+    world.turn(300);
+    let mut page = Page::new(States::NONE.with(State::Established));
+    for pages in 1.. {
+        page = ask(&mut world.client, world.now, page);
+        assert!(page.rows.is_empty());
+        if page.place.is_end() {
+            assert!((3..=8).contains(&pages), "{pages} pages for 3,000 vacant slots");
+            break;
+        }
+    }
+}
