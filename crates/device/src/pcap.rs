@@ -36,6 +36,7 @@ pub struct PcapngWriter<W> {
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
+const INTERFACE_STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
 const LINKTYPE_ETHERNET: u16 = 1;
 const LINKTYPE_RAW: u16 = 101;
@@ -44,6 +45,8 @@ const SHB_USERAPPL: u16 = 4;
 const IF_NAME: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 const EPB_FLAGS: u16 = 2;
+const ISB_IFRECV: u16 = 4;
+const ISB_IFDROP: u16 = 5;
 
 impl<W: Write> PcapngWriter<W> {
     /// Begins a file with its section header.
@@ -80,6 +83,16 @@ impl<W: Write> PcapngWriter<W> {
         Ok(self.interfaces - 1)
     }
 
+    /// What has been written so far, or is to be.
+    pub fn get_ref(&self) -> &W {
+        &self.out
+    }
+
+    /// The same, to be emptied from time to time.
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// Writes one frame, of which `partial` is still to be completed. `now_us` counts from 1970 if it shall look like a date.
     pub fn frame(
         &mut self,
@@ -89,19 +102,43 @@ impl<W: Write> PcapngWriter<W> {
         bytes: &[u8],
         partial: Option<PartialChecksum>,
     ) -> io::Result<()> {
-        let len = bytes.len() as u32;
+        self.frame_cut(interface, direction, now_us, bytes, bytes.len() as u32, partial)
+    }
+
+    /// Writes the beginning of a frame of `len` bytes. What is left of a checksum can be completed only in a whole one.
+    pub fn frame_cut(
+        &mut self,
+        interface: u32,
+        direction: Direction,
+        now_us: u64,
+        bytes: &[u8],
+        len: u32,
+        partial: Option<PartialChecksum>,
+    ) -> io::Result<()> {
         self.begin(ENHANCED_PACKET);
         self.u32(interface);
         self.u32((now_us >> 32) as u32);
         self.u32(now_us as u32);
-        self.u32(/* captured */ len);
+        self.u32(/* captured */ bytes.len() as u32);
         self.u32(/* on the wire */ len);
         let at = self.block.len();
         self.padded(bytes);
-        if let Some(partial) = partial {
+        if let Some(partial) = partial.filter(|_| bytes.len() as u32 == len) {
             complete_checksum(&mut self.block[at..at + bytes.len()], partial);
         }
         self.option(EPB_FLAGS, &(direction as u32).to_le_bytes());
+        self.option(OPT_END, b"");
+        self.end()
+    }
+
+    /// Says how many frames an interface has seen so far, and how many of them are missing here.
+    pub fn statistics(&mut self, interface: u32, now_us: u64, received: u64, dropped: u64) -> io::Result<()> {
+        self.begin(INTERFACE_STATISTICS);
+        self.u32(interface);
+        self.u32((now_us >> 32) as u32);
+        self.u32(now_us as u32);
+        self.option(ISB_IFRECV, &(received + dropped).to_le_bytes());
+        self.option(ISB_IFDROP, &dropped.to_le_bytes());
         self.option(OPT_END, b"");
         self.end()
     }

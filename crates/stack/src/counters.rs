@@ -3,6 +3,7 @@
 //! A lane counts in plain integers that only it writes; whoever reads gets a copy.
 
 use laneway_proto::discard::Discard;
+use std::borrow::Cow;
 
 macro_rules! mib {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -97,6 +98,13 @@ impl Counters {
         for (sum, n) in self.discards.iter_mut().zip(&other.discards) {
             *sum += n;
         }
+    }
+
+    /// Every counter, zeroes included: MIB names first, then discards as `Discard<Name>`.
+    pub fn all(&self) -> impl Iterator<Item = (Cow<'static, str>, u64)> + '_ {
+        let mib = Mib::ALL.iter().map(|m| (Cow::Borrowed(m.name()), self.get(*m)));
+        let discards = Discard::ALL.iter().map(|d| (format!("Discard{}", d.name()).into(), self.discarded(*d)));
+        mib.chain(discards)
     }
 
     /// Every counter that is not zero: MIB names first, then discards as `Discard<Name>`.

@@ -39,6 +39,11 @@ impl States {
         States(self.0 & !(1 << state as u16))
     }
 
+    /// Those of both.
+    pub const fn or(self, other: States) -> Self {
+        States(self.0 | other.0)
+    }
+
     /// Whether this one is in it.
     pub const fn has(self, state: State) -> bool {
         self.0 & 1 << state as u16 != 0

@@ -36,7 +36,7 @@ use crate::trace::Tap;
 use crate::worker::Turn;
 use laneway_device::memory::Wake;
 use laneway_device::pcap::Capture;
-use laneway_device::{Rx, Tx};
+use laneway_device::{Medium, Rx, Tx};
 use laneway_proto::time::Instant;
 use laneway_sync::doorbell::{Doorbell, ParkFlag, Sleeper, doorbell};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -189,6 +189,7 @@ struct Shared {
     failure: Mutex<Option<String>>,
     on_failure: Option<Tell>,
     clock: Clock,
+    medium: Medium,
     /// Traces that are running.
     traces: Arc<AtomicUsize>,
 }
@@ -268,6 +269,7 @@ impl Runtime {
             failure: Mutex::new(None),
             on_failure: options.on_failure.clone(),
             clock,
+            medium: seats.first().map_or(Medium::Ip, |seat| seat.lane.medium()),
             traces: Arc::default(),
         });
         let cores = cores();

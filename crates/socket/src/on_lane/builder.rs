@@ -2,6 +2,7 @@
 
 use super::device::Kind;
 use super::{AnyQueue, App, Cidr, Config, Device, Error, Queue, Rates, Rx, Stack, Tx};
+use crate::control::{About, ControlServer, ControlSocket, OpenError};
 use laneway_stack::clock::Clock;
 use laneway_stack::control::Network;
 use laneway_stack::device::fault::{self, FaultConfig};
@@ -28,6 +29,8 @@ pub enum StartError {
     Tun(TunError),
     /// The capture file cannot be written.
     Capture(PathBuf, std::io::Error),
+    /// The control socket cannot be opened.
+    Control(OpenError),
     /// The system gives no thread or descriptor.
     System(std::io::Error),
 }
@@ -41,6 +44,7 @@ impl std::fmt::Display for StartError {
             StartError::Capture(path, error) => {
                 write!(f, "the capture file {} cannot be written: {error}; choose another place", path.display())
             }
+            StartError::Control(error) => error.fmt(f),
             StartError::System(error) => {
                 write!(f, "the system refuses a thread or descriptor: {error}; look at `ulimit -u` and `ulimit -n`")
             }
@@ -91,6 +95,7 @@ pub struct Builder {
     fault: Option<Rates>,
     fault_seed: u64,
     pcap: Option<PathBuf>,
+    control: Option<ControlSocket>,
     clock: Clock,
 }
 
@@ -109,6 +114,7 @@ impl Stack {
             fault: None,
             fault_seed: 1,
             pcap: None,
+            control: None,
             clock: Clock::start(),
         }
     }
@@ -195,6 +201,13 @@ impl Builder {
     /// Writes every frame that the stack receives or sends into a pcapng file.
     pub fn pcap(mut self, path: impl Into<PathBuf>) -> Self {
         self.pcap = Some(path.into());
+        self
+    }
+
+    /// Opens a control socket, so that `laneway ss` and its kin, and [`Client`](crate::control::Client)s of your own, can
+    /// ask the running stack what it is doing. Without this there is none.
+    pub fn control(mut self, socket: ControlSocket) -> Self {
+        self.control = Some(socket);
         self
     }
 
@@ -317,7 +330,14 @@ impl Builder {
             }
             self.run_wrapped(wrapped, &secrets, app)?
         };
-        Ok(Stack { runtime, lanes: self.lanes.unwrap_or(1), device, notes, capture })
+        let control = match &self.control {
+            Some(socket) => {
+                let about = About { device: device.clone(), began: std::time::Instant::now() };
+                Some(ControlServer::open(socket, runtime.asker(), about).map_err(StartError::Control)?)
+            }
+            None => None,
+        };
+        Ok(Stack { control, runtime, lanes: self.lanes.unwrap_or(1), device, notes, capture })
     }
 
     fn run_wrapped<A: App + Send + 'static>(

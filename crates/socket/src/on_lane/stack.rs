@@ -1,11 +1,14 @@
 //! Owns the handle of a running stack.
 
 use super::{BindId, BindOptions, Counters, Error, ListenerId, Slice, Tallies, UdpId};
+use crate::control::ControlServer;
 use laneway_stack::runtime::{Bells, Runtime};
 use std::net::SocketAddr;
 
 /// A running stack. Made by [`Builder::start`](super::Builder::start); dropping it stops it.
 pub struct Stack {
+    /// Dropped first: it asks the others.
+    pub(super) control: Option<ControlServer>,
     pub(super) runtime: Runtime,
     pub(super) lanes: usize,
     pub(super) device: String,
@@ -111,6 +114,11 @@ impl Stack {
         &self.notes
     }
 
+    /// Where its control socket is, if it has one.
+    pub fn control_path(&self) -> Option<&std::path::Path> {
+        self.control.as_ref().map(ControlServer::path)
+    }
+
     /// For threads that have something for the lanes.
     pub fn waker(&self) -> Waker {
         Waker(self.runtime.bells().clone())
@@ -124,7 +132,8 @@ impl Stack {
     /// Stops: listeners close, the application is told ([`App::on_stop`](super::App::on_stop)), connections end or, after
     /// the grace period, are reset; the threads are joined.
     pub fn stop(self) -> Ended {
-        let Stack { runtime, capture, .. } = self;
+        let Stack { control, runtime, capture, .. } = self;
+        drop(control);
         let ended = runtime.stop();
         let mut failure = ended.failure;
         if let Some(Err(error)) = capture.map(|capture| capture.flush()) {

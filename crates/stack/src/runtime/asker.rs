@@ -4,6 +4,7 @@
 use super::{Command, Shared};
 use crate::clock::Clock;
 use crate::counters::Counters;
+use crate::device::Medium;
 use crate::listing::Page;
 use crate::proto::time::Instant;
 use crate::trace::{self, Filter, Reader};
@@ -98,6 +99,11 @@ impl Asker {
     /// The stack's clock and the wall's, read one after the other: what turns times of the first into times of the second.
     pub fn wall_offset_us(&self) -> i64 {
         Clock::wall_us() as i64 - self.shared.clock.now().as_us() as i64
+    }
+
+    /// What the frames of a trace begin with.
+    pub fn medium(&self) -> Medium {
+        self.shared.medium
     }
 
     /// The stack's time.

@@ -1,0 +1,133 @@
+//! Owns where control sockets lie, and which one is meant.
+
+use std::fmt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// Where a stack's control socket shall be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ControlSocket {
+    /// Under this name in the usual [`directory`], which is made if need be; `NAME.sock` there.
+    Named(String),
+    /// Exactly here; the directory must exist.
+    At(PathBuf),
+}
+
+/// The directory of control sockets: `/run/laneway` for root, `$XDG_RUNTIME_DIR/laneway` for everybody else, and what
+/// `LANEWAY_RUNTIME_DIR` says for whoever sets it. `None`: there is no place to look in.
+pub fn directory() -> Option<PathBuf> {
+    let from = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(directory) = from("LANEWAY_RUNTIME_DIR") {
+        return Some(directory);
+    }
+    if rustix::process::geteuid().is_root() {
+        return Some(PathBuf::from("/run/laneway"));
+    }
+    from("XDG_RUNTIME_DIR").map(|directory| directory.join("laneway"))
+}
+
+impl ControlSocket {
+    /// The path. The error is a sentence.
+    pub fn path(&self) -> Result<PathBuf, String> {
+        match self {
+            ControlSocket::At(path) => Ok(path.clone()),
+            ControlSocket::Named(name) => {
+                if name.is_empty() || name.starts_with('.') || name.contains('/') {
+                    return Err(format!(
+                        "'{name}' cannot be the name of a control socket: choose one without a slash that does not begin with a dot"
+                    ));
+                }
+                let directory = directory().ok_or(
+                    "there is no usual place for a control socket, because XDG_RUNTIME_DIR is not set: set it, or say where the socket shall be",
+                )?;
+                Ok(directory.join(format!("{name}.sock")))
+            }
+        }
+    }
+}
+
+/// Why no stack can be asked. Each says in one sentence what is wrong and what to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FindError {
+    /// None is running that we could ask.
+    None(String),
+    /// Several are, of these names.
+    Several(Vec<String>),
+    /// We may not look.
+    Denied(PathBuf),
+}
+
+impl fmt::Display for FindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FindError::None(why) => f.write_str(why),
+            FindError::Several(names) => {
+                write!(
+                    f,
+                    "{} stacks are running: say which one you mean with --name: {}",
+                    names.len(),
+                    names.join(", ")
+                )
+            }
+            FindError::Denied(path) => write!(
+                f,
+                "{} may not be looked at by this user: ask as the user whose stack it is, or as root",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for FindError {}
+
+/// The socket of the stack that is meant: the one of this name, or the only one that answers.
+pub fn find(name: Option<&str>) -> Result<PathBuf, FindError> {
+    let directory = match name {
+        Some(name) => return ControlSocket::Named(name.to_owned()).path().map_err(FindError::None),
+        None => directory(),
+    };
+    let Some(directory) = directory else {
+        return Err(FindError::None(
+            "there is no usual place to look for a running stack, because XDG_RUNTIME_DIR is not set: say where its control socket is with --control PATH".into(),
+        ));
+    };
+    let entries = match std::fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Err(FindError::Denied(directory)),
+        Err(_) => return Err(none(&directory)),
+    };
+    let mut found: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sock") && is_live(path))
+        .collect();
+    found.sort();
+    match found.len() {
+        0 => Err(none(&directory)),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let name = |path: &PathBuf| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            Err(FindError::Several(found.iter().map(name).collect()))
+        }
+    }
+}
+
+fn none(directory: &Path) -> FindError {
+    let also = match std::fs::symlink_metadata("/run/laneway") {
+        Ok(_) if directory != Path::new("/run/laneway") => "; root may have one running: ask as root",
+        _ => "",
+    };
+    FindError::None(format!(
+        "no stack is running that can be asked: none has a control socket in {}{also}; start one, for example with `laneway serve`",
+        directory.display()
+    ))
+}
+
+/// Somebody listens there.
+pub(super) fn is_live(path: &Path) -> bool {
+    match UnixStream::connect(path) {
+        Ok(_) => true,
+        // A queue that is full is one that somebody has.
+        Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+    }
+}

@@ -1,0 +1,272 @@
+//! Owns the socket itself, and who may talk: a thread that accepts, and one for each client.
+//!
+//! Neither a lane nor the control thread ever waits for a client, because only the client's own thread does. What a client
+//! can cost is bounded: so many at a time, so long a question, so much time to ask it and to take the answer.
+
+use super::answer::{self, Cut};
+use super::place::{ControlSocket, is_live};
+use super::protocol::{Ask, Last, QUESTION_MAX};
+use laneway_stack::runtime::Asker;
+use rustix::event::{PollFd, PollFlags, poll};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use std::{fmt, fs};
+
+/// Clients at a time.
+pub(super) const CLIENTS_MAX: usize = 16;
+/// How long a client may take to ask its first question, and to take what it is given …
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// … and how long it may think between two questions.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// What a stack says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    pub(crate) device: String,
+    pub(crate) began: Instant,
+}
+
+/// Why there is no control socket. Each says in one sentence what is wrong and what to do.
+#[derive(Debug)]
+pub enum OpenError {
+    /// A stack answers there already.
+    Live(PathBuf),
+    /// There is something that is no socket.
+    Occupied(PathBuf),
+    /// The directory is not ours alone.
+    Unsafe(PathBuf),
+    /// There is no such place, or the name cannot be.
+    Nowhere(String),
+    /// The system refuses.
+    System(PathBuf, io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Live(path) => {
+                write!(
+                    f,
+                    "another stack answers at the control socket {}: end it, or choose another place",
+                    path.display()
+                )
+            }
+            OpenError::Occupied(path) => write!(
+                f,
+                "{} is there already and is no socket: remove it, or choose another place for the control socket",
+                path.display()
+            ),
+            OpenError::Unsafe(path) => write!(
+                f,
+                "the directory {} belongs to another user or can be written by others: make it yours alone with `chmod 700`, or choose another place for the control socket",
+                path.display()
+            ),
+            OpenError::Nowhere(what) => f.write_str(what),
+            OpenError::System(path, error) => {
+                write!(f, "the control socket {} cannot be made: {error}; choose another place", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// The control socket of a running stack. Dropping it cuts every client off and removes the file.
+pub(crate) struct ControlServer {
+    path: PathBuf,
+    /// Device and inode of the file, so that another stack's is not removed.
+    identity: Option<(u64, u64)>,
+    /// Closing it wakes the thread up for its end.
+    wake: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ControlServer {
+    pub(crate) fn open(place: &ControlSocket, asker: Asker, about: About) -> Result<Self, OpenError> {
+        let path = place.path().map_err(OpenError::Nowhere)?;
+        if let (ControlSocket::Named(_), Some(directory)) = (place, path.parent()) {
+            private_directory(directory)?;
+        }
+        let failed = |error| OpenError::System(path.clone(), error);
+        let listener = bind(&path)?;
+        let identity = fs::symlink_metadata(&path).ok().map(|file| (file.dev(), file.ino()));
+        listener.set_nonblocking(true).map_err(failed)?;
+        let (wake, woken) = UnixStream::pair().map_err(failed)?;
+        let crowd = Crowd { asker, about: Arc::new(about), clients: Vec::new() };
+        let thread = thread::Builder::new().name("control-socket".into());
+        let thread = thread.spawn(move || crowd.welcome(&listener, &woken)).map_err(failed)?;
+        Ok(ControlServer { path, identity, wake: Some(wake), thread: Some(thread) })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for ControlServer {
+    fn drop(&mut self) {
+        let now = fs::symlink_metadata(&self.path).ok().map(|file| (file.dev(), file.ino()));
+        if now.is_some() && now == self.identity {
+            let _ = fs::remove_file(&self.path);
+        }
+        drop(self.wake.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Makes the directory, or checks that nobody else can put things into it.
+fn private_directory(directory: &Path) -> Result<(), OpenError> {
+    let failed = |error| OpenError::System(directory.to_owned(), error);
+    match fs::DirBuilder::new().mode(0o700).create(directory) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let found = fs::symlink_metadata(directory).map_err(failed)?;
+    let ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
+    if ours { Ok(()) } else { Err(OpenError::Unsafe(directory.to_owned())) }
+}
+
+/// A listening socket at `path` that only its owner can connect to, in the place of one that nobody listens to any more.
+fn bind(path: &Path) -> Result<UnixListener, OpenError> {
+    match fs::symlink_metadata(path) {
+        Ok(file) if !file.file_type().is_socket() => return Err(OpenError::Occupied(path.to_owned())),
+        Ok(_) if is_live(path) => return Err(OpenError::Live(path.to_owned())),
+        _ => {}
+    }
+    // Made under another name and moved into place when its mode is right: nobody can connect in between, and a stale
+    // file is replaced in one step.
+    let mut making = path.as_os_str().to_owned();
+    making.push(format!(".{}", std::process::id()));
+    let making = PathBuf::from(making);
+    let failed = |error| OpenError::System(path.to_owned(), error);
+    let _ = fs::remove_file(&making);
+    let listener = UnixListener::bind(&making).map_err(failed)?;
+    let moved =
+        fs::set_permissions(&making, fs::Permissions::from_mode(0o600)).and_then(|()| fs::rename(&making, path));
+    moved.map_err(|error| {
+        let _ = fs::remove_file(&making);
+        failed(error)
+    })?;
+    Ok(listener)
+}
+
+/// Everybody who is being answered.
+struct Crowd {
+    asker: Asker,
+    about: Arc<About>,
+    clients: Vec<(UnixStream, JoinHandle<()>)>,
+}
+
+impl Crowd {
+    fn welcome(mut self, listener: &UnixListener, woken: &UnixStream) {
+        loop {
+            let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(woken, PollFlags::IN)];
+            let _ = poll(&mut fds, None); // interrupted: the next call finds out
+            if !fds[1].revents().is_empty() {
+                break;
+            }
+            self.clients.retain(|(_, thread)| !thread.is_finished());
+            match listener.accept() {
+                Ok((stream, _)) => self.admit(stream),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // Out of descriptors, most likely: whoever waits goes on waiting.
+                Err(_) => thread::sleep(Duration::from_millis(100)),
+            }
+        }
+        for (stream, _) in &self.clients {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+        for (_, thread) in self.clients {
+            let _ = thread.join();
+        }
+    }
+
+    fn admit(&mut self, stream: UnixStream) {
+        let refuse = |stream: UnixStream, why: String| {
+            // One short line into an empty buffer: it is there or the client is not.
+            let _ = stream.set_nonblocking(true);
+            let _ = answer::last(&stream, &Last::error(why));
+        };
+        let peer = rustix::net::sockopt::socket_peercred(&stream).map(|peer| peer.uid);
+        if !peer.is_ok_and(|uid| uid.is_root() || uid == rustix::process::geteuid()) {
+            return refuse(stream, "only the owner of this stack and root may ask it".into());
+        }
+        if self.clients.len() >= CLIENTS_MAX {
+            return refuse(stream, format!("{CLIENTS_MAX} clients are being answered already: try again"));
+        }
+        let Ok(held) = stream.try_clone() else { return };
+        let (asker, about) = (self.asker.clone(), Arc::clone(&self.about));
+        let client = thread::Builder::new().name("control-client".into());
+        // Without a thread the client finds the connection closed.
+        if let Ok(thread) = client.spawn(move || serve(&stream, &asker, &about)) {
+            self.clients.push((held, thread));
+        }
+    }
+}
+
+/// Answers one client until it goes, or has to.
+fn serve(stream: &UnixStream, asker: &Asker, about: &About) {
+    let mut waiting = Vec::new();
+    let mut patience = PATIENCE;
+    loop {
+        let outcome = match question(stream, &mut waiting, patience) {
+            Ok(Some(line)) => match Ask::parse(&line) {
+                Ok(ask) => answer::answer(stream, asker, about, &ask),
+                Err(why) => Err(Cut::Said(why)),
+            },
+            Ok(None) => return,
+            Err(cut) => Err(cut),
+        };
+        match outcome {
+            Ok(()) => patience = IDLE,
+            Err(Cut::Said(why)) => {
+                let _ = answer::last(stream, &Last::error(why));
+                break;
+            }
+            Err(Cut::Gone) => break,
+        }
+    }
+    // The stack holds another descriptor of it until it accepts the next client.
+    let _ = stream.shutdown(std::net::Shutdown::Both);
+}
+
+/// Reads one line, of which the beginning may be waiting already. `None`: the client has gone.
+fn question(mut stream: &UnixStream, waiting: &mut Vec<u8>, patience: Duration) -> Result<Option<Vec<u8>>, Cut> {
+    let until = Instant::now() + patience;
+    loop {
+        if let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
+            let rest = waiting.split_off(end + 1);
+            waiting.pop();
+            return Ok(Some(std::mem::replace(waiting, rest)));
+        }
+        if waiting.len() >= QUESTION_MAX {
+            return Err(Cut::Said(format!("a question has at most {QUESTION_MAX} bytes")));
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Cut::Said(format!("no question came within {} s", patience.as_secs())));
+        }
+        stream.set_read_timeout(Some(left.max(Duration::from_millis(1)))).map_err(|_| Cut::Gone)?;
+        let mut some = [0; 1_024];
+        let room = (QUESTION_MAX - waiting.len()).min(some.len());
+        match stream.read(&mut some[..room]) {
+            Ok(0) if waiting.is_empty() => return Ok(None),
+            Ok(0) => return Err(Cut::Said("the question ends without a newline".into())),
+            Ok(n) => waiting.extend_from_slice(&some[..n]),
+            Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Err(Cut::Gone),
+        }
+    }
+}
+
+pub(super) fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}

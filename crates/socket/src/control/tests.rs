@@ -1,0 +1,377 @@
+//! A stack in this process, asked by the client's code and by clients that mean no good.
+
+use super::*;
+use crate::on_lane::{Address, App, ConnId, Context, Device, Stack};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Opens connections and leaves them open.
+struct Hold {
+    to_open: usize,
+    opened: Option<Sender<()>>,
+}
+
+impl App for Hold {
+    fn on_poll(&mut self, cx: &mut Context<'_>) {
+        while self.to_open > 0 {
+            self.to_open -= 1;
+            cx.connect(None, Address::from_v4([10, 0, 0, 1]), 80, 0).expect("there are ports");
+        }
+    }
+    fn on_connect(&mut self, cx: &mut Context<'_>, id: ConnId) {
+        cx.send(id, b"hello");
+        if let Some(opened) = &self.opened {
+            let _ = opened.send(());
+        }
+    }
+    fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+        data.len()
+    }
+}
+
+/// A directory of its own, removed at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("laneway-control-{}-{n}", std::process::id()));
+        std::fs::create_dir(&path).expect("a directory");
+        Place(path)
+    }
+    fn socket(&self) -> PathBuf {
+        self.0.join("x.sock")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server that can be asked, and a client stack with `connections` to it.
+fn stacks(path: &Path, connections: usize) -> (Stack, Stack) {
+    let lanes = 2;
+    let (here, there) = Device::memory_pair(lanes).unwrap();
+    let idle = || Hold { to_open: 0, opened: None };
+    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().pin(false).grace(Duration::from_millis(10));
+    let server = server.control(ControlSocket::At(path.to_owned())).start(|_| idle()).unwrap();
+    server.listen("0.0.0.0:80".parse().unwrap(), 16_384).unwrap();
+    let (opened, is_open) = channel();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().pin(false).grace(Duration::from_millis(10));
+    let client = client
+        .start(|lane| Hold {
+            to_open: connections / lanes + if lane == 0 { connections % lanes } else { 0 },
+            opened: Some(opened.clone()),
+        })
+        .unwrap();
+    for _ in 0..connections {
+        is_open.recv_timeout(Duration::from_secs(20)).expect("a connection is stuck");
+    }
+    (server, client)
+}
+
+fn ss(path: &Path, states: &[&str]) -> Vec<SsRow> {
+    let ask = Ask::Ss { states: states.iter().map(|s| (*s).to_owned()).collect() };
+    let rows: Result<_, _> = Client::connect(path).unwrap().ask(&ask).unwrap().collect();
+    rows.unwrap()
+}
+
+/// Sends bytes, and reads what comes back until the stack closes.
+fn raw(path: &Path, bytes: &[u8]) -> String {
+    let mut stream = UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let _ = stream.write_all(bytes); // it may have been cut off already
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer); // reset, if it was cut off with bytes unread
+    String::from_utf8(answer).unwrap()
+}
+
+#[test]
+fn every_question_is_answered() {
+    let place = Place::new();
+    let path = place.socket();
+    let (server, client) = stacks(&path, 700);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+
+    let mut asking = Client::connect(&path).unwrap();
+    let hello: Vec<Hello> = asking.ask(&Ask::Hello {}).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!((hello[0].lanes, hello[0].pid, hello[0].protocol), (2, std::process::id(), VERSION));
+    let counters: Vec<Counter> = asking.ask(&Ask::Nstat {}).unwrap().collect::<Result<_, _>>().unwrap();
+    let counters: HashMap<String, u64> = counters.into_iter().map(|c| (c.name, c.value)).collect();
+    assert_eq!(counters["TcpPassiveOpens"], 700);
+    assert_eq!(counters["TcpEstabResets"], 0);
+
+    let rows = ss(&path, &[]);
+    assert_eq!(rows.len(), 701);
+    assert_eq!((&*rows[0].state, rows[0].local.to_string()), ("LISTEN", "0.0.0.0:80".into()));
+    assert!(rows[0].peer.is_none() && rows[0].lane.is_none() && rows[0].send_q >= 16_384);
+    let mut peers: Vec<u16> = rows[1..].iter().map(|row| row.peer.unwrap().port()).collect();
+    peers.sort_unstable();
+    peers.dedup();
+    assert_eq!(peers.len(), 700, "each connection once");
+    for row in &rows[1..] {
+        assert_eq!(&*row.state, "ESTAB");
+        let info = row.info.as_ref().unwrap();
+        assert_eq!((info.bytes_received, &*info.congestion, info.ts), (5, "cubic", true));
+    }
+    assert!(rows.iter().filter_map(|row| row.lane).any(|lane| lane == 1), "the second lane tells too");
+    assert_eq!(ss(&path, &["listening"]).len(), 1);
+    assert_eq!(ss(&path, &["established"]).len(), 700);
+    assert_eq!(ss(&path, &["time-wait", "syn-recv"]).len(), 0);
+    let refused: Vec<Result<SsRow, _>> =
+        asking.ask(&Ask::Ss { states: vec!["asleep".into()] }).unwrap().collect::<Vec<_>>();
+    assert!(matches!(&refused[..], [Err(AskError::Refused(why))] if why.contains("asleep")), "{refused:?}");
+
+    client.stop();
+    server.stop();
+    assert!(!path.exists(), "a stack that has ended leaves no socket behind");
+    assert!(matches!(Client::connect(&path), Err(AskError::NoStack(_))));
+}
+
+#[test]
+fn packets_come_as_pcapng_until_the_client_has_enough() {
+    let place = Place::new();
+    let path = place.socket();
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().pin(false);
+    let server = server.control(ControlSocket::At(path.clone())).start(|_| Hold { to_open: 0, opened: None }).unwrap();
+    server.listen("0.0.0.0:80".parse().unwrap(), 1_024).unwrap();
+    let ask = Ask::Trace { host: None, port: Some(80), protocol: Some(6), snaplen: Some(60) };
+    let mut packets = Client::connect(&path).unwrap().trace(&ask).unwrap();
+    std::thread::sleep(Duration::from_millis(100)); // the lanes have read their mail
+    let (opened, is_open) = channel();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().pin(false).grace(Duration::from_millis(10));
+    let client = client.start(|_| Hold { to_open: 50, opened: Some(opened.clone()) }).unwrap();
+    for _ in 0..50 {
+        is_open.recv_timeout(Duration::from_secs(20)).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    packets.finish().unwrap();
+    let mut file = Vec::new();
+    packets.read_to_end(&mut file).unwrap();
+
+    // Blocks: kind, length, …, length.
+    let mut kinds: HashMap<u32, usize> = HashMap::new();
+    let mut rest = &file[..];
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    while !rest.is_empty() {
+        let (kind, len) = (word(rest, 0), word(rest, 4) as usize);
+        assert_eq!(word(rest, len - 4) as usize, len);
+        *kinds.entry(kind).or_default() += 1;
+        if kind == 6 {
+            assert!(word(rest, 20) <= 60 && word(rest, 24) >= 40, "captured and real length");
+        }
+        rest = &rest[len..];
+    }
+    assert_eq!((kinds[&0x0a0d_0d0a], kinds[&1]), (1, 1));
+    assert!(kinds[&6] >= 100, "50 connections are 100 packets and more: {kinds:?}");
+    assert!(kinds[&5] >= 1, "how many are missing is said at the end");
+    client.stop();
+    server.stop();
+}
+
+#[test]
+fn nonsense_gets_a_sentence_and_the_door() {
+    let place = Place::new();
+    let path = place.socket();
+    let (server, client) = stacks(&path, 1);
+    for (sent, said) in [
+        (&b"\n"[..], "not JSON"),
+        (b"GET / HTTP/1.1\n", "not JSON"),
+        (b"[]\n", "not an object"),
+        (b"{}\n", "no version"),
+        (b"{\"v\":\"1\",\"ask\":\"ss\"}\n", "no version"),
+        (b"{\"v\":7,\"ask\":\"ss\"}\n", "version 7"),
+        (b"{\"v\":1}\n", "no question"),
+        (b"{\"v\":1,\"ask\":\"sudo\"}\n", "sudo"),
+        (b"{\"v\":1,\"ask\":\"ss\",\"color\":true}\n", "color"),
+        (b"{\"v\":1,\"ask\":\"ss\",\"states\":[\"awake\"]}\n", "awake"),
+        (b"{\"v\":1,\"ask\":\"trace\",\"port\":70000}\n", "70000"),
+        (&[0xff; 64], ""),
+        (&[b'['; 4_096], "at most 4096"),
+        (&[b'{'; 100_000], "at most 4096"),
+    ] {
+        if said.is_empty() {
+            continue; // no newline: it is waited for, which is another test's affair
+        }
+        let answer = raw(&path, sent);
+        // A client that sends on after it was cut off may find its answer taken away by the reset.
+        let cut = sent.len() > 4_096 && answer.is_empty();
+        assert!(cut || (answer.starts_with("{\"error\":") && answer.contains(said)), "{said}: {answer}");
+        assert!(answer.lines().count() <= 1);
+    }
+    assert_eq!(ss(&path, &["established"]).len(), 1, "and everybody else is served");
+    client.stop();
+    server.stop();
+}
+
+/// Bytes by a seed, many times: the stack lives, and answers a good question afterwards.
+#[test]
+fn random_bytes_harm_nobody() {
+    let place = Place::new();
+    let path = place.socket();
+    let (server, client) = stacks(&path, 1);
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let good = br#"{"v":1,"ask":"ss","states":["established"]}"#;
+    for _ in 0..300 {
+        let mut bytes = if next() % 2 == 0 { good.to_vec() } else { Vec::new() };
+        for _ in 0..next() % 64 {
+            let at = next() as usize % (bytes.len() + 1);
+            match next() % 3 {
+                0 => bytes.insert(at, next() as u8),
+                1 if at < bytes.len() => bytes[at] = next() as u8,
+                _ => bytes.truncate(at.max(1)),
+            }
+        }
+        bytes.push(b'\n');
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(&bytes).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        for line in answer.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            serde_json::from_slice::<serde_json::Value>(line).expect("every answer is JSON");
+        }
+    }
+    assert_eq!(ss(&path, &["established"]).len(), 1);
+    assert_eq!(server.failure(), None);
+    client.stop();
+    server.stop();
+}
+
+#[test]
+fn silent_and_slow_clients_are_bounded_and_cut_off() {
+    let place = Place::new();
+    let path = place.socket();
+    let (server, client) = stacks(&path, 2_000);
+    let begin = Instant::now();
+    // All seats taken by clients that say nothing, ask without reading, or drip.
+    let mut hostile: Vec<UnixStream> = Vec::new();
+    for i in 0..16 {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        match i % 3 {
+            0 => {}
+            1 => (0..50).for_each(|_| drop(stream.write_all(b"{\"v\":1,\"ask\":\"ss\"}\n"))),
+            _ => drop(stream.write_all(b"{\"v\":1,")),
+        }
+        hostile.push(stream);
+    }
+    let mut seventeenth = raw(&path, b"");
+    assert!(seventeenth.contains("16 clients") || seventeenth.is_empty(), "{seventeenth}");
+    // Nobody of them keeps the stack from its work, and before long there is room again.
+    server.counters().unwrap();
+    loop {
+        std::thread::sleep(Duration::from_millis(200));
+        let mut asking = Client::connect(&path).unwrap();
+        if let Ok(rows) = asking.ask::<Hello>(&Ask::Hello {}).and_then(|rows| rows.collect::<Result<Vec<_>, _>>()) {
+            assert_eq!(rows.len(), 1);
+            break;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(15), "hostile clients stay for ever");
+    }
+    // One that reads nothing at all is gone too: what it finds is less than it asked for.
+    std::thread::sleep(Duration::from_secs(6).saturating_sub(begin.elapsed()));
+    seventeenth.clear();
+    let mut greedy = &hostile[1];
+    greedy.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut got = Vec::new();
+    let _ = greedy.read_to_end(&mut got);
+    let ends = got.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"{\"end\"")).count();
+    assert!(ends < 50, "it was served to the end without reading");
+    drop(hostile);
+    let stopping = Instant::now();
+    client.stop();
+    server.stop();
+    assert!(stopping.elapsed() < Duration::from_secs(5), "a client holds up the end");
+}
+
+#[test]
+fn clients_that_wait_do_not_hold_up_the_end() {
+    let place = Place::new();
+    let path = place.socket();
+    let (server, client) = stacks(&path, 1);
+    let ask = Ask::Trace { host: None, port: None, protocol: None, snaplen: None };
+    let mut tracing = Client::connect(&path).unwrap().trace(&ask).unwrap();
+    let _silent = UnixStream::connect(&path).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let stopping = Instant::now();
+    server.stop();
+    client.stop();
+    assert!(stopping.elapsed() < Duration::from_secs(3));
+    let mut rest = Vec::new();
+    tracing.read_to_end(&mut rest).unwrap();
+}
+
+#[test]
+fn five_traces_are_one_too_many() {
+    let place = Place::new();
+    let path = place.socket();
+    let (server, client) = stacks(&path, 1);
+    let ask = Ask::Trace { host: None, port: None, protocol: None, snaplen: Some(64) };
+    let mut traces: Vec<Packets> = (0..4).map(|_| Client::connect(&path).unwrap().trace(&ask).unwrap()).collect();
+    let fifth = Client::connect(&path).unwrap().trace(&ask);
+    assert!(matches!(&fifth, Err(AskError::Refused(why)) if why.contains("4 traces")), "{fifth:?}");
+    let mut last = traces.pop().unwrap();
+    last.finish().unwrap();
+    last.read_to_end(&mut Vec::new()).unwrap();
+    let again = Client::connect(&path).unwrap().trace(&ask);
+    assert!(again.is_ok(), "{again:?}");
+    server.stop();
+    client.stop();
+}
+
+#[test]
+fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+    let place = Place::new();
+    let path = place.socket();
+    drop(UnixListener::bind(&path).unwrap()); // nobody listens, the file stays
+    assert!(path.exists());
+    let start = || {
+        let (here, _there) = Device::memory_pair(1).unwrap();
+        let builder = Stack::builder(here).address("10.0.0.1/24").unwrap().pin(false);
+        builder.control(ControlSocket::At(path.clone())).start(|_| Hold { to_open: 0, opened: None })
+    };
+    let first = start().unwrap();
+    let second = start().map(drop).unwrap_err().to_string();
+    assert!(second.contains("another stack answers") && second.contains("x.sock"), "{second}");
+    assert!(ss(&path, &[]).is_empty(), "the first goes on");
+    // Someone else's socket in our place is left alone.
+    std::fs::remove_file(&path).unwrap();
+    let _theirs = UnixListener::bind(&path).unwrap();
+    first.stop();
+    assert!(path.exists());
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "notes").unwrap();
+    let third = start().map(drop).unwrap_err().to_string();
+    assert!(third.contains("is no socket"), "{third}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "notes");
+}
+
+#[test]
+fn places_that_cannot_be() {
+    for name in ["", ".", "..", ".x", "a/b"] {
+        assert!(ControlSocket::Named(name.into()).path().is_err(), "{name}");
+    }
+    let (here, _there) = Device::memory_pair(1).unwrap();
+    let builder = Stack::builder(here).address("10.0.0.1/24").unwrap().pin(false);
+    let place = ControlSocket::At("/no/such/place/x.sock".into());
+    let failed = builder.control(place).start(|_| Hold { to_open: 0, opened: None });
+    let said = failed.map(drop).unwrap_err().to_string();
+    assert!(said.contains("/no/such/place") && said.contains("choose another place"), "{said}");
+}
