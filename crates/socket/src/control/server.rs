@@ -222,7 +222,7 @@ fn serve(stream: &UnixStream, asker: &Asker, about: &About) {
                 Ok(ask) => answer::answer(stream, asker, about, &ask),
                 Err(why) => Err(Cut::Said(why)),
             },
-            Ok(None) => return,
+            Ok(None) => break,
             Err(cut) => Err(cut),
         };
         match outcome {
