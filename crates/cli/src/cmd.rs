@@ -3,4 +3,8 @@
 pub mod demo;
 pub mod doctor;
 pub mod lab;
+pub mod nstat;
 pub mod serve;
+pub mod ss;
+pub mod trace;
+pub mod watch;

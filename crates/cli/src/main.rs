@@ -3,6 +3,7 @@
 //! Exit codes: 0 it worked, 1 it failed, 2 it was asked for something that cannot be (misuse, a missing privilege).
 #![forbid(unsafe_code)]
 
+mod ask;
 mod cmd;
 mod counters;
 mod failure;
@@ -31,6 +32,10 @@ enum Command {
     Demo(cmd::demo::Args),
     Serve(cmd::serve::Args),
     Doctor(cmd::doctor::Args),
+    Ss(cmd::ss::Args),
+    Nstat(cmd::nstat::Args),
+    Watch(cmd::watch::Args),
+    Trace(cmd::trace::Args),
     Bench(cmd::lab::BenchArgs),
     Lab(cmd::lab::LabArgs),
 }
@@ -48,6 +53,10 @@ fn main() -> ExitCode {
         Command::Demo(args) => cmd::demo::run(args),
         Command::Serve(args) => cmd::serve::run(args),
         Command::Doctor(args) => cmd::doctor::run(args),
+        Command::Ss(args) => cmd::ss::run(args),
+        Command::Nstat(args) => cmd::nstat::run(args),
+        Command::Watch(args) => cmd::watch::run(args),
+        Command::Trace(args) => cmd::trace::run(args),
         Command::Bench(args) => cmd::lab::bench(args),
         Command::Lab(args) => cmd::lab::lab(args),
     };

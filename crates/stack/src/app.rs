@@ -113,8 +113,12 @@ impl Context<'_> {
     /// Takes a finished connection from a listener's queue on this lane.
     #[inline]
     pub fn accept(&mut self, listener: ListenerId) -> Option<ConnId> {
+        self.tables.counters.count(Mib::SCAccept);
         loop {
-            let id = self.tables.listeners.pop(listener)?;
+            let Some(id) = self.tables.listeners.pop(listener) else {
+                self.tables.counters.count(Mib::SCAF);
+                return None;
+            };
             if let Some(slot) = self.tables.slot(id) {
                 slot.accepted = true;
                 // What arrived before it was accepted is shown now.

@@ -46,6 +46,12 @@ mib! {
     PollsIdle,
     /// Polls that took more than 10 ms.
     PollsSlow,
+    /// Calls of `accept`.
+    SCAccept,
+    /// Calls of `accept` that found nobody.
+    SCAF,
+    /// SYNs of our own active opens that were sent again.
+    ConnectRetries,
 }
 
 /// The counters of one lane.

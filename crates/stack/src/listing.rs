@@ -8,6 +8,7 @@
 //! not shown, so a listing ends however fast connections are made.
 
 use crate::app::ListenerId;
+use crate::ports::Slice;
 use crate::tables::{Tables, Tcb};
 use laneway_proto::tcp::{Info, State, TimeWait};
 use laneway_proto::time::Instant;
@@ -153,6 +154,9 @@ pub struct Page {
     pub states: States,
     /// Where this page begins; in the answer, where the next one does.
     pub place: Place,
+    /// Not connections are asked for, but destinations with what they use of the ports: a page has all that it has room
+    /// for, and there is no second.
+    pub ports: Option<Vec<Slice>>,
     /// The rows.
     pub rows: Vec<Row>,
     /// In the answer: the lane had work to do besides.
@@ -162,7 +166,19 @@ pub struct Page {
 impl Page {
     /// The first page of a listing.
     pub fn new(states: States) -> Box<Self> {
-        Box::new(Page { id: 0, states, place: Place::START, rows: Vec::with_capacity(ROWS_MAX), busy: false })
+        Box::new(Page {
+            id: 0,
+            states,
+            place: Place::START,
+            ports: None,
+            rows: Vec::with_capacity(ROWS_MAX),
+            busy: false,
+        })
+    }
+
+    /// The page of a listing of ports.
+    pub fn of_ports() -> Box<Self> {
+        Box::new(Page { ports: Some(Vec::with_capacity(ROWS_MAX)), rows: Vec::new(), ..*Page::new(States::NONE) })
     }
 }
 
@@ -170,6 +186,7 @@ impl Page {
     /// Answers that there is nothing.
     pub(crate) fn nothing(&mut self) {
         self.rows.clear();
+        self.ports.iter_mut().for_each(Vec::clear);
         self.place = Place { part: Part::Done, next: 0, end: None };
     }
 }
@@ -177,6 +194,12 @@ impl Page {
 /// Fills a page. `lane` is the asked lane's number; tables that several lanes share are told by whoever is asked.
 pub(crate) fn fill(page: &mut Page, tables: &Tables, lane: usize, now: Instant, msl_us: u64) {
     page.rows.clear();
+    if let Some(slices) = &mut page.ports {
+        slices.clear();
+        tables.ports.slices(ROWS_MAX, &mut |slice| slices.push(slice.clone()));
+        page.place = Place { part: Part::Done, next: 0, end: None };
+        return;
+    }
     let mut looks = LOOKS_MAX;
     while looks > 0 && page.rows.len() < ROWS_MAX && page.place.part != Part::Done {
         looks -= 1;

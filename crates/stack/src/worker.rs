@@ -329,6 +329,9 @@ fn connection_timer<A: App>(tables: &mut Tables, local: &mut Local, app: &mut A,
                 tables.counters.count(Mib::TcpAttemptFails);
                 return app.on_closed(&mut Context { tables, local }, id, token, reason);
             }
+            if handshake.has_retry_due() {
+                tables.counters.count(Mib::ConnectRetries);
+            }
             handshake.deadline()
         }
     };

@@ -6,6 +6,7 @@ use crate::http::server::Server;
 use crate::http::warm::Warmer;
 use crate::signals::{self, Event};
 use crate::{counters, parse};
+use laneway::control::ControlSocket;
 use laneway::on_lane::{Cidr, Config, Counters, Device, Rates, Sharing, Stack, contains};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -60,6 +61,10 @@ pub struct Args {
     /// How lanes share connections: the product's way, or one lock around everything to compare with.
     #[arg(long, default_value = "lane", value_enum)]
     sharing: SharingArg,
+    /// Where the control socket shall be that `laneway ss` and its kin ask, or `none` [default: NAME.sock in
+    /// /run/laneway for root, in $XDG_RUNTIME_DIR/laneway for others]
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
     /// Say everything as JSON, one object per line.
     #[arg(long)]
     json: bool,
@@ -110,6 +115,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if let SharingArg::Global = args.sharing {
         builder = builder.sharing(Sharing::Global);
     }
+    let (socket, no_socket) = control_socket(args.control.as_deref(), &args.tun);
+    if let Some(socket) = socket {
+        builder = builder.control(socket);
+    }
     let failed = events.clone();
     builder = builder.on_failure(move |what| drop(failed.send(Event::Failed(what.to_owned()))));
 
@@ -118,7 +127,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let stack = builder.start(|_lane| Server::new(root.clone(), warmer.clone()))?;
     warmer.attach(stack.waker());
     stack.listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), args.port), config_backlog())?;
-    say_hello(&args, &stack);
+    say_hello(&args, &stack, no_socket);
 
     let mut failure = None;
     while let Ok(event) = heard.recv() {
@@ -139,6 +148,21 @@ pub fn run(args: Args) -> Result<(), Failure> {
     match failure.or(ended.failure) {
         Some(what) => Err(Failure::Failed(what)),
         None => Ok(()),
+    }
+}
+
+/// The control socket that is asked for, or why the usual one cannot be.
+fn control_socket(asked: Option<&Path>, tun: &str) -> (Option<ControlSocket>, Option<String>) {
+    match asked {
+        Some(path) if path == Path::new("none") => (None, None),
+        Some(path) => (Some(ControlSocket::At(path.to_owned())), None),
+        None => {
+            let socket = ControlSocket::Named(tun.to_owned());
+            match socket.path() {
+                Ok(_) => (Some(socket), None),
+                Err(why) => (None, Some(format!("no control socket: {why}"))),
+            }
+        }
     }
 }
 
@@ -194,15 +218,19 @@ fn urls(args: &Args) -> Vec<String> {
     args.addr.iter().map(url).collect()
 }
 
-fn say_hello(args: &Args, stack: &Stack) {
+fn say_hello(args: &Args, stack: &Stack, no_socket: Option<String>) {
     let urls = urls(args);
+    let notes: Vec<String> = stack.notes().iter().cloned().chain(no_socket).collect();
     if args.json {
-        let hello = serde_json::json!({"event": "serving", "urls": urls, "device": stack.device(), "lanes": stack.lanes(), "notes": stack.notes()});
+        let hello = serde_json::json!({"event": "serving", "urls": urls, "device": stack.device(), "lanes": stack.lanes(), "notes": notes, "control": stack.control_path()});
         return println!("{hello}");
     }
     println!("serving {} at {}", args.dir.display(), urls.join(" and "));
     println!("device: {}, {} lanes", stack.device(), stack.lanes());
-    for note in stack.notes() {
+    if let Some(path) = stack.control_path() {
+        println!("control socket: {}", path.display());
+    }
+    for note in &notes {
         println!("note: {note}");
     }
     println!("SIGUSR1 prints the counters; Ctrl-C ends");

@@ -138,6 +138,11 @@ impl Handshake {
         self.retries
     }
 
+    /// The SYN is about to be sent again.
+    pub fn has_retry_due(&self) -> bool {
+        self.due && self.retries > 0
+    }
+
     /// Time has passed. `Some` if the peer has stayed silent for too long.
     pub fn on_timeout(&mut self, cx: &Cx<'_>) -> Option<CloseReason> {
         if self.deadline > cx.now {

@@ -1,6 +1,6 @@
 //! Owns the answers: what is written to a client for each question, piece by piece, and when it is cut off.
 
-use super::protocol::{Ask, Counter, Hello, Last, SsRow, VERSION, states_by_name};
+use super::protocol::{Ask, Counter, Hello, Last, PortsRow, SsRow, VERSION, states_by_name};
 use super::server::{About, PATIENCE, is_timeout};
 use laneway_stack::device::PartialChecksum;
 use laneway_stack::device::pcap::{Direction, PcapngWriter};
@@ -65,6 +65,15 @@ pub(super) fn answer(stream: &UnixStream, asker: &Asker, about: &About, ask: &As
                 wanted = wanted.or(some);
             }
             listing(&mut out, asker, wanted)?;
+        }
+        Ask::Ports {} => {
+            for lane in 0..asker.lanes() {
+                let page = asker.page(lane, Page::of_ports())?;
+                for slice in page.ports.iter().flatten() {
+                    out.row(&PortsRow::from_slice(slice));
+                }
+                out.flush()?;
+            }
         }
         Ask::Trace { host, port, protocol, snaplen } => {
             let filter = Filter { host: *host, port: *port, protocol: *protocol };

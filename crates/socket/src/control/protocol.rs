@@ -6,6 +6,7 @@
 //! stack does not know is refused, because ignoring it would answer another question.
 
 use laneway_stack::listing::{Row, States, What};
+use laneway_stack::ports::Slice;
 use laneway_stack::proto::tcp::State;
 use laneway_stack::proto::time::Instant;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,8 @@ pub enum Ask {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         states: Vec<String>,
     },
+    /// What is used of each lane's local ports, destination by destination. Rows: [`PortsRow`].
+    Ports {},
     /// Every counter, zeroes included. Rows: [`Counter`].
     Nstat {},
     /// Packets. After the line `{"pcapng":true}` the rest of the stream is pcapng, until the client shuts down its
@@ -131,6 +134,42 @@ pub struct Counter {
     pub name: String,
     /// Its value since the stack began.
     pub value: u64,
+}
+
+/// One destination as one lane sees it: of the ports whose replies come to that lane, how many are used toward it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PortsRow {
+    /// The lane.
+    pub lane: usize,
+    /// Our address.
+    pub local: IpAddr,
+    /// The destination.
+    pub peer: SocketAddr,
+    /// Ports of the range whose replies come to this lane.
+    pub owned: usize,
+    /// Of those, in use by connections.
+    pub in_use: usize,
+    /// Of those, in TIME_WAIT.
+    pub time_wait: usize,
+    /// Of those, kept out by `bind`.
+    pub reserved: usize,
+    /// There is an index of the free ones.
+    pub indexed: bool,
+}
+
+impl PortsRow {
+    pub(super) fn from_slice(slice: &Slice) -> Self {
+        PortsRow {
+            lane: slice.lane,
+            local: slice.local.to_ip(),
+            peer: SocketAddr::new(slice.remote.to_ip(), slice.remote_port),
+            owned: slice.owned,
+            in_use: slice.in_use,
+            time_wait: slice.time_wait,
+            reserved: slice.reserved,
+            indexed: slice.indexed,
+        }
+    }
 }
 
 /// A listener or a connection, with the columns of `ss -tian`.

@@ -1,0 +1,80 @@
+//! Owns which running stack a command asks, and how it fails when there is none.
+
+use crate::failure::Failure;
+use laneway::control::{self, AskError, Client, FindError};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// Which running stack.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Which {
+    /// The stack of this name: that of its TUN interface [default: the only one that is running]
+    #[arg(long, value_name = "NAME", conflicts_with = "control")]
+    pub name: Option<String>,
+    /// The stack whose control socket is here.
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+}
+
+impl Which {
+    /// Where its control socket is.
+    pub fn path(&self) -> Result<PathBuf, Failure> {
+        match &self.control {
+            Some(path) => Ok(path.clone()),
+            None => Ok(control::find(self.name.as_deref())?),
+        }
+    }
+
+    /// Connects to it.
+    pub fn connect(&self) -> Result<Client, Failure> {
+        Ok(Client::connect(self.path()?)?)
+    }
+}
+
+impl From<FindError> for Failure {
+    fn from(error: FindError) -> Self {
+        Failure::Misuse(error.to_string())
+    }
+}
+
+impl From<AskError> for Failure {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::NoStack(_) | AskError::Denied(_) => Failure::Misuse(error.to_string()),
+            AskError::Refused(_) | AskError::Broken(_) => Failure::Failed(error.to_string()),
+        }
+    }
+}
+
+/// Standard output, written in large pieces. Somebody who reads no more (`| head`) is no failure: then this ends the
+/// program, quietly.
+pub struct Out(io::BufWriter<io::Stdout>);
+
+impl Out {
+    /// Begins.
+    pub fn new() -> Self {
+        Out(io::BufWriter::with_capacity(1 << 16, io::stdout()))
+    }
+
+    /// Writes a line.
+    pub fn line(&mut self, line: impl std::fmt::Display) -> Result<(), Failure> {
+        self.all(format_args!("{line}\n"))
+    }
+
+    /// Writes what it is given.
+    pub fn all(&mut self, what: std::fmt::Arguments<'_>) -> Result<(), Failure> {
+        self.0.write_fmt(what).or_else(gone)
+    }
+
+    /// Hands everything over.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        self.0.flush().or_else(gone)
+    }
+}
+
+fn gone(error: io::Error) -> Result<(), Failure> {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    Err(Failure::Failed(format!("the output cannot be written: {error}")))
+}

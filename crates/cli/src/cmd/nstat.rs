@@ -1,0 +1,174 @@
+//! `laneway nstat`: counters of a running stack under the kernel's names, as increments since the last call.
+
+use crate::ask::{Out, Which};
+use crate::failure::Failure;
+use laneway::control::{Ask, Client, Counter, Hello};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Prints what a running stack counts, under the kernel's names, as increments since the last call.
+///
+/// Like nstat(8) it remembers the last values in a file of its own; a stack that was started anew counts from zero.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Args {
+    /// Absolute values, not increments.
+    #[arg(short, long)]
+    absolute: bool,
+    /// Counters that are zero too.
+    #[arg(short, long)]
+    zeros: bool,
+    /// Do not remember the values.
+    #[arg(short = 's', long)]
+    noupdate: bool,
+    /// Only counters whose names begin like this; may be given more than once.
+    #[arg(value_name = "PREFIX")]
+    prefixes: Vec<String>,
+    /// Where the last values are kept [default: beside the control sockets]
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    #[command(flatten)]
+    which: Which,
+    /// Say it as JSON: one object.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLE: &str =
+    "Examples:\n  laneway nstat\n  laneway nstat -az Tcp\n  laneway nstat --json | jq .counters.TcpRetransSegs";
+
+/// What is kept between two calls.
+#[derive(Serialize, Deserialize, Default)]
+struct History {
+    /// The process that the values are of.
+    pid: u32,
+    counters: BTreeMap<String, u64>,
+}
+
+/// Prints.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let socket = args.which.path()?;
+    let mut client = Client::connect(&socket)?;
+    let pid = hello(&mut client)?.pid;
+    let now = counters(&mut client)?;
+    let kept = match &args.history {
+        Some(path) => path.clone(),
+        None => default_history(&socket)?,
+    };
+    let before = if args.absolute { History::default() } else { read(&kept, args.history.is_some())? };
+    let before = if before.pid == pid { before.counters } else { BTreeMap::new() };
+    let shown: Vec<(&str, u64)> = now
+        .iter()
+        .map(|counter| {
+            let increment = counter.value.saturating_sub(before.get(&counter.name).copied().unwrap_or(0));
+            (counter.name.as_str(), increment)
+        })
+        .filter(|(name, value)| {
+            (args.zeros || *value > 0)
+                && (args.prefixes.is_empty() || args.prefixes.iter().any(|prefix| name.starts_with(prefix)))
+        })
+        .collect();
+    let sizes = octets_per_packet(&shown);
+    let mut out = Out::new();
+    if args.json {
+        let counters: serde_json::Map<String, serde_json::Value> =
+            shown.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
+        let sizes: serde_json::Map<String, serde_json::Value> =
+            sizes.iter().map(|(name, size)| ((*name).to_owned(), json!(size))).collect();
+        out.line(json!({"pid": pid, "absolute": args.absolute, "counters": counters, "octets_per_packet": sizes}))?;
+    } else {
+        out.line("#laneway")?;
+        for (name, value) in &shown {
+            out.line(format_args!("{name:<32}{value:<20}"))?;
+        }
+        for (name, size) in sizes {
+            out.line(format_args!("#{:<31}{size:<20.1}", format!("{name} octets per packet")))?;
+        }
+    }
+    out.flush()?;
+    if args.noupdate || args.absolute {
+        return Ok(());
+    }
+    let counters = now.into_iter().map(|counter| (counter.name, counter.value)).collect();
+    write(&kept, &History { pid, counters })
+}
+
+/// Who answers.
+pub fn hello(client: &mut Client) -> Result<Hello, Failure> {
+    let rows = client.ask::<Hello>(&Ask::Hello {})?.collect::<Result<Vec<_>, _>>()?;
+    rows.into_iter().next().ok_or_else(|| Failure::Failed("the stack does not say who it is".into()))
+}
+
+/// Everything that it counts.
+pub fn counters(client: &mut Client) -> Result<Vec<Counter>, Failure> {
+    Ok(client.ask::<Counter>(&Ask::Nstat {})?.collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Mean sizes, where octets and packets are both counted.
+fn octets_per_packet(shown: &[(&str, u64)]) -> Vec<(&'static str, f64)> {
+    let value = |name| shown.iter().find(|(n, _)| *n == name).map_or(0, |(_, value)| *value);
+    let pairs = [("IpIn", "IpExtInOctets", "IpInReceives"), ("IpOut", "IpExtOutOctets", "IpOutRequests")];
+    let size = |(name, octets, packets)| {
+        let (octets, packets) = (value(octets), value(packets));
+        (octets > 0 && packets > 0).then(|| (name, octets as f64 / packets as f64))
+    };
+    pairs.into_iter().filter_map(size).collect()
+}
+
+/// In the directory of control sockets, by user and stack.
+fn default_history(socket: &Path) -> Result<PathBuf, Failure> {
+    let directory = laneway::control::directory().ok_or_else(|| {
+        Failure::Misuse(
+            "there is no usual place to remember values in, because XDG_RUNTIME_DIR is not set: give one with --history FILE, or ask for absolute values with -a".into(),
+        )
+    })?;
+    let stack = socket.file_stem().unwrap_or_default().to_string_lossy();
+    Ok(directory.join(format!("{stack}.nstat.json")))
+}
+
+fn read(path: &Path, was_named: bool) -> Result<History, Failure> {
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(History::default()),
+        Err(error) => {
+            return Err(Failure::Misuse(format!(
+                "the last values cannot be read from {}: {error}; choose another place with --history FILE",
+                path.display()
+            )));
+        }
+    };
+    match serde_json::from_slice(&text) {
+        Ok(history) => Ok(history),
+        // A file that somebody named is somebody's: it is not overwritten.
+        Err(_) if was_named && !text.is_empty() => Err(Failure::Misuse(format!(
+            "{} is no history of `laneway nstat`: choose another place with --history FILE",
+            path.display()
+        ))),
+        Err(_) => Ok(History::default()),
+    }
+}
+
+/// Whole or not at all: two calls at once leave one of the two.
+fn write(path: &Path, history: &History) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::Failed(format!(
+            "the values cannot be kept in {}: {error}; choose another place with --history FILE, or say --noupdate",
+            path.display()
+        ))
+    };
+    let text = serde_json::to_vec(history).map_err(|error| Failure::Failed(error.to_string()))?;
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.exists())
+    {
+        std::fs::DirBuilder::new().mode(0o700).create(directory).map_err(failed)?;
+    }
+    let mut making = path.as_os_str().to_owned();
+    making.push(format!(".{}", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(&making).and_then(|mut file| file.write_all(&text)).map_err(failed)?;
+    std::fs::rename(&making, path).map_err(failed)
+}

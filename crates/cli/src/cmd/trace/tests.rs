@@ -1,0 +1,61 @@
+use super::*;
+use laneway_stack::device::Medium;
+use laneway_stack::device::pcap::{Direction, PcapngWriter};
+
+/// A file as the stack writes it: one interface, a packet to port 80, a cut one, statistics.
+fn file() -> Vec<u8> {
+    let mut packet = vec![0u8; 40];
+    packet[0] = 0x45;
+    packet[9] = 6;
+    packet[12..20].copy_from_slice(&[10, 0, 0, 2, 10, 0, 0, 1]);
+    packet[20..24].copy_from_slice(&[0xab, 0xcd, 0, 80]);
+    let mut file = PcapngWriter::new(Vec::new()).unwrap();
+    let interface = file.interface("lane0", Medium::Ip).unwrap();
+    file.frame(interface, Direction::In, 5_000_000_001, &packet, None).unwrap();
+    file.frame_cut(interface, Direction::Out, 5_000_000_002, &packet[..10], 1_500, None).unwrap();
+    file.statistics(interface, 5_000_000_003, 2, 7).unwrap();
+    file.get_ref().clone()
+}
+
+fn blocks() -> Vec<Vec<u8>> {
+    let file = file();
+    let (mut rest, mut blocks, mut block) = (&file[..], Vec::new(), Vec::new());
+    while read_block(&mut rest, &mut block).unwrap() {
+        blocks.push(block.clone());
+    }
+    blocks
+}
+
+#[test]
+fn what_the_stack_writes_is_understood() {
+    let blocks = blocks();
+    let kinds: Vec<u32> = blocks.iter().map(|block| word(block, 0)).collect();
+    assert_eq!(kinds, [SECTION_HEADER, 1, PACKET, PACKET, STATISTICS]);
+    assert_eq!(missing(&blocks[4]), 7);
+    assert_eq!(
+        describe(&blocks[2]),
+        json!({"time_us": 5_000_000_001u64, "lane": 0, "direction": "in", "len": 40, "protocol": 6,
+               "src": "10.0.0.2", "dst": "10.0.0.1", "src_port": 0xabcd, "dst_port": 80})
+    );
+    assert_eq!(describe(&blocks[3]), json!({"time_us": 5_000_000_002u64, "lane": 0, "direction": "out", "len": 1_500}));
+}
+
+#[test]
+fn what_is_no_pcapng_is_refused() {
+    for bytes in [&[0u8; 8][..], &[0xff; 64], &[1, 2, 3], &[6, 0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0, 0]] {
+        let (mut rest, mut block) = (bytes, Vec::new());
+        assert!(read_block(&mut rest, &mut block).is_err(), "{bytes:?}");
+    }
+    // Whatever is in a block, it is described without harm.
+    for block in blocks() {
+        for cut in 0..block.len() {
+            let _ = (describe(&block[..cut]), missing(&block[..cut]));
+        }
+    }
+}
+
+#[test]
+fn protocols_by_name_and_number() {
+    assert_eq!((protocol("tcp"), protocol("icmp6"), protocol("47")), (Ok(6), Ok(58), Ok(47)));
+    assert!(protocol("256").is_err() && protocol("quic").is_err());
+}

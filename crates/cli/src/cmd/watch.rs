@@ -1,0 +1,109 @@
+//! `laneway watch`: a line a second about connections being made, on the side that accepts and on the side that connects.
+
+use super::nstat::counters;
+use crate::ask::{Out, Which};
+use crate::failure::Failure;
+use crate::parse;
+use serde_json::json;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Prints a line a second about the connections that a running stack accepts and makes.
+///
+/// ListenDrop: finished handshakes that found the accept queue full. ListenDropQ0: SYNs dropped before that. TCPaccept:
+/// connections established by peers. TCPrefused: segments that met neither connection nor listener. SCAccept and SCAF:
+/// calls of accept, and those of them that found nobody. Connect, ConnFail, ConnRetry: connections begun by us, those
+/// that failed, and SYNs sent again.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Args {
+    /// Time between two lines.
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = parse::duration_us)]
+    interval: u64,
+    /// End after so many lines [default: go on]
+    #[arg(short = 'n', long, value_name = "N")]
+    count: Option<u64>,
+    #[command(flatten)]
+    which: Which,
+    /// Say it as JSON, one object per line.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLE: &str = "Examples:\n  laneway watch\n  laneway watch -n 37 --json > series.jsonl";
+
+/// A column, and the counters that it is the sum of.
+const COLUMNS: &[(&str, &[&str])] = &[
+    ("ListenDrop", &["TcpExtListenOverflows"]),
+    ("ListenDropQ0", &["DiscardTcpSynDropped"]),
+    ("TCPaccept", &["TcpPassiveOpens"]),
+    ("TCPrefused", &["DiscardTcpNoConnection"]),
+    ("SCAccept", &["SCAccept"]),
+    ("SCAF", &["SCAF"]),
+    ("Connect", &["TcpActiveOpens"]),
+    ("ConnFail", &["TcpAttemptFails"]),
+    ("ConnRetry", &["ConnectRetries"]),
+];
+
+/// Lines between two headings.
+const PAGE: u64 = 20;
+
+/// Prints until there is a reason to end.
+pub fn run(args: Args) -> Result<(), Failure> {
+    if !(100_000..=3_600_000_000).contains(&args.interval) {
+        return Err(Failure::Misuse("an interval is 100ms to 60min: choose one in between".into()));
+    }
+    let interval = Duration::from_micros(args.interval);
+    let mut client = args.which.connect()?;
+    let mut before = columns(&mut client)?;
+    let (mut at, mut due) = (Instant::now(), Instant::now());
+    let mut out = Out::new();
+    for line in 0..args.count.unwrap_or(u64::MAX) {
+        due += interval;
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        // A connection that was silent for long is not kept open for us.
+        if interval > Duration::from_secs(30) {
+            client = args.which.connect()?;
+        }
+        let now = columns(&mut client)?;
+        let seconds = at.elapsed().as_secs_f64();
+        at = Instant::now();
+        let rates: Vec<f64> =
+            now.iter().zip(&before).map(|(now, before)| now.saturating_sub(*before) as f64 / seconds).collect();
+        before = now;
+        if args.json {
+            let mut object = json!({"seconds": seconds});
+            for ((name, _), rate) in COLUMNS.iter().zip(&rates) {
+                object[*name] = json!(rate.round() as u64);
+            }
+            out.line(object)?;
+        } else {
+            if line % PAGE == 0 {
+                out.line(COLUMNS.iter().map(|(name, _)| format!("{name:>12}")).collect::<String>())?;
+            }
+            out.line(rates.iter().map(|rate| format!("{rate:>12.0}")).collect::<String>())?;
+        }
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn columns(client: &mut laneway::control::Client) -> Result<Vec<u64>, Failure> {
+    let counters: HashMap<String, u64> = counters(client)?.into_iter().map(|c| (c.name, c.value)).collect();
+    let column = |(_, names): &(&str, &[&str])| names.iter().filter_map(|name| counters.get(*name)).sum();
+    Ok(COLUMNS.iter().map(column).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::COLUMNS;
+
+    #[test]
+    fn every_column_is_something_that_is_counted() {
+        let counters = laneway::on_lane::Counters::default();
+        let names: Vec<_> = counters.all().map(|(name, _)| name.into_owned()).collect();
+        for name in COLUMNS.iter().flat_map(|(_, names)| *names) {
+            assert!(names.iter().any(|n| n == name), "{name} is not counted");
+        }
+    }
+}
