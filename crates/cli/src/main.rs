@@ -9,6 +9,7 @@ mod counters;
 mod failure;
 mod http;
 mod parse;
+mod settings;
 mod signals;
 
 use clap::{Parser, Subcommand};
@@ -32,6 +33,7 @@ enum Command {
     Demo(cmd::demo::Args),
     Serve(cmd::serve::Args),
     Doctor(cmd::doctor::Args),
+    Config(cmd::config::Args),
     Ss(cmd::ss::Args),
     Nstat(cmd::nstat::Args),
     Watch(cmd::watch::Args),
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => cmd::demo::run(args),
         Command::Serve(args) => cmd::serve::run(args),
         Command::Doctor(args) => cmd::doctor::run(args),
+        Command::Config(args) => cmd::config::run(args),
         Command::Ss(args) => cmd::ss::run(args),
         Command::Nstat(args) => cmd::nstat::run(args),
         Command::Watch(args) => cmd::watch::run(args),

@@ -83,13 +83,85 @@ fn names_that_cannot_be() {
 
 #[test]
 fn help_has_an_example_and_is_no_misuse() {
-    for command in ["demo", "serve", "doctor", "bench", "lab"] {
+    for command in ["demo", "serve", "doctor", "bench", "lab", "ss", "nstat", "watch", "trace", "config"] {
         let output = laneway(&[command, "--help"]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{command}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(text.contains("laneway"), "{command} has no example: {text}");
     }
     assert_eq!(laneway(&["--version"]).status.code(), Some(0));
+}
+
+/// Asking a stack when there is none, several, or one that is somebody else's.
+#[test]
+fn stacks_that_cannot_be_asked() {
+    let place = std::env::temp_dir().join(format!("laneway-misuse-{}", std::process::id()));
+    std::fs::create_dir(&place).expect("a directory");
+    let ask = |arguments: &[&str], says: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_laneway"))
+            .args(arguments)
+            .env("LANEWAY_RUNTIME_DIR", &place)
+            .output()
+            .expect("the program can be executed");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        for part in says {
+            assert!(message.contains(part), "{arguments:?}: {part:?} is not in {message}");
+        }
+    };
+    let commands: &[&[&str]] = &[&["ss"], &["ss", "--ports"], &["nstat"], &["watch", "-n", "1"], &["trace", "--json"]];
+    for command in commands {
+        ask(command, &["no stack is running", "laneway serve"]);
+        let with = |more: &[&'static str]| [*command, more].concat();
+        ask(&with(&["--name", "lw7"]), &["no stack answers", "lw7.sock"]);
+        ask(&with(&["--name", "../x"]), &["cannot be the name"]);
+        ask(&with(&["--control", "/no/such.sock"]), &["no stack answers at /no/such.sock"]);
+        ask(&with(&["--control", "/x", "--name", "y"]), &["cannot be used with"]);
+    }
+    let listeners: Vec<_> = ["a", "b"]
+        .map(|name| std::os::unix::net::UnixListener::bind(place.join(format!("{name}.sock"))).expect("a socket"))
+        .into();
+    for command in commands {
+        ask(command, &["2 stacks are running", "--name", "a, b"]);
+    }
+    drop(listeners);
+    ask(&["ss"], &["no stack is running"]);
+    ask(&["ss", "--state", "asleep"], &["asleep", "established"]);
+    ask(&["ss", "-a", "-l"], &["cannot be used with"]);
+    ask(&["watch", "--interval", "1ms"], &["100ms"]);
+    ask(&["trace", "--port", "70000"], &["70000"]);
+    ask(&["trace", "--proto", "quic"], &["tcp, udp, icmp"]);
+    ask(&["trace", "--snaplen", "0"], &["snaplen"]);
+    std::fs::remove_dir_all(&place).expect("it is ours");
+}
+
+#[test]
+fn configurations_that_cannot_be() {
+    let file = std::env::temp_dir().join(format!("laneway-misuse-{}.toml", std::process::id()));
+    let path = file.to_str().expect("a plain name");
+    std::fs::write(&file, "[sysctl]\ntcp_fin_timeuot = 3\ntcp_sack = 7\n").expect("a file");
+    let says = ["tcp_fin_timeuot", "did you mean 'tcp_fin_timeout'?", ":2:", "tcp_sack must be true or false"];
+    refused(&["config", "check", path], &says);
+    refused(&["config", "show", "--config", path], &says);
+    refused(&["demo", "--config", path], &says);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--config", path]), &says);
+    refused(&["config", "check", "/no/such.toml"], &["/no/such.toml cannot be read"]);
+    refused(&["config"], &["Usage"]);
+    std::fs::write(&file, "[interface]\naddr = \"10.77.1.2/32\"\n[sysctl]\nmsl = \"1s\"\n").expect("a file");
+    let output = laneway(&["config", "show", "--config", path, "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let rows: Vec<serde_json::Value> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("each line is JSON"))
+        .collect();
+    let msl = rows.iter().find(|row| row["name"] == "msl").expect("a row");
+    assert_eq!((&msl["value"], &msl["from"]), (&"\"1s\"".into(), &format!("{path}:4").into()));
+    assert_eq!(laneway(&["config", "check", path]).status.code(), Some(0));
+    // What the file says of the interface is held to the same rules as the command line.
+    refused(&serve(&["--config", path]), &["second address", "choose"]);
+    refused(&["serve", "/", "--addr", "10.77.1.2/24"], &["--tun NAME"]);
+    std::fs::remove_file(&file).expect("it is ours");
 }
 
 #[test]

@@ -8,7 +8,9 @@ mod ours;
 
 use crate::failure::Failure;
 use crate::parse;
+use crate::settings;
 use indicatif::{ProgressBar, ProgressStyle};
+use laneway::on_lane::Config;
 use laneway_stack::runtime::cores;
 use serde_json::json;
 use std::io::IsTerminal;
@@ -41,9 +43,12 @@ pub struct Args {
     /// Seconds of each turn.
     #[arg(long, default_value_t = 1.5, value_name = "S")]
     seconds: f64,
-    /// Maximum segment lifetime of Laneway: TIME_WAIT lasts twice as long.
-    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = parse::duration_us)]
-    msl: u64,
+    /// Maximum segment lifetime of Laneway: TIME_WAIT lasts twice as long [default: 1s, or what --config says]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration_us)]
+    msl: Option<u64>,
+    /// Settings of Laneway; see `laneway config --help`. What it says of the interface is not used here.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Write every frame of the in-memory network into this pcapng file. Slow, and large.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
@@ -69,7 +74,7 @@ pub struct Tally {
 }
 
 /// Runs the rounds, and says who did how much.
-pub fn run(args: Args) -> Result<(), Failure> {
+pub fn run(mut args: Args) -> Result<(), Failure> {
     let usable = cores();
     let count = args.cores.unwrap_or(usable.len()).max(1);
     if count > usable.len().max(1) {
@@ -78,6 +83,19 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if !(0.01..=60.0).contains(&args.seconds) {
         return Err(Failure::Misuse(format!("{} seconds are no sensible turn: choose 0.01 to 60", args.seconds)));
     }
+    let mut config = Config::default();
+    config.tcp.msl_us = 1_000_000;
+    if let Some(path) = &args.config {
+        let settings = settings::read(path)?;
+        let has_msl = settings.lines.contains_key("msl");
+        let msl_us = if has_msl { settings.config.tcp.msl_us } else { config.tcp.msl_us };
+        config = settings.config;
+        config.tcp.msl_us = msl_us;
+    }
+    if let Some(msl) = args.msl {
+        config.tcp.msl_us = msl;
+    }
+    args.msl = Some(config.tcp.msl_us);
     let bar = progress(&args);
     // Everybody waits at the barrier, so that a turn begins on all cores at once and nobody disturbs the other's.
     let barrier = Arc::new(Barrier::new(count + 1));
@@ -86,7 +104,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(path) => Some(ours::capture(path)?),
         None => None,
     };
-    let settings = ours::Settings { conns: args.conns as usize, msl_us: args.msl, capture: capture.clone() };
+    let settings = ours::Settings { conns: args.conns as usize, config, capture: capture.clone() };
     let mut workers = Vec::new();
     for core in 0..count {
         let (barrier, settings) = (Arc::clone(&barrier), settings.clone());
@@ -219,7 +237,7 @@ fn report(args: &Args, cores: usize, rounds: &[Vec<f64>; 2], totals: &[Tally; 2]
                     "failed": totals[who].failed, "rounds": rounds[who]})
             })
             .collect();
-        let facts = json!({"packets_per_op": facts.packets_per_connection(), "tw_evicted": facts.evicted, "tw_reused": facts.reused, "tw_peak": facts.peak, "msl_us": args.msl, "retransmitted": facts.retransmitted, "source_addresses": facts.sources, "checksums": "software"});
+        let facts = json!({"packets_per_op": facts.packets_per_connection(), "tw_evicted": facts.evicted, "tw_reused": facts.reused, "tw_peak": facts.peak, "msl_us": args.msl.unwrap_or_default(), "retransmitted": facts.retransmitted, "source_addresses": facts.sources, "checksums": "software"});
         return println!("{}", json!({"unit": "connections/s", "rows": rows, "laneway": facts}));
     }
     println!();
@@ -251,7 +269,7 @@ fn report(args: &Args, cores: usize, rounds: &[Vec<f64>; 2], totals: &[Tally; 2]
     );
     println!(
         "  TIME_WAIT for {} ms: at most {} records, {} evicted early, {} tuples used again (RFC 6191), {} source addresses.",
-        2 * args.msl / 1_000,
+        2 * args.msl.unwrap_or_default() / 1_000,
         thousands(facts.peak as f64),
         facts.evicted,
         thousands(facts.reused as f64),

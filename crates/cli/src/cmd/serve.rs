@@ -4,10 +4,11 @@ use crate::failure::Failure;
 use crate::http::files::Root;
 use crate::http::server::Server;
 use crate::http::warm::Warmer;
+use crate::settings::{self, Settings};
 use crate::signals::{self, Event};
 use crate::{counters, parse};
 use laneway::control::ControlSocket;
-use laneway::on_lane::{Cidr, Config, Counters, Device, Rates, Sharing, Stack, contains};
+use laneway::on_lane::{Cidr, Counters, Device, Rates, Sharing, Stack, contains};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -24,9 +25,10 @@ pub struct Args {
     dir: PathBuf,
     /// Name of the TUN interface; it is created if it does not exist.
     #[arg(long, value_name = "NAME")]
-    tun: String,
-    /// An address of ours with its network; may be given more than once, for IPv4 and IPv6.
-    #[arg(long, value_name = "ADDRESS/BITS", required = true)]
+    tun: Option<String>,
+    /// An address of ours with its network; may be given more than once, for IPv4 and IPv6 [default: beside those that
+    /// the kernel has on an interface that exists]
+    #[arg(long, value_name = "ADDRESS/BITS")]
     addr: Vec<Cidr>,
     /// Address of the kernel's end of the interface [default: the other usable one of each network]
     #[arg(long, value_name = "ADDRESS/BITS")]
@@ -43,9 +45,9 @@ pub struct Args {
     /// MTU of the interface, in bytes.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1280..))]
     mtu: Option<u16>,
-    /// Maximum segment lifetime: TIME_WAIT lasts twice as long.
-    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse::duration_us)]
-    msl: u64,
+    /// Maximum segment lifetime: TIME_WAIT lasts twice as long [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration_us)]
+    msl: Option<u64>,
     /// How long a lane without work looks for some before it sleeps [default: 50us, or 0us with a lane on every core]
     #[arg(long, value_name = "TIME", value_parser = parse::duration_us)]
     spin: Option<u64>,
@@ -65,6 +67,9 @@ pub struct Args {
     /// /run/laneway for root, in $XDG_RUNTIME_DIR/laneway for others]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Settings for what the command line does not say; see `laneway config --help`.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Say everything as JSON, one object per line.
     #[arg(long)]
     json: bool,
@@ -79,22 +84,31 @@ enum SharingArg {
 }
 
 /// Runs until it is told to end.
-pub fn run(args: Args) -> Result<(), Failure> {
+pub fn run(mut args: Args) -> Result<(), Failure> {
     let root = open_root(&args.dir)?;
     if let Some(lanes) = args.lanes
         && !(1..=256).contains(&lanes)
     {
         return Err(Failure::Misuse(format!("{lanes} lanes cannot be had: choose a number from 1 to 256")));
     }
+    let settings = match &args.config {
+        Some(path) => settings::read(path)?,
+        None => Settings::default(),
+    };
+    let found = args.take(&settings)?;
+    let tun = args.tun.clone().unwrap_or_default();
     check_overlap(&args)?;
     let (events, heard) = channel();
     signals::listen(events.clone()).map_err(|error| Failure::Failed(format!("signals cannot be heard: {error}")))?;
 
-    let mut config = Config::default();
-    config.tcp.msl_us = args.msl;
+    let mut config = settings.config.clone();
+    if let Some(msl) = args.msl {
+        config.tcp.msl_us = msl;
+    }
+    let backlog = config.somaxconn;
     let device = match args.mtu {
-        Some(mtu) => Device::tun_with_mtu(&args.tun, mtu.into()),
-        None => Device::tun(&args.tun),
+        Some(mtu) => Device::tun_with_mtu(&tun, mtu.into()),
+        None => Device::tun(&tun),
     };
     let mut builder = Stack::builder(device).config(config).grace(Duration::from_secs(2));
     builder = args.addr.iter().fold(builder, |builder, cidr| builder.cidr(*cidr));
@@ -115,7 +129,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if let SharingArg::Global = args.sharing {
         builder = builder.sharing(Sharing::Global);
     }
-    let (socket, no_socket) = control_socket(args.control.as_deref(), &args.tun);
+    let (socket, no_socket) = control_socket(args.control.as_deref(), &tun);
     if let Some(socket) = socket {
         builder = builder.control(socket);
     }
@@ -126,8 +140,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Warmer::start(256).map_err(|error| Failure::Failed(format!("no thread for the disk can be had: {error}")))?;
     let stack = builder.start(|_lane| Server::new(root.clone(), warmer.clone()))?;
     warmer.attach(stack.waker());
-    stack.listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), args.port), config_backlog())?;
-    say_hello(&args, &stack, no_socket);
+    stack.listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), args.port), backlog)?;
+    say_hello(&args, &stack, found.into_iter().chain(no_socket));
 
     let mut failure = None;
     while let Ok(event) = heard.recv() {
@@ -151,6 +165,37 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
+impl Args {
+    /// What the command line leaves open is taken from the file, and addresses then from the interface; a sentence says so.
+    fn take(&mut self, settings: &Settings) -> Result<Option<String>, Failure> {
+        let file = settings.interface.clone();
+        let or = |ours: &mut Vec<Cidr>, theirs: Vec<Cidr>| {
+            if ours.is_empty() {
+                *ours = theirs;
+            }
+        };
+        self.tun = self.tun.take().or(file.tun);
+        or(&mut self.addr, file.addr);
+        or(&mut self.host_addr, file.host_addr);
+        if self.gateway.is_empty() {
+            self.gateway = file.gateway;
+        }
+        self.lanes = self.lanes.or(file.lanes);
+        self.mtu = self.mtu.or(file.mtu);
+        self.spin = self.spin.or(file.spin_us);
+        self.control = self.control.take().or(file.control);
+        let mut interface = settings::Interface {
+            tun: self.tun.clone(),
+            addr: std::mem::take(&mut self.addr),
+            host_addr: std::mem::take(&mut self.host_addr),
+            ..settings::Interface::default()
+        };
+        let said = settings::complete(&mut interface)?;
+        (self.addr, self.host_addr) = (interface.addr, interface.host_addr);
+        Ok(said)
+    }
+}
+
 /// The control socket that is asked for, or why the usual one cannot be.
 fn control_socket(asked: Option<&Path>, tun: &str) -> (Option<ControlSocket>, Option<String>) {
     match asked {
@@ -164,10 +209,6 @@ fn control_socket(asked: Option<&Path>, tun: &str) -> (Option<ControlSocket>, Op
             }
         }
     }
-}
-
-fn config_backlog() -> usize {
-    Config::default().somaxconn
 }
 
 fn open_root(dir: &Path) -> Result<Root, Failure> {
@@ -188,7 +229,8 @@ fn open_root(dir: &Path) -> Result<Root, Failure> {
 fn check_overlap(args: &Args) -> Result<(), Failure> {
     // Without the list of interfaces the check is not possible, and opening the device will say what is wrong.
     let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Ok(()) };
-    for interface in interfaces.filter(|interface| interface.interface_name != args.tun) {
+    let tun = args.tun.as_deref().unwrap_or_default();
+    for interface in interfaces.filter(|interface| interface.interface_name != tun) {
         let (Some(address), Some(mask)) = (interface.address, interface.netmask) else { continue };
         let theirs = if let (Some(ip), Some(mask)) = (address.as_sockaddr_in(), mask.as_sockaddr_in()) {
             Cidr { address: ip.ip().into(), prefix: mask.ip().to_bits().leading_ones() as u8 }
@@ -218,9 +260,9 @@ fn urls(args: &Args) -> Vec<String> {
     args.addr.iter().map(url).collect()
 }
 
-fn say_hello(args: &Args, stack: &Stack, no_socket: Option<String>) {
+fn say_hello(args: &Args, stack: &Stack, more: impl Iterator<Item = String>) {
     let urls = urls(args);
-    let notes: Vec<String> = stack.notes().iter().cloned().chain(no_socket).collect();
+    let notes: Vec<String> = stack.notes().iter().cloned().chain(more).collect();
     if args.json {
         let hello = serde_json::json!({"event": "serving", "urls": urls, "device": stack.device(), "lanes": stack.lanes(), "notes": notes, "control": stack.control_path()});
         return println!("{hello}");

@@ -79,9 +79,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
             out.line(object)?;
         } else {
             if line % PAGE == 0 {
-                out.line(COLUMNS.iter().map(|(name, _)| format!("{name:>12}")).collect::<String>())?;
+                out.line(COLUMNS.iter().map(|(name, _)| format!("{name:>13}")).collect::<String>())?;
             }
-            out.line(rates.iter().map(|rate| format!("{rate:>12.0}")).collect::<String>())?;
+            out.line(rates.iter().map(|rate| format!("{rate:>13.0}")).collect::<String>())?;
         }
         out.flush()?;
     }

@@ -23,8 +23,8 @@ const SOURCES: u8 = 200;
 pub struct Settings {
     /// Connections at a time.
     pub conns: usize,
-    /// Maximum segment lifetime.
-    pub msl_us: u64,
+    /// Tunables.
+    pub config: Config,
     /// Where frames are written down.
     pub capture: Option<Capture>,
 }
@@ -173,8 +173,7 @@ impl Pair {
 
 impl<R: Rx, T: Tx> Hosts<R, T> {
     fn new(server: Vec<Queue<R, T>>, client: Vec<Queue<LinkRx, LinkTx>>, clock: &Clock, settings: &Settings) -> Self {
-        let mut config = Config { software_checksums: true, connections: settings.conns, ..Config::default() };
-        config.tcp.msl_us = settings.msl_us;
+        let config = Config { software_checksums: true, connections: settings.conns, ..settings.config.clone() };
         let cidr = |address: [u8; 4]| Cidr { address: Ipv4Addr::from(address).into(), prefix: 16 };
         let network = |addresses| Network { addresses, gateways: Vec::new() };
         let (here, there) =

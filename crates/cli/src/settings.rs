@@ -1,0 +1,399 @@
+//! Owns the configuration file: which settings there are, under the kernel's names where the kernel has one, what values
+//! they may have, and where each effective value comes from.
+//!
+//! The command line goes before the file, and the file before what the interface says of itself by netlink.
+
+mod interface;
+
+pub use interface::complete;
+
+use crate::failure::Failure;
+use laneway::on_lane::{Cidr, Config};
+use laneway_stack::proto::tcp::congestion::Algorithm;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What a file says.
+#[derive(Default, Debug)]
+pub struct Settings {
+    /// The file.
+    pub path: Option<PathBuf>,
+    /// Tunables, defaults where the file is silent.
+    pub config: Config,
+    /// The interface.
+    pub interface: Interface,
+    /// The line of each setting that the file has, by name.
+    pub lines: BTreeMap<&'static str, usize>,
+}
+
+/// `[interface]`: what the command line may say as well.
+#[derive(Default, Clone, Debug)]
+pub struct Interface {
+    /// `--tun`.
+    pub tun: Option<String>,
+    /// `--addr`.
+    pub addr: Vec<Cidr>,
+    /// `--host-addr`.
+    pub host_addr: Vec<Cidr>,
+    /// `--gateway`.
+    pub gateway: Vec<IpAddr>,
+    /// `--lanes`.
+    pub lanes: Option<usize>,
+    /// `--mtu`.
+    pub mtu: Option<u16>,
+    /// `--spin`, in microseconds.
+    pub spin_us: Option<u64>,
+    /// `--control`.
+    pub control: Option<PathBuf>,
+}
+
+/// A tunable.
+pub struct Tunable {
+    /// Its name, as `sysctl` has it without the path before it.
+    pub name: &'static str,
+    /// The kernel's path before the name; empty if the kernel has no such setting.
+    pub kernel: &'static str,
+    get: fn(&Config) -> String,
+    set: fn(&mut Config, &Given<'_>) -> Result<(), String>,
+}
+
+const IPV4: &str = "net.ipv4.";
+const CORE: &str = "net.core.";
+
+/// A number; the unit is the kernel's.
+macro_rules! number {
+    ($name:literal, $kernel:expr, $range:expr, $($field:ident).+) => {
+        Tunable {
+            name: $name,
+            kernel: $kernel,
+            get: |c| c.$($field).+.to_string(),
+            set: |c, given| { c.$($field).+ = given.number($range)? as _; Ok(()) },
+        }
+    };
+}
+
+/// A time that is kept in microseconds; a bare number is in the kernel's unit, of so many microseconds.
+macro_rules! time {
+    ($name:literal, $kernel:expr, $unit:expr, $range:expr, $($field:ident).+) => {
+        Tunable {
+            name: $name,
+            kernel: $kernel,
+            get: |c| show_us(u64::from(c.$($field).+)),
+            set: |c, given| { c.$($field).+ = given.time_us($unit, $range)?; Ok(()) },
+        }
+    };
+}
+
+/// On or off.
+macro_rules! switch {
+    ($name:literal, $kernel:expr, $($field:ident).+) => {
+        Tunable {
+            name: $name,
+            kernel: $kernel,
+            get: |c| c.$($field).+.to_string(),
+            set: |c, given| { c.$($field).+ = given.switch()?; Ok(()) },
+        }
+    };
+}
+
+const S: u64 = 1_000_000;
+const MS: u64 = 1_000;
+const DAY: u64 = 86_400 * S;
+
+/// Every tunable.
+pub const TUNABLES: &[Tunable] = &[
+    number!("tcp_syn_retries", IPV4, 1..=127, tcp.tcp_syn_retries),
+    number!("tcp_synack_retries", IPV4, 0..=30, tcp.tcp_synack_retries),
+    number!("tcp_retries2", IPV4, 1..=100, tcp.tcp_retries2),
+    time!("tcp_fin_timeout", IPV4, S, S..=DAY, tcp.tcp_fin_timeout_us),
+    time!("tcp_keepalive_time", IPV4, S, S..=30 * DAY, tcp.tcp_keepalive_time_us),
+    time!("tcp_keepalive_intvl", IPV4, S, S..=DAY, tcp.tcp_keepalive_intvl_us),
+    number!("tcp_keepalive_probes", IPV4, 1..=127, tcp.tcp_keepalive_probes),
+    Tunable {
+        name: "tcp_rmem",
+        kernel: IPV4,
+        get: |c| format!("[{}, {}]", c.tcp.tcp_rmem.0, c.tcp.tcp_rmem.1),
+        set: |c, given| {
+            let (initial, most) = given.pair(4_096..=1 << 30)?;
+            c.tcp.tcp_rmem = (initial as u32, most as u32);
+            Ok(())
+        },
+    },
+    number!("tcp_wmem", IPV4, 4_096..=1 << 30, tcp.tcp_wmem),
+    Tunable {
+        name: "tcp_congestion_control",
+        kernel: IPV4,
+        get: |c| c.tcp.tcp_congestion_control.name().to_owned(),
+        set: |c, given| {
+            let known = [Algorithm::Cubic, Algorithm::Reno];
+            let name = given.text("cubic or reno")?;
+            let found = known.into_iter().find(|algorithm| algorithm.name() == name);
+            c.tcp.tcp_congestion_control =
+                found.ok_or_else(|| format!("is \"{name}\", and there is only \"cubic\" and \"reno\""))?;
+            Ok(())
+        },
+    },
+    switch!("tcp_window_scaling", IPV4, tcp.tcp_window_scaling),
+    switch!("tcp_timestamps", IPV4, tcp.tcp_timestamps),
+    switch!("tcp_sack", IPV4, tcp.tcp_sack),
+    switch!("tcp_syncookies", IPV4, tcp.tcp_syncookies),
+    time!("tcp_invalid_ratelimit", IPV4, MS, 0..=DAY, tcp.tcp_invalid_ratelimit_us),
+    number!("tcp_max_syn_backlog", IPV4, 1..=1 << 24, tcp_max_syn_backlog),
+    number!("tcp_max_tw_buckets", IPV4, 1..=1 << 30, tcp_max_tw_buckets),
+    number!("tcp_tw_reuse_delay", IPV4, 1..=60_000, tcp_tw_reuse_delay_ms),
+    Tunable {
+        name: "ip_local_port_range",
+        kernel: IPV4,
+        get: |c| format!("[{}, {}]", c.ip_local_port_range.0, c.ip_local_port_range.1),
+        set: |c, given| {
+            let (first, last) = given.pair(1..=65_535)?;
+            c.ip_local_port_range = (first as u16, last as u16);
+            Ok(())
+        },
+    },
+    number!("ip_default_ttl", IPV4, 1..=255, ip_default_ttl),
+    number!("somaxconn", CORE, 1..=1 << 24, somaxconn),
+    time!("msl", "", S, S / 100..=600 * S, tcp.msl_us),
+    time!("delayed_ack", "", MS, 0..=500 * MS, tcp.delayed_ack_us),
+    number!("quick_acks", "", 0..=255, tcp.quick_acks),
+    number!("lane_mem", "", 1 << 20..=1 << 40, tcp_mem),
+    number!("connections", "", 1..=1 << 26, connections),
+    switch!("software_checksums", "", software_checksums),
+];
+
+/// Settings of the interface, by name.
+const INTERFACE: &[&str] = &["tun", "addr", "host_addr", "gateway", "lanes", "mtu", "spin", "control"];
+
+fn show_us(us: u64) -> String {
+    match us {
+        us if us.is_multiple_of(S) => format!("\"{}s\"", us / S),
+        us if us.is_multiple_of(MS) => format!("\"{}ms\"", us / MS),
+        us => format!("\"{us}us\""),
+    }
+}
+
+/// A value out of a file.
+pub struct Given<'a>(&'a DeValue<'a>);
+
+impl Given<'_> {
+    fn integer(&self) -> Option<i64> {
+        match self.0 {
+            DeValue::Integer(n) => {
+                let digits = n.as_str().replace('_', "");
+                i64::from_str_radix(&digits, n.radix()).ok()
+            }
+            _ => None,
+        }
+    }
+
+    fn number(&self, range: RangeInclusive<u64>) -> Result<u64, String> {
+        let right = || format!("must be a number from {} to {}", range.start(), range.end());
+        let number = self.integer().and_then(|n| u64::try_from(n).ok());
+        number.filter(|n| range.contains(n)).ok_or_else(right)
+    }
+
+    fn time_us(&self, unit: u64, range: RangeInclusive<u64>) -> Result<u64, String> {
+        let right = || {
+            let unit = if unit == S { "seconds" } else { "milliseconds" };
+            format!(
+                "must be a time from {} to {}, for example \"30s\"; a bare number is in {unit}",
+                show_us(*range.start()).trim_matches('"'),
+                show_us(*range.end()).trim_matches('"')
+            )
+        };
+        let us = match self.0 {
+            DeValue::String(text) => crate::parse::duration_us(text).ok(),
+            _ => self.integer().and_then(|n| u64::try_from(n).ok()).and_then(|n| n.checked_mul(unit)),
+        };
+        us.filter(|us| range.contains(us)).ok_or_else(right)
+    }
+
+    fn switch(&self) -> Result<bool, String> {
+        match (self.0, self.integer()) {
+            (DeValue::Boolean(on), _) => Ok(*on),
+            (_, Some(0)) => Ok(false),
+            (_, Some(1)) => Ok(true),
+            _ => Err("must be true or false (or 1 or 0, as the kernel writes it)".into()),
+        }
+    }
+
+    /// Two numbers, the first not above the second.
+    fn pair(&self, range: RangeInclusive<u64>) -> Result<(u64, u64), String> {
+        let right = || {
+            format!(
+                "must be two numbers from {} to {}, the smaller first: [{}, {}]",
+                range.start(),
+                range.end(),
+                range.start(),
+                range.end()
+            )
+        };
+        let DeValue::Array(values) = self.0 else { return Err(right()) };
+        let numbers: Option<Vec<u64>> =
+            values.iter().map(|value| Given(value.get_ref()).number(range.clone()).ok()).collect();
+        match numbers.as_deref() {
+            Some([a, b]) if a <= b => Ok((*a, *b)),
+            _ => Err(right()),
+        }
+    }
+
+    fn text(&self, what: &str) -> Result<String, String> {
+        match self.0 {
+            DeValue::String(text) => Ok(text.to_string()),
+            _ => Err(format!("must be a text in quotes: {what}")),
+        }
+    }
+
+    /// One text or several.
+    fn list<T>(&self, what: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+        let one = |value: &DeValue<'_>| Given(value).text(what).and_then(|text| parse(&text));
+        match self.0 {
+            DeValue::Array(values) => values.iter().map(|value| one(value.get_ref())).collect(),
+            value => one(value).map(|one| vec![one]),
+        }
+    }
+}
+
+/// Reads a file, and says everything that is wrong with it, a sentence each.
+pub fn read(path: &Path) -> Result<Settings, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::Misuse(format!(
+            "the configuration {} cannot be read: {error}; name another with --config",
+            path.display()
+        ))
+    })?;
+    parse(path, &text).map_err(|wrong| Failure::Misuse(wrong.join("\nlaneway: ")))
+}
+
+/// What a file of this text says.
+pub fn parse(path: &Path, text: &str) -> Result<Settings, Vec<String>> {
+    let at = |byte: usize| text.as_bytes().iter().take(byte).filter(|byte| **byte == b'\n').count() + 1;
+    let place = |line: usize| format!("{}:{line}", path.display());
+    let document = DeTable::parse(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| at(span.start));
+        vec![format!("{}: that is not TOML: {}", place(line), error.message())]
+    })?;
+    let mut settings = Settings { path: Some(path.to_owned()), ..Settings::default() };
+    let mut wrong = Vec::new();
+    for (key, value) in document.get_ref() {
+        let section = key.get_ref().as_ref();
+        let line = at(key.span().start);
+        let known = ["interface", "sysctl"];
+        let DeValue::Table(table) = value.get_ref() else {
+            wrong.push(if all_names().any(|(name, _)| name == section) {
+                let (_, home) = all_names().find(|(name, _)| *name == section).unwrap_or(("", ""));
+                format!("{}: '{section}' stands in no section: put it under [{home}]", place(line))
+            } else {
+                format!("{}: '{section}' is no section{}", place(line), suggest(section, known))
+            });
+            continue;
+        };
+        if !known.contains(&section) {
+            wrong.push(format!("{}: [{section}] is no section{}", place(line), suggest(section, known)));
+            continue;
+        }
+        for (key, value) in table {
+            let line = at(key.span().start);
+            if let Err(what) = settings.take(section, key.get_ref(), value, line) {
+                wrong.push(format!("{}: {what}", place(line)));
+            }
+        }
+    }
+    if wrong.is_empty() { Ok(settings) } else { Err(wrong) }
+}
+
+fn all_names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let interface = INTERFACE.iter().map(|name| (*name, "interface"));
+    interface.chain(TUNABLES.iter().map(|tunable| (tunable.name, "sysctl")))
+}
+
+/// `; did you mean …?`, or all that there is if it is little.
+fn suggest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    let near = known.iter().map(|name| (strsim::damerau_levenshtein(wrong, name), *name)).min();
+    match near {
+        Some((distance, name)) if distance <= 1 + wrong.len() / 3 => format!("; did you mean '{name}'?"),
+        _ if known.len() <= 8 => format!("; there are {}", known.join(", ")),
+        _ => "; `laneway config show` lists them all".into(),
+    }
+}
+
+impl Settings {
+    fn take(&mut self, section: &str, key: &str, value: &Spanned<DeValue<'_>>, line: usize) -> Result<(), String> {
+        let given = Given(value.get_ref());
+        let named = |what: String| format!("{key} {what}");
+        if section == "sysctl" {
+            let short = key.strip_prefix(IPV4).or_else(|| key.strip_prefix(CORE)).unwrap_or(key);
+            let tunable = TUNABLES.iter().find(|tunable| {
+                tunable.name == short && (short == key || key.strip_suffix(short) == Some(tunable.kernel))
+            });
+            let Some(tunable) = tunable else {
+                let near = suggest(short, TUNABLES.iter().map(|tunable| tunable.name));
+                return Err(format!("there is no setting '{key}'{near}"));
+            };
+            (tunable.set)(&mut self.config, &given).map_err(named)?;
+            self.lines.insert(tunable.name, line);
+            return Ok(());
+        }
+        let cidr = "an address with its network, for example \"10.0.0.2/24\"";
+        let interface = &mut self.interface;
+        let name = match key {
+            "tun" => {
+                interface.tun = Some(given.text("the name of a TUN interface").map_err(named)?);
+                "tun"
+            }
+            "addr" => {
+                interface.addr = given.list(cidr, str::parse).map_err(named)?;
+                "addr"
+            }
+            "host_addr" => {
+                interface.host_addr = given.list(cidr, str::parse).map_err(named)?;
+                "host_addr"
+            }
+            "gateway" => {
+                let parse = |text: &str| text.parse().map_err(|_| format!("'{text}' is no IP address"));
+                interface.gateway = given.list("an IP address", parse).map_err(named)?;
+                "gateway"
+            }
+            "lanes" => {
+                interface.lanes = Some(given.number(1..=256).map_err(named)? as usize);
+                "lanes"
+            }
+            "mtu" => {
+                interface.mtu = Some(given.number(1_280..=65_535).map_err(named)? as u16);
+                "mtu"
+            }
+            "spin" => {
+                interface.spin_us = Some(given.time_us(MS, 0..=S).map_err(named)?);
+                "spin"
+            }
+            "control" => {
+                interface.control = Some(given.text("a path, or \"none\"").map_err(named)?.into());
+                "control"
+            }
+            _ => return Err(format!("there is no setting '{key}'{}", suggest(key, INTERFACE.iter().copied()))),
+        };
+        self.lines.insert(name, line);
+        Ok(())
+    }
+
+    /// Tunables with their values and where these come from.
+    pub fn tunables(&self) -> impl Iterator<Item = (&'static Tunable, String, String)> + '_ {
+        TUNABLES.iter().map(|tunable| (tunable, (tunable.get)(&self.config), self.source(tunable.name, "default")))
+    }
+
+    /// Where a setting comes from: a line of the file, or else this.
+    pub fn source(&self, name: &str, otherwise: &str) -> String {
+        match (&self.path, self.lines.get(name)) {
+            (Some(path), Some(line)) => format!("{}:{line}", path.display()),
+            _ => otherwise.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

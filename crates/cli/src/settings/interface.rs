@@ -1,0 +1,114 @@
+//! Owns what an interface that exists already says of itself: the kernel's addresses on it, by netlink, from which ours
+//! follow; its MTU stays what it is, and what it routes is the kernel's affair.
+
+use super::Interface;
+use crate::failure::Failure;
+use laneway::on_lane::{Cidr, other_usable};
+use std::net::IpAddr;
+
+/// An address of the kernel's on an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The kernel's end.
+    pub host: Cidr,
+    /// The other end, of a point-to-point address.
+    pub peer: Option<IpAddr>,
+}
+
+/// The kernel's addresses on the interface of this name, without those of the link itself.
+pub fn found(name: &str) -> Vec<Found> {
+    // Without the list there is nothing to take over, and the command line has to say it.
+    let Ok(all) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    let mut found = Vec::new();
+    for interface in all.filter(|interface| interface.interface_name == name) {
+        let (Some(address), Some(mask)) = (interface.address, interface.netmask) else { continue };
+        let other = interface.destination;
+        if let (Some(ip), Some(mask)) = (address.as_sockaddr_in(), mask.as_sockaddr_in()) {
+            let host = Cidr { address: ip.ip().into(), prefix: mask.ip().to_bits().leading_ones() as u8 };
+            let peer = other.and_then(|other| other.as_sockaddr_in().map(|ip| IpAddr::from(ip.ip())));
+            found.push(Found { host, peer: peer.filter(|peer| *peer != host.address) });
+        } else if let (Some(ip), Some(mask)) = (address.as_sockaddr_in6(), mask.as_sockaddr_in6())
+            && !ip.ip().is_unicast_link_local()
+        {
+            let host = Cidr { address: ip.ip().into(), prefix: mask.ip().to_bits().leading_ones() as u8 };
+            let peer = other.and_then(|other| other.as_sockaddr_in6().map(|ip| IpAddr::from(ip.ip())));
+            found.push(Found { host, peer: peer.filter(|peer| *peer != host.address) });
+        }
+    }
+    found
+}
+
+/// Ours, of an address of the kernel's: its other end, or the first usable address beside it.
+fn ours(found: &Found) -> Option<Cidr> {
+    match found.peer {
+        Some(peer) => Some(Cidr { address: peer, prefix: found.host.prefix }),
+        None => other_usable(&found.host, &[found.host.address]),
+    }
+}
+
+/// Fills in the addresses that neither the command line nor the file has given. The answer is a sentence about it, if
+/// something was filled in.
+pub fn complete(interface: &mut Interface) -> Result<Option<String>, Failure> {
+    let Some(tun) = interface.tun.clone() else {
+        return Err(Failure::Misuse(
+            "a stack needs an interface: give its name with --tun NAME, or as `tun` in the configuration's [interface]"
+                .into(),
+        ));
+    };
+    if !interface.addr.is_empty() {
+        return Ok(None);
+    }
+    complete_from(interface, &tun, &found(&tun))
+}
+
+fn complete_from(interface: &mut Interface, tun: &str, found: &[Found]) -> Result<Option<String>, Failure> {
+    for one in found {
+        let Some(ours) = ours(one) else { continue };
+        interface.addr.push(ours);
+        if interface.host_addr.iter().all(|host| host.address != one.host.address) {
+            interface.host_addr.push(one.host);
+        }
+    }
+    if interface.addr.is_empty() {
+        return Err(Failure::Misuse(format!(
+            "a stack needs an address, and the interface {tun} has none to go by: give one with --addr ADDRESS/BITS, or as `addr` in the configuration's [interface]"
+        )));
+    }
+    let list = |all: &[Cidr]| all.iter().map(Cidr::to_string).collect::<Vec<_>>().join(", ");
+    Ok(Some(format!(
+        "the interface {tun} has {}: so the stack's end is {}",
+        list(&interface.host_addr),
+        list(&interface.addr)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cidr(text: &str) -> Cidr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn our_addresses_follow_from_the_kernels() {
+        let mut interface = Interface::default();
+        let found = [
+            Found { host: cidr("10.9.0.1/24"), peer: None },
+            Found { host: cidr("10.8.0.1/32"), peer: Some("10.8.0.2".parse().expect("an address")) },
+            Found { host: cidr("fd09::1/64"), peer: None },
+        ];
+        let said = complete_from(&mut interface, "lw0", &found).expect("addresses").expect("a sentence");
+        assert_eq!(interface.addr, [cidr("10.9.0.2/24"), cidr("10.8.0.2/32"), cidr("fd09::2/64")]);
+        assert_eq!(interface.host_addr, [cidr("10.9.0.1/24"), cidr("10.8.0.1/32"), cidr("fd09::1/64")]);
+        assert!(said.contains("lw0 has 10.9.0.1/24"), "{said}");
+    }
+
+    #[test]
+    fn an_interface_without_addresses_is_said() {
+        let nothing = complete_from(&mut Interface::default(), "lw0", &[]).expect_err("nothing to go by");
+        assert!(nothing.to_string().contains("--addr"), "{nothing}");
+        let alone = Found { host: cidr("10.9.0.1/32"), peer: None };
+        assert!(complete_from(&mut Interface::default(), "lw0", &[alone]).is_err());
+    }
+}

@@ -1,0 +1,88 @@
+use super::*;
+
+fn messages(text: &str) -> Vec<String> {
+    parse(Path::new("laneway.toml"), text).map(drop).expect_err("it should be refused")
+}
+
+#[test]
+fn a_file_with_everything_is_right() {
+    let mut text = String::from(
+        "[interface]\ntun = \"lw0\"\naddr = [\"10.9.0.2/24\", \"fd09::2/64\"]\nhost_addr = \"10.9.0.1/24\"\ngateway = []\nlanes = 2\nmtu = 1_500\nspin = \"50us\"\ncontrol = \"none\"\n[sysctl]\n",
+    );
+    // What is shown can be read back: every tunable with its default.
+    for tunable in TUNABLES {
+        let value = (tunable.get)(&Config::default());
+        let quoted = if tunable.name == "tcp_congestion_control" { format!("\"{value}\"") } else { value };
+        text += &format!("\"{}{}\" = {quoted}\n", tunable.kernel, tunable.name);
+    }
+    let settings = parse(Path::new("laneway.toml"), &text).expect("it is right");
+    assert_eq!((settings.interface.lanes, settings.interface.mtu), (Some(2), Some(1_500)));
+    assert_eq!(settings.interface.addr.len(), 2);
+    assert_eq!(format!("{:?}", settings.config), format!("{:?}", Config::default()), "as it was shown");
+    assert_eq!(settings.lines.len(), TUNABLES.len() + INTERFACE.len());
+    assert_eq!(settings.source("mtu", "default"), "laneway.toml:7");
+}
+
+#[test]
+fn values_are_in_the_kernels_units() {
+    let text = "[sysctl]\ntcp_fin_timeout = 30\ntcp_keepalive_time = \"90m\"\ntcp_timestamps = 0\ntcp_rmem = [8192, 16384]\ntcp_invalid_ratelimit = 250\nmsl = \"500ms\"\n\"net.core.somaxconn\" = 9\n";
+    let config = parse(Path::new("x"), text).expect("it is right").config;
+    assert_eq!((config.tcp.tcp_fin_timeout_us, config.tcp.tcp_keepalive_time_us), (30 * S, 5_400 * S));
+    assert_eq!((config.tcp.tcp_timestamps, config.tcp.tcp_rmem, config.somaxconn), (false, (8_192, 16_384), 9));
+    assert_eq!((config.tcp.tcp_invalid_ratelimit_us, config.tcp.msl_us), (250 * MS, S / 2));
+}
+
+/// The messages, word by word: they are what a user meets first.
+#[test]
+fn what_is_wrong_is_said_with_its_place_and_what_would_be_right() {
+    for (text, says) in [
+        (
+            "[sysctl]\ntcp_fin_timeuot = 3",
+            "laneway.toml:2: there is no setting 'tcp_fin_timeuot'; did you mean 'tcp_fin_timeout'?",
+        ),
+        (
+            "[sysctl]\n\"net.ipv4.somaxconn\" = 3",
+            "laneway.toml:2: there is no setting 'net.ipv4.somaxconn'; did you mean 'somaxconn'?",
+        ),
+        ("[sysctl]\ncolour = 3", "laneway.toml:2: there is no setting 'colour'; `laneway config show` lists them all"),
+        ("[interfaces]\ntun = \"x\"", "laneway.toml:1: [interfaces] is no section; did you mean 'interface'?"),
+        ("tcp_sack = true", "laneway.toml:1: 'tcp_sack' stands in no section: put it under [sysctl]"),
+        (
+            "[sysctl]\n\ntcp_sack = \"yes\"",
+            "laneway.toml:3: tcp_sack must be true or false (or 1 or 0, as the kernel writes it)",
+        ),
+        ("[sysctl]\nip_default_ttl = 256", "laneway.toml:2: ip_default_ttl must be a number from 1 to 255"),
+        ("[sysctl]\nip_default_ttl = -1", "laneway.toml:2: ip_default_ttl must be a number from 1 to 255"),
+        (
+            "[sysctl]\ntcp_fin_timeout = \"soon\"",
+            "laneway.toml:2: tcp_fin_timeout must be a time from 1s to 86400s, for example \"30s\"; a bare number is in seconds",
+        ),
+        (
+            "[sysctl]\ntcp_rmem = [9000, 5000]",
+            "laneway.toml:2: tcp_rmem must be two numbers from 4096 to 1073741824, the smaller first: [4096, 1073741824]",
+        ),
+        (
+            "[sysctl]\nip_local_port_range = [0, 9]",
+            "laneway.toml:2: ip_local_port_range must be two numbers from 1 to 65535, the smaller first: [1, 65535]",
+        ),
+        (
+            "[sysctl]\ntcp_congestion_control = \"bbr\"",
+            "laneway.toml:2: tcp_congestion_control is \"bbr\", and there is only \"cubic\" and \"reno\"",
+        ),
+        (
+            "[interface]\naddr = \"10.0.0.2\"",
+            "laneway.toml:2: addr '10.0.0.2' has no prefix length; write it as ADDRESS/BITS, for example 10.0.0.2/24 or fd00::2/64",
+        ),
+        ("[interface]\nadr = \"10.0.0.2/24\"", "laneway.toml:2: there is no setting 'adr'; did you mean 'addr'?"),
+        ("[interface]\nlanes = 0", "laneway.toml:2: lanes must be a number from 1 to 256"),
+        ("[interface]\ngateway = [\"here\"]", "laneway.toml:2: gateway 'here' is no IP address"),
+    ] {
+        assert_eq!(messages(text), [says], "{text}");
+    }
+    // Everything that is wrong is said at once.
+    assert_eq!(messages("[sysctl]\na_setting_of_mine = 1\ntcp_sack = 2\n[else]\n").len(), 3);
+    for text in ["[sysctl", "a = ", "[sysctl]\nmsl = 1\nmsl = 2", "\u{0}", "[sysctl]\nmsl = 99999999999999999999"] {
+        let said = messages(text);
+        assert!(said[0].starts_with("laneway.toml:"), "{said:?}");
+    }
+}
