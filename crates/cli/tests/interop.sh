@@ -300,6 +300,59 @@ check_end() {
     [ -z "$(ip -n "$net" link show lw0 2>/dev/null)" ] && ok "interface" "is gone afterwards" || bad "interface" "is still there"
 }
 
+# A running server is asked what it does, while it does it.
+check_ask() {
+    have "ask" ab apache2-utils || return
+    local out code lines
+    # What is asked is heard in the file system, not in the network namespace.
+    export LANEWAY_RUNTIME_DIR=$work/run
+    start_server --lanes 2 || return
+    "$binary" trace -w "$work/ask.pcapng" --port 80 --snaplen 96 2>"$work/trace" &
+    local tracer=$!
+    "$binary" watch -n 4 --json >"$work/watch" 2>&1 &
+    local watcher=$!
+    "$binary" nstat >/dev/null 2>&1
+    (while kill -0 $watcher 2>/dev/null; do "$binary" ss -a --json; done) >"$work/ss" 2>&1 &
+    local lister=$!
+    ab_check "ab while asked" -c 100 -n $((ab_n / 2))
+    wait $watcher $lister
+    out=$("$binary" ss -a) && grep -q '^LISTEN .*\[::\]:80' <<<"$out" && grep -q 'TIME-WAIT .*timer:(timewait' <<<"$out" \
+        && ok "ss -a" "$(wc -l <<<"$out") lines" || bad "ss -a" "$(head -3 <<<"$out")"
+    lines=$(grep -c '"state":' "$work/ss")
+    [ "$lines" -gt 0 ] && ! grep -qv '^{' "$work/ss" && ok "ss --json under load" "$lines rows" || bad "ss --json under load" "$(grep -v '^{' "$work/ss" | head -1)"
+    out=$("$binary" nstat --json Tcp) && grep -q '"TcpPassiveOpens":[1-9]' <<<"$out" && ok "nstat" "increments" || bad "nstat" "$out"
+    out=$("$binary" nstat --json Tcp) && ! grep -q TcpPassiveOpens <<<"$out" && ok "nstat" "none since the last call" || bad "nstat" "$out"
+    grep -q '"TCPaccept":[1-9]' "$work/watch" && [ "$(wc -l <"$work/watch")" = 4 ] && ok "watch" "sees connections" || bad "watch" "$(head -1 "$work/watch")"
+    kill -INT $tracer && wait $tracer
+    code=$?
+    if [ $code != 0 ]; then
+        bad "trace" "code $code: $(cat "$work/trace")"
+    elif have "trace" tshark tshark; then
+        lines=$(tshark -r "$work/ask.pcapng" 'tcp.flags.syn == 1 && tcp.flags.ack == 0' 2>/dev/null | wc -l)
+        [ "$lines" -gt 0 ] && ok "trace" "$lines SYNs, $(cat "$work/trace")" || bad "trace" "no SYN: $(cat "$work/trace")"
+    fi
+    stop_server
+    out=$("$binary" ss 2>&1)
+    code=$?
+    [ $code = 2 ] && grep -q 'no stack is running' <<<"$out" && ok "ss" "nobody to ask" || bad "ss" "code $code: $out"
+    unset LANEWAY_RUNTIME_DIR
+}
+
+# An interface that is there already says where it is.
+check_settings() {
+    local out
+    stop_server
+    ip -n "$net" tuntap add lw9 mode tun multi_queue && ip -n "$net" addr add 10.78.0.1/24 dev lw9 && ip -n "$net" link set lw9 mtu 1400 up
+    printf '[interface]\ntun = "lw9"\ncontrol = "none"\n[sysctl]\ntcp_timestamps = 0\n' >"$work/laneway.toml"
+    ip netns exec "$net" "$binary" serve "$www" --config "$work/laneway.toml" >"$work/server" 2>&1 &
+    server=$!
+    for _ in $(seq 100); do grep -q '^SIGUSR1' "$work/server" && break; sleep 0.05; done
+    out=$(on curl -sS -m 10 http://10.78.0.2/)
+    [ "$out" = hello ] && ok "settings" "address by netlink" || bad "settings" "said '$out': $(cat "$work/server")"
+    stop_server
+    ip -n "$net" link del lw9
+}
+
 echo "Laneway and real clients: $("$binary" --version), $(uname -sr), $(nproc) cores${quick:+, quick}"
 if start_server; then
     wanted http && check_http
@@ -330,6 +383,8 @@ fi
 if wanted capture && start_server --pcap "$work/capture.pcapng"; then
     check_capture
 fi
+wanted ask && check_ask
+wanted settings && check_settings
 stop_server
 
 echo "$passed ok, $failed failed, $skipped skipped"
