@@ -116,8 +116,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let (listing, rows, lists) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let mut ratios = Vec::new();
+    let ending = AtomicBool::new(false);
     std::thread::scope(|scope| -> Result<(), Box<dyn std::error::Error>> {
-        let ending = AtomicBool::new(false);
         let lister = scope.spawn(|| {
             while !ending.load(Ordering::Relaxed) {
                 if !listing.load(Ordering::Relaxed) {

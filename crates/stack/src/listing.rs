@@ -221,7 +221,7 @@ pub(crate) fn fill(page: &mut Page, tables: &Tables, lane: usize, now: Instant, 
 fn listener(page: &mut Page, tables: &Tables, lane: usize) -> bool {
     let Some((id, listener)) = tables.listeners.at_or_after(page.place.next as usize) else { return true };
     page.place.next = u32::from(id.0) + 1;
-    let local = listener.address;
+    let local = listener.binding.address;
     let remote = if local.is_v4() { Address::UNSPECIFIED_V4 } else { Address::UNSPECIFIED_V6 };
     let what = What::Listener { id, queued: listener.queued() as u32, backlog: listener.backlog() as u32 };
     let flow = FlowKey { local, remote, local_port: listener.port, remote_port: 0 };

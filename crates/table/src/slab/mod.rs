@@ -69,12 +69,6 @@ impl<T> Slab<T> {
         self.len == 0
     }
 
-    /// The first handle that was never given out: all handles in use are below it.
-    #[inline]
-    pub fn end(&self) -> u32 {
-        self.fresh
-    }
-
     /// Memory that the slab has reserved.
     pub fn bytes(&self) -> usize {
         let per_entry = size_of::<Option<T>>() + size_of::<Side>();
