@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod s3_ports;
 mod s4_send;
 #[allow(dead_code)] // each wall takes what it needs
 mod wall;

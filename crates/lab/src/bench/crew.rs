@@ -6,6 +6,7 @@
 use super::failure::Failure;
 use super::latency::Stopwatch;
 use super::options::{Checksums, Cores};
+use crate::s3_ports::Ports;
 use laneway_device::Medium;
 use laneway_device::memory::{self, LinkConfig, LinkRx, LinkTx};
 use laneway_proto::tcp::CloseReason;
@@ -126,6 +127,8 @@ pub struct Shape {
     pub msl_us: u64,
     /// Ephemeral ports per source address.
     pub ports: (u16, u16),
+    /// How clients choose among them.
+    pub choice: Ports,
     /// Bytes of each ring of a link.
     pub ring_bytes: usize,
     /// Largest receive and send buffer of a connection; `None`: the stack's default.
@@ -278,22 +281,22 @@ fn hosts<W: Work, S: Sharing>(
         Host::new(shape.config(End::Server), &network(&[server_ip]), &server_secrets, server_queues, now, |_| {
             work.server()
         })?;
-    let client =
-        Host::new(shape.config(End::Client), &network(&client_ips), &client_secrets, client_queues, now, |lane| {
-            let number = if shape.cores == Cores::Pairs { seed as usize } else { lane };
-            let share = shape.conns / lanes_in_all + usize::from(number < shape.conns % lanes_in_all);
-            work.client(Load {
-                sources: Arc::clone(&sources),
-                next_source: 0,
-                server: Address::from(server_ip),
-                target: share,
-                running: 0,
-                established: 0,
-                ops: 0,
-                failed: 0,
-                stopwatch: if shape.is_virtual { Stopwatch::off() } else { Stopwatch::sampling() },
-            })
-        })?;
+    let (config, ports) = (shape.config(End::Client), shape.choice.maker());
+    let client = Host::new_with(config, &network(&client_ips), &client_secrets, client_queues, now, ports, |lane| {
+        let number = if shape.cores == Cores::Pairs { seed as usize } else { lane };
+        let share = shape.conns / lanes_in_all + usize::from(number < shape.conns % lanes_in_all);
+        work.client(Load {
+            sources: Arc::clone(&sources),
+            next_source: 0,
+            server: Address::from(server_ip),
+            target: share,
+            running: 0,
+            established: 0,
+            ops: 0,
+            failed: 0,
+            stopwatch: if shape.is_virtual { Stopwatch::off() } else { Stopwatch::sampling() },
+        })
+    })?;
     server.listen(SocketAddr::new(server_ip, PORT), (2 * shape.conns).max(4_096), now)?;
     Ok((server, client))
 }

@@ -36,7 +36,7 @@ const PORTS_COUNTED: u16 = 1_024;
 const STREAM_BUFFER: u32 = 65_536;
 
 fn shape(bench: &Bench, conns: usize) -> Result<Shape, Failure> {
-    let count = bench.ports.or(bench.ops.map(|_| PORTS_COUNTED));
+    let count = bench.ports_per_address.or(bench.ops.map(|_| PORTS_COUNTED));
     let ports = count.map_or(PORTS, |count| (5_000, 5_000 + (count - 1)));
     Ok(Shape {
         conns,
@@ -45,6 +45,7 @@ fn shape(bench: &Bench, conns: usize) -> Result<Shape, Failure> {
         mtu: bench.mtu,
         msl_us: bench.msl,
         ports,
+        choice: bench.ports,
         ring_bytes: bench.ring(conns),
         counters: bench.counters,
         buffer: buffer(bench),

@@ -1,6 +1,7 @@
 //! Owns the command line of `bench`.
 
 use super::failure::Failure;
+use crate::s3_ports::Ports;
 use clap::{Args, ValueEnum};
 
 /// What is done over and over.
@@ -61,6 +62,7 @@ Examples:
   laneway-lab bench crr --conns 1,100,10000            connections per second, at three loads
   laneway-lab bench crr --conns 100 --peer smoltcp --peer linux
   laneway-lab bench crr --conns 1000 --lanes 2 --cores pairs
+  laneway-lab bench crr --conns 1000 --ports b2        local ports chosen as Linux chose them until 2024
   laneway-lab bench rr --conns 100 --checksums offload --json
   laneway-lab bench stream --conns 1 --mtu 65535 --peer smoltcp
   laneway-lab bench idle --conns 1000000
@@ -95,6 +97,9 @@ pub struct Bench {
     /// How lanes share connections
     #[arg(long, value_enum, default_value_t = SharingName::Lane)]
     pub sharing: SharingName,
+    /// How clients choose local ports
+    #[arg(long, value_enum, default_value_t = Ports::Lane)]
+    pub ports: Ports,
     /// Maximum segment lifetime: TIME_WAIT lasts twice this
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time_us)]
     pub msl: u64,
@@ -120,8 +125,8 @@ pub struct Bench {
     #[arg(long, hide = true, requires = "ops", default_value_t = 4)]
     pub turn_us: u64,
     /// Ephemeral ports per source address
-    #[arg(long, hide = true)]
-    pub ports: Option<u16>,
+    #[arg(long, value_name = "N", hide = true)]
+    pub ports_per_address: Option<u16>,
     /// Bytes of each ring of the memory link [default: a frame for each connection]
     #[arg(long, hide = true)]
     pub ring: Option<usize>,
@@ -214,8 +219,8 @@ impl Bench {
         if self.unit == Unit::Stream && !self.peer.is_empty() && self.message.is_some() {
             return misuse("--message is for bench rr");
         }
-        if self.ports.is_some_and(|ports| !(16..=60_000).contains(&ports)) {
-            return misuse("--ports must be 16 to 60000");
+        if self.ports_per_address.is_some_and(|ports| !(16..=60_000).contains(&ports)) {
+            return misuse("--ports-per-address must be 16 to 60000");
         }
         self.cores().map(drop)
     }

@@ -5,6 +5,7 @@ use super::crew::{ADDRESSES, Crew, Shape, Work, build, counters, introduce};
 use super::failure::Failure;
 use super::machine;
 use super::options::{Checksums, Cores};
+use crate::s3_ports::Ports;
 use hdrhistogram::Histogram;
 use laneway_proto::time::Instant;
 use laneway_stack::counters::{Counters, Mib};
@@ -210,6 +211,9 @@ impl<W: Work, S: Sharing> Contender for Ours<W, S> {
             all.get(Mib::TcpExtSyncookiesSent),
             grown(Mib::TxBusy),
         );
+        if self.shape.choice != Ports::Lane {
+            remarks += &format!("; local ports chosen by {}", self.shape.choice);
+        }
         if self.shape.counters {
             remarks += &format!("; {:?}", all.iter().collect::<Vec<_>>());
         }
