@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod s3;
 mod s3_ports;
 mod s4_send;
 #[allow(dead_code)] // each wall takes what it needs
@@ -22,6 +23,10 @@ struct Cli {
 enum Command {
     /// Measures operations per second, side by side in one run
     Bench(bench::options::Bench),
+    /// Wall S3: choosing a port for connect() as the ports run out
+    S3(s3::S3),
+    #[command(hide = true)]
+    S3Kernel(s3::kernel::Part),
     /// The send path: a sender and the receive thread want one connection's lock
     S4(s4_send::S4),
 }
@@ -30,6 +35,8 @@ fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let outcome = match command {
         Command::Bench(bench) => bench::run(&bench),
+        Command::S3(s3) => s3::run(&s3),
+        Command::S3Kernel(part) => s3::kernel::run(&part),
         Command::S4(options) => s4_send::run(&options),
     };
     match outcome {

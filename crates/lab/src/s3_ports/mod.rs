@@ -52,6 +52,11 @@ impl Ports {
     #[cfg(test)]
     pub const ALL: [Ports; 5] = [Ports::B0, Ports::B1, Ports::B2, Ports::B3, Ports::Lane];
 
+    /// By its name in results.
+    pub fn named(name: &str) -> Option<Ports> {
+        <Ports as ValueEnum>::from_str(name, /* ignore_case= */ false).ok()
+    }
+
     /// What makes the choosers of one stack: called once for each of its lanes, it gives all of them what they share.
     pub fn maker(self) -> Box<dyn FnMut(PortParts) -> Box<dyn PortChoice>> {
         match self {

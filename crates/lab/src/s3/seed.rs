@@ -1,0 +1,62 @@
+//! Owns what the seed measured: `tcpaccept.d` on the illumos machine of 2011, 37 rows of one second each.
+
+use crate::wall::rows::{Row, Rows};
+
+/// The names of the columns, in their order.
+pub const COLUMNS: [&str; 6] = ["ListenDrop", "ListenDropQ0", "TCPaccept", "TCPrefused", "SCAccept", "SCAF"];
+/// Where `TCPaccept` is among them.
+pub const ACCEPTS: usize = 2;
+
+const ROWS: &str = include_str!("../../seed/s3_tcpaccept.csv");
+
+/// Second by second.
+pub fn seconds() -> Vec<[f64; 6]> {
+    let line = |line: &str| {
+        let mut values = line.split(',').skip(1).map(|value| value.trim().parse::<f64>());
+        let mut row = [0.0; 6];
+        for value in &mut row {
+            *value = values.next()?.ok()?;
+        }
+        Some(row)
+    };
+    ROWS.lines().skip(1).map_while(line).collect()
+}
+
+/// As rows of the variant `seed`.
+pub fn push(rows: &mut Rows) {
+    for (second, values) in seconds().iter().enumerate() {
+        super::series::push_second(rows, "seed", second, values);
+    }
+}
+
+/// Standard deviation over mean, and the greatest value over the least.
+pub fn spread(values: &[f64]) -> (f64, f64) {
+    let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len().max(1) as f64;
+    let most = values.iter().copied().fold(0.0, f64::max);
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    (variance.sqrt() / mean, most / least)
+}
+
+/// `cv` and `max_over_min` of one series.
+pub fn push_spread(rows: &mut Rows, variant: &str, of: &str, values: &[f64]) {
+    let (cv, over) = spread(values);
+    rows.push(Row::measured(variant, "cv", cv, "").at("of", of));
+    rows.push(Row::measured(variant, "max_over_min", over, "").at("of", of));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_whole_and_gives_the_figures_that_it_is_known_for() {
+        let all = seconds();
+        assert_eq!(all.len(), 37);
+        let accepts: Vec<f64> = all.iter().map(|row| row[ACCEPTS]).collect();
+        let mean = accepts.iter().sum::<f64>() / 37.0;
+        let (cv, over) = spread(&accepts);
+        assert!((mean - 11_500.0).abs() < 100.0, "{mean}");
+        assert!((cv - 0.75).abs() < 0.02 && (over - 16.7).abs() < 0.05, "{cv} {over}");
+    }
+}
