@@ -48,6 +48,8 @@ pub struct Asked {
     pub levels: Vec<u32>,
     /// Connects timed at each.
     pub samples: usize,
+    /// But no longer than this at each.
+    pub time: Duration,
     /// Which connection makes room.
     pub closing: Closing,
 }
@@ -66,6 +68,9 @@ pub struct Part {
     levels: Vec<u32>,
     #[arg(long, default_value_t = 100)]
     samples: usize,
+    /// Milliseconds for the samples of each occupancy
+    #[arg(long, default_value_t = 1_000)]
+    time: u64,
     #[arg(long, value_enum, default_value_t = Closing::Random)]
     closing: Closing,
 }
@@ -77,6 +82,7 @@ struct Level {
     p50_ns: u64,
     p99_ns: u64,
     mean_ns: f64,
+    samples: usize,
     refused: usize,
 }
 
@@ -100,8 +106,8 @@ pub fn measure(asked: &Asked, rows: &mut Rows) -> Result<(), Failure> {
             answer.range, asked.range, asked.destinations
         ));
     }
-    if let Some(level) = answer.levels.iter().find(|level| level.percent == 100 && level.refused < asked.samples) {
-        let (refused, asked) = (level.refused, asked.samples);
+    if let Some(level) = answer.levels.iter().find(|level| level.percent == 100 && level.refused < level.samples) {
+        let (refused, asked) = (level.refused, level.samples);
         return Err(Failure::Stuck(format!("with all ports taken {refused} of {asked} connects were refused")));
     }
     for level in &answer.levels {
@@ -126,6 +132,7 @@ fn in_a_namespace(asked: &Asked) -> Result<Answer, Failure> {
         command.args(how).arg("--").arg(&this).arg("s3-kernel");
         command.args(["--range", &asked.range.to_string(), "--destinations", &asked.destinations.to_string()]);
         command.args(["--levels", &levels.join(","), "--samples", &asked.samples.to_string()]);
+        command.args(["--time", &asked.time.as_millis().to_string()]);
         if let Some(closing) = asked.closing.to_possible_value() {
             command.args(["--closing", closing.get_name()]);
         }
@@ -179,7 +186,7 @@ fn client(part: &Part) -> Result<(), Failure> {
     };
     let mut levels = Vec::new();
     for &percent in &part.levels {
-        levels.push(client.level(percent, range as usize, part.samples)?);
+        levels.push(client.level(percent, range as usize, part)?);
     }
     drop(client);
     server.stop();
@@ -285,7 +292,7 @@ impl Client {
         }
     }
 
-    fn level(&mut self, percent: u32, range: usize, samples: usize) -> Result<Level, Failure> {
+    fn level(&mut self, percent: u32, range: usize, part: &Part) -> Result<Level, Failure> {
         let base = share(range, percent) * self.open.len();
         let room = range * self.open.len() - base;
         while self.count() < base {
@@ -297,8 +304,10 @@ impl Client {
             self.settle()?;
         }
         let mut ns = histogram();
-        let (mut sum, mut refused, mut left) = (0, 0, samples);
-        while left > 0 {
+        let (mut sum, mut refused, mut done) = (0, 0, 0);
+        let (began, time) = (Instant::now(), Duration::from_millis(part.time));
+        while done < part.samples && (done == 0 || began.elapsed() < time) {
+            let left = part.samples - done;
             let batch = left.min(if room == 0 { BATCH } else { BATCH.min((room / 4).max(1)) });
             for _ in 0..batch {
                 let (ended, took) = self.connect()?;
@@ -308,13 +317,14 @@ impl Client {
             }
             self.settle()?;
             self.close_to(base);
-            left -= batch;
+            done += batch;
         }
         Ok(Level {
             percent,
             p50_ns: ns.value_at_quantile(0.5),
             p99_ns: ns.value_at_quantile(0.99),
-            mean_ns: sum as f64 / samples.max(1) as f64,
+            mean_ns: sum as f64 / done.max(1) as f64,
+            samples: done,
             refused,
         })
     }

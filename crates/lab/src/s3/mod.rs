@@ -43,10 +43,10 @@ const FIRST: u16 = 32_768;
 pub struct S3 {
     #[command(flatten)]
     options: WallOptions,
-    /// Ports from 32768 on [default: 28232, as Linux; with --quick 2048]
+    /// Ports from 32768 on [default: 28232 as Linux, shared out among several destinations; with --quick 2048]
     #[arg(long, value_name = "PORTS")]
     range: Option<u32>,
-    /// Ports that the kernel gets: both ends of a connection are files [default: 16000, or what the process may open]
+    /// Ports that the kernel gets, because connections are files [default: 16000, shared out among several destinations]
     #[arg(long, value_name = "PORTS")]
     kernel_range: Option<u32>,
     /// Destinations to connect to; several numbers make several measurements
@@ -55,7 +55,7 @@ pub struct S3 {
     /// Occupancies in percent [default: 0,10,25,50,75,90,95,99,100]
     #[arg(long, value_name = "P[,P…]", value_delimiter = ',')]
     occupancy: Vec<u32>,
-    /// Connects that are timed at each occupancy [default: 2000; with --quick 100]
+    /// Connects that are timed at each occupancy, if --seconds (1) are enough for them [default: 2000; with --quick 100]
     #[arg(long, value_name = "N")]
     samples: Option<usize>,
     /// Which connection makes room after a connect was timed
@@ -78,6 +78,11 @@ pub struct S3 {
     all: bool,
 }
 
+/// An even number for each, so that there are as many even ports as odd ones.
+fn shared_out(all: u32, destinations: usize) -> u32 {
+    ((all / destinations.max(1) as u32) & !1).max(64)
+}
+
 fn misuse<T>(text: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::Misuse(text.into()))
 }
@@ -95,7 +100,7 @@ impl S3 {
         if let Some(wrong) = self.destinations.iter().find(|n| !(1..=rig::DESTINATIONS_MAX).contains(*n)) {
             return misuse(format!("--destinations must be 1 to {}, not {wrong}", rig::DESTINATIONS_MAX));
         }
-        let connections = self.destinations.iter().max().map_or(0, |most| most * self.ports() as usize);
+        let connections = self.destinations.iter().map(|most| most * self.ports(*most) as usize).max().unwrap_or(0);
         if connections > 500_000 {
             return misuse(format!(
                 "--destinations times --range is {connections} connections; take at most 500000, every variant has its own"
@@ -118,12 +123,14 @@ impl S3 {
         self.options.variants(&VARIANTS).map(drop)
     }
 
-    fn ports(&self) -> u32 {
-        self.range.unwrap_or(if self.options.quick { 2_048 } else { 28_232 })
+    /// Ports towards each of so many destinations. The old ways take a time that grows with the square of it to fill.
+    fn ports(&self, destinations: usize) -> u32 {
+        let all = if self.options.quick { 2_048 } else { 28_232 };
+        self.range.unwrap_or_else(|| shared_out(all, destinations))
     }
 
-    fn range(&self) -> (u16, u16) {
-        (FIRST, (u32::from(FIRST) + self.ports() - 1) as u16)
+    fn range(&self, destinations: usize) -> (u16, u16) {
+        (FIRST, (u32::from(FIRST) + self.ports(destinations) - 1) as u16)
     }
 
     fn levels(&self) -> Vec<u32> {
@@ -168,11 +175,12 @@ pub fn run(s3: &S3) -> Result<(), Failure> {
 }
 
 fn occupancy(s3: &S3, rows: &mut Rows, page: &mut Page) -> Result<(), Failure> {
-    let plans = occupancy::Plans {
+    let mut plans = occupancy::Plans {
         variants: s3.ours()?,
         levels: s3.levels(),
-        range: s3.range(),
+        range: s3.range(1),
         samples: s3.samples(),
+        time: s3.options.time(1.0, 0.2)?,
         closing: s3.closing,
     };
     let kernel = s3.wants_kernel()?;
@@ -180,17 +188,19 @@ fn occupancy(s3: &S3, rows: &mut Rows, page: &mut Page) -> Result<(), Failure> {
     let progress = wall::progress(steps);
     let clock_ns = occupancy::clock_ns();
     for &destinations in &s3.destinations {
+        plans.range = s3.range(destinations);
         if !plans.variants.is_empty() {
             occupancy::run(&plans, destinations, rows, &progress)?;
         }
         if kernel {
-            let wish = s3.kernel_range.unwrap_or(if s3.options.quick { 1_024 } else { 16_000 });
+            let all = if s3.options.quick { 1_024 } else { 16_000 };
             let asked = kernel::Asked {
-                range: wish,
+                range: s3.kernel_range.unwrap_or_else(|| shared_out(all, destinations)),
                 destinations,
                 levels: plans.levels.clone(),
-                samples: s3.samples(),
-                closing: s3.closing,
+                samples: plans.samples,
+                time: plans.time,
+                closing: plans.closing,
             };
             if let Err(why) = progress.suspend(|| kernel::measure(&asked, rows)) {
                 progress.suspend(|| rows.remark(format!("the kernel is left out: {why}")));
@@ -215,9 +225,9 @@ fn series(s3: &S3, rows: &mut Rows, page: &mut Page) -> Result<(), Failure> {
             .into_iter()
             .filter(|(name, _)| !s3.options.variant.is_empty() || *name == "lane")
             .collect(),
-        range: s3.range(),
+        range: s3.range(1),
         reuse_delay_ms: s3.reuse_delay,
-        rate: s3.rate.unwrap_or(0.8 * f64::from(s3.ports()) * 1e3 / f64::from(s3.reuse_delay)),
+        rate: s3.rate.unwrap_or(0.8 * f64::from(s3.ports(1)) * 1e3 / f64::from(s3.reuse_delay)),
         seconds: (seconds.as_secs_f64().round() as usize).max(2),
     };
     series::run(&asked, rows)?;
@@ -255,7 +265,7 @@ mod tests {
             ("--range 10", "64 to 32768"),
             ("--kernel-range 40000", "64 to 32768"),
             ("--destinations 0", "1 to 200"),
-            ("--destinations 200", "at most 500000"),
+            ("--destinations 200 --range 28232", "at most 500000"),
             ("--occupancy 101", "0 to 100"),
             ("--samples 0", "1 to 1000000"),
             ("--rate 0", "1 to 1000000"),
@@ -270,9 +280,10 @@ mod tests {
     #[test]
     fn what_is_not_asked_for_is_as_in_the_seed_and_in_linux() {
         let s3 = said("").expect("no options are fine");
-        assert_eq!((s3.range(), s3.levels().len()), ((32_768, 60_999), 9));
+        assert_eq!((s3.range(1), s3.levels().len()), ((32_768, 60_999), 9));
         assert_eq!(s3.ours().expect("all").len(), 6);
         assert!(s3.wants_kernel().expect("all"));
+        assert_eq!((s3.ports(4), said("--range 1000").map(|s3| s3.ports(4))), (7_058, Ok(1_000)));
         let one = said("--variant b2 --occupancy 90,50,90").expect("one variant");
         assert_eq!((one.ours().expect("one"), one.levels()), (vec![("b2", Ports::B2)], vec![50, 90]));
         assert!(!one.wants_kernel().expect("one"));

@@ -17,6 +17,7 @@ use laneway_stack::ports::Tallies;
 use laneway_wire::flow::Address;
 use std::collections::VecDeque;
 use std::hint::black_box;
+use std::time::Duration;
 
 /// Virtual time of one turn of both hosts.
 const TURN_US: u64 = 10;
@@ -40,6 +41,8 @@ pub struct Plans {
     pub range: (u16, u16),
     /// Connects that are timed at each occupancy.
     pub samples: usize,
+    /// But no longer than this for each variant at each occupancy.
+    pub time: Duration,
     /// Which connection makes room.
     pub closing: Closing,
 }
@@ -242,10 +245,10 @@ impl Subject {
         Ok(())
     }
 
-    /// Times so many connects while `base` connections are open and `room` more could be.
-    fn sample(&mut self, samples: usize, base: usize, room: usize) -> Result<(), Failure> {
-        let mut left = samples;
-        while left > 0 {
+    /// Times so many connects while `base` connections are open and `room` more could be, or what there is time for.
+    fn sample(&mut self, samples: usize, time: Duration, base: usize, room: usize) -> Result<(), Failure> {
+        let (mut left, began) = (samples, std::time::Instant::now());
+        while left > 0 && (left == samples || began.elapsed() < time) {
             // Where there is no room at all, what is timed is being refused.
             let batch = left.min(if room == 0 { BATCH } else { BATCH.min((room / 4).max(1)) });
             let before = self.tallies();
@@ -333,7 +336,7 @@ pub fn run(plans: &Plans, destinations: usize, rows: &mut Rows, progress: &Progr
         for _ in 0..ROUNDS {
             for subject in &mut subjects {
                 progress.set_message(format!("{} connects at {level} %", subject.name));
-                subject.sample(plans.samples.div_ceil(ROUNDS), base, room)?;
+                subject.sample(plans.samples.div_ceil(ROUNDS), plans.time / ROUNDS as u32, base, room)?;
             }
         }
         for subject in &mut subjects {
