@@ -13,8 +13,8 @@ pub enum Verb {
     Accept(ListenerId),
     /// Open one.
     Connect(Address, u16),
-    /// Queue so many bytes; the last one urgent, perhaps.
-    Write(ConnId, usize, bool),
+    /// Queue so many bytes.
+    Write(ConnId, usize, Manner),
     /// Take so many bytes.
     Read(ConnId, usize),
     /// Take nothing by itself any more.
@@ -35,9 +35,22 @@ pub enum Verb {
     Urgent(ConnId),
 }
 
+/// How bytes are queued.
+#[derive(Clone, Copy, Debug)]
+pub enum Manner {
+    /// As they are.
+    Plain,
+    /// The last of them urgent (`MSG_OOB`).
+    Urgent,
+    /// More will follow (`MSG_MORE`).
+    More,
+}
+
 /// Options of a connection.
 #[derive(Clone, Copy, Debug)]
 pub enum Sockopt {
+    /// `TCP_CORK`
+    Cork,
     /// `SO_KEEPALIVE`
     KeepAlive,
     /// `TCP_NODELAY`
@@ -92,13 +105,17 @@ impl Played {
                 Ok(id) => Answer::Connection(id),
                 Err(e) => Answer::Text(format!("-1 {e}")),
             },
-            Verb::Write(id, len, urgent) => {
+            Verb::Write(id, len, manner) => {
                 if let Some(reason) = self.known(id).closed {
                     return Answer::Text(error(reason).into());
                 }
                 let start = self.known(id).written;
                 let bytes: Vec<u8> = (0..len as u32).map(|i| pattern(start.wrapping_add(i))).collect();
-                let taken = if urgent { cx.send_urgent(id, &bytes) } else { cx.send(id, &bytes) };
+                let taken = match manner {
+                    Manner::Plain => cx.send(id, &bytes),
+                    Manner::Urgent => cx.send_urgent(id, &bytes),
+                    Manner::More => cx.send_more(id, &bytes),
+                };
                 self.known(id).written += taken as u32;
                 if taken == 0 && len > 0 && !cx.state(id).can_send() {
                     return Answer::Text("-1 EPIPE".into());
@@ -124,6 +141,7 @@ impl Played {
             }
             Verb::Set(id, option, value) => {
                 match option {
+                    Sockopt::Cork => cx.set_cork(id, value != 0),
                     Sockopt::KeepAlive => cx.set_keepalive(id, value != 0),
                     Sockopt::NoDelay => cx.set_nodelay(id, value != 0),
                     Sockopt::UserTimeout => cx.set_user_timeout_ms(id, value),

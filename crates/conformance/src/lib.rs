@@ -25,7 +25,7 @@
 //!
 //! # What is Laneway's own
 //! - Calls are the verbs of the on-lane API, each made in a poll of its own: `listen`, `accept`, `connect`, `write` (`send`
-//!   with `MSG_OOB`), `read`, `shutdown`, `close`, `abort`, `setsockopt`.
+//!   with `MSG_OOB` or `MSG_MORE`), `read`, `shutdown`, `close`, `abort`, `setsockopt`.
 //! - `&` for a time: in the same poll as the line before. Packets come first, then the calls, as on a lane.
 //! - The application takes bytes as they come, as a lane's does; `read` checks what it took. After `hold(4)` it takes
 //!   nothing but what `read` asks for, and the window closes.

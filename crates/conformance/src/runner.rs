@@ -1,6 +1,6 @@
 //! Owns the run of a script: a real host with one lane, its peer and its application played by the script, in virtual time.
 
-use crate::app::{Answer, Played, Sockopt, Verb};
+use crate::app::{Answer, Manner, Played, Sockopt, Verb};
 use crate::frame::{self, Ends, Flow, Live, pattern};
 use crate::packet::{Packet, TcpOption, TcpPacket};
 use crate::script::{Action, Call, Event, Script, Setting, When};
@@ -480,7 +480,12 @@ impl<'s> Runner<'s> {
                 let id = *id;
                 return Ok(Some(match verb {
                     "write" | "send" => {
-                        Verb::Write(id, int(2)?.max(0) as usize, call.args.get(3).is_some_and(|a| a == "MSG_OOB"))
+                        let manner = match call.args.get(3).map(String::as_str) {
+                            Some("MSG_OOB") => Manner::Urgent,
+                            Some("MSG_MORE") => Manner::More,
+                            _ => Manner::Plain,
+                        };
+                        Verb::Write(id, int(2)?.max(0) as usize, manner)
                     }
                     "read" | "recv" => Verb::Read(id, int(2)?.max(0) as usize),
                     "hold" => Verb::Hold(id),
@@ -493,12 +498,14 @@ impl<'s> Runner<'s> {
                     "setsockopt" => {
                         let option = match call.args.get(2).map(String::as_str) {
                             Some("SO_KEEPALIVE") => Sockopt::KeepAlive,
+                            Some("TCP_CORK") => Sockopt::Cork,
                             Some("TCP_NODELAY") => Sockopt::NoDelay,
                             Some("TCP_USER_TIMEOUT") => Sockopt::UserTimeout,
                             _ => {
-                                return Err(
-                                    self.fail(event, "the options are SO_KEEPALIVE, TCP_NODELAY and TCP_USER_TIMEOUT")
-                                );
+                                return Err(self.fail(
+                                    event,
+                                    "the options are SO_KEEPALIVE, TCP_CORK, TCP_NODELAY and TCP_USER_TIMEOUT",
+                                ));
                             }
                         };
                         Verb::Set(id, option, int(3)?.max(0) as u32)

@@ -9,6 +9,7 @@ pub mod check;
 pub mod dice;
 pub mod network;
 pub mod nodes;
+pub mod offload;
 pub mod packet;
 pub mod pattern;
 pub mod puppet;

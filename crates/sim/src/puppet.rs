@@ -1,7 +1,7 @@
 //! Owns the application at each end of a world: it does what the scenario says, and tells the stage what it sees.
 
 use crate::check::byte_stream;
-use crate::scenario::{Ending, Reading};
+use crate::scenario::{Ending, Gathering, Reading};
 use crate::stage::{Action, Stage};
 use laneway_proto::tcp::CloseReason;
 use laneway_stack::{App, ConnId, Context, ListenerId};
@@ -61,6 +61,7 @@ impl Puppet {
         t.ends[end].open = true;
         let plan = &t.plan.ends[end];
         cx.set_nodelay(id, plan.nodelay);
+        cx.set_cork(id, plan.gathering == Gathering::Corked);
         if plan.keepalive {
             cx.set_keepalive(id, true);
         }
@@ -96,7 +97,8 @@ impl Puppet {
             let mut full = false;
             while e.said < until && !full {
                 let bytes = pattern.at(key, e.said, until - e.said);
-                let mut taken = cx.send(id, bytes);
+                let more = plan.gathering == Gathering::More && until < plan.bytes;
+                let mut taken = if more { cx.send_more(id, bytes) } else { cx.send(id, bytes) };
                 if taken == 0 && poor && cx.state(id).can_send() {
                     taken = cx.send(id, &bytes[..bytes.len().min(512)]);
                     again_us = Some(now_us + 50_000);
@@ -138,6 +140,7 @@ impl Puppet {
         }
         let said = e.said == plan.bytes;
         if !e.ended && said {
+            cx.set_cork(id, false);
             match plan.ending {
                 Ending::HalfClose => {
                     e.ended = true;

@@ -12,6 +12,28 @@ pub const SECOND: u64 = 1_000_000;
 /// One millisecond.
 pub const MS: u64 = 1_000;
 
+/// What a device does with super-segments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Segmentation {
+    /// Nothing: the lane cuts what it sends.
+    None,
+    /// It cuts what the lane sends.
+    Cuts,
+    /// It cuts what the lane sends, and merges what arrives together.
+    CutsAndMerges,
+}
+
+/// How an application hands over what it says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gathering {
+    /// Piece by piece.
+    Plain,
+    /// Each piece but the last announces another (`MSG_MORE`).
+    More,
+    /// With the cork in until all is said.
+    Corked,
+}
+
 /// How one host is set up.
 #[derive(Clone, Debug)]
 pub struct HostPlan {
@@ -23,6 +45,8 @@ pub struct HostPlan {
     pub mtu: usize,
     /// Its device finishes checksums.
     pub offload: bool,
+    /// What its device does with super-segments.
+    pub segmentation: Segmentation,
     /// Its device has room for so many bytes.
     pub ring_bytes: usize,
     /// It is polled up to this long after a frame has arrived.
@@ -129,6 +153,8 @@ pub struct EndPlan {
     pub ending: Ending,
     /// `TCP_NODELAY`.
     pub nodelay: bool,
+    /// `TCP_CORK`, `MSG_MORE`.
+    pub gathering: Gathering,
     /// `SO_KEEPALIVE`.
     pub keepalive: bool,
     /// `TCP_USER_TIMEOUT`.
@@ -276,6 +302,30 @@ impl Scenario {
             *from = dice.between(0, end + SECOND);
             *until = *from + dice.magnitude(100 * MS, 300 * SECOND);
         }
+        // From dice of their own, so that a seed means what it meant before there were super-segments.
+        let mut dice_of_segments = Dice::new(seed, "segments");
+        for host in &mut hosts {
+            host.segmentation = dice_of_segments.pick(&[
+                Segmentation::None,
+                Segmentation::Cuts,
+                Segmentation::CutsAndMerges,
+                Segmentation::CutsAndMerges,
+            ]);
+            if host.segmentation != Segmentation::None {
+                host.offload = true;
+                host.config.software_checksums = false;
+                host.ring_bytes = host.ring_bytes.max(1 << 19);
+            }
+        }
+        for end in talks.iter_mut().flat_map(|talk| &mut talk.ends) {
+            end.gathering = dice_of_segments.pick(&[
+                Gathering::Plain,
+                Gathering::Plain,
+                Gathering::Plain,
+                Gathering::More,
+                Gathering::Corked,
+            ]);
+        }
         let attacks = if kind.starts_with("attack") {
             let many = dice.between(5, 60);
             let mut at: Vec<u64> = (0..many).map(|_| dice.below(end + 3 * path.delay_us + 300 * MS)).collect();
@@ -384,6 +434,7 @@ fn host(dice: &mut Dice, kind: &str, path: &PathPlan) -> HostPlan {
         lanes: if kind == "ports" { 1 } else { dice.pick(&[1, 1, 2, 4]) },
         mtu,
         offload: dice.chance(300),
+        segmentation: Segmentation::None,
         ring_bytes: if dice.chance(200) && path.flood.is_none() { 1 << 16 } else { 1 << 18 },
         poll_delay_us: dice.pick(&[0, 0, 10, 1_000]),
     }
@@ -488,6 +539,7 @@ fn end(dice: &mut Dice, kind: &str, most: u64, unsure: bool) -> EndPlan {
             _ => Ending::AfterPeer,
         },
         nodelay: dice.chance(300),
+        gathering: Gathering::Plain,
         keepalive: unsure || dice.chance(200),
         user_timeout_ms: if kind == "blackout" && dice.chance(300) { dice.between(1_000, 30_000) as u32 } else { 0 },
     }

@@ -5,10 +5,11 @@ use crate::check::{byte_stream, liveness, no_leak, rfc};
 use crate::dice::Dice;
 use crate::network::{Network, Node, Way};
 use crate::nodes;
+use crate::offload;
 use crate::packet::{self, Frame};
 use crate::pattern::Pattern;
 use crate::puppet::Puppet;
-use crate::scenario::{SECOND, Scenario};
+use crate::scenario::{SECOND, Scenario, Segmentation};
 use crate::stage::{Finding, Stage};
 use laneway_device::memory::{LinkConfig, LinkQueue, LinkRx, LinkTx, Steer, link};
 use laneway_device::{Medium, Rx, Tx};
@@ -228,7 +229,10 @@ impl World {
         loop {
             let wire = &mut self.actors[host].wire.rx;
             let count = wire.poll(64);
-            let frames: Vec<Vec<u8>> = (0..count).map(|i| wire.frame(i).bytes.to_vec()).collect();
+            let mut frames = Vec::with_capacity(count);
+            for i in 0..count {
+                offload::cut(self.scenario.medium, &wire.frame(i), &mut frames);
+            }
             wire.release();
             if count == 0 {
                 return;
@@ -286,27 +290,50 @@ impl World {
     /// What has arrived goes into a host's queue.
     fn deliver(&mut self, host: usize) {
         while let Some(frame) = self.network.receive(host) {
-            if !self.put(host, &frame) {
-                self.network.put_back(host, frame);
+            // What arrives together may be merged; for who looks on it is as it was.
+            let mut merged = offload::Merged::new(self.scenario.medium, frame);
+            while self.scenario.hosts[host].segmentation == Segmentation::CutsAndMerges
+                && let Some(next) = self.network.receive(host)
+            {
+                if let Err(next) = merged.push(next) {
+                    self.network.put_back(host, next);
+                    break;
+                }
+            }
+            if !self.put_merged(host, &merged) {
+                for frame in merged.frames().rev() {
+                    self.network.put_back(host, frame);
+                }
                 self.actors[host].wake_us = self.actors[host].wake_us.min(self.now_us);
                 break;
             }
             let medium = self.scenario.medium;
-            self.trace(|| format!("{host} receives {}", packet::describe(medium, &frame)));
-            match packet::look(medium, &frame) {
-                Frame::Tcp(seen) => {
-                    if let Some(what) = self.rfc.on_arrived(host, self.now_us, &seen) {
-                        self.find("rfc", what);
+            for frame in merged.frames() {
+                self.trace(|| format!("{host} receives {}", packet::describe(medium, &frame)));
+                match packet::look(medium, &frame) {
+                    Frame::Tcp(seen) => {
+                        if let Some(what) = self.rfc.on_arrived(host, self.now_us, &seen) {
+                            self.find("rfc", what);
+                        }
                     }
+                    Frame::Other => self.rfc.on_other_arrived(host, self.now_us),
+                    Frame::Bad(_) => {}
                 }
-                Frame::Other => self.rfc.on_other_arrived(host, self.now_us),
-                Frame::Bad(_) => {}
             }
             let delay = self.actors[host].poll_delay_us;
             let wake = self.now_us + if delay > 0 { self.dice.below(delay + 1) } else { 0 };
             self.actors[host].wake_us = self.actors[host].wake_us.min(wake);
         }
         self.actors[host].wire.tx.flush();
+    }
+
+    fn put_merged(&mut self, host: usize, merged: &offload::Merged) -> bool {
+        let Some((bytes, meta)) = merged.super_packet() else { return self.put(host, merged.first()) };
+        let tx = &mut self.actors[host].wire.tx;
+        let Some(into) = tx.reserve(bytes.len()) else { return false };
+        into.copy_from_slice(&bytes);
+        tx.commit(bytes.len(), meta);
+        true
     }
 
     /// Writes a frame to a host's device; false if it has no room. (A frame longer than the link is no frame there.)
@@ -465,6 +492,9 @@ fn actor(scenario: &Scenario, host: usize, stage: &Rc<RefCell<Stage>>) -> Actor 
         mtu: plan.mtu,
         medium: scenario.medium,
         tx_checksum: plan.offload,
+        rx_checksum: plan.segmentation == Segmentation::CutsAndMerges,
+        tso_max: if plan.segmentation == Segmentation::None { 0 } else { 65_535 },
+        rx_super: plan.segmentation == Segmentation::CutsAndMerges,
         macs: [mac(host), [2, 0, 0, 0, 1, 0]],
         steer: [Some(steer), None],
         ..LinkConfig::default()

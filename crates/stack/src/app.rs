@@ -235,7 +235,24 @@ impl Context<'_> {
     /// Queues bytes; says how many were taken. Less than all: [`App::on_writable`] will tell when to go on.
     #[inline]
     pub fn send(&mut self, connection: ConnId, bytes: &[u8]) -> usize {
-        self.with(connection, |c, cx| c.send(bytes, cx)).unwrap_or(0)
+        let sent = self.with(connection, |c, cx| (c.is_gathering(), c.send(bytes, cx)));
+        self.gathered(sent)
+    }
+
+    /// As [`send`](Self::send), and more will follow soon (`MSG_MORE`): a small segment at the end waits for it, for 200 ms
+    /// at the most.
+    pub fn send_more(&mut self, connection: ConnId, bytes: &[u8]) -> usize {
+        let sent = self.with(connection, |c, cx| (c.is_gathering(), c.send_more(bytes, cx)));
+        self.gathered(sent)
+    }
+
+    #[inline]
+    fn gathered(&mut self, sent: Option<(bool, usize)>) -> usize {
+        let (gathers, taken) = sent.unwrap_or_default();
+        if gathers && taken > 0 {
+            self.tables.counters.count(Mib::TcpExtTCPAutoCorking);
+        }
+        taken
     }
 
     /// As [`send`](Self::send), the last byte of it being urgent (RFC 6093: it stays in line).
@@ -297,7 +314,12 @@ impl Context<'_> {
         }
     }
 
-    /// `TCP_NODELAY`.
+    /// `TCP_CORK`: full segments leave, and the rest waits until the cork is out, for 200 ms at the most.
+    pub fn set_cork(&mut self, connection: ConnId, on: bool) {
+        self.with(connection, |c, _| c.set_cork(on));
+    }
+
+    /// `TCP_NODELAY`: a small segment leaves although another is unacknowledged. Off at first, as sockets have it.
     pub fn set_nodelay(&mut self, connection: ConnId, on: bool) {
         self.with(connection, |c, _| c.set_nodelay(on));
     }

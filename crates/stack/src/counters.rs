@@ -33,6 +33,24 @@ mib! {
     TcpExtListenOverflows, TcpExtListenDrops, TcpExtSyncookiesSent, TcpExtSyncookiesRecv, TcpExtSyncookiesFailed,
     TcpExtTW, TcpExtTWRecycled, TcpExtTWKilled, TcpExtTCPTimeWaitOverflow, TcpExtTCPTimeouts,
     TcpExtTCPAbortOnTimeout, TcpExtTCPAbortOnData, TcpExtTCPPureAcks, TcpExtTCPChallengeACK,
+    /// Writes that joined bytes which no rule holds back: the poll goes on, or the device is full.
+    TcpExtTCPAutoCorking,
+    /// Super-segments: what left as one packet and stands for several segments.
+    TcpSuperSegs,
+    /// The segments that they stand for.
+    TcpSuperSegsPieces,
+    /// A small segment began to wait for the acknowledgement of the one before it (Nagle, Minshall).
+    TcpHeldSmall,
+    /// A small segment began to wait for the cork to be taken out.
+    TcpHeldCorked,
+    /// Data began to wait for an acknowledgement that lets more of it leave at once.
+    TcpHeldDeferred,
+    /// Acknowledgements of text that rode on data.
+    TcpAcksPiggybacked,
+    /// Segments of text that went through TCP's input together with the one before them.
+    TcpInMerged,
+    /// Super-packets that the device handed in.
+    TcpInSuperSegs,
     UdpInDatagrams, UdpNoPorts, UdpInErrors, UdpOutDatagrams,
     /// Frames that arrived on a lane which does not own their flow.
     SteerMiss,

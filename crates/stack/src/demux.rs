@@ -5,10 +5,11 @@
 use crate::app::{App, ConnId, Context, announced_mss};
 use crate::counters::Mib;
 use crate::egress;
-use crate::ingress;
+use crate::ingress::{self, Vouched};
 use crate::lane::Local;
 use crate::ports::Claim;
 use crate::tables::{Handle, Kind, Slot, Tables, Tcb, position};
+use crate::worker;
 use laneway_device::Tx;
 use laneway_proto::discard::Discard;
 use laneway_proto::tcp::{self, Connection, HalfOpen, TimeWait, handshake, isn, listen, reset, timewait};
@@ -25,8 +26,11 @@ struct Arriving<'s, 'a> {
     key: &'s FlowKey,
     hash: u64,
     segment: &'s Segment<'a>,
+    /// Bytes of text in each segment that it stands for.
+    size: usize,
     /// The packet that it came in, for handing it to another lane.
     packet: &'a [u8],
+    vouched: Vouched,
 }
 
 /// Everything that a segment may need on its way.
@@ -48,23 +52,73 @@ macro_rules! cx {
 }
 
 impl<T: Tx, A: App> Stage<'_, T, A> {
-    /// Takes a segment to whoever it is for.
+    /// Takes a segment to whoever it is for, and with it the `run` of those that continue it. Says which connection that
+    /// was, if it was one.
     #[inline]
-    pub fn segment(&mut self, arriving: &ingress::Arriving<'_>) {
-        let ingress::Arriving { key, hash, tcp, packet, hint } = arriving;
+    pub fn segment(&mut self, arriving: &ingress::Arriving<'_>, run: &[ingress::Arriving<'_>]) -> Option<u32> {
+        let ingress::Arriving { key, hash, tcp, packet, size, verified, hint } = arriving;
         let Ok(segment) = Segment::parse(tcp) else {
             self.local.counters.count(Mib::TcpInErrs);
-            return self.local.counters.discard(Discard::TcpMalformed);
+            self.local.counters.discard(Discard::TcpMalformed);
+            return None;
         };
-        let arriving = &Arriving { key, hash: *hash, segment: &segment, packet };
-        match self.tables.lookup_hinted(*hint, arriving.hash, arriving.key) {
+        let vouched = Vouched { verified: *verified, size: *size };
+        let size = if *size == 0 { segment.payload.len() } else { usize::from(*size) };
+        let text = &Arriving { key, hash: *hash, segment: &segment, size, packet, vouched };
+        let index = match self.tables.lookup_hinted(*hint, text.hash, text.key) {
             Some(handle) => match handle.kind() {
-                Kind::Connection => self.connection(handle.index(), arriving),
-                Kind::HalfOpen => self.half_open(handle.index(), arriving),
-                Kind::TimeWaitV4 | Kind::TimeWaitV6 => self.time_wait(handle, arriving),
+                Kind::Connection => {
+                    self.connection(handle.index(), text);
+                    Some(handle.index())
+                }
+                Kind::HalfOpen => {
+                    self.half_open(handle.index(), text);
+                    None
+                }
+                Kind::TimeWaitV4 | Kind::TimeWaitV6 => {
+                    self.time_wait(handle, text);
+                    None
+                }
             },
-            None => self.nobody(arriving),
+            None => {
+                self.nobody(text);
+                None
+            }
+        };
+        if !run.is_empty() {
+            self.run(index, segment.end(), tcp.len() - segment.payload.len(), run);
         }
+        index
+    }
+
+    /// What continues a segment that was for connection `index` and ended before `seq`. Their headers, of `header_len` bytes,
+    /// say nothing new.
+    #[inline(never)]
+    fn run(&mut self, index: Option<u32>, mut seq: SeqNum, header_len: usize, run: &[ingress::Arriving<'_>]) {
+        for arriving in run {
+            let text = &arriving.tcp[header_len..];
+            let merged = match index {
+                Some(index) => self.more_text(index, seq, text),
+                None => false,
+            };
+            if merged {
+                self.local.counters.count(Mib::TcpInMerged);
+            } else {
+                self.segment(arriving, &[]);
+            }
+            seq = seq + text.len() as u32;
+        }
+    }
+
+    /// Text that follows on what connection `index` has just taken in. False if it must be taken in for itself.
+    #[inline]
+    fn more_text(&mut self, index: u32, seq: SeqNum, text: &[u8]) -> bool {
+        let Some(slot) = self.tables.slots.get_mut(index) else { return false };
+        let Tcb::Synchronized(connection) = &mut slot.tcb else { return false };
+        let Some(arrival) = connection.on_more_text(seq, text, &mut cx!(self)) else { return false };
+        let accepted = slot.accepted;
+        self.deliver(index, &arrival, accepted);
+        true
     }
 
     /// For a connection.
@@ -81,7 +135,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let Some(slot) = self.tables.slots.get_mut(index) else { return false };
         let Tcb::Synchronized(connection) = &mut slot.tcb else { return false };
         let mut cx = cx!(self);
-        let arrival = connection.on_segment(arriving.segment, &mut cx);
+        let arrival = connection.on_super_segment(arriving.segment, arriving.size, &mut cx);
         let accepted = slot.accepted;
         if !slot.touched {
             slot.touched = true;
@@ -90,6 +144,13 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         if let Some(discard) = arrival.discard {
             self.tables.counters.discard(discard);
         }
+        self.deliver(index, &arrival, accepted);
+        true
+    }
+
+    /// Shows the application what has arrived, and completes it.
+    #[inline]
+    fn deliver(&mut self, index: u32, arrival: &tcp::Arrival<'_>, accepted: bool) {
         let id = self.tables.id(index);
         let mut consumed = 0;
         if !arrival.text.is_empty() && accepted {
@@ -99,9 +160,10 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         // end of the poll.
         let mut cx = cx!(self);
         let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.tables.slots.get_mut(index) else {
-            return true;
+            return;
         };
-        let closed = connection.finish(&arrival, consumed, &mut cx);
+        let closed = connection.finish(arrival, consumed, &mut cx);
+        let overdue = connection.ack_is_overdue();
         let room = arrival.acked && connection.takes_room();
         let tell = closed && connection.buffered() == 0 && !connection.is_receive_shut();
         if accepted {
@@ -114,7 +176,18 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 self.app.on_writable(&mut Context { tables: self.tables, local: self.local }, id);
             }
         }
-        true
+        if overdue {
+            self.acknowledge(index);
+        }
+    }
+
+    /// Sends the acknowledgement that is due on a connection, without waiting for the end of the poll. If the device is
+    /// full, it waits for that all the same.
+    pub fn acknowledge(&mut self, index: u32) {
+        let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.tables.slots.get_mut(index) else { return };
+        if let Some(plan) = connection.decide_ack() {
+            let _ = worker::send(connection, &plan, &mut self.tables.counters, self.local, self.tx);
+        }
     }
 
     /// Shows the application bytes that were kept, and the end if that is reached.
@@ -274,7 +347,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let owner = self.local.steering.lane(arriving.key);
         if owner != self.local.id {
             self.local.counters.count(Mib::SteerMiss);
-            return mail_packet(self.local, owner, arriving.packet);
+            return mail_packet(self.local, owner, arriving.packet, arriving.vouched);
         }
         let flags = arriving.segment.flags;
         if flags.syn() && !flags.ack() {
@@ -404,9 +477,9 @@ pub(crate) fn next_ms(now: Instant, at_ms: u32) -> Instant {
 }
 
 /// Hands an IP packet to the lane that owns its flow. A full ring is a counted drop.
-pub(crate) fn mail_packet(local: &mut Local, to: usize, packet: &[u8]) {
+pub(crate) fn mail_packet(local: &mut Local, to: usize, packet: &[u8], vouched: Vouched) {
     let sent = match local.mail.to_lanes.get_mut(to) {
-        Some(Some(ring)) => ring.push(packet, 0),
+        Some(Some(ring)) => ring.push(packet, vouched.word()),
         _ => false,
     };
     if !sent {

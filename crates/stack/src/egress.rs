@@ -13,11 +13,13 @@ use laneway_proto::ethernet;
 use laneway_proto::ip::fragment::Fragments;
 use laneway_proto::ip::output::{self, HeaderSpec};
 use laneway_proto::ip::pmtu::{self, PathMtuCache};
+use laneway_proto::tcp::{Connection, Plan};
 use laneway_proto::time::Instant;
 use laneway_wire::checksum::Sum;
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::protocol;
+use laneway_wire::segmentation::Place;
 use laneway_wire::tcp::Header;
 
 /// How a packet fared.
@@ -177,19 +179,8 @@ pub fn segment<T: Tx>(
     write: impl FnOnce(&mut [u8], bool) -> Sum,
 ) -> Sent {
     let Outgoing { key, header_len, payload_len, alive } = out;
-    let Some(path) = local.paths.between(&local.snapshot, &key.local, &key.remote) else {
-        local.counters.count(Mib::IpOutNoRoutes);
-        local.counters.discard(Discard::IpNoRoute);
-        return Sent::Nowhere;
-    };
-    if alive && local.medium == Medium::Ethernet {
-        let now_ms = local.now.as_ms() as u32;
-        if now_ms.wrapping_sub(path.confirmed_ms) >= 1_000 {
-            path.confirmed_ms = now_ms;
-            let _ = local.mail.to_control.push(ToControl::Confirmed(path.next_hop));
-        }
-    }
     let link_len = local.medium.header_len();
+    let Some(path) = way(local, key, alive) else { return Sent::Nowhere };
     let ip_len = path.header.len();
     let tcp_len = header_len + payload_len;
     let total = link_len + ip_len + tcp_len;
@@ -226,6 +217,100 @@ pub fn segment<T: Tx>(
     local.counters.count(Mib::IpOutRequests);
     local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
     Sent::Yes
+}
+
+/// Sends a super-segment of `connection`: whole to a device that cuts, or in as few pieces as it takes; else cut here, once,
+/// each piece written straight to where it leaves from. Says how many payload bytes left: not all of them, but whole
+/// segments, if the device filled up on the way.
+pub fn super_segment<T: Tx>(
+    local: &mut Local,
+    tx: &mut T,
+    connection: &Connection,
+    plan: &Plan,
+    alive: bool,
+) -> (Sent, u32) {
+    let now = local.now;
+    let Some(path) = way(local, connection.key(), alive) else { return (Sent::Nowhere, plan.len) };
+    let (link_header, template) = (path.link, path.header);
+    let (resolved, next_hop) = (path.resolved, path.next_hop);
+    let link_len = local.medium.header_len();
+    let ip_len = template.len();
+    let header_len = usize::from(plan.header_len);
+    let mss = usize::from(plan.mss);
+    // Whole segments only, as many as the device takes in one piece.
+    let room = local.tso_max.saturating_sub(ip_len + header_len) / mss * mss;
+    let most = if resolved { room.max(mss) } else { mss };
+    let headers = connection.headers(plan, now);
+    let (mut at, len) = (0, plan.len as usize);
+    let mut sent = Sent::Yes;
+    let mut buffer = Vec::new();
+    while at < len {
+        let piece = most.min(len - at);
+        let place = Place { forward: at as u32, last: at + piece == len };
+        let tcp_len = header_len + piece;
+        let total = link_len + ip_len + tcp_len;
+        let pseudo = template.pseudo(tcp_len);
+        if !resolved {
+            buffer.resize(ip_len + tcp_len, 0);
+            let (ip, tcp) = buffer.split_at_mut(ip_len);
+            template.emit(ip, tcp_len);
+            let sum = connection.build_piece(plan, &headers, place, false, tcp) + pseudo;
+            tcp[16..18].copy_from_slice(&sum.checksum());
+            sent = wait_for_neighbour(local, next_hop, &buffer);
+            if sent != Sent::Yes {
+                break;
+            }
+            at += piece;
+            continue;
+        }
+        let Some(buf) = tx.reserve(total) else {
+            local.counters.count(Mib::TxBusy);
+            sent = Sent::Full;
+            break;
+        };
+        let (link, rest) = buf.split_at_mut(link_len);
+        link.copy_from_slice(&link_header[..link_len]);
+        let (ip, tcp) = rest.split_at_mut(ip_len);
+        template.emit(ip, tcp_len);
+        let sum = connection.build_piece(plan, &headers, place, local.tx_checksum, tcp);
+        let mut meta = TxMeta::default();
+        if local.tx_checksum {
+            Header::fill_partial(tcp, pseudo);
+            meta.checksum_partial = Some(PartialChecksum { start: (link_len + ip_len) as u16, offset: 16 });
+        } else {
+            tcp[16..18].copy_from_slice(&(sum + pseudo).checksum());
+        }
+        if piece > mss {
+            meta.gso_size = plan.mss;
+            meta.header_len = (link_len + ip_len + header_len) as u16;
+        }
+        tx.commit(total, meta);
+        at += piece;
+    }
+    if at > 0 && resolved {
+        // It is one packet where IP is asked to send it; what a device, or this function, makes of it comes later.
+        local.counters.count(Mib::IpOutRequests);
+        local.counters.add(Mib::IpExtOutOctets, (ip_len + header_len + at) as u64);
+    }
+    (if at == len { Sent::Yes } else { sent }, if sent == Sent::Nowhere { plan.len } else { at as u32 })
+}
+
+/// The path of a flow, and news of its next hop for the control plane. Without a path the packet is counted as lost.
+#[inline]
+fn way<'a>(local: &'a mut Local, key: &FlowKey, alive: bool) -> Option<&'a mut Path> {
+    let Some(path) = local.paths.between(&local.snapshot, &key.local, &key.remote) else {
+        local.counters.count(Mib::IpOutNoRoutes);
+        local.counters.discard(Discard::IpNoRoute);
+        return None;
+    };
+    if alive && local.medium == Medium::Ethernet {
+        let now_ms = local.now.as_ms() as u32;
+        if now_ms.wrapping_sub(path.confirmed_ms) >= 1_000 {
+            path.confirmed_ms = now_ms;
+            let _ = local.mail.to_control.push(ToControl::Confirmed(path.next_hop));
+        }
+    }
+    Some(path)
 }
 
 #[inline]

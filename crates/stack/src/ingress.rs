@@ -7,7 +7,7 @@ use crate::lane::Local;
 use crate::mail::ToControl;
 use crate::tables::Handle;
 use arrayvec::ArrayVec;
-use laneway_device::{BATCH_MAX, Medium, RxChecksum, RxFrame};
+use laneway_device::{BATCH_MAX, Medium, RxChecksum, RxFrame, RxMeta};
 use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
 use laneway_proto::ip::input::{self, Packet};
@@ -27,6 +27,10 @@ pub struct Arriving<'a> {
     pub tcp: &'a [u8],
     /// The packet that it came in, for handing it to another lane.
     pub packet: &'a [u8],
+    /// Bytes of text in each segment but the last, if the device made one of several; else 0.
+    pub size: u16,
+    /// The checksum field need not be filled in: the device vouches for the bytes.
+    pub verified: bool,
     /// What the second pass saw in the index under this hash. It may have changed since, so it is verified.
     pub hint: Option<Handle>,
 }
@@ -34,9 +38,92 @@ pub struct Arriving<'a> {
 /// The segments of one batch.
 pub type Batch<'a> = ArrayVec<Arriving<'a>, BATCH_MAX>;
 
-/// An IP packet that is no TCP segment, and its bytes: ICMP, UDP, fragments. Plain TCP goes straight into the batch, and
-/// the rest was dropped and counted, or mailed to the control thread.
-pub type Other<'a> = Option<(Packet<'a>, &'a [u8])>;
+/// An IP packet that is no TCP segment: ICMP, UDP, fragments.
+pub struct Slower<'a> {
+    /// Its header, checked.
+    pub packet: Packet<'a>,
+    /// The packet as it came.
+    pub bytes: &'a [u8],
+    /// What the device says of the transport checksum.
+    pub vouched: Vouched,
+}
+
+/// What is left to do about a packet: plain TCP went straight into the batch, and the rest was dropped and counted, or
+/// mailed to the control thread.
+pub type Other<'a> = Option<Slower<'a>>;
+
+/// What the device says about a packet, where it may be believed.
+#[derive(Clone, Copy, Default)]
+pub struct Vouched {
+    /// The transport checksum is right, or was left to an offload by a sender whose bytes never left memory.
+    pub verified: bool,
+    /// Bytes of text in each segment of a super-packet; else 0.
+    pub size: u16,
+}
+
+impl Vouched {
+    /// What a lane says to another of a packet that it hands over, in one word.
+    pub fn word(self) -> u64 {
+        u64::from(self.verified) | u64::from(self.size) << 16
+    }
+
+    /// The inverse of [`word`](Self::word), as a device would have said it.
+    pub fn meta(word: u64) -> RxMeta {
+        let checksum = if word & 1 != 0 { RxChecksum::Verified } else { RxChecksum::Unknown };
+        RxMeta { checksum, gso_size: (word >> 16) as u16 }
+    }
+}
+
+/// Whether the segment `next` continues `first` and the ones between them, which end before `seq`: then TCP takes them in as
+/// one. All but sequence number, PSH and checksum must be the same, so that nothing is lost by reading only the first
+/// header; PSH ends a run.
+fn continues(first: &Arriving<'_>, before: &Arriving<'_>, next: &Arriving<'_>) -> bool {
+    const ACK: u8 = 0x10;
+    const PSH: u8 = 0x08;
+    let (Some((a, a_rest)), Some((b, b_rest))) =
+        (before.tcp.split_first_chunk::<20>(), next.tcp.split_first_chunk::<20>())
+    else {
+        return false;
+    };
+    let options = usize::from(a[12] >> 4).wrapping_sub(5) * 4;
+    if options > a_rest.len() || options > b_rest.len() {
+        return false;
+    }
+    let (seq_a, seq_b) = (u32::from_be_bytes([a[4], a[5], a[6], a[7]]), u32::from_be_bytes([b[4], b[5], b[6], b[7]]));
+    let len_a = (a_rest.len() - options) as u32;
+    first.key == next.key
+        && seq_a.wrapping_add(len_a) == seq_b
+        && a[8..13] == b[8..13]
+        && a[13] == ACK
+        && b[13] & !PSH == ACK
+        && a[14..16] == b[14..16]
+        && a_rest[..options] == b_rest[..options]
+        && len_a > 0
+        && b_rest.len() > options
+}
+
+/// How many of `others` continue `first`.
+#[inline]
+pub fn run(first: &Arriving<'_>, others: &[Arriving<'_>]) -> usize {
+    match others.first() {
+        Some(next) if next.hash == first.hash => long_run(first, others),
+        _ => 0,
+    }
+}
+
+#[inline(never)]
+fn long_run(first: &Arriving<'_>, others: &[Arriving<'_>]) -> usize {
+    let mut before = first;
+    let mut n = 0;
+    for next in others {
+        if next.hash != first.hash || !continues(first, before, next) {
+            break;
+        }
+        before = next;
+        n += 1;
+    }
+    n
+}
 
 /// Takes the link header off, and reads on.
 #[inline]
@@ -44,14 +131,14 @@ pub fn frame<'a>(local: &mut Local, frame: RxFrame<'a>, ours: Mac, batch: &mut B
     local.counters.count(Mib::IpInReceives);
     local.counters.add(Mib::IpExtInOctets, frame.bytes.len() as u64);
     if local.medium == Medium::Ip {
-        return packet(local, frame.bytes, frame.meta.checksum, false, batch);
+        return packet(local, frame.bytes, frame.meta, false, batch);
     }
     match ethernet::accept(frame.bytes, ours) {
         Ok((EtherType::IPV4 | EtherType::IPV6, bytes, group)) => {
             if is_neighbour_discovery(bytes) {
                 return to_control(local, frame.bytes);
             }
-            packet(local, bytes, frame.meta.checksum, group, batch)
+            packet(local, bytes, frame.meta, group, batch)
         }
         Ok((EtherType::ARP, ..)) => to_control(local, frame.bytes),
         Ok(_) => drop(local, Discard::EthernetUnknownType),
@@ -61,32 +148,20 @@ pub fn frame<'a>(local: &mut Local, frame: RxFrame<'a>, ours: Mac, batch: &mut B
 
 /// Reads an IP packet.
 #[inline]
-pub fn packet<'a>(
-    local: &mut Local,
-    bytes: &'a [u8],
-    checksum: RxChecksum,
-    group: bool,
-    batch: &mut Batch<'a>,
-) -> Other<'a> {
+pub fn packet<'a>(local: &mut Local, bytes: &'a [u8], meta: RxMeta, group: bool, batch: &mut Batch<'a>) -> Other<'a> {
     if let Some((src, dst, tcp)) = input::plain_tcp(bytes)
         && !group
         && local.snapshot.addresses.contains(&dst)
     {
-        segment(local, bytes, (src, dst), tcp, checksum, batch);
+        segment(local, bytes, (src, dst), tcp, meta, batch);
         return None;
     }
-    look_closely(local, bytes, checksum, group, batch)
+    look_closely(local, bytes, meta, group, batch)
 }
 
 /// Anything but plain TCP over IPv4, and whatever is wrong with that.
 #[inline(never)]
-fn look_closely<'a>(
-    local: &mut Local,
-    bytes: &'a [u8],
-    checksum: RxChecksum,
-    group: bool,
-    batch: &mut Batch<'a>,
-) -> Other<'a> {
+fn look_closely<'a>(local: &mut Local, bytes: &'a [u8], meta: RxMeta, group: bool, batch: &mut Batch<'a>) -> Other<'a> {
     let mut packet = match input::input(bytes, false) {
         Ok(packet) => packet,
         Err(discard) => return drop(local, discard),
@@ -97,12 +172,13 @@ fn look_closely<'a>(
     }
     packet.link_broadcast = group;
     if packet.protocol != protocol::TCP || packet.fragment.is_some() {
-        return Some((packet, bytes));
+        let vouched = vouched(local, bytes, packet.payload, UDP_CHECKSUM, meta);
+        return Some(Slower { packet, bytes, vouched });
     }
     if group || packet.dst.is_multicast() || packet.dst.is_broadcast() {
         return drop(local, Discard::TcpMalformed);
     }
-    segment(local, bytes, (packet.src, packet.dst), packet.payload, checksum, batch);
+    segment(local, bytes, (packet.src, packet.dst), packet.payload, meta, batch);
     None
 }
 
@@ -113,10 +189,10 @@ fn segment<'a>(
     packet: &'a [u8],
     (src, dst): (Address, Address),
     tcp: &'a [u8],
-    checksum: RxChecksum,
+    meta: RxMeta,
     batch: &mut Batch<'a>,
 ) {
-    let verified = local.rx_checksum && checksum == RxChecksum::Verified;
+    let Vouched { verified, size } = vouched(local, packet, tcp, TCP_CHECKSUM, meta);
     if !verified && !verify_transport(&src, &dst, protocol::TCP, tcp) {
         local.counters.count(Mib::TcpInErrs);
         return local.counters.discard(Discard::TcpChecksum);
@@ -130,7 +206,42 @@ fn segment<'a>(
     let key = FlowKey { local: dst, remote: src, local_port, remote_port };
     let hash = key.hash(&local.hash_key);
     // A device lends at most a batch; the mail ring, too.
-    let _ = batch.try_push(Arriving { key, hash, tcp, packet, hint: None });
+    let _ = batch.try_push(Arriving { key, hash, tcp, packet, size, verified, hint: None });
+    if size != 0 {
+        count_super(local, tcp, size);
+    }
+}
+
+/// TcpInSegs counts what the network carried.
+#[cold]
+fn count_super(local: &mut Local, tcp: &[u8], size: u16) {
+    let header = tcp.get(12).map_or(20, |offset| usize::from(offset >> 4) * 4);
+    let segments = tcp.len().saturating_sub(header).div_ceil(usize::from(size)).max(1);
+    local.counters.add(Mib::TcpInSegs, segments as u64 - 1);
+    local.counters.count(Mib::TcpInSuperSegs);
+}
+
+/// Offset of the checksum in a TCP header, and in a UDP header.
+const TCP_CHECKSUM: u16 = 16;
+const UDP_CHECKSUM: u16 = 6;
+
+/// What the device says of a packet whose `transport` header and text lie in it, if it may be believed. A partial checksum
+/// is as good as a verified one, if it is the one that we would check: who left it to an offload was on this machine, and no
+/// wire has touched the bytes since (virtio 1.2, section 5.1.6.4.2).
+#[inline]
+fn vouched(local: &Local, packet: &[u8], transport: &[u8], offset: u16, meta: RxMeta) -> Vouched {
+    if !local.rx_checksum {
+        return Vouched::default();
+    }
+    let verified = match meta.checksum {
+        RxChecksum::Verified => true,
+        RxChecksum::Unknown => false,
+        RxChecksum::Partial(partial) => {
+            let start = local.medium.header_len() + (transport.as_ptr().addr() - packet.as_ptr().addr());
+            partial.offset == offset && usize::from(partial.start) == start
+        }
+    };
+    Vouched { verified, size: meta.gso_size }
 }
 
 /// ICMPv6 types 133 to 137 straight behind an IPv6 header.

@@ -57,6 +57,8 @@ pub struct Local {
     pub(crate) taps: Vec<Box<Tap>>,
     /// Leave transport checksums to the device.
     pub(crate) tx_checksum: bool,
+    /// The largest IP packet that the device cuts for us; 0 if it cuts none.
+    pub(crate) tso_max: usize,
     /// Believe the device that a transport checksum is right.
     pub(crate) rx_checksum: bool,
     /// Connections to settle at the end of this poll.
@@ -118,6 +120,7 @@ impl<S: Sharing> Lane<S> {
             medium: capabilities.medium,
             taps: Vec::new(),
             tx_checksum: capabilities.tx_checksum && offload,
+            tso_max: if capabilities.tx_checksum && offload { capabilities.tso_max } else { 0 },
             rx_checksum: capabilities.rx_checksum && offload,
             touched: VecDeque::new(),
             unsent: VecDeque::new(),

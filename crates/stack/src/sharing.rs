@@ -5,6 +5,7 @@
 //! any other is a type in its place and passes the same suite (`tests/sharing.rs`).
 
 use crate::tables::Tables;
+use laneway_proto::tcp::nagle::{self, Segmentation};
 use std::ops::DerefMut;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -33,6 +34,9 @@ pub trait Sharing: Send + 'static {
     where
         Self: 'a;
 
+    /// The rule for the end of the queue, in TCP's output.
+    type Segmentation: Segmentation;
+
     /// The name on the command line and in results.
     const NAME: &'static str;
 
@@ -53,6 +57,7 @@ pub struct LaneOwned(Tables);
 
 impl Sharing for LaneOwned {
     type Section<'a> = &'a mut Tables;
+    type Segmentation = nagle::Lane;
     const NAME: &'static str = "lane";
 
     fn spread(lanes: usize, mut make: impl FnMut() -> Tables) -> Vec<Self> {
@@ -75,6 +80,7 @@ pub struct Global(Arc<Mutex<Tables>>);
 
 impl Sharing for Global {
     type Section<'a> = MutexGuard<'a, Tables>;
+    type Segmentation = nagle::Lane;
     const NAME: &'static str = "global";
 
     fn spread(lanes: usize, mut make: impl FnMut() -> Tables) -> Vec<Self> {

@@ -4,6 +4,7 @@ use crate::app::{App, Context};
 use crate::counters::Mib;
 use crate::demux::{Stage, mail_packet};
 use crate::egress;
+use crate::ingress::{Slower, Vouched};
 use crate::lane::Local;
 use crate::mail::ToControl;
 use crate::tables::{Slot, Tcb};
@@ -27,13 +28,14 @@ pub enum Slow {
 }
 
 impl<T: Tx, A: App> Stage<'_, T, A> {
-    /// Deals with an IP packet that is not a plain TCP segment. `bytes` is the packet as it came.
-    pub fn slow(&mut self, packet: &Packet<'_>, bytes: &[u8]) -> Slow {
+    /// Deals with an IP packet that is not a plain TCP segment.
+    pub fn slow(&mut self, other: &Slower<'_>) -> Slow {
+        let Slower { packet, bytes, vouched } = other;
         if let Some(fragment) = packet.fragment {
             // All fragments of a datagram meet on one lane.
             let owner = self.local.steering.lane_of_fragments(packet.src, packet.dst, fragment.id);
             if owner != self.local.id {
-                mail_packet(self.local, owner, bytes);
+                mail_packet(self.local, owner, bytes, *vouched);
                 return Slow::Done;
             }
             return match self.local.reassembly.on_fragment(packet, self.local.now) {
@@ -51,7 +53,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         }
         match packet.protocol {
             protocol::ICMPV4 | protocol::ICMPV6 => self.icmp(packet, bytes),
-            protocol::UDP => self.udp(packet, bytes),
+            protocol::UDP => self.udp(packet, bytes, *vouched),
             _ => {
                 self.local.counters.discard(Discard::IpUnknownProtocol);
                 self.problem(packet, Problem::ProtocolUnreachable { at: next_header_offset(packet.header) });
@@ -93,7 +95,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         }
         let owner = self.local.steering.lane(&quoted.key);
         if owner != self.local.id {
-            return mail_packet(self.local, owner, bytes);
+            return mail_packet(self.local, owner, bytes, Vouched::default());
         }
         let hash = self.tables.hash(&quoted.key);
         let handle = self.tables.lookup(hash, &quoted.key);
@@ -150,8 +152,9 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         self.local.touched.extend(there);
     }
 
-    fn udp(&mut self, packet: &Packet<'_>, bytes: &[u8]) {
-        let datagram = match udp::input(packet, RxChecksum::Unknown) {
+    fn udp(&mut self, packet: &Packet<'_>, bytes: &[u8], vouched: Vouched) {
+        let checksum = if vouched.verified { RxChecksum::Verified } else { RxChecksum::Unknown };
+        let datagram = match udp::input(packet, checksum) {
             Ok(datagram) => datagram,
             Err(discard) => {
                 self.local.counters.count(Mib::UdpInErrors);
@@ -161,7 +164,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let owner = self.local.steering.lane(&datagram.key);
         if owner != self.local.id {
             self.local.counters.count(Mib::SteerMiss);
-            return mail_packet(self.local, owner, bytes);
+            return mail_packet(self.local, owner, bytes, vouched);
         }
         let hash = datagram.key.hash(&self.local.hash_key);
         let Some(socket) = self.local.udp.find(&datagram.key.local, datagram.key.local_port, hash) else {

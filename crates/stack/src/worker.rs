@@ -7,19 +7,20 @@
 
 use crate::app::{App, Context};
 use crate::bound;
-use crate::counters::Mib;
+use crate::counters::{Counters, Mib};
 use crate::demux::{Stage, next_ms};
 use crate::egress::{self, Outgoing, Sent};
-use crate::ingress::{self, Batch};
+use crate::ingress::{self, Batch, Vouched};
 use crate::lane::{Lane, Local};
 use crate::listing;
 use crate::mail::{ToControl, ToLane};
 use crate::sharing::{Sharing, Site};
 use crate::slow_path::{self, Slow};
 use crate::tables::{Handle, Kind, Tables, Tcb};
-use laneway_device::{BATCH_MAX, Medium, Rx, RxChecksum, RxFrame, Tx};
-use laneway_proto::tcp::output::Kind as PlanKind;
-use laneway_proto::tcp::{CloseReason, Cx, State};
+use laneway_device::{BATCH_MAX, Medium, Rx, RxFrame, RxMeta, Tx};
+use laneway_proto::tcp::nagle::Segmentation;
+use laneway_proto::tcp::output::{Held, Kind as PlanKind};
+use laneway_proto::tcp::{CloseReason, Connection, Cx, Plan, State};
 use laneway_proto::time::Instant;
 use laneway_wire::ethernet::Mac;
 
@@ -32,7 +33,7 @@ const TIMERS_MAX: usize = 256;
 /// A poll longer than this is counted as `PollsSlow`.
 const SLOW_US: u64 = 10_000;
 /// Segments that one connection may send in one poll.
-const SEGMENTS_MAX: usize = 64;
+const SEGMENTS_MAX: u32 = 64;
 
 /// What a turn did, and when the next one is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,7 +106,7 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(
         let local = &mut lane.local;
         let before = arriving.len();
         let other = if bare {
-            ingress::packet(local, frame.bytes, RxChecksum::Unknown, false, &mut arriving)
+            ingress::packet(local, frame.bytes, frame.meta, false, &mut arriving)
         } else {
             ingress::frame(local, frame, ours, &mut arriving)
         };
@@ -114,10 +115,10 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(
         {
             tables.prefetch_bucket(segment.hash);
         }
-        if let Some((packet, bytes)) = other {
+        if let Some(other) = other {
             let mut tables = lane.shared.enter(Site::Input);
             let mut stage = Stage { tables: &mut tables, local: &mut lane.local, tx: &mut *tx, app: &mut *app };
-            if let Slow::Whole(datagram) = stage.slow(&packet, bytes) {
+            if let Slow::Whole(datagram) = stage.slow(&other) {
                 drop(tables);
                 whole(lane, &datagram, tx, app);
             }
@@ -130,9 +131,19 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(
             segment.hint = tables.prefetch_entity(segment.hash);
         }
     }
-    for segment in &arriving {
+    let mut rest = arriving.as_slice();
+    while let Some((segment, others)) = rest.split_first() {
+        // What continues it goes through TCP together with it.
+        let (run, others) = others.split_at(ingress::run(segment, others));
         let mut tables = lane.shared.enter(Site::Input);
-        Stage { tables: &mut tables, local: &mut lane.local, tx: &mut *tx, app: &mut *app }.segment(segment);
+        let mut stage = Stage { tables: &mut tables, local: &mut lane.local, tx: &mut *tx, app: &mut *app };
+        let connection = stage.segment(segment, run);
+        if let Some(index) = connection
+            && !<S::Segmentation as Segmentation>::ACK_AFTER_TURN
+        {
+            stage.acknowledge(index);
+        }
+        rest = others;
     }
 }
 
@@ -140,16 +151,16 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(
 #[cold]
 fn whole<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, datagram: &[u8], tx: &mut T, app: &mut A) {
     let mut arriving = Batch::new();
-    let other = ingress::packet(&mut lane.local, datagram, RxChecksum::Unknown, false, &mut arriving);
+    let other = ingress::packet(&mut lane.local, datagram, RxMeta::default(), false, &mut arriving);
     let mut tables = lane.shared.enter(Site::Input);
     let mut stage = Stage { tables: &mut tables, local: &mut lane.local, tx, app };
     for segment in &arriving {
-        stage.segment(segment);
+        stage.segment(segment, &[]);
     }
-    if let Some((packet, bytes)) = other
-        && packet.fragment.is_none()
+    if let Some(other) = other
+        && other.packet.fragment.is_none()
     {
-        stage.slow(&packet, bytes);
+        stage.slow(&other);
     }
 }
 
@@ -163,7 +174,11 @@ fn lane_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mu
         // The ring is taken out for the batch, because its frames are lent from it while the lane works.
         let mut ring = lane.local.mail.from_lanes.swap_remove(i);
         let n = ring.poll(BATCH_MAX);
-        batch(lane, n, |i| (RxFrame { bytes: ring.record(i).0, meta: Default::default() }, true), tx, app);
+        let frame = |i| {
+            let (bytes, word) = ring.record(i);
+            RxFrame { bytes, meta: Vouched::meta(word) }
+        };
+        batch(lane, n, |i| (frame(i), true), tx, app);
         lane.local.counters.add(Mib::SteerMailed, n as u64);
         ring.release(n);
         let rings = &mut lane.local.mail.from_lanes;
@@ -376,7 +391,7 @@ fn output<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A
     while lane.local.touched.len() > later {
         let Some(index) = lane.local.touched.pop_front() else { break };
         let mut tables = lane.shared.enter(Site::Output);
-        match settle(&mut tables, &mut lane.local, tx, app, index) {
+        match settle::<S::Segmentation, T, A>(&mut tables, &mut lane.local, tx, app, index) {
             Settled::Done => {}
             Settled::Later => {
                 lane.local.touched.push_back(index);
@@ -392,7 +407,7 @@ fn output<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A
 }
 
 /// How far a connection came in this poll.
-enum Settled {
+pub(crate) enum Settled {
     /// It has nothing more to say.
     Done,
     /// It has more, and others have their turn first.
@@ -403,7 +418,13 @@ enum Settled {
 
 /// Sends what one connection has to send, and sees to its end.
 #[inline]
-fn settle<T: Tx, A: App>(tables: &mut Tables, local: &mut Local, tx: &mut T, app: &mut A, index: u32) -> Settled {
+fn settle<G: Segmentation, T: Tx, A: App>(
+    tables: &mut Tables,
+    local: &mut Local,
+    tx: &mut T,
+    app: &mut A,
+    index: u32,
+) -> Settled {
     let id = tables.id(index);
     let now = local.now;
     let Some(slot) = tables.slots.get_mut(index) else { return Settled::Done };
@@ -426,38 +447,24 @@ fn settle<T: Tx, A: App>(tables: &mut Tables, local: &mut Local, tx: &mut T, app
         }
     };
     let mut segments = 0;
-    while let Some(plan) = connection.decide() {
-        let alive = connection.idle_ms(now) < 1_000;
-        let out = Outgoing {
-            key: connection.key(),
-            header_len: plan.header_len.into(),
-            payload_len: plan.len as usize,
-            alive,
-        };
-        let sent = egress::segment(local, tx, out, |buf, offloaded| connection.build(&plan, now, offloaded, buf));
-        match sent {
-            Sent::Full => return Settled::Full,
-            Sent::Waiting => return Settled::Later,
-            Sent::Yes | Sent::Nowhere => {}
-        }
-        connection.commit(&plan, now);
-        let counters = &mut tables.counters;
-        counters.count(Mib::TcpOutSegs);
-        match plan.kind {
-            PlanKind::Again => counters.count(Mib::TcpRetransSegs),
-            PlanKind::Ack => counters.count(Mib::TcpExtTCPPureAcks),
-            PlanKind::Reset => counters.count(Mib::TcpOutRsts),
-            PlanKind::New | PlanKind::Probe => {}
+    while let Some(plan) = connection.decide::<G>(now) {
+        if let Some(stopped) = send(connection, &plan, &mut tables.counters, local, tx) {
+            return stopped;
         }
         if !connection.has_more() {
             break;
         }
-        segments += 1;
-        if segments == SEGMENTS_MAX {
+        segments += plan.segments();
+        if segments >= SEGMENTS_MAX {
             return Settled::Later;
         }
     }
-    connection.settle(now);
+    match connection.settle::<G>(now) {
+        Some(Held::Small) => tables.counters.count(Mib::TcpHeldSmall),
+        Some(Held::Corked) => tables.counters.count(Mib::TcpHeldCorked),
+        Some(Held::Deferred) => tables.counters.count(Mib::TcpHeldDeferred),
+        Some(Held::Nothing | Held::Window | Held::Congestion) | None => {}
+    }
     slot.touched = false;
     match connection.state() {
         State::Closed if connection.is_finished() => {
@@ -488,6 +495,67 @@ fn settle<T: Tx, A: App>(tables: &mut Tables, local: &mut Local, tx: &mut T, app
         }
     }
     Settled::Done
+}
+
+/// Sends what `plan` says, and remembers it. If not all of it left: how far the connection came.
+#[inline]
+pub(crate) fn send<T: Tx>(
+    connection: &mut Connection,
+    plan: &Plan,
+    counters: &mut Counters,
+    local: &mut Local,
+    tx: &mut T,
+) -> Option<Settled> {
+    let now = local.now;
+    let alive = connection.idle_ms(now) < 1_000;
+    if plan.is_super() {
+        return send_super(connection, plan, counters, local, tx, alive);
+    }
+    let out =
+        Outgoing { key: connection.key(), header_len: plan.header_len.into(), payload_len: plan.len as usize, alive };
+    match egress::segment(local, tx, out, |buf, offloaded| connection.build(plan, now, offloaded, buf)) {
+        Sent::Full => return Some(Settled::Full),
+        Sent::Waiting => return Some(Settled::Later),
+        Sent::Yes | Sent::Nowhere => {}
+    }
+    commit(connection, plan, counters, now);
+    None
+}
+
+fn send_super<T: Tx>(
+    connection: &mut Connection,
+    plan: &Plan,
+    counters: &mut Counters,
+    local: &mut Local,
+    tx: &mut T,
+    alive: bool,
+) -> Option<Settled> {
+    let (sent, len) = egress::super_segment(local, tx, connection, plan, alive);
+    let left = if len == plan.len { *plan } else { plan.shortened(len) };
+    if len > 0 {
+        commit(connection, &left, counters, local.now);
+        counters.count(Mib::TcpSuperSegs);
+        counters.add(Mib::TcpSuperSegsPieces, left.segments().into());
+    }
+    match sent {
+        Sent::Full => Some(Settled::Full),
+        Sent::Waiting => Some(Settled::Later),
+        Sent::Yes | Sent::Nowhere => None,
+    }
+}
+
+#[inline]
+fn commit(connection: &mut Connection, plan: &Plan, counters: &mut Counters, now: Instant) {
+    let carries_ack = connection.commit(plan, now);
+    let segments = u64::from(plan.segments());
+    counters.add(Mib::TcpOutSegs, segments);
+    match plan.kind {
+        PlanKind::Again => counters.add(Mib::TcpRetransSegs, segments),
+        PlanKind::Ack => counters.count(Mib::TcpExtTCPPureAcks),
+        PlanKind::Reset => counters.count(Mib::TcpOutRsts),
+        PlanKind::New if carries_ack => counters.count(Mib::TcpAcksPiggybacked),
+        PlanKind::New | PlanKind::Probe => {}
+    }
 }
 
 impl<S: Sharing> Lane<S> {

@@ -1,15 +1,86 @@
 //! Owns the cutting of a TCP super-packet into segments that fit a link: what a device with segmentation offload does.
 //!
 //! path: `device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → [device::tx]`
+//!
+//! [`Cut`] cuts a packet that is written already; [`Headers`] writes the headers of pieces that never were one.
 
 use crate::checksum::{Sum, copy_and_sum, pseudo_header};
 use crate::error::{Layer, Malformed, Why};
-use crate::flow::Address;
-use crate::tcp::{self, Flags};
+use crate::tcp::{self, Flags, Header};
 use crate::{ipv4, ipv6, protocol};
 
 #[cfg(test)]
 mod tests;
+
+/// The TCP header of a super-segment, kept as bytes and as a sum, for the headers of its pieces: only the sequence number
+/// and the flags differ, so only they are written and summed again.
+#[derive(Clone, Copy, Debug)]
+pub struct Headers {
+    bytes: [u8; tcp::HEADER_LEN_MAX],
+    len: usize,
+    seq: u32,
+    flags: Flags,
+    /// Of the header without sequence number, flags and checksum.
+    sum: Sum,
+}
+
+/// Where a piece lies in its super-segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Bytes of text before it.
+    pub forward: u32,
+    /// It is the last: it has FIN and PSH, if there are any.
+    pub last: bool,
+}
+
+impl Headers {
+    /// For the pieces of a super-segment with this header.
+    pub fn new(header: &Header) -> Self {
+        let mut bytes = [0; tcp::HEADER_LEN_MAX];
+        header.emit(&mut bytes);
+        Self::of(bytes, header.len())
+    }
+
+    /// `bytes` begin with a header of `len` bytes.
+    fn of(mut bytes: [u8; tcp::HEADER_LEN_MAX], len: usize) -> Self {
+        let seq = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        let flags = Flags::from_bits(bytes[13]);
+        bytes[4..8].fill(0);
+        bytes[13] = 0;
+        bytes[tcp::CHECKSUM_OFFSET..tcp::CHECKSUM_OFFSET + 2].fill(0);
+        let sum = Sum::of(&bytes[..len]);
+        Headers { bytes, len, seq, flags, sum }
+    }
+
+    /// Bytes of each header.
+    #[inline]
+    #[allow(clippy::len_without_is_empty, reason = "a header is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Writes the header of the piece at `place` to the front of `buf`, the checksum field zero, and says what it sums to.
+    /// FIN and PSH are on the last piece only, CWR on the first only (RFC 3168 section 6.1.2).
+    ///
+    /// # Panics
+    /// If `buf` is shorter than [`Headers::len`].
+    #[inline]
+    pub fn write(&self, place: Place, buf: &mut [u8]) -> Sum {
+        let buf = &mut buf[..self.len];
+        buf.copy_from_slice(&self.bytes[..self.len]);
+        let seq = self.seq.wrapping_add(place.forward).to_be_bytes();
+        let mut flags = self.flags;
+        if !place.last {
+            flags = flags.without(Flags::FIN | Flags::PSH);
+        }
+        if place.forward != 0 {
+            flags = flags.without(Flags::CWR);
+        }
+        buf[4..8].copy_from_slice(&seq);
+        buf[13] = flags.bits();
+        self.sum + Sum::of_array(&seq) + Sum::of_u16([0, flags.bits()])
+    }
+}
 
 /// A super-packet on its way to be cut: ask [`Cut::next_len`] for the size of a buffer, hand it to
 /// [`Cut::write_next`], until there is no next.
@@ -20,11 +91,11 @@ mod tests;
 /// hands it in vouches for its bytes.
 #[derive(Clone, Debug)]
 pub struct Cut<'a> {
-    headers: &'a [u8],
-    ip_len: usize,
+    ip: &'a [u8],
+    tcp: Headers,
     is_v4: bool,
-    src: Address,
-    dst: Address,
+    /// Of the pseudo-header, length zero.
+    pseudo: Sum,
     payload: &'a [u8],
     mss: usize,
     /// Bytes of payload, and segments, that are written.
@@ -58,12 +129,14 @@ impl<'a> Cut<'a> {
             return Err(Malformed::new(Layer::Tcp, Why::Protocol));
         }
         let view = tcp::View::new(body)?;
+        let mut header = [0; tcp::HEADER_LEN_MAX];
+        let header_len = view.header_len();
+        header[..header_len].copy_from_slice(&body[..header_len]);
         Ok(Cut {
-            headers: &packet[..ip_len + view.header_len()],
-            ip_len,
+            ip: &packet[..ip_len],
+            tcp: Headers::of(header, header_len),
             is_v4,
-            src,
-            dst,
+            pseudo: pseudo_header(&src, &dst, protocol::TCP, 0),
             payload: view.payload(),
             mss: mss.max(1),
             at: 0,
@@ -75,7 +148,7 @@ impl<'a> Cut<'a> {
     /// Bytes of the next segment with its headers, or `None` if all is written. A packet without text is one segment.
     #[inline]
     pub fn next_len(&self) -> Option<usize> {
-        (!self.done).then(|| self.headers.len() + self.next_payload().len())
+        (!self.done).then(|| self.ip.len() + self.tcp.len() + self.next_payload().len())
     }
 
     #[inline]
@@ -91,21 +164,19 @@ impl<'a> Cut<'a> {
     pub fn write_next(&mut self, buf: &mut [u8]) -> usize {
         let Some(len) = self.next_len() else { return 0 };
         let text = self.next_payload();
-        let (headers, rest) = buf[..len].split_at_mut(self.headers.len());
-        headers.copy_from_slice(self.headers);
-        let text_sum = copy_and_sum(rest, text);
-
-        let (ip, tcp) = headers.split_at_mut(self.ip_len);
-        let first = self.at == 0;
+        let (ip, segment) = buf[..len].split_at_mut(self.ip.len());
+        ip.copy_from_slice(self.ip);
+        let (header, body) = segment.split_at_mut(self.tcp.len());
         let last = self.at + text.len() == self.payload.len();
-        patch_tcp(tcp, self.at as u32, first, last);
-        let pseudo = pseudo_header(&self.src, &self.dst, protocol::TCP, (tcp.len() + text.len()) as u32);
-        let checksum = (pseudo + Sum::of(tcp) + text_sum).checksum();
-        tcp[tcp::CHECKSUM_OFFSET..tcp::CHECKSUM_OFFSET + 2].copy_from_slice(&checksum);
+        let header_sum = self.tcp.write(Place { forward: self.at as u32, last }, header);
+        let text_sum = copy_and_sum(body, text);
+        let length = Sum::of_u16(((header.len() + text.len()) as u16).to_be_bytes());
+        let checksum = (self.pseudo + length + header_sum + text_sum).checksum();
+        header[tcp::CHECKSUM_OFFSET..tcp::CHECKSUM_OFFSET + 2].copy_from_slice(&checksum);
         if self.is_v4 {
             patch_ipv4(ip, len as u16, self.written);
         } else {
-            ip[4..6].copy_from_slice(&((len - self.ip_len) as u16).to_be_bytes());
+            ip[4..6].copy_from_slice(&((len - self.ip.len()) as u16).to_be_bytes());
         }
 
         self.at += text.len();
@@ -113,21 +184,6 @@ impl<'a> Cut<'a> {
         self.done = last;
         len
     }
-}
-
-/// Moves the sequence number `forward`, leaves each flag where it belongs, and clears the checksum field.
-fn patch_tcp(tcp: &mut [u8], forward: u32, first: bool, last: bool) {
-    let seq = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]).wrapping_add(forward);
-    tcp[4..8].copy_from_slice(&seq.to_be_bytes());
-    let mut flags = Flags::from_bits(tcp[13]);
-    if !last {
-        flags = flags.without(Flags::FIN | Flags::PSH);
-    }
-    if !first {
-        flags = flags.without(Flags::CWR);
-    }
-    tcp[13] = flags.bits();
-    tcp[tcp::CHECKSUM_OFFSET..tcp::CHECKSUM_OFFSET + 2].fill(0);
 }
 
 /// Sets the total length, counts the identification up and computes the header checksum.

@@ -99,6 +99,16 @@ impl Facts {
     pub(super) const URGENT_IN: u32 = 1 << 17;
     /// The send phase was limited by the congestion window when it last stopped.
     pub(super) const CWND_LIMITED: u32 = 1 << 18;
+    /// TCP_CORK: no small segment leaves.
+    pub(super) const CORK: u32 = 1 << 19;
+    /// The last `send` announced more (MSG_MORE).
+    pub(super) const MORE: u32 = 1 << 20;
+    /// `rexmt_at` is the end of the cork's 200 ms.
+    pub(super) const CORK_WAIT: u32 = 1 << 21;
+    /// They are over: what is held leaves.
+    pub(super) const CORK_OVER: u32 = 1 << 22;
+    /// That data is held back has been reported.
+    pub(super) const HELD: u32 = 1 << 23;
 
     #[inline]
     pub(super) fn has(self, fact: u32) -> bool {
@@ -187,6 +197,8 @@ pub struct Connection {
     pub(super) ts_recent: u32,
     pub(super) ts_recent_ms: u32,
     pub(super) ts_offset: u32,
+    /// When new data last left.
+    pub(super) sent_at: Instant,
     pub(super) rexmt_at: Instant,
     pub(super) delack_at: Instant,
     /// Keepalive, or the end of an orphan's FIN-WAIT-2.
@@ -278,6 +290,7 @@ impl Connection {
             ts_recent: agreed.ts_recent,
             ts_recent_ms: ms,
             ts_offset: agreed.ts_offset,
+            sent_at: Instant::ZERO,
             rexmt_at: Instant::NEVER,
             delack_at: Instant::NEVER,
             keep_at: Instant::NEVER,
@@ -298,6 +311,19 @@ impl Connection {
     /// [`takes_room`](Self::takes_room) tells when there is room again.
     #[inline]
     pub fn send(&mut self, bytes: &[u8], cx: &mut Cx<'_>) -> usize {
+        self.facts.clear(Facts::MORE);
+        self.queue(bytes, cx)
+    }
+
+    /// Like [`send`](Self::send), and more will follow soon (`MSG_MORE`): a small segment at the end waits for it, for
+    /// 200 ms at the most.
+    pub fn send_more(&mut self, bytes: &[u8], cx: &mut Cx<'_>) -> usize {
+        self.facts.set(Facts::MORE);
+        self.queue(bytes, cx)
+    }
+
+    #[inline]
+    fn queue(&mut self, bytes: &[u8], cx: &mut Cx<'_>) -> usize {
         if !self.state.can_send() || self.facts.has(Facts::FIN_QUEUED) {
             return 0;
         }
@@ -401,6 +427,15 @@ impl Connection {
         if on { self.facts.set(Facts::NODELAY) } else { self.facts.clear(Facts::NODELAY) }
     }
 
+    /// `TCP_CORK`: full segments leave, and what is left of the data waits until the cork is out, for 200 ms at the most.
+    pub fn set_cork(&mut self, on: bool) {
+        if on {
+            self.facts.set(Facts::CORK);
+        } else {
+            self.facts.clear(Facts::CORK | Facts::MORE | Facts::CORK_OVER);
+        }
+    }
+
     /// `SO_KEEPALIVE`, with the times of the configuration.
     pub fn set_keepalive(&mut self, on: bool, cx: &Cx<'_>) {
         if on {
@@ -494,6 +529,13 @@ impl Connection {
     #[inline]
     pub fn flight(&self) -> u32 {
         self.snd.nxt.offset_from(self.snd.una) as u32
+    }
+
+    /// Whether bytes wait that no rule holds back: the device was full, or the poll in which they were written goes on.
+    /// What is written now leaves together with them (Linux calls that auto-corking).
+    #[inline]
+    pub fn is_gathering(&self) -> bool {
+        self.snd.buf.len() > self.flight() && !self.facts.has(Facts::HELD | Facts::FIN_SENT)
     }
 
     /// Bytes queued and not acknowledged.

@@ -38,10 +38,20 @@ impl Connection {
     /// Takes in one segment. Afterwards call [`finish`](Self::finish), always, then `decide` until it answers `None`.
     #[inline]
     pub fn on_segment<'a>(&mut self, seg: &Segment<'a>, cx: &mut Cx<'_>) -> Arrival<'a> {
+        self.on_super_segment(seg, seg.payload.len(), cx)
+    }
+
+    /// [`on_segment`](Self::on_segment) for what a device or a lane made of several segments that arrived together: each but
+    /// the last had `size` bytes of text.
+    #[inline]
+    pub fn on_super_segment<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &mut Cx<'_>) -> Arrival<'a> {
+        // What "every second full-sized segment" is measured in is what the network carried, not what it was merged to.
+        let size = size.min(seg.payload.len()).min(usize::from(u16::MAX)) as u16;
         let mut arrival = Arrival::default();
         self.heard_ms = cx.now.as_ms() as u32;
-        self.tally.segs_in = self.tally.segs_in.wrapping_add(1);
-        if let Break(discard) = self.segment_arrives(seg, cx, &mut arrival) {
+        let carried = seg.payload.len().div_ceil(usize::from(size).max(1)).max(1) as u32;
+        self.tally.segs_in = self.tally.segs_in.wrapping_add(carried);
+        if let Break(discard) = self.segment_arrives(seg, size, cx, &mut arrival) {
             arrival.discard = discard;
         }
         arrival
@@ -49,13 +59,19 @@ impl Connection {
 
     /// RFC 9293 section 3.10.7.4, in its order.
     #[inline]
-    fn segment_arrives<'a>(&mut self, seg: &Segment<'a>, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) -> Step<()> {
+    fn segment_arrives<'a>(
+        &mut self,
+        seg: &Segment<'a>,
+        size: u16,
+        cx: &mut Cx<'_>,
+        arrival: &mut Arrival<'a>,
+    ) -> Step<()> {
         let seg = self.check_sequence(seg, cx)?; // first (and PAWS, RFC 7323)
         let seg = self.check_reset(seg, cx)?; // second
         let seg = self.check_syn(seg, cx)?; // fourth: the third, security, is obsolete
         let seg = self.process_ack(seg, cx, arrival)?; // fifth
         self.note_urgent(&seg); // sixth
-        self.accept_text(&seg, cx, arrival) // seventh; the eighth, FIN, is `finish`
+        self.accept_text(&seg, size, cx, arrival) // seventh; the eighth, FIN, is `finish`
     }
 
     /// First: is it in the window, and is it not an old duplicate?
@@ -271,7 +287,13 @@ impl Connection {
 
     /// Seventh: text.
     #[inline]
-    fn accept_text<'a>(&mut self, seg: &Acceptable<'_, 'a>, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) -> Step<()> {
+    fn accept_text<'a>(
+        &mut self,
+        seg: &Acceptable<'_, 'a>,
+        size: u16,
+        cx: &mut Cx<'_>,
+        arrival: &mut Arrival<'a>,
+    ) -> Step<()> {
         let seg = seg.0;
         if seg.payload.is_empty() && !seg.flags.fin() {
             return Continue(());
@@ -305,7 +327,7 @@ impl Connection {
             self.facts.set(Facts::FIN_SEEN);
         }
         if !text.is_empty() {
-            self.rcv.mss = self.rcv.mss.max(text.len().min(65_535) as u16);
+            self.rcv.mss = self.rcv.mss.max(size);
             self.note_ack_pending(cx);
         }
         if seq == self.rcv.nxt {
@@ -316,6 +338,26 @@ impl Connection {
             return self.buffer_text(text, cx, arrival);
         }
         self.keep_early_text(seq, text, cx)
+    }
+
+    /// More text of a run that was merged: it follows, in the sequence space and in the header of its segment, on what was
+    /// just taken in by [`on_segment`](Self::on_segment) and [`finish`](Self::finish), so that nothing is left of steps one to six.
+    /// `None` if the run is broken here (the application closed, text had to be kept, the window ends): then the segment must
+    /// be taken in for itself.
+    #[inline]
+    pub fn on_more_text<'a>(&mut self, seq: SeqNum, text: &'a [u8], cx: &mut Cx<'_>) -> Option<Arrival<'a>> {
+        let follows = seq == self.rcv.nxt
+            && self.state == State::Established
+            && !self.facts.has(Facts::RECEIVE_SHUT | Facts::FIN_SEEN)
+            && self.rcv.ooo.is_none()
+            && self.rcv.buf.is_empty()
+            && self.right_edge().offset_from(seq) >= text.len() as i32;
+        if !follows {
+            return None;
+        }
+        self.rcv.mss = self.rcv.mss.max(text.len().min(usize::from(u16::MAX)) as u16);
+        self.note_ack_pending(cx);
+        Some(Arrival { text, ..Arrival::default() })
     }
 
     /// Text in order that has to queue behind unread text, or fills a gap.

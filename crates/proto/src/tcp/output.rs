@@ -5,10 +5,11 @@
 
 use super::congestion::Controller;
 use super::connection::{Connection, Facts, Phase};
-use super::nagle::{self, Tail};
+use super::nagle::{Segmentation, Tail};
 use super::state::State;
 use crate::time::Instant;
 use laneway_wire::checksum::{Sum, copy_and_sum};
+use laneway_wire::segmentation::{Headers, Place};
 use laneway_wire::tcp::{Flags, Header, Options, SackBlocks, SeqNum, Timestamps, UnscaledWindow};
 
 /// What a segment is sent for.
@@ -26,7 +27,33 @@ pub enum Kind {
     Reset,
 }
 
-/// One segment that should go out now. The answer of `decide` holds until the next event, verb or `commit`.
+/// Why new data waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// None does.
+    Nothing,
+    /// The peer's window is closed, or open by too little to be worth a segment.
+    Window,
+    /// The congestion window is full.
+    Congestion,
+    /// It may soon leave in fewer, larger pieces: the acknowledgement that is on its way will see to it.
+    Deferred,
+    /// A small segment is unacknowledged (Nagle, Minshall).
+    Small,
+    /// The application has put the cork in.
+    Corked,
+}
+
+/// The most payload that leaves in one piece: what an IPv6 or IPv4 packet can say, less the largest headers.
+const SUPER_MAX: u32 = 65_535 - 40 - 60;
+/// Segments that one ACK covers at the most, but for what the last segment taken in brought.
+const STRETCH_MAX: u32 = 64;
+/// Below this round trip, size costs no latency worth the name and super-segments are as large as can be; each doubling
+/// of it takes half of that away (Linux's `tcp_tso_rtt_log`).
+const LOW_RTT_US_LOG: u32 = 9;
+
+/// One segment that should go out now, or a run of full ones and a last one that leave as one super-segment. The answer
+/// of `decide` holds until the next event, verb or `commit`.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
@@ -40,6 +67,11 @@ pub struct Plan {
     pub flags: Flags,
     /// Bytes of the TCP header with its options.
     pub header_len: u16,
+    /// Payload bytes of each segment but the last. More than that in `len` is a super-segment, to be cut by the device or at
+    /// its edge.
+    pub mss: u16,
+    /// The last segment is a small one of new data, and Nagle's rule will want to know (SND.SML).
+    pub small: bool,
 }
 
 impl Plan {
@@ -48,12 +80,30 @@ impl Plan {
     pub fn segment_len(&self) -> usize {
         self.header_len as usize + self.len as usize
     }
+
+    /// Whether it stands for more than one segment.
+    #[inline]
+    pub fn is_super(&self) -> bool {
+        self.len > u32::from(self.mss)
+    }
+
+    /// How many segments it stands for.
+    #[inline]
+    pub fn segments(&self) -> u32 {
+        if self.is_super() { self.len.div_ceil(self.mss.into()) } else { 1 }
+    }
+
+    /// Its first `len` bytes, which are fewer and whole segments: all that the device had room for.
+    pub fn shortened(self, len: u32) -> Plan {
+        debug_assert!(len < self.len && len.is_multiple_of(self.mss.into()), "cut in the middle of a segment");
+        Plan { len, flags: self.flags.without(Flags::PSH | Flags::FIN), small: false, ..self }
+    }
 }
 
 impl Connection {
     /// What to send next; `None` until something happens. Pure: call it as often as you like.
     #[inline]
-    pub fn decide(&self) -> Option<Plan> {
+    pub fn decide<S: Segmentation>(&self, now: Instant) -> Option<Plan> {
         if self.state == State::Closed {
             return self.decide_reset();
         }
@@ -63,14 +113,25 @@ impl Connection {
             return Some(plan);
         }
         if (!self.snd.buf.is_empty() || self.facts.has(Facts::FIN_QUEUED))
-            && let Some(plan) = self.decide_new()
+            && let Ok(plan) = self.decide_new::<S>(now)
         {
             return Some(plan);
         }
         if self.facts.has(Facts::PROBE_DUE) {
             return Some(self.decide_probe());
         }
-        self.ack_is_due().then(|| self.plan(Kind::Ack, self.acceptable_seq(), 0, Flags::ACK))
+        self.ack_is_due().then(|| self.bare_ack())
+    }
+
+    /// An acknowledgement that is due, by itself and before anything else: for rules that do not wait for the application,
+    /// and for one that has fallen too far behind.
+    pub fn decide_ack(&self) -> Option<Plan> {
+        (self.state != State::Closed && self.ack_is_due()).then(|| self.bare_ack())
+    }
+
+    #[inline]
+    fn bare_ack(&self) -> Plan {
+        self.plan(Kind::Ack, self.acceptable_seq(), 0, Flags::ACK)
     }
 
     /// Straight after a `commit`: could `decide` have anything more to say? An acknowledgement has just gone out, so only
@@ -90,20 +151,27 @@ impl Connection {
             len: 0,
             flags,
             header_len: 20,
+            mss: self.snd.mss,
+            small: false,
         })
     }
 
-    /// A retransmission, if something is lost and the congestion window has room.
+    /// A retransmission, if something is lost and the congestion window has room: as much of what lies together as the
+    /// window takes, for a super-segment is sent again as one.
     fn decide_again(&self) -> Option<Plan> {
         let lost = self.next_lost()?;
-        let mss = u32::from(self.snd.mss);
-        if !self.facts.has(Facts::FORCE) && self.pipe() + mss > self.congestion.window() {
+        let room = self.segment_room();
+        let forced = self.facts.has(Facts::FORCE);
+        let quota = self.congestion.window().saturating_sub(self.pipe());
+        if !forced && quota < u32::from(self.snd.mss) {
             return None;
         }
+        // What is sent against the window, or on the word of a partial ACK, is one segment (RFC 6582, RFC 6675).
+        let most = if forced { room } else { self.super_max(quota, room) };
         let offset = lost.start.offset_from(self.snd.una) as u32;
         let queued = self.snd.buf.len();
         let span = lost.end.offset_from(lost.start) as u32;
-        let len = span.min(self.segment_room()).min(queued.saturating_sub(offset));
+        let len = span.min(most).min(queued.saturating_sub(offset));
         let mut flags = Flags::ACK;
         if self.facts.has(Facts::FIN_SENT) && offset + len == queued && span > len {
             flags = flags | Flags::FIN;
@@ -117,31 +185,32 @@ impl Connection {
         Some(self.plan(Kind::Again, lost.start, len, flags))
     }
 
-    /// New data, or the FIN behind it, as far as both windows allow.
+    /// New data, or the FIN behind it, as far as both windows allow; or why not.
     #[inline]
-    fn decide_new(&self) -> Option<Plan> {
+    pub(super) fn decide_new<S: Segmentation>(&self, now: Instant) -> Result<Plan, Held> {
         if self.facts.has(Facts::FIN_SENT) {
-            return None;
+            return Err(Held::Nothing);
         }
         let sent = self.flight();
         let available = self.snd.buf.len() - sent;
         let fin_queued = self.facts.has(Facts::FIN_QUEUED);
         if available == 0 && !fin_queued {
-            return None;
+            return Err(Held::Nothing);
         }
         let mss = self.segment_room();
         let usable = (self.snd.una + self.snd.wnd).offset_from(self.snd.nxt).max(0) as u32;
-        let len = available.min(usable).min(mss);
+        let mut len = available.min(usable);
         if len < available.min(mss) && !self.is_worth_sending(len) {
-            return None;
+            return Err(Held::Window);
         }
-        if len > 0 && sent > 0 {
-            if self.pipe() + len > self.congestion.window() {
-                return None;
+        if len > mss {
+            len = self.new_super::<S>(now, available, usable, mss)?;
+        } else if len > 0 {
+            if sent > 0 && self.pipe() + len > self.congestion.window() {
+                return Err(Held::Congestion);
             }
-            let partial = len < mss && len == available;
-            if partial && nagle::hold(self.tail(len, sent)) {
-                return None;
+            if len < mss && (sent > 0 || self.facts.has(Facts::CORK | Facts::MORE)) {
+                len = self.cut_tail::<S>(len, mss, len == available)?;
             }
         }
         let last = len == available;
@@ -149,7 +218,7 @@ impl Connection {
         // ours, which stands behind it, for unacceptable, and never hear of its own bytes again.
         let fin = last && fin_queued && len < usable;
         if len == 0 && !fin {
-            return None;
+            return Err(Held::Window);
         }
         let mut flags = Flags::ACK;
         if last {
@@ -160,7 +229,93 @@ impl Connection {
                 flags = flags | Flags::FIN;
             }
         }
-        Some(self.plan(Kind::New, self.snd.nxt, len, flags))
+        let small = len > 0 && S::notes_small(len, mss);
+        Ok(Plan { small, ..self.plan(Kind::New, self.snd.nxt, len, flags) })
+    }
+
+    /// How much leaves as one super-segment, where more than a segment is `available` and `usable` in the peer's window.
+    fn new_super<S: Segmentation>(&self, now: Instant, available: u32, usable: u32, mss: u32) -> Result<u32, Held> {
+        let len = available.min(usable);
+        let cwnd = self.congestion.window();
+        let idle = self.flight() == 0;
+        let quota = if idle { cwnd } else { cwnd.saturating_sub(self.pipe()) };
+        if quota < mss && !idle {
+            return Err(Held::Congestion);
+        }
+        let most = self.super_max(quota.max(mss), mss);
+        let mut cut = len.min(most);
+        if len < most {
+            let partial = len % mss;
+            if partial > 0 && len < available {
+                // The peer's window ends here, and not the data: a fragment would only be the first of many.
+                cut = len - partial;
+            } else if partial > 0 {
+                cut = self.cut_tail::<S>(len, mss, /* end= */ true)?;
+            }
+        }
+        if cut > mss && !idle && self.should_defer(now, quota.min(usable), mss) {
+            return Err(Held::Deferred);
+        }
+        Ok(cut)
+    }
+
+    /// Bytes that may leave in one piece, whole segments, of the `quota` that the congestion window has left (at least one
+    /// segment).
+    fn super_max(&self, quota: u32, mss: u32) -> u32 {
+        if self.facts.has(Facts::URGENT_OUT) {
+            return mss; // the urgent pointer counts from the segment that it stands in
+        }
+        // At most half of the window, so that there are always two on the way and the ACKs of one let the next go.
+        let quota = quota.min((self.congestion.window() / 2).max(mss)).min(SUPER_MAX);
+        if quota < 2 * mss {
+            return mss;
+        }
+        quota.min(self.autosize(mss)) / mss * mss
+    }
+
+    /// About a millisecond's worth of data at the rate of the connection, at least two segments; everything on a path so
+    /// short that a millisecond would be many round trips.
+    fn autosize(&self, mss: u32) -> u32 {
+        let (Some(srtt_us), Some(least_us)) = (self.rtt.srtt_us(), self.rtt.min_rtt_us()) else { return SUPER_MAX };
+        let near = least_us >> LOW_RTT_US_LOG;
+        if near == 0 {
+            return SUPER_MAX;
+        }
+        // 1.2 windows in a round trip: a little faster than the ACKs come back, as in Linux.
+        let by_rate = u64::from(self.congestion.window()) * 1_200 / u64::from(srtt_us);
+        let by_nearness = if near < 32 { SUPER_MAX >> near } else { 0 };
+        (by_rate + u64::from(by_nearness)).min(SUPER_MAX.into()).max(u64::from(2 * mss)) as u32
+    }
+
+    /// Whether to wait for the ACK that is on its way, because with it a larger super-segment could leave (Linux's
+    /// `tcp_tso_should_defer`). `limit` is what both windows let go now. Something is in flight, so that ACK will come.
+    fn should_defer(&self, now: Instant, limit: u32, mss: u32) -> bool {
+        if self.phase != Phase::Open || self.facts.has(Facts::FIN_QUEUED | Facts::URGENT_OUT) {
+            return false;
+        }
+        // Something left within the last millisecond: otherwise the application writes now and then, and waits for us.
+        if now.since_us(self.sent_at) > 1_000 {
+            return false;
+        }
+        let window = self.congestion.window();
+        let full = self.autosize(mss).min((window / 2).max(mss)) / mss * mss;
+        if limit >= full || limit >= window.min(self.snd.wnd) / 3 {
+            return false;
+        }
+        // The ACK is far away if what it answers has only just left. What is being timed stands for the oldest in flight.
+        let srtt_us = u64::from(self.rtt.srtt_us().unwrap_or(0));
+        self.facts.has(Facts::TIMING) && now.since_us(self.rtt_at) >= srtt_us / 2
+    }
+
+    /// How much leaves of what ends in a small segment; or why none of it does. `end`: of the queue. A piece that the peer's
+    /// window cut waits for the one before it too, but not for a cork.
+    #[inline]
+    fn cut_tail<S: Segmentation>(&self, needed: u32, mss: u32, end: bool) -> Result<u32, Held> {
+        let tail = self.tail(needed, mss, end);
+        match S::cut(&tail) {
+            0 => Err(if tail.corked { Held::Corked } else { Held::Small }),
+            cut => Ok(cut),
+        }
     }
 
     /// Sender's silly-window avoidance (RFC 9293 section 3.8.6.2.1): a piece cut short by the peer's window goes out only
@@ -169,13 +324,16 @@ impl Connection {
         len > 0 && len >= self.snd.max_wnd / 2
     }
 
-    fn tail(&self, partial: u32, in_flight: u32) -> Tail {
+    #[inline]
+    fn tail(&self, needed: u32, mss: u32, end: bool) -> Tail {
         Tail {
-            partial,
-            in_flight,
+            needed,
+            mss,
+            in_flight: self.flight(),
             small_in_flight: self.snd.sml.after(self.snd.una) && self.snd.sml.at_or_before(self.snd.nxt),
             nodelay: self.facts.has(Facts::NODELAY),
-            last: self.facts.has(Facts::FIN_QUEUED) || self.facts.has(Facts::URGENT_OUT),
+            corked: end && self.facts.has(Facts::CORK | Facts::MORE) && !self.facts.has(Facts::CORK_OVER),
+            last: self.facts.has(Facts::FIN_QUEUED | Facts::URGENT_OUT),
         }
     }
 
@@ -205,6 +363,13 @@ impl Connection {
         self.window_update_is_due()
     }
 
+    /// Whether so much is not acknowledged that the end of the poll is too far away: as many segments as a poll of plain
+    /// frames has. A poll of super-segments has more, and without this its sender would hear nothing for all of them.
+    #[inline]
+    pub fn ack_is_overdue(&self) -> bool {
+        self.rcv.nxt.offset_from(self.rcv.acked) as u32 >= STRETCH_MAX * u32::from(self.rcv.mss)
+    }
+
     /// The application has read, and the window can open by two segments or half of the buffer.
     #[inline]
     fn window_update_is_due(&self) -> bool {
@@ -228,7 +393,8 @@ impl Connection {
 
     #[inline]
     fn plan(&self, kind: Kind, seq: SeqNum, len: u32, flags: Flags) -> Plan {
-        Plan { kind, seq, len, flags, header_len: 20 + self.options_len() as u16 }
+        let mss = self.segment_room() as u16;
+        Plan { kind, seq, len, flags, header_len: 20 + self.options_len() as u16, mss, small: false }
     }
 
     /// Payload that fits beside the options of the next segment.
@@ -268,11 +434,9 @@ impl Connection {
         blocks
     }
 
-    /// Writes the segment of `plan` into `buf`, which has exactly `plan.segment_len()` bytes. The checksum field is left
-    /// zero; the answer is the sum over the payload, so that the caller, who knows the addresses, completes it. With
-    /// `offloaded` the device will sum, and the answer means nothing.
+    /// What the header of `plan` says.
     #[inline]
-    pub fn build(&self, plan: &Plan, now: Instant, offloaded: bool, buf: &mut [u8]) -> Sum {
+    fn header(&self, plan: &Plan, now: Instant) -> Header {
         let reset = plan.kind == Kind::Reset;
         let mut options = Options::default();
         if !reset {
@@ -290,7 +454,7 @@ impl Connection {
             flags = flags | Flags::URG;
             urgent = self.snd.up.offset_from(plan.seq).min(65_535) as u16;
         }
-        let header = Header {
+        Header {
             src_port: self.key.local_port,
             dst_port: self.key.remote_port,
             seq: plan.seq,
@@ -299,14 +463,41 @@ impl Connection {
             window,
             urgent,
             options,
-        };
+        }
+    }
+
+    /// Writes the segment of `plan` into `buf`, which has exactly `plan.segment_len()` bytes. The checksum field is left
+    /// zero; the answer is the sum over the payload, so that the caller, who knows the addresses, completes it. With
+    /// `offloaded` the device will sum, and the answer means nothing.
+    #[inline]
+    pub fn build(&self, plan: &Plan, now: Instant, offloaded: bool, buf: &mut [u8]) -> Sum {
         let (head, body) = buf.split_at_mut(plan.header_len as usize);
-        header.emit(head);
-        if plan.len == 0 {
+        self.header(plan, now).emit(head);
+        self.payload(plan.seq, plan.len, offloaded, body)
+    }
+
+    /// The headers of the pieces of `plan`, for [`build_piece`](Self::build_piece).
+    pub fn headers(&self, plan: &Plan, now: Instant) -> Headers {
+        Headers::new(&self.header(plan, now))
+    }
+
+    /// Writes one piece of `plan`, `len` bytes of payload from `place` on, into `buf`. Like [`build`](Self::build), but the
+    /// answer is the sum over header and payload.
+    #[inline]
+    pub fn build_piece(&self, plan: &Plan, headers: &Headers, place: Place, offloaded: bool, buf: &mut [u8]) -> Sum {
+        let (head, body) = buf.split_at_mut(headers.len());
+        let sum = headers.write(place, head);
+        sum + self.payload(plan.seq + place.forward, body.len() as u32, offloaded, body)
+    }
+
+    /// Copies `len` queued bytes from `seq` on, and sums them unless the device will.
+    #[inline]
+    fn payload(&self, seq: SeqNum, len: u32, offloaded: bool, body: &mut [u8]) -> Sum {
+        if len == 0 {
             return Sum::ZERO;
         }
-        let offset = plan.seq.offset_from(self.snd.una).max(0) as u32;
-        let (a, b) = self.snd.buf.slices(offset, plan.len);
+        let offset = seq.offset_from(self.snd.una).max(0) as u32;
+        let (a, b) = self.snd.buf.slices(offset, len);
         if b.is_empty() && !offloaded {
             return copy_and_sum(body, a);
         }
@@ -315,14 +506,15 @@ impl Connection {
         if offloaded { Sum::ZERO } else { Sum::of(body) }
     }
 
-    /// The segment of `plan` was handed to the device.
+    /// The segment of `plan` was handed to the device. True if it acknowledges text that nothing had acknowledged before.
     #[inline]
-    pub fn commit(&mut self, plan: &Plan, now: Instant) {
+    pub fn commit(&mut self, plan: &Plan, now: Instant) -> bool {
         if plan.kind == Kind::Reset {
             self.facts.clear(Facts::RESET_DUE);
-            return;
+            return false;
         }
-        self.tally.segs_out = self.tally.segs_out.wrapping_add(1);
+        self.tally.segs_out = self.tally.segs_out.wrapping_add(plan.segments());
+        let acknowledges = self.facts.has(Facts::ACK_PENDING);
         let (_, edge) = self.advertise();
         self.rcv.adv = edge;
         self.rcv.acked = self.rcv.nxt;
@@ -342,8 +534,14 @@ impl Connection {
                     self.progress_ms = now.as_ms() as u32;
                 }
                 self.snd.nxt = end;
-                if plan.len > 0 && plan.len < u32::from(self.snd.mss) {
+                // After the segment, and never by a retransmission: what is noted is the last small one of new data.
+                if plan.small {
                     self.snd.sml = end;
+                }
+                self.sent_at = now;
+                self.facts.clear(Facts::HELD);
+                if plan.flags.psh() {
+                    self.facts.clear(Facts::CORK_OVER); // the cork is in again for what is written next
                 }
                 if fin {
                     self.facts.set(Facts::FIN_SENT);
@@ -353,8 +551,8 @@ impl Connection {
                     self.rtt_seq = end;
                     self.rtt_at = now;
                 }
-                if self.rexmt_at == Instant::NEVER || self.facts.has(Facts::PERSIST) {
-                    self.facts.clear(Facts::PERSIST);
+                if self.rexmt_at == Instant::NEVER || self.facts.has(Facts::PERSIST | Facts::CORK_WAIT) {
+                    self.facts.clear(Facts::PERSIST | Facts::CORK_WAIT);
                     self.rexmt_at = now.after_us(self.rtt.rto_us().into());
                 }
             }
@@ -376,5 +574,6 @@ impl Connection {
         if self.facts.has(Facts::URGENT_OUT) && self.snd.up.at_or_before(self.snd.una) {
             self.facts.clear(Facts::URGENT_OUT);
         }
+        acknowledges
     }
 }

@@ -3,6 +3,7 @@
 //! | timer | armed while | on expiry |
 //! |---|---|---|
 //! | retransmission (RFC 6298) | data or FIN is unacknowledged | enter loss repair, back off |
+//! | cork | a small segment waits for the cork, and nothing is in flight | send it |
 //! | persist (RFC 9293 section 3.8.6.1) | data or FIN waits and the window is closed | probe with one byte, back off |
 //! | delayed ACK | text is not acknowledged yet | acknowledge |
 //! | keepalive | asked for | probe, then give up |
@@ -10,16 +11,22 @@
 
 use super::Cx;
 use super::connection::{CloseReason, Connection, Facts, Phase};
+use super::nagle::Segmentation;
+use super::output::Held;
 use super::state::State;
 use crate::time::Instant;
 
+/// The longest that a cork, or the announcement of more, holds a small segment back: Linux's bound.
+const CORK_US: u64 = 200_000;
+
 impl Connection {
-    /// To be called when `decide` has answered `None`: arms what silence requires. Then `deadline` is right.
+    /// To be called when `decide` has answered `None`: arms what silence requires. Then `deadline` is right. If new data
+    /// has begun to wait, the answer says what for, once until some leaves.
     #[inline]
-    pub fn settle(&mut self, now: Instant) {
+    pub fn settle<S: Segmentation>(&mut self, now: Instant) -> Option<Held> {
         let fin_waits = self.facts.has(Facts::FIN_QUEUED) && !self.facts.has(Facts::FIN_SENT);
         if self.state == State::Closed || (self.snd.buf.is_empty() && !fin_waits) {
-            return;
+            return None;
         }
         let unsent = fin_waits || self.snd.buf.len() > self.flight();
         if !unsent {
@@ -29,20 +36,33 @@ impl Connection {
             } else {
                 self.facts.clear(Facts::CWND_LIMITED);
             }
-            return;
+            return None;
         }
-        // Data waits. If nothing is in flight, no ACK will come to restart us: the peer's window is closed.
-        if self.rexmt_at == Instant::NEVER {
+        self.settle_waiting::<S>(now)
+    }
+
+    /// Data waits.
+    fn settle_waiting<S: Segmentation>(&mut self, now: Instant) -> Option<Held> {
+        let held = self.decide_new::<S>(now).err().unwrap_or(Held::Window);
+        let unarmed = self.rexmt_at == Instant::NEVER || self.facts.has(Facts::CORK_WAIT);
+        if held == Held::Corked && self.rexmt_at == Instant::NEVER {
+            self.facts.set(Facts::CORK_WAIT);
+            self.rexmt_at = now.after_us(CORK_US);
+        } else if held != Held::Corked && unarmed {
+            // Nothing is in flight, so no ACK will come to restart us: the peer's window is closed.
+            self.facts.clear(Facts::CORK_WAIT);
             self.facts.set(Facts::PERSIST);
             self.progress_ms = now.as_ms() as u32; // the user timeout counts from here
             self.rexmt_at = now.after_us(self.rtt.rto_us().into());
         }
-        let usable = (self.snd.una + self.snd.wnd).offset_from(self.snd.nxt);
-        if usable >= i32::from(self.snd.mss.min(i16::MAX as u16) as i16) {
+        if matches!(held, Held::Congestion | Held::Deferred) {
             self.facts.set(Facts::CWND_LIMITED);
         } else {
             self.facts.clear(Facts::CWND_LIMITED);
         }
+        let news = !self.facts.has(Facts::HELD);
+        self.facts.set(Facts::HELD);
+        news.then_some(held)
     }
 
     /// The next time at which [`on_timeout`](Self::on_timeout) has something to do. Changes with every event and verb.
@@ -71,8 +91,14 @@ impl Connection {
         }
     }
 
-    /// The retransmission or persist timer.
+    /// The retransmission or persist timer, or the cork's.
     fn on_silence(&mut self, cx: &mut Cx<'_>) {
+        if self.facts.has(Facts::CORK_WAIT) {
+            self.facts.clear(Facts::CORK_WAIT);
+            self.facts.set(Facts::CORK_OVER);
+            self.rexmt_at = Instant::NEVER;
+            return;
+        }
         self.retries = self.retries.saturating_add(1);
         let silent_ms = (cx.now.as_ms() as u32).wrapping_sub(self.progress_ms);
         let over = if self.user_timeout_ms > 0 {

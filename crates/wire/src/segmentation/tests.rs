@@ -1,5 +1,6 @@
 use super::*;
 use crate::checksum::verify_transport;
+use crate::flow::Address;
 use crate::tcp::Segment;
 use crate::tcp::tests::any_header;
 use proptest::prelude::*;
