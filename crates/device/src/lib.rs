@@ -84,7 +84,7 @@ pub struct Capabilities {
     pub tx_checksum: bool,
     /// Largest IP packet that may be handed over whole with [`TxMeta::gso_size`], in bytes; 0: none.
     pub tso_max: usize,
-    /// The device may say [`RxChecksum::Verified`] of frames that it receives.
+    /// The device may say [`RxChecksum::Verified`], or [`RxChecksum::Partial`], of frames that it receives, and be believed.
     pub rx_checksum: bool,
     /// Our own link address; all zero on [`Medium::Ip`].
     pub mac: [u8; 6],
@@ -116,7 +116,9 @@ pub enum RxChecksum {
     Unknown,
     /// The device verified it, or the bytes never left memory that it controls. The field itself need not be filled in.
     Verified,
-    /// The sender left it to an offload that never ran. It says nothing about the bytes; whoever passes the frame on must complete it.
+    /// The sender left it to an offload that never ran. Where [`Capabilities::rx_checksum`] holds, sender and device share this
+    /// machine's memory, and no wire has touched the bytes; elsewhere it says nothing about them. Whoever passes the frame on
+    /// must complete it.
     Partial(PartialChecksum),
 }
 

@@ -98,7 +98,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         for arriving in run {
             let text = &arriving.tcp[header_len..];
             let merged = match index {
-                Some(index) => self.more_text(index, seq, text),
+                Some(index) => self.more_text(index, seq, text, arriving.is_pushed()),
                 None => false,
             };
             if merged {
@@ -112,10 +112,10 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
 
     /// Text that follows on what connection `index` has just taken in. False if it must be taken in for itself.
     #[inline]
-    fn more_text(&mut self, index: u32, seq: SeqNum, text: &[u8]) -> bool {
+    fn more_text(&mut self, index: u32, seq: SeqNum, text: &[u8], pushed: bool) -> bool {
         let Some(slot) = self.tables.slots.get_mut(index) else { return false };
         let Tcb::Synchronized(connection) = &mut slot.tcb else { return false };
-        let Some(arrival) = connection.on_more_text(seq, text, &mut cx!(self)) else { return false };
+        let Some(arrival) = connection.on_more_text(seq, text, pushed, &mut cx!(self)) else { return false };
         let accepted = slot.accepted;
         self.deliver(index, &arrival, accepted);
         true

@@ -35,6 +35,17 @@ pub struct Arriving<'a> {
     pub hint: Option<Handle>,
 }
 
+impl Arriving<'_> {
+    /// Its PSH bit.
+    #[inline]
+    pub fn is_pushed(&self) -> bool {
+        self.tcp.get(13).is_some_and(|flags| flags & PSH != 0)
+    }
+}
+
+const ACK: u8 = 0x10;
+const PSH: u8 = 0x08;
+
 /// The segments of one batch.
 pub type Batch<'a> = ArrayVec<Arriving<'a>, BATCH_MAX>;
 
@@ -78,8 +89,6 @@ impl Vouched {
 /// one. All but sequence number, PSH and checksum must be the same, so that nothing is lost by reading only the first
 /// header; PSH ends a run.
 fn continues(first: &Arriving<'_>, before: &Arriving<'_>, next: &Arriving<'_>) -> bool {
-    const ACK: u8 = 0x10;
-    const PSH: u8 = 0x08;
     let (Some((a, a_rest)), Some((b, b_rest))) =
         (before.tcp.split_first_chunk::<20>(), next.tcp.split_first_chunk::<20>())
     else {

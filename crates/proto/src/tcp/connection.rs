@@ -107,6 +107,8 @@ impl Facts {
     pub(super) const CORK_WAIT: u32 = 1 << 21;
     /// They are over: what is held leaves.
     pub(super) const CORK_OVER: u32 = 1 << 22;
+    /// Unacknowledged text came with PSH: its sender has no more, or holds it back until it hears of this.
+    pub(super) const PUSHED: u32 = 1 << 24;
     /// That data is held back has been reported.
     pub(super) const HELD: u32 = 1 << 23;
 
@@ -655,7 +657,7 @@ impl Connection {
         self.rexmt_at = Instant::NEVER;
         self.delack_at = Instant::NEVER;
         self.keep_at = Instant::NEVER;
-        self.facts.clear(Facts::ACK_NOW | Facts::ACK_PENDING | Facts::PROBE_DUE);
+        self.facts.clear(Facts::ACK_NOW | Facts::ACK_PENDING | Facts::PUSHED | Facts::PROBE_DUE);
     }
 
     /// Gives the buffers back: to be called before the connection is dropped in any other way than by its own end.

@@ -328,7 +328,7 @@ impl Connection {
         }
         if !text.is_empty() {
             self.rcv.mss = self.rcv.mss.max(size);
-            self.note_ack_pending(cx);
+            self.note_ack_pending(seg.flags.psh(), cx);
         }
         if seq == self.rcv.nxt {
             if self.rcv.buf.is_empty() && self.rcv.ooo.is_none() {
@@ -345,7 +345,13 @@ impl Connection {
     /// `None` if the run is broken here (the application closed, text had to be kept, the window ends): then the segment must
     /// be taken in for itself.
     #[inline]
-    pub fn on_more_text<'a>(&mut self, seq: SeqNum, text: &'a [u8], cx: &mut Cx<'_>) -> Option<Arrival<'a>> {
+    pub fn on_more_text<'a>(
+        &mut self,
+        seq: SeqNum,
+        text: &'a [u8],
+        pushed: bool,
+        cx: &mut Cx<'_>,
+    ) -> Option<Arrival<'a>> {
         let follows = seq == self.rcv.nxt
             && self.state == State::Established
             && !self.facts.has(Facts::RECEIVE_SHUT | Facts::FIN_SEEN)
@@ -356,7 +362,7 @@ impl Connection {
             return None;
         }
         self.rcv.mss = self.rcv.mss.max(text.len().min(usize::from(u16::MAX)) as u16);
-        self.note_ack_pending(cx);
+        self.note_ack_pending(pushed, cx);
         Some(Arrival { text, ..Arrival::default() })
     }
 
@@ -437,7 +443,10 @@ impl Connection {
     }
 
     #[inline]
-    fn note_ack_pending(&mut self, cx: &Cx<'_>) {
+    fn note_ack_pending(&mut self, pushed: bool, cx: &Cx<'_>) {
+        if pushed {
+            self.facts.set(Facts::PUSHED);
+        }
         if !self.facts.has(Facts::ACK_PENDING) {
             self.facts.set(Facts::ACK_PENDING);
             self.delack_at = cx.now.after_us(cx.config.delayed_ack_us);

@@ -120,13 +120,13 @@ impl Connection {
         if self.facts.has(Facts::PROBE_DUE) {
             return Some(self.decide_probe());
         }
-        self.ack_is_due().then(|| self.bare_ack())
+        self.ack_is_due(/* turn_is_over= */ true).then(|| self.bare_ack())
     }
 
     /// An acknowledgement that is due, by itself and before anything else: for rules that do not wait for the application,
-    /// and for one that has fallen too far behind.
+    /// and for one that has fallen too far behind. That the peer has no more to say is no reason here: an answer may follow.
     pub fn decide_ack(&self) -> Option<Plan> {
-        (self.state != State::Closed && self.ack_is_due()).then(|| self.bare_ack())
+        (self.state != State::Closed && self.ack_is_due(/* turn_is_over= */ false)).then(|| self.bare_ack())
     }
 
     #[inline]
@@ -349,14 +349,19 @@ impl Connection {
 
     /// Whether an acknowledgement must go out even with nothing to carry it. Asked at the end of a poll, when the
     /// application has had its turn: had it answered, the answer would have carried it.
+    ///
+    /// It did not answer, and the peer has pushed: perhaps it holds the rest of its message back until it hears of this
+    /// (Nagle), and the two would wait for each other until a timer ends it. The delay of RFC 9293 section 3.8.6.3 is for
+    /// what is neither pushed nor a second full segment.
     #[inline]
-    fn ack_is_due(&self) -> bool {
+    fn ack_is_due(&self, turn_is_over: bool) -> bool {
         if self.facts.has(Facts::ACK_NOW) {
             return true;
         }
         if self.facts.has(Facts::ACK_PENDING) {
             let unacked = self.rcv.nxt.offset_from(self.rcv.acked) as u32;
-            if self.quick_acks > 0 || unacked >= 2 * u32::from(self.rcv.mss) {
+            let pushed = turn_is_over && self.facts.has(Facts::PUSHED);
+            if pushed || self.quick_acks > 0 || unacked >= 2 * u32::from(self.rcv.mss) {
                 return true;
             }
         }
@@ -520,7 +525,7 @@ impl Connection {
         self.rcv.acked = self.rcv.nxt;
         if self.facts.has(Facts::ACK_NOW | Facts::ACK_PENDING) {
             self.quick_acks = self.quick_acks.saturating_sub(1);
-            self.facts.clear(Facts::ACK_NOW | Facts::ACK_PENDING);
+            self.facts.clear(Facts::ACK_NOW | Facts::ACK_PENDING | Facts::PUSHED);
             self.delack_at = Instant::NEVER;
         }
         let fin = plan.flags.fin();

@@ -293,6 +293,10 @@ impl Builder {
             name,
             queues: lanes,
             mtu,
+            // Super-packets both ways, and checksums left to whoever needs them at last: the kernel's side of the interface
+            // is on this machine.
+            offload: !self.config.software_checksums,
+            receive_super: true,
             addresses: self.host.iter().map(|host| Prefix::new(host.address, host.prefix)).collect(),
             steering: (lanes > 1).then(|| SteeringConfig { key: *steering.key(), table: *steering.indirection() }),
             ..TunConfig::default()
