@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod s2_segments;
 mod s3;
 mod s3_ports;
 mod s4_send;
@@ -23,11 +24,16 @@ struct Cli {
 enum Command {
     /// Measures operations per second, side by side in one run
     Bench(bench::options::Bench),
+    /// Wall S2: packets of a small message: super-segments, and what holds their tail
+    S2(s2_segments::S2),
+    /// The part of s2 that runs in a network namespace of its own
+    #[command(hide = true)]
+    S2Kernel(s2_segments::kernel::Part),
     /// Wall S3: choosing a port for connect() as the ports run out
     S3(s3::S3),
     #[command(hide = true)]
     S3Kernel(s3::kernel::Part),
-    /// The send path: a sender and the receive thread want one connection's lock
+    /// Wall S4: the send path: a sender and the receive thread want one connection's lock
     S4(s4_send::S4),
 }
 
@@ -35,6 +41,8 @@ fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let outcome = match command {
         Command::Bench(bench) => bench::run(&bench),
+        Command::S2(options) => s2_segments::run(&options),
+        Command::S2Kernel(part) => s2_segments::kernel::run(&part),
         Command::S3(s3) => s3::run(&s3),
         Command::S3Kernel(part) => s3::kernel::run(&part),
         Command::S4(options) => s4_send::run(&options),

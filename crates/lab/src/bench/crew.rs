@@ -139,6 +139,8 @@ pub struct Shape {
     pub presized: bool,
     /// No clock is read.
     pub is_virtual: bool,
+    /// The link takes super-packets whole, as a card with TSO does and one that merges hands them in.
+    pub segmentation: bool,
     /// Say everything that was counted.
     pub counters: bool,
 }
@@ -265,6 +267,8 @@ fn hosts<W: Work, S: Sharing>(
         ring_bytes: shape.ring_bytes,
         tx_checksum: offload,
         rx_checksum: offload,
+        tso_max: if shape.segmentation { 65_535 } else { 0 },
+        rx_super: shape.segmentation,
         steer: [Some(steer(&server_secrets)), Some(steer(&client_secrets))],
         ..LinkConfig::default()
     };

@@ -1,19 +1,19 @@
 //! Owns the benchmarks: which contenders do which work, in which order, and what is said about it.
 
-mod contender;
-mod crew;
+pub(crate) mod contender;
+pub(crate) mod crew;
 mod crr;
-mod deterministic;
+pub(crate) mod deterministic;
 pub(crate) mod failure;
 mod idle;
 mod latency;
 pub(crate) mod machine;
 pub mod options;
-mod ours;
+pub(crate) mod ours;
 mod peer_linux;
 mod peer_smoltcp;
 pub(crate) mod report;
-mod rr;
+pub(crate) mod rr;
 mod stream;
 
 use contender::{Contender, Round};
@@ -52,6 +52,7 @@ fn shape(bench: &Bench, conns: usize) -> Result<Shape, Failure> {
         ipv6: bench.ipv6,
         presized: bench.unit == Unit::Crr && bench.ops.is_none(),
         is_virtual: bench.ops.is_some(),
+        segmentation: false,
     })
 }
 
