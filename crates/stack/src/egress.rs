@@ -229,16 +229,37 @@ pub fn super_segment<T: Tx>(
     plan: &Plan,
     alive: bool,
 ) -> (Sent, u32) {
-    let now = local.now;
+    let (now, link_len, tso_max) = (local.now, local.medium.header_len(), local.tso_max);
     let Some(path) = way(local, connection.key(), alive) else { return (Sent::Nowhere, plan.len) };
-    let (link_header, template) = (path.link, path.header);
     let (resolved, next_hop) = (path.resolved, path.next_hop);
-    let link_len = local.medium.header_len();
-    let ip_len = template.len();
+    let ip_len = path.header.len();
     let header_len = usize::from(plan.header_len);
     let mss = usize::from(plan.mss);
+    let tcp_len = plan.segment_len();
+    if resolved && ip_len + tcp_len <= tso_max {
+        // The device cuts all of it.
+        let total = link_len + ip_len + tcp_len;
+        let pseudo = path.header.pseudo(tcp_len);
+        let Some(buf) = tx.reserve(total) else {
+            local.counters.count(Mib::TxBusy);
+            return (Sent::Full, 0);
+        };
+        let (link, rest) = buf.split_at_mut(link_len);
+        link.copy_from_slice(&path.link[..link_len]);
+        let (ip, tcp) = rest.split_at_mut(ip_len);
+        path.header.emit(ip, tcp_len);
+        connection.build(plan, now, /* offloaded= */ true, tcp);
+        Header::fill_partial(tcp, pseudo);
+        let checksum_partial = Some(PartialChecksum { start: (link_len + ip_len) as u16, offset: 16 });
+        let header_len = (link_len + ip_len + header_len) as u16;
+        tx.commit(total, TxMeta { checksum_partial, gso_size: plan.mss, header_len });
+        local.counters.count(Mib::IpOutRequests);
+        local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
+        return (Sent::Yes, plan.len);
+    }
+    let (link_header, template) = (path.link, path.header);
     // Whole segments only, as many as the device takes in one piece.
-    let room = local.tso_max.saturating_sub(ip_len + header_len) / mss * mss;
+    let room = tso_max.saturating_sub(ip_len + header_len) / mss * mss;
     let most = if resolved { room.max(mss) } else { mss };
     let headers = connection.headers(plan, now);
     let (mut at, len) = (0, plan.len as usize);

@@ -32,7 +32,7 @@ const MAINTAIN_MAX: usize = 64;
 const TIMERS_MAX: usize = 256;
 /// A poll longer than this is counted as `PollsSlow`.
 const SLOW_US: u64 = 10_000;
-/// Segments that one connection may send in one poll.
+/// What one connection may send in one poll: so many segments, four of a super-segment counting as one.
 const SEGMENTS_MAX: u32 = 64;
 
 /// What a turn did, and when the next one is due.
@@ -454,7 +454,7 @@ fn settle<G: Segmentation, T: Tx, A: App>(
         if !connection.has_more() {
             break;
         }
-        segments += plan.segments();
+        segments += 1 + plan.segments() / 4;
         if segments >= SEGMENTS_MAX {
             return Settled::Later;
         }
