@@ -10,6 +10,7 @@ use crate::bench::failure::Failure;
 use crate::bench::options::{Checksums, Cores};
 use crate::bench::ours::Ours;
 use crate::bench::rr::Rr;
+use crate::s3_ports::Ports;
 use crate::wall;
 use laneway_stack::counters::Mib;
 use laneway_stack::sharing::LaneOwned;
@@ -51,6 +52,7 @@ fn shape(options: &S2, is_virtual: bool) -> Shape {
         presized: false,
         is_virtual,
         segmentation: !options.no_offload,
+        choice: Ports::Lane,
     }
 }
 
@@ -101,7 +103,8 @@ pub fn instructions(options: &S2, variant: &str, ops: u64) -> Result<f64, Failur
     let _ = std::fs::remove_file(&out);
     let total = text.lines().find_map(|line| line.strip_prefix("summary: ").or_else(|| line.strip_prefix("totals: ")));
     let total = total.and_then(|n| n.trim().parse::<u64>().ok());
-    let done: Option<u64> = String::from_utf8_lossy(&output.stdout).lines().find_map(|line| line.strip_prefix("ops ")?.parse().ok());
+    let done: Option<u64> =
+        String::from_utf8_lossy(&output.stdout).lines().find_map(|line| line.strip_prefix("ops ")?.parse().ok());
     match (total, done) {
         (Some(total), Some(done)) if done > 0 => Ok(total as f64 / done as f64 / 2.0),
         _ => Err(Failure::Machine(format!(
