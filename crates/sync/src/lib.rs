@@ -6,9 +6,14 @@
 //!
 //! * [`ring::records`] — one producer, one consumer, records of any length, written and read in place.
 //! * [`ring::items`] — one producer, one consumer, values of one type.
+//! * [`ring::bytes`] — a conversation of bytes between a lane and an application, in blocks that are lent and taken back.
+//! * [`ring::handout`] — one producer, and any number of takers with one exchange each.
+//! * [`wake`] — the list of what a consumer must look at, and the flags of those who wait.
+//! * [`epoch`] — replaces what others read without a lock, and says when nobody reads the old any more.
 //! * [`doorbell`] — wakes a consumer that sleeps, and costs a fence and a load when it does not.
 //! * [`bucket_lock`] — four bytes that let one thread at a time into a bucket.
 //! * [`profiled_lock`] — any lock, and who waited for whom at it.
+//! * [`fork`] — says whether this process is the child of one that had the thing.
 //! * [`padded`] — keeps what two cores write on lines of their own.
 //!
 //! Models: `RUSTFLAGS="--cfg laneway_loom" cargo test -p laneway-sync --release --lib loom`.
@@ -17,10 +22,13 @@
 
 pub mod bucket_lock;
 pub mod doorbell;
+pub mod epoch;
+pub mod fork;
 pub mod padded;
 mod primitive;
 pub mod profiled_lock;
 pub mod ring;
+pub mod wake;
 
 pub use doorbell::{Doorbell, ParkFlag, Sleeper, Wake};
 pub use padded::Padded;

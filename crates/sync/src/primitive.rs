@@ -13,8 +13,8 @@ pub(crate) use real::*;
 #[cfg(not(laneway_loom))]
 mod real {
     pub(crate) use std::sync::Arc;
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32};
-    pub(crate) use std::thread::{Thread, current as current_thread};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+    pub(crate) use std::thread::{Thread, current as current_thread, yield_now};
     use std::time::Duration;
 
     /// Sleeps until unparked or `timeout` has passed (`None`: no limit); may return for no reason.
@@ -33,6 +33,12 @@ mod real {
             127 => std::thread::yield_now(),
             _ => std::hint::spin_loop(),
         }
+    }
+
+    /// One's own index: nobody else ever writes it.
+    #[inline(always)]
+    pub(crate) fn own(index: &AtomicU64) -> u64 {
+        index.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// `std`'s cell behind the closure interface that the model needs.
@@ -87,6 +93,12 @@ mod real {
             Ordering::Acquire
         }
 
+        /// Takes what others have handed over and hands on what is one's own, in one step.
+        #[inline(always)]
+        pub(crate) const fn exchange() -> Ordering {
+            Ordering::AcqRel
+        }
+
         /// Between one's own store and the load of the other side's flag (Dekker's pattern).
         #[inline(always)]
         pub(crate) fn announce_fence() {
@@ -100,8 +112,8 @@ mod real {
 mod modelled {
     pub(crate) use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::Arc;
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32};
-    pub(crate) use loom::thread::{Thread, current as current_thread, park as park_for_ever};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+    pub(crate) use loom::thread::{Thread, current as current_thread, park as park_for_ever, yield_now};
     use std::time::Duration;
 
     /// A model has no clock: a timeout never fires, so a lost wake-up is a deadlock that loom reports.
@@ -112,6 +124,12 @@ mod modelled {
     /// A model's threads must be told that nothing happens until another has run.
     pub(crate) fn relax(_looks: u32) {
         loom::thread::yield_now();
+    }
+
+    /// One's own index. Not as a load: loom remembers one access per atomic, and this one would hide the other side's from it.
+    pub(crate) fn own(index: &AtomicU64) -> u64 {
+        // SAFETY: only the caller's side writes it, which loom checks.
+        unsafe { index.unsync_load() }
     }
 
     /// One tracked cell for every eight bytes of a block.
@@ -142,6 +160,7 @@ mod modelled {
         PublishRelaxed,
         ObserveRelaxed,
         NoAnnounceFence,
+        ExchangeRelaxed,
     }
 
     thread_local! {
@@ -220,6 +239,13 @@ mod modelled {
             match WEAKNESS.get() {
                 Weakness::ObserveRelaxed => Ordering::Relaxed,
                 _ => Ordering::Acquire,
+            }
+        }
+
+        pub(crate) fn exchange() -> Ordering {
+            match WEAKNESS.get() {
+                Weakness::ExchangeRelaxed => Ordering::Relaxed,
+                _ => Ordering::AcqRel,
             }
         }
 

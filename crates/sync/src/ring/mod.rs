@@ -1,10 +1,12 @@
-//! Rings with one producer and one consumer, and no other parties.
+//! Rings with one producer and one consumer, and one with several takers.
 //!
-//! Two kinds, one principle. Each side owns one index and only reads the other's; each keeps a private copy of what it
+//! One principle. Each side owns one index and only reads the other's; each keeps a private copy of what it
 //! last read there and looks again only when that copy says "full" or "empty". So in a steady stream the two index
 //! lines move between the cores about once per batch, not once per record.
 
 pub(crate) mod block;
+pub mod bytes;
+pub mod handout;
 pub mod items;
 pub mod records;
 

@@ -1,0 +1,161 @@
+//! All interleavings of an application that writes or reads and a lane that takes blocks back behind its back.
+//!
+//! The tracked cells of a block are eight bytes wide, so the models move bytes by eights. What this does not cover: more
+//! than three preemptions per schedule; the mutexes on the application's side, which are `std`'s (one thread of the application
+//! in each model); the tables of the pool, which are `OnceLock`s and `std`'s too.
+
+use super::*;
+use crate::primitive::{Weakness, explore};
+use std::sync::Arc as StdArc;
+
+fn pool() -> Arc<BlockPool> {
+    Arc::new(BlockPool::with_sizes([8, 16], 64))
+}
+
+/// The application sends three words; the lane takes them and, whenever nothing waits, the block as well.
+fn to_lane() {
+    let pool = pool();
+    let (pipe, mut lane) = pipe(&pool, 16, (), ());
+    let writer = ::loom::thread::spawn(move || {
+        for i in 1..=2u64 {
+            assert_eq!(pipe.send(&i.to_ne_bytes()), 8);
+        }
+    });
+    let mut expected = 1u64;
+    for _ in 0..2 {
+        if lane.front().len() >= 8 {
+            let word: [u8; 8] = lane.front()[..8].try_into().expect("eight");
+            assert_eq!(u64::from_ne_bytes(word), expected);
+            lane.advance(8);
+            expected += 1;
+        }
+        lane.retire();
+    }
+    writer.join().expect("no panic");
+    while !lane.front().is_empty() {
+        lane.advance(8);
+    }
+    assert!(lane.retire());
+    assert_eq!(pool.in_use(), 0);
+}
+
+/// The lane sends two words and takes its block back as soon as they are read; the application reads.
+fn to_app() {
+    let pool = pool();
+    let (pipe, mut lane) = pipe(&pool, 16, (), ());
+    let reader = ::loom::thread::spawn(move || {
+        let mut sum = 0;
+        let mut buf = [0; 8];
+        for _ in 0..2 {
+            if pipe.recv(&mut buf) == 8 {
+                sum += u64::from_ne_bytes(buf);
+            }
+        }
+        (pipe, sum)
+    });
+    lane.fill(&1u64.to_ne_bytes());
+    lane.retire();
+    lane.fill(&2u64.to_ne_bytes());
+    lane.retire();
+    let (pipe, mut sum) = reader.join().expect("no panic");
+    let mut buf = [0; 8];
+    while pipe.recv(&mut buf) == 8 {
+        sum += u64::from_ne_bytes(buf);
+    }
+    assert_eq!(sum, 3);
+    assert!(lane.retire());
+    assert_eq!(pool.in_use(), 0);
+}
+
+/// When the lane of a model closes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Closes {
+    WhenItsBytesAreTaken,
+    WhenItIsSeen,
+}
+
+/// Eight bytes, then "close". The lane reads what it finds, then looks for notes; it must not close before the bytes.
+fn close_behind_data(closes: Closes) {
+    let pool = pool();
+    let (pipe, mut lane) = pipe(&pool, 16, Notes::default(), ());
+    let writer = ::loom::thread::spawn(move || {
+        pipe.send(&7u64.to_ne_bytes());
+        pipe.after(|at| pipe.app().push((at, ())));
+    });
+    let mut closed_at = None;
+    if !lane.front().is_empty() {
+        lane.advance(8);
+    }
+    if let Some((at, ())) = lane.pipe().app().take_all().pop() {
+        if closes == Closes::WhenItsBytesAreTaken {
+            while lane.taken() < at {
+                assert!(!lane.front().is_empty(), "a note is visible before its bytes");
+                lane.advance(8);
+            }
+        }
+        closed_at = Some(lane.taken());
+    }
+    writer.join().expect("no panic");
+    assert!(closed_at.is_none_or(|at| at == 8), "closed before the bytes that stand before it");
+}
+
+#[test]
+fn bytes_arrive_whole_and_blocks_go_home() {
+    for model in [to_lane, to_app, || close_behind_data(Closes::WhenItsBytesAreTaken)] {
+        let (schedules, _) = explore(Weakness::None, model);
+        assert!(schedules > 1, "only {schedules} schedule was explored");
+    }
+}
+
+#[test]
+fn a_relaxed_publication_is_caught() {
+    assert!(explore(Weakness::PublishRelaxed, to_lane).1);
+    assert!(explore(Weakness::PublishRelaxed, to_app).1);
+}
+
+#[test]
+fn a_relaxed_observation_is_caught() {
+    assert!(explore(Weakness::ObserveRelaxed, to_app).1);
+}
+
+#[test]
+#[should_panic(expected = "closed before the bytes")]
+fn close_overtaking_data_is_caught() {
+    explore(Weakness::None, || close_behind_data(Closes::WhenItIsSeen));
+}
+
+/// Known broken: the lane gives the block back by what it remembers, not by taking it out of `hold`.
+fn reclaims_by_memory() {
+    let pool = pool();
+    let shared = StdArc::new(Out::new());
+    let taken = StdArc::new(AtomicU64::new(0));
+    let writes = (pool.clone(), shared.clone(), taken.clone());
+    let writer = ::loom::thread::spawn(move || {
+        let (pool, out, taken) = writes;
+        let direction = Direction { out: &out, taken: &taken, pool: &pool, limit: 16 };
+        let mut writing = Writing::default();
+        direction.write(&mut writing, &1u64.to_ne_bytes()[..]);
+        direction.write(&mut writing, &2u64.to_ne_bytes()[..]);
+    });
+    let direction = Direction { out: &shared, taken: &taken, pool: &pool, limit: 16 };
+    let mut reading = Reading::default();
+    if let Some((block, _, _)) = direction.front(&mut reading) {
+        direction.advance(&mut reading, 8);
+        if direction.out.produced.load(order::observe()) == 8 {
+            pool.give(block); // the writer may be writing behind these bytes, or link the next block to this one
+            let other = pool.take(false).expect("just given");
+            // SAFETY: loom tracks it: this is what whoever gets the block next would do.
+            unsafe { pool.room(other).block.exclusive(0, 8) }.fill(9);
+            pool.room(other).next.store(77, Relaxed);
+        }
+    }
+    writer.join().expect("no panic");
+    if let Some((block, offset, _)) = direction.front(&mut reading) {
+        assert!(block.0 != 77 && offset == 0, "the chain was broken");
+    }
+}
+
+#[test]
+fn a_block_given_back_by_memory_is_caught() {
+    assert!(std::panic::catch_unwind(|| explore(Weakness::None, reclaims_by_memory)).is_err());
+}

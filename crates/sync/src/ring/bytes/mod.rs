@@ -1,0 +1,597 @@
+//! A conversation between an application and a lane: a ring of bytes in each direction, made of blocks that are there only
+//! while there is something in them.
+//!
+//! # How it is used
+//!
+//! ```
+//! use laneway_sync::ring::bytes::{BlockPool, pipe};
+//! let pool = std::sync::Arc::new(BlockPool::new(1 << 20));
+//! let (pipe, mut lane) = pipe(&pool, /* bytes in each direction */ 65_536, (), ());
+//!
+//! assert_eq!(pipe.send(b"question"), 8); // the application, on any thread
+//! assert_eq!(lane.front(), b"question"); // the lane, in place …
+//! lane.advance(8); // … gives it back
+//! assert_eq!(lane.fill(b"answer"), 6);
+//! let mut buf = [0; 16];
+//! assert_eq!(pipe.recv(&mut buf), 6);
+//!
+//! lane.retire(); // both directions are empty:
+//! assert_eq!(pool.in_use(), 0); // no memory is held
+//! ```
+//!
+//! # Why not the obvious thing
+//!
+//! A ring of fixed size holds its memory when nothing is said, and a million idle conversations hold a million of them. A
+//! ring that grows must be moved while the other side reads it. A queue of messages allocates per message and knows
+//! no byte count to push back with. A pipe of the kernel's is a system call per side and message.
+//!
+//! # Theory
+//!
+//! A direction is an endless line of bytes, counted from 0 and never wrapping (64 bits). `produced` is how far it is
+//! written, `taken` how far it is read. The bytes between lie in a chain of [blocks](BlockPool): the writer fills one and
+//! links the next behind it before it publishes a byte in it; the reader gives a block back when it steps over to the next.
+//!
+//! So each full block has one owner. The last one is the question: both sides have it, the writer because there is room
+//! in it, the reader because it stands in it. It can be taken out of the chain only when the direction is empty, and
+//! the lane, which lent it, takes it, whichever side it is:
+//!
+//! * As writer: it sees `taken` = `produced`; the reader, then, touches nothing before more is published. The block goes
+//!   back to the pool.
+//! * As reader: it sees the direction empty, but the application may be about to write. Therefore the writer takes the block
+//!   out of a word, `hold`, for as long as it writes, and puts it back afterwards; the lane takes it out of the same word, by
+//!   a compare-exchange that fails if anything was written since it looked (the word carries the position).
+//!
+//! After that the next byte begins a new chain. The writer says where: `chain_start` is its position, `first` its block. A
+//! reader that stands at `chain_start` goes to `first`, whatever it remembered; it stands there exactly once.
+//!
+//! Each side keeps what it last saw of the other's index and looks again when that says full, or empty. All that a side
+//! writes for the other to see is on two cache lines of its own, for both directions together: who answers what it read
+//! writes one pair of lines, not two. The two indices of a direction are 128 bytes apart, so they never meet in one pair of
+//! lines ([`Padded`](crate::Padded) says why pairs); the beginning is aligned to one line only, because a heap leaves almost as
+//! much again beside each value that is aligned to two. The application's side is under two mutexes, one for each direction,
+//! that only its own threads take.
+//!
+//! # The bad interleavings
+//!
+//! ```text
+//!   writer                                reader
+//!   writes the byte
+//!   produced := 1     (Relaxed)           sees 1, reads a byte that has not arrived
+//!
+//!                                         sees taken = produced
+//!   writes into the block, publishes
+//!                                         gives the block back        ← take it out of `hold`, not out of one's memory
+//!
+//!                                         sees hold = (0, block)
+//!   takes it, writes, puts it back
+//!                                         takes it: hold = (0, block) ← the word carries the position, and it has moved
+//!
+//!   close                                 sees 10 bytes, takes them
+//!   … after 20 bytes                      sees "close", closes        ← an end has a position; it waits for its bytes
+//! ```
+//!
+//! The last one is about what is said *beside* the bytes ([`Pipe::after`] gives the position, a
+//! [`PushList`] carries it): it is pushed after the bytes are published, so whoever has taken it from the list
+//! sees the bytes too, if it looks again. It is modelled here.
+//!
+//! # Memory ordering
+//!
+//! * `produced`, `taken`: stored Release after the bytes are written, or read; loaded Acquire before they are read, or
+//!   their block is used again.
+//! * `hold`: taken by the writer AcqRel (it sees that the lane has taken the block), put back Release; taken by the lane
+//!   AcqRel.
+//! * `chain_start`, `first`, the links: Relaxed. They are written before a `produced` that covers them, and not again before
+//!   the reader has passed them.
+//! * What lies beside the two directions (the callers' `app` and `lane` values) brings its own.
+
+#[cfg(all(test, laneway_loom))]
+mod loom;
+mod pool;
+#[cfg(all(test, not(laneway_loom)))]
+mod tests;
+
+use crate::primitive::{Arc, AtomicPtr, AtomicU32, AtomicU64, UnsafeCell, order, own};
+use crate::wake::{Flags, Linked, PushList};
+use pool::BlockId;
+pub use pool::BlockPool;
+use std::fmt;
+use std::ptr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// `hold` while the writer writes.
+const BUSY: u64 = u64::MAX;
+/// `hold` while no block is in the chain.
+const NONE: u64 = 0;
+
+/// What a writer shows of its direction.
+#[repr(C)]
+struct Out {
+    produced: AtomicU64,
+    /// The last block of the chain: low half of `produced` << 32 | number plus one.
+    hold: AtomicU64,
+    chain_start: AtomicU64,
+    first: AtomicU32,
+}
+
+impl Out {
+    fn new() -> Self {
+        Out {
+            produced: AtomicU64::new(0),
+            hold: AtomicU64::new(NONE),
+            chain_start: AtomicU64::new(0),
+            first: AtomicU32::new(0),
+        }
+    }
+}
+
+/// What a writer remembers. Positions are low halves: a direction holds less than 2³¹ bytes.
+#[derive(Default)]
+struct Writing {
+    taken_seen: u32,
+    offset: u32,
+}
+
+/// What a reader remembers.
+#[derive(Default)]
+struct Reading {
+    produced_seen: u32,
+    block: u32,
+    offset: u32,
+}
+
+/// One direction: the writer's word, the reader's word, and where blocks come from.
+#[derive(Clone, Copy)]
+struct Direction<'a> {
+    out: &'a Out,
+    taken: &'a AtomicU64,
+    pool: &'a BlockPool,
+    limit: u32,
+}
+
+impl<'a> Direction<'a> {
+    /// How many bytes the writer may add.
+    fn room(&self, writing: &mut Writing, wished: usize) -> usize {
+        let at = own(&self.out.produced) as u32;
+        if ((self.limit - at.wrapping_sub(writing.taken_seen)) as usize) < wished {
+            writing.taken_seen = self.taken.load(order::observe()) as u32;
+        }
+        (self.limit - at.wrapping_sub(writing.taken_seen)) as usize
+    }
+
+    /// Appends as much of `bytes` as there is room for, and says how much.
+    fn write(&self, writing: &mut Writing, bytes: &[u8]) -> usize {
+        let len = bytes.len().min(self.room(writing, bytes.len()));
+        if len == 0 {
+            return 0;
+        }
+        let at = own(&self.out.produced);
+        let held = self.out.hold.swap(BUSY, order::exchange());
+        // Large blocks are for those who have much to say, or whose reader lags.
+        let take = |left: usize| {
+            let waiting = at - self.taken.load(Relaxed);
+            self.pool.take(left.max(waiting as usize) > self.pool.small())
+        };
+        let mut block = match (held as u32).checked_sub(1) {
+            Some(number) => BlockId(number),
+            None => {
+                let Some(block) = take(len) else {
+                    self.out.hold.store(NONE, order::publish());
+                    return 0;
+                };
+                self.out.first.store(block.0, Relaxed);
+                self.out.chain_start.store(at, Relaxed);
+                writing.offset = 0;
+                block
+            }
+        };
+        let mut written = 0;
+        while written < len {
+            let size = self.pool.size(block);
+            if writing.offset == size {
+                let Some(next) = take(len - written) else { break };
+                self.pool.room(block).next.store(next.0, Relaxed);
+                block = next;
+                writing.offset = 0;
+                continue;
+            }
+            let n = (len - written).min((size - writing.offset) as usize);
+            let to = &self.pool.room(block).block;
+            // SAFETY: inside the block. The writer has taken the last block out of `hold`, or out of the pool, so no one
+            // gives it back; and the reader stays before `produced`, which these bytes are behind.
+            let room = unsafe { to.exclusive(writing.offset as usize, n) };
+            room.copy_from_slice(&bytes[written..written + n]);
+            written += n;
+            writing.offset += n as u32;
+        }
+        let end = at + written as u64;
+        self.out.produced.store(end, order::publish());
+        self.out.hold.store((end & 0xffff_ffff) << 32 | u64::from(block.0 + 1), order::publish());
+        written
+    }
+
+    /// Where the oldest byte lies, and how many lie together there; steps over to the next block if it must.
+    fn front(&self, reading: &mut Reading) -> Option<(BlockId, u32, u32)> {
+        let at = own(self.taken);
+        if reading.produced_seen == at as u32 {
+            reading.produced_seen = self.out.produced.load(order::observe()) as u32;
+            if reading.produced_seen == at as u32 {
+                return None;
+            }
+        }
+        let waiting = reading.produced_seen.wrapping_sub(at as u32);
+        if self.out.chain_start.load(Relaxed) == at {
+            reading.block = self.out.first.load(Relaxed);
+            reading.offset = 0;
+        } else if reading.offset == self.pool.size(BlockId(reading.block)) {
+            let full = BlockId(reading.block);
+            reading.block = self.pool.room(full).next.load(Relaxed);
+            reading.offset = 0;
+            self.pool.give(full);
+        }
+        let block = BlockId(reading.block);
+        Some((block, reading.offset, waiting.min(self.pool.size(block) - reading.offset)))
+    }
+
+    /// The reader is done with the next `n` bytes, which `front` has shown.
+    fn advance(&self, reading: &mut Reading, n: u32) {
+        reading.offset += n;
+        self.taken.store(own(self.taken) + u64::from(n), order::publish());
+    }
+
+    /// The bytes that `front` has found.
+    ///
+    /// # Safety
+    /// By the reader, before it advances over them.
+    unsafe fn bytes(&self, (block, offset, len): (BlockId, u32, u32)) -> &'a [u8] {
+        let pool: &'a BlockPool = self.pool;
+        let from = &pool.room(block).block;
+        // SAFETY: published, so written and not written again before the reader has taken them; `front` has observed it.
+        unsafe { from.shared(offset as usize, len as usize) }
+    }
+
+    fn read(&self, reading: &mut Reading, out: &mut [u8]) -> usize {
+        let mut n = 0;
+        while n < out.len()
+            && let Some((block, offset, len)) = self.front(reading)
+        {
+            let len = len.min((out.len() - n) as u32);
+            // SAFETY: we are the reader.
+            out[n..n + len as usize].copy_from_slice(unsafe { self.bytes((block, offset, len)) });
+            self.advance(reading, len);
+            n += len as usize;
+        }
+        n
+    }
+
+    fn peek(&self, reading: &mut Reading, out: &mut [u8]) -> usize {
+        reading.produced_seen = self.out.produced.load(order::observe()) as u32;
+        let Some((mut block, mut offset, mut len)) = self.front(reading) else { return 0 };
+        let at = own(self.taken) as u32;
+        let waiting = reading.produced_seen.wrapping_sub(at) as usize;
+        let mut n = 0;
+        loop {
+            let take = (len as usize).min(out.len() - n);
+            // SAFETY: we are the reader; below `produced_seen`, and in blocks that only we give back.
+            out[n..n + take].copy_from_slice(unsafe { self.bytes((block, offset, take as u32)) });
+            n += take;
+            if n == out.len() || n == waiting {
+                return n;
+            }
+            block = BlockId(self.pool.room(block).next.load(Relaxed));
+            offset = 0;
+            len = self.pool.size(block).min((waiting - n) as u32);
+        }
+    }
+
+    /// The lane, as writer, takes the last block back if everything is read.
+    fn retire(&self) {
+        let hold = self.out.hold.load(Relaxed);
+        let empty = self.taken.load(order::observe()) == own(&self.out.produced);
+        if hold != NONE && empty {
+            self.out.hold.store(NONE, Relaxed);
+            self.pool.give(BlockId(hold as u32 - 1));
+        }
+    }
+
+    /// The lane, as reader, takes the last block back if everything is read and nobody is writing.
+    fn reclaim(&self) {
+        let hold = self.out.hold.load(order::observe());
+        if hold == NONE || hold == BUSY || self.out.produced.load(order::observe()) != own(self.taken) {
+            return;
+        }
+        if self.out.hold.compare_exchange(hold, NONE, order::exchange(), Relaxed).is_ok() {
+            self.pool.give(BlockId(hold as u32 - 1));
+        }
+    }
+
+    /// Gives every block back; both sides are gone.
+    fn clear(&self, reading: &mut Reading) {
+        while let Some((_, _, len)) = self.front(reading) {
+            self.advance(reading, len);
+        }
+        self.reclaim();
+    }
+}
+
+#[repr(C, align(64))]
+struct AppSide<A, L> {
+    out: Out,
+    taken: AtomicU64,
+    next: AtomicPtr<Pipe<A, L>>,
+    writing: Mutex<Writing>,
+    reading: Mutex<Reading>,
+    flags: Flags,
+    said: A,
+}
+
+#[repr(C, align(64))]
+struct LaneSide<L> {
+    out: Out,
+    taken: AtomicU64,
+    pool: Arc<BlockPool>,
+    writing: UnsafeCell<Writing>,
+    reading: UnsafeCell<Reading>,
+    limit: u32,
+    said: L,
+}
+
+/// A conversation, as the application's threads see it. Can be on a [wake list](crate::wake).
+#[repr(C)]
+pub struct Pipe<A, L> {
+    app: AppSide<A, L>,
+    lane: LaneSide<L>,
+}
+
+// SAFETY: of the fields only the two cells are not shared by themselves; they are the lane's, see `LaneEnd`.
+unsafe impl<A: Send + Sync, L: Send + Sync> Sync for Pipe<A, L> {}
+// SAFETY: as above, and there is no thread affinity.
+unsafe impl<A: Send + Sync, L: Send + Sync> Send for Pipe<A, L> {}
+
+/// The lane's end of a conversation: one, so that what it remembers needs no lock.
+pub struct LaneEnd<A, L>(Arc<Pipe<A, L>>);
+
+/// A conversation with at most `limit` bytes waiting in each direction. `app` is what the application's threads say of it
+/// beside the bytes, on their cache lines; `lane` the same for the lane.
+///
+/// # Panics
+/// If `limit` is 0 or more than 1 GiB.
+pub fn pipe<A, L>(pool: &Arc<BlockPool>, limit: u32, app: A, lane: L) -> (Arc<Pipe<A, L>>, LaneEnd<A, L>) {
+    assert!((1..=1 << 30).contains(&limit), "a direction holds 1 byte to 1 GiB; {limit} were asked for");
+    let pipe = Arc::new(Pipe {
+        app: AppSide {
+            out: Out::new(),
+            flags: Flags::default(),
+            taken: AtomicU64::new(0),
+            next: AtomicPtr::new(ptr::null_mut()),
+            writing: Mutex::default(),
+            reading: Mutex::default(),
+            said: app,
+        },
+        lane: LaneSide {
+            out: Out::new(),
+            limit,
+            taken: AtomicU64::new(0),
+            pool: pool.clone(),
+            writing: UnsafeCell::new(Writing::default()),
+            reading: UnsafeCell::new(Reading::default()),
+            said: lane,
+        },
+    });
+    (pipe.clone(), LaneEnd(pipe))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Whoever panicked did so in a copy into its own buffer, before anything here was changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<A, L> Pipe<A, L> {
+    fn to_lane(&self) -> Direction<'_> {
+        let lane = &self.lane;
+        Direction { out: &self.app.out, taken: &lane.taken, pool: &lane.pool, limit: lane.limit }
+    }
+
+    fn to_app(&self) -> Direction<'_> {
+        let lane = &self.lane;
+        Direction { out: &lane.out, taken: &self.app.taken, pool: &lane.pool, limit: lane.limit }
+    }
+
+    /// Appends bytes for the lane; says how many there was room for.
+    pub fn send(&self, bytes: &[u8]) -> usize {
+        let mut writing = lock(&self.app.writing);
+        self.to_lane().write(&mut writing, bytes)
+    }
+
+    /// As [`send`](Self::send), of several pieces in a row, with no other thread's bytes between them.
+    pub fn send_all_of(&self, pieces: &[impl std::ops::Deref<Target = [u8]>]) -> usize {
+        let mut writing = lock(&self.app.writing);
+        let mut sent = 0;
+        for piece in pieces {
+            let piece: &[u8] = piece;
+            let n = self.to_lane().write(&mut writing, piece);
+            sent += n;
+            if n < piece.len() {
+                break;
+            }
+        }
+        sent
+    }
+
+    /// Does something that belongs behind the bytes sent so far: `act` is given their number, and no byte is appended
+    /// meanwhile.
+    pub fn after<R>(&self, act: impl FnOnce(u64) -> R) -> R {
+        let _writing = lock(&self.app.writing);
+        act(own(&self.app.out.produced))
+    }
+
+    /// Takes bytes that the lane has sent; says how many.
+    pub fn recv(&self, out: &mut [u8]) -> usize {
+        let mut reading = lock(&self.app.reading);
+        self.to_app().read(&mut reading, out)
+    }
+
+    /// Copies bytes that the lane has sent, and leaves them.
+    pub fn peek(&self, out: &mut [u8]) -> usize {
+        let mut reading = lock(&self.app.reading);
+        self.to_app().peek(&mut reading, out)
+    }
+
+    /// Bytes that `recv` would find now.
+    #[inline]
+    pub fn readable(&self) -> usize {
+        (self.lane.out.produced.load(order::observe()) - self.app.taken.load(Relaxed)) as usize
+    }
+
+    /// Bytes for which `send` would find room now, if the pool has blocks.
+    #[inline]
+    pub fn writable(&self) -> usize {
+        let waiting = self.app.out.produced.load(Relaxed) - self.lane.taken.load(order::observe());
+        self.lane.limit as usize - waiting as usize
+    }
+
+    /// The most bytes that can wait in one direction.
+    pub fn limit(&self) -> usize {
+        self.lane.limit as usize
+    }
+
+    /// What the application's threads say beside the bytes.
+    #[inline]
+    pub fn app(&self) -> &A {
+        &self.app.said
+    }
+
+    /// What the lane says beside the bytes.
+    #[inline]
+    pub fn lane(&self) -> &L {
+        &self.lane.said
+    }
+
+    /// What the application waits for.
+    #[inline]
+    pub fn flags(&self) -> &Flags {
+        &self.app.flags
+    }
+}
+
+impl<A, L> Linked for Pipe<A, L> {
+    #[inline]
+    fn flags(&self) -> &Flags {
+        &self.app.flags
+    }
+    #[inline]
+    fn link(&self) -> &AtomicPtr<Self> {
+        &self.app.next
+    }
+}
+
+impl<A, L> Drop for Pipe<A, L> {
+    fn drop(&mut self) {
+        let mut reading = std::mem::take(&mut *lock(&self.app.reading));
+        self.to_app().clear(&mut reading);
+        self.lane.reading.with_mut(|cell| {
+            // SAFETY: nobody else has this value any more.
+            let mut reading = unsafe { std::mem::take(&mut *cell) };
+            self.to_lane().clear(&mut reading);
+        });
+    }
+}
+
+impl<A, L> LaneEnd<A, L> {
+    /// What the application's threads have of it.
+    #[inline]
+    pub fn pipe(&self) -> &Arc<Pipe<A, L>> {
+        &self.0
+    }
+
+    /// Appends bytes for the application; says how many there was room for.
+    #[inline]
+    pub fn fill(&mut self, bytes: &[u8]) -> usize {
+        let to_app = self.0.to_app();
+        // SAFETY: only the one `LaneEnd` touches this cell, and it is borrowed mutably.
+        self.0.lane.writing.with_mut(|cell| to_app.write(unsafe { &mut *cell }, bytes))
+    }
+
+    /// The oldest bytes that the application has sent, as far as they lie together. Empty: there are none.
+    #[inline]
+    pub fn front(&mut self) -> &[u8] {
+        let to_lane = self.0.to_lane();
+        // SAFETY: as in `fill`.
+        let found = self.0.lane.reading.with_mut(|cell| to_lane.front(unsafe { &mut *cell }));
+        // SAFETY: we are the reader, and the slice borrows us.
+        found.map_or(&[], move |found| unsafe { to_lane.bytes(found) })
+    }
+
+    /// Gives back `n` of the bytes that [`front`](Self::front) has shown.
+    ///
+    /// # Panics
+    /// If it has not shown so many.
+    #[inline]
+    pub fn advance(&mut self, n: usize) {
+        let to_lane = self.0.to_lane();
+        self.0.lane.reading.with_mut(|cell| {
+            // SAFETY: as in `fill`.
+            let reading = unsafe { &mut *cell };
+            let shown = to_lane.front(reading).map_or(0, |(_, _, len)| len);
+            assert!(n <= shown as usize, "{n} bytes were given back and {shown} had been shown");
+            to_lane.advance(reading, n as u32);
+        });
+    }
+
+    /// How many bytes the application's have been given back so far.
+    #[inline]
+    pub fn taken(&self) -> u64 {
+        self.0.lane.taken.load(Relaxed)
+    }
+
+    /// How many bytes were given to the application and not read by it.
+    #[inline]
+    pub fn unread(&self) -> usize {
+        (self.0.lane.out.produced.load(Relaxed) - self.0.app.taken.load(order::observe())) as usize
+    }
+
+    /// Bytes that the application has sent and that were not given back.
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        (self.0.app.out.produced.load(order::observe()) - self.0.lane.taken.load(Relaxed)) as usize
+    }
+
+    /// Takes back the block of each direction in which nothing waits. True if this conversation holds no memory now.
+    pub fn retire(&mut self) -> bool {
+        self.0.to_app().retire();
+        self.0.to_lane().reclaim();
+        self.0.lane.out.hold.load(Relaxed) == NONE && self.0.app.out.hold.load(Relaxed) == NONE
+    }
+}
+
+impl<A, L> fmt::Debug for Pipe<A, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sent, filled) = (self.app.out.produced.load(Relaxed), self.lane.out.produced.load(Relaxed));
+        f.debug_struct("Pipe").field("to_lane", &sent).field("to_app", &filled).finish_non_exhaustive()
+    }
+}
+
+impl<A, L> fmt::Debug for LaneEnd<A, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LaneEnd").field(&self.0).finish()
+    }
+}
+
+/// What is said beside the bytes, with the number of bytes that it stands behind.
+///
+/// An end has a position: it is acted upon when everything before it has been taken, and not when it is seen.
+pub type Notes<T> = PushList<(u64, T)>;
+
+#[cfg(not(laneway_loom))]
+const _: () = assert!(
+    size_of::<Pipe<[u64; 5], [u64; 7]>>() == 256,
+    "each side's lines have room for 40 and 56 bytes of the callers'"
+);
+#[cfg(not(laneway_loom))]
+const _: () = {
+    type Sample = Pipe<[u64; 5], [u64; 7]>;
+    assert!(
+        std::mem::offset_of!(Sample, lane) - std::mem::offset_of!(Sample, app) == 128,
+        "in no pair of lines are both"
+    );
+};

@@ -1,0 +1,186 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+fn tiny() -> Arc<BlockPool> {
+    Arc::new(BlockPool::with_sizes([8, 32], 1 << 16))
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send(usize),
+    Recv(usize),
+    Peek(usize),
+    Fill(usize),
+    Take(usize),
+    Retire,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 4 } else { 512 }, ..Default::default() })]
+
+    /// Against two queues, with blocks so small that chains grow, break off and begin anew all the time.
+    #[test]
+    fn behaves_as_two_queues_of_bytes(
+        steps in prop::collection::vec(
+            prop_oneof![
+                (0usize..70).prop_map(Step::Send), (0usize..70).prop_map(Step::Recv), (0usize..70).prop_map(Step::Peek),
+                (0usize..70).prop_map(Step::Fill), (0usize..70).prop_map(Step::Take), Just(Step::Retire),
+            ],
+            1..if cfg!(miri) { 40 } else { 200 },
+        ),
+        limit in 1u32..100,
+    ) {
+        let pool = tiny();
+        let (pipe, mut lane) = pipe(&pool, limit, (), ());
+        let (mut up, mut down) = (VecDeque::new(), VecDeque::new());
+        let mut next = 0u8;
+        let mut bytes = |n: usize| -> Vec<u8> { (0..n).map(|_| { next = next.wrapping_add(1); next }).collect() };
+        for step in steps {
+            match step {
+                Step::Send(n) => {
+                    let data = bytes(n);
+                    let sent = pipe.send(&data);
+                    prop_assert_eq!(sent, n.min(limit as usize - up.len()));
+                    up.extend(&data[..sent]);
+                }
+                Step::Fill(n) => {
+                    let data = bytes(n);
+                    let filled = lane.fill(&data);
+                    prop_assert_eq!(filled, n.min(limit as usize - down.len()));
+                    down.extend(&data[..filled]);
+                }
+                Step::Recv(n) => {
+                    let mut out = vec![0; n];
+                    let got = pipe.recv(&mut out);
+                    prop_assert_eq!(got, n.min(down.len()));
+                    let expected: Vec<u8> = down.drain(..got).collect();
+                    prop_assert_eq!(&out[..got], &expected[..]);
+                }
+                Step::Peek(n) => {
+                    let mut out = vec![0; n];
+                    let got = pipe.peek(&mut out);
+                    let expected: Vec<u8> = down.iter().take(n).copied().collect();
+                    prop_assert_eq!(&out[..got], &expected[..]);
+                }
+                Step::Take(n) => {
+                    let shown = lane.front().to_vec();
+                    prop_assert_eq!(shown.is_empty(), up.is_empty());
+                    let n = n.min(shown.len());
+                    let expected: Vec<u8> = up.drain(..n).collect();
+                    prop_assert_eq!(&shown[..n], &expected[..]);
+                    lane.advance(n);
+                }
+                Step::Retire => {
+                    let idle = lane.retire();
+                    prop_assert_eq!(idle, up.is_empty() && down.is_empty());
+                    if idle {
+                        prop_assert_eq!(pool.in_use(), 0);
+                    }
+                }
+            }
+            prop_assert_eq!((pipe.readable(), pipe.writable()), (down.len(), limit as usize - up.len()));
+            prop_assert_eq!((lane.unread(), lane.waiting()), (down.len(), up.len()));
+        }
+        drop((pipe, lane));
+        prop_assert_eq!(pool.in_use(), 0, "a dropped conversation gives everything back");
+    }
+}
+
+#[test]
+fn idle_is_nothing() {
+    let pool = Arc::new(BlockPool::new(1 << 20));
+    let (pipe, mut lane) = pipe(&pool, 65_536, (), ());
+    assert!(lane.retire());
+    assert_eq!(pool.bytes(), 0, "nothing is made before something is said");
+    for _ in 0..100 {
+        assert_eq!(pipe.send(&[7; 100]), 100);
+        assert!(!lane.retire(), "what waits is not taken away");
+        lane.advance(100);
+        assert!(lane.retire());
+    }
+    assert_eq!((pool.bytes(), pool.in_use()), (4_096, 0), "one block served all of it");
+}
+
+#[test]
+fn much_at_once_uses_large_blocks() {
+    let pool = Arc::new(BlockPool::new(1 << 20));
+    let (pipe, _lane) = pipe(&pool, 1 << 18, (), ());
+    assert_eq!(pipe.send(&vec![1; 200_000]), 200_000);
+    assert_eq!(pool.bytes(), 3 * 65_536 + 4_096);
+}
+
+#[test]
+fn a_used_up_pool_is_a_short_send() {
+    let pool = Arc::new(BlockPool::with_sizes([8, 16], 16));
+    let (one, mut lane) = pipe(&pool, 1_000, (), ());
+    let (two, _lane_two) = pipe(&pool, 1_000, (), ());
+    assert_eq!(one.send(&[1; 100]), 32, "two small blocks and a large one are all there is");
+    assert_eq!(two.send(b"x"), 0);
+    assert_eq!(lane.front().len(), 16);
+    lane.advance(16);
+    assert_eq!(lane.front().len(), 8, "stepping over gives the first block back");
+    assert_eq!(two.send(b"x"), 1);
+}
+
+#[test]
+fn notes_stand_behind_their_bytes() {
+    let pool = tiny();
+    let (pipe, mut lane) = pipe(&pool, 100, Notes::default(), ());
+    pipe.send(b"first");
+    pipe.after(|at| pipe.app().push((at, "close")));
+    pipe.send(b"late");
+    assert_eq!(pipe.app().take_all(), [(5, "close")]);
+    assert_eq!(lane.front(), b"firstlat");
+    lane.advance(5);
+    assert_eq!(lane.taken(), 5);
+}
+
+#[test]
+fn two_threads_and_a_lane_that_takes_its_blocks_back() {
+    const TOTAL: usize = if cfg!(miri) { 300 } else { 400_000 };
+    let pool = tiny();
+    let (pipe, mut lane) = pipe(&pool, 50, (), ());
+    let (writer, reader) = (pipe.clone(), pipe);
+    let writes = std::thread::spawn(move || {
+        let mut sent = 0;
+        while sent < TOTAL {
+            let data: Vec<u8> = (sent..TOTAL.min(sent + 23)).map(|i| i as u8).collect();
+            match writer.send(&data) {
+                0 => std::thread::yield_now(),
+                n => sent += n,
+            }
+        }
+    });
+    let reads = std::thread::spawn(move || {
+        let (mut got, mut buf) = (0, [0; 17]);
+        while got < TOTAL {
+            let n = reader.recv(&mut buf);
+            for (i, byte) in buf[..n].iter().enumerate() {
+                assert_eq!(*byte, (got + i) as u8, "byte {}", got + i);
+            }
+            got += n;
+            if n == 0 {
+                std::thread::yield_now();
+            }
+        }
+    });
+    // The lane sends back what comes.
+    let mut echoed = 0;
+    while echoed < TOTAL {
+        let shown = lane.front().to_vec();
+        let n = lane.fill(&shown);
+        if n == 0 {
+            lane.retire();
+            std::thread::yield_now();
+            continue;
+        }
+        lane.advance(n);
+        echoed += n;
+        lane.retire();
+    }
+    writes.join().unwrap();
+    reads.join().unwrap();
+    assert!(lane.retire());
+    assert_eq!(pool.in_use(), 0);
+}
