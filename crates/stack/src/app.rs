@@ -73,6 +73,16 @@ pub trait App {
     fn on_closed(&mut self, cx: &mut Context<'_>, connection: ConnId, token: u64, reason: CloseReason) {
         let _ = (cx, connection, token, reason);
     }
+    /// Somebody says that nothing listens where a datagram of this socket went.
+    fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
+        let _ = (cx, socket, to);
+    }
+    /// Once a poll, after everything was sent. The place to tell other threads what this poll has brought.
+    fn on_poll_end(&mut self) {}
+    /// The last poll did something of the application's own, or left something undone: poll again at once.
+    fn is_busy(&self) -> bool {
+        false
+    }
     /// When [`on_poll`](Self::on_poll) is wanted at the latest, even if nothing happens. Asked after each poll.
     fn poll_timeout(&self) -> Instant {
         Instant::NEVER

@@ -28,6 +28,7 @@ pub mod slow_path;
 pub mod snapshot;
 pub mod steering;
 pub mod tables;
+pub mod threads;
 pub mod timers;
 pub mod trace;
 pub mod udp;

@@ -15,7 +15,7 @@ use laneway_proto::ip::input::Packet;
 use laneway_proto::ip::output::HeaderSpec;
 use laneway_proto::udp;
 use laneway_wire::checksum::RxChecksum;
-use laneway_wire::flow::Address;
+use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::protocol;
 use std::net::SocketAddr;
 
@@ -90,6 +90,9 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     /// An ICMP error is believed only if it quotes a flow of ours and a sequence number that is in flight (RFC 5927).
     fn icmp_error(&mut self, error: &IcmpError, bytes: &[u8]) {
         let quoted = &error.quoted;
+        if quoted.protocol == protocol::UDP && error.kind.is_hard() {
+            return self.udp_unreachable(&quoted.key, bytes);
+        }
         if quoted.protocol != protocol::TCP {
             return self.local.counters.discard(Discard::IcmpIgnored);
         }
@@ -133,6 +136,21 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 }
             }
         }
+    }
+
+    /// One of our datagrams was for nobody. The socket is looked for on the lane that has its flow; that it exists is all that
+    /// can be checked.
+    fn udp_unreachable(&mut self, key: &FlowKey, bytes: &[u8]) {
+        let owner = self.local.steering.lane(key);
+        if owner != self.local.id {
+            return mail_packet(self.local, owner, bytes, Vouched::default());
+        }
+        let hash = self.tables.hash(key);
+        let Some(socket) = self.local.udp.find(&key.local, key.local_port, hash) else {
+            return self.local.counters.discard(Discard::IcmpUnverified);
+        };
+        let to = SocketAddr::new(key.remote.to_ip(), key.remote_port);
+        self.app.on_unreachable(&mut Context { tables: self.tables, local: self.local }, socket, to);
     }
 
     /// The path to `remote` carries only `mtu` now: every connection there must know.

@@ -81,7 +81,8 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
     for ring in lane.local.mail.to_lanes.iter_mut().flatten() {
         ring.publish();
     }
-    let busy = frames > 0 || mailed || timers || commands || unfinished;
+    app.on_poll_end();
+    let busy = frames > 0 || mailed || timers || commands || unfinished || app.is_busy();
     lane.local.busy = busy;
     lane.local.counters.count(if busy { Mib::PollsBusy } else { Mib::PollsIdle });
     // A busy lane turns again at once, and need not ask when.

@@ -1,0 +1,263 @@
+//! Owns UDP sockets of threads: a ring of datagrams from each lane, and one to the lane that sends for the socket.
+//!
+//! A flow's datagrams come over one lane and stay in order; between flows there is no order. What finds its ring full is
+//! dropped and counted, as the network would have done.
+
+use super::poll::{Watch, Watched};
+use super::words::{Event, READ, WRITE, wake_those};
+use crate::app::UdpId;
+use laneway_sync::ring::records::{RecordConsumer, RecordProducer, records};
+use laneway_sync::wake::Flags;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of datagrams that may wait from one lane.
+const RECEIVE: usize = 256 * 1024;
+/// Bytes of datagrams that may wait to be sent.
+const SEND: usize = 256 * 1024;
+/// The longest payload of UDP.
+pub const PAYLOAD_MAX: usize = 65_507;
+/// Address and port before the payload.
+const HEADER: usize = 18;
+
+/// A UDP socket, as threads see it.
+pub struct Datagrams {
+    /// Its name on every lane.
+    pub id: UdpId,
+    /// Where it is bound.
+    pub at: SocketAddr,
+    /// The lane that sends for it: one, so that what it sends stays in order.
+    pub lane: usize,
+    from_lanes: Box<[Mutex<RecordConsumer>]>,
+    next: AtomicUsize,
+    to_lane: Mutex<RecordProducer>,
+    /// Bytes that wait to be sent, by which readers of `ready` know without the lock.
+    queued: AtomicUsize,
+    flags: Flags,
+    /// What threads sleep on.
+    pub event: Event,
+    /// Datagrams that found no room.
+    pub dropped: AtomicU64,
+    /// The peer's host said that nobody is there: a digest of the address that it is about; 0 for none.
+    refused: AtomicU64,
+    /// The peer that it is connected to.
+    pub peer: Mutex<Option<SocketAddr>>,
+    /// Calls return at once.
+    pub nonblocking: AtomicBool,
+    /// Milliseconds, as in [`super::words::AppWords`].
+    pub read_timeout_ms: AtomicU32,
+    /// The same for writes.
+    pub write_timeout_ms: AtomicU32,
+    /// The stack has ended.
+    pub gone: AtomicBool,
+}
+
+/// A lane's side of a UDP socket.
+pub(super) struct LaneDatagrams {
+    pub(super) shared: Arc<Datagrams>,
+    to_app: RecordProducer,
+    /// What threads have sent, on the lane that sends for it.
+    pub(super) outgoing: Option<RecordConsumer>,
+    pub(super) watch: Option<Arc<Watch>>,
+    pub(super) news: u32,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write_address(to: &mut [u8], address: SocketAddr) {
+    let octets = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    };
+    to[..16].copy_from_slice(&octets);
+    to[16..HEADER].copy_from_slice(&address.port().to_be_bytes());
+}
+
+/// Tells apart the peers that one socket has; never 0.
+fn digest(address: SocketAddr) -> u64 {
+    let mut bytes = [0; HEADER];
+    write_address(&mut bytes, address);
+    bytes.iter().fold(1, |sum: u64, byte| sum.rotate_left(8) ^ u64::from(*byte)) | 1 << 63
+}
+
+fn read_address(from: &[u8]) -> Option<(SocketAddr, &[u8])> {
+    let (header, payload) = from.split_first_chunk::<HEADER>()?;
+    let ip = Ipv6Addr::from(*header.first_chunk::<16>()?);
+    let port = u16::from_be_bytes([header[16], header[17]]);
+    Some((SocketAddr::new(ip.to_canonical(), port), payload))
+}
+
+impl Datagrams {
+    pub(super) fn new(id: UdpId, at: SocketAddr, lanes: usize) -> (Arc<Self>, Vec<LaneDatagrams>) {
+        let (to_app, from_lanes): (Vec<_>, Vec<_>) = (0..lanes)
+            .map(|_| {
+                let (producer, consumer) = records(RECEIVE);
+                (producer, Mutex::new(consumer))
+            })
+            .unzip();
+        let (to_lane, outgoing) = records(SEND);
+        let lane = usize::from(id.0) % lanes;
+        let shared = Arc::new(Datagrams {
+            id,
+            at,
+            lane,
+            from_lanes: from_lanes.into(),
+            next: AtomicUsize::new(0),
+            to_lane: Mutex::new(to_lane),
+            queued: AtomicUsize::new(0),
+            flags: Flags::default(),
+            event: Event::default(),
+            dropped: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            peer: Mutex::new(None),
+            nonblocking: AtomicBool::new(false),
+            read_timeout_ms: AtomicU32::new(u32::MAX),
+            write_timeout_ms: AtomicU32::new(u32::MAX),
+            gone: AtomicBool::new(false),
+        });
+        let mut outgoing = Some(outgoing);
+        let sides = to_app.into_iter().enumerate().map(|(i, to_app)| LaneDatagrams {
+            shared: shared.clone(),
+            to_app,
+            outgoing: if i == lane { outgoing.take() } else { None },
+            watch: None,
+            news: 0,
+        });
+        let sides = sides.collect();
+        (shared, sides)
+    }
+
+    /// Shows the oldest datagram of some lane to `see`, and takes it away unless `peek`. Those that are not from the
+    /// connected peer are dropped on the way.
+    pub fn receive<R>(&self, peek: bool, mut see: impl FnMut(SocketAddr, &[u8]) -> R) -> Option<R> {
+        let peer = *lock(&self.peer);
+        let lanes = self.from_lanes.len();
+        let first = self.next.load(Relaxed);
+        for i in 0..lanes {
+            let at = first.wrapping_add(i) % lanes;
+            let mut ring = lock(&self.from_lanes[at]);
+            while ring.poll(1) == 1 {
+                let answer = read_address(ring.record(0).0)
+                    .filter(|(from, _)| peer.is_none_or(|peer| peer == *from))
+                    .map(|(from, payload)| see(from, payload));
+                if answer.is_none() || !peek {
+                    ring.release(1);
+                }
+                if answer.is_some() {
+                    if !peek {
+                        self.next.store(at + 1, Relaxed);
+                    }
+                    return answer;
+                }
+            }
+        }
+        None
+    }
+
+    /// Queues a datagram; false if there is no room now.
+    pub fn send(&self, to: SocketAddr, data: &[u8]) -> bool {
+        let mut ring = lock(&self.to_lane);
+        let Some(room) = ring.reserve(HEADER + data.len()) else { return false };
+        write_address(room, to);
+        room[HEADER..].copy_from_slice(data);
+        self.queued.fetch_add(data.len() + HEADER, Relaxed);
+        ring.commit(HEADER + data.len(), 0);
+        ring.publish();
+        true
+    }
+
+    /// Which of [`READ`] and [`WRITE`] would not have to wait.
+    pub fn ready(&self) -> u32 {
+        let over = self.gone.load(Acquire) || self.refused.load(Acquire) != 0;
+        let readable = over || self.from_lanes.iter().any(|ring| !lock(ring).is_empty());
+        let writable = over || self.queued.load(Relaxed) < SEND / 4;
+        (u32::from(readable) * READ) | (u32::from(writable) * WRITE)
+    }
+
+    /// The connected peer has refused a datagram; said once.
+    pub fn take_refused(&self) -> bool {
+        let said = match self.refused.load(Relaxed) {
+            0 => return false,
+            _ => self.refused.swap(0, AcqRel),
+        };
+        self.peer().is_some_and(|peer| digest(peer) == said)
+    }
+
+    /// Says that the caller waits; it looks once more before it sleeps.
+    pub fn want(&self, bits: u32) {
+        self.flags.want(bits);
+    }
+
+    /// Connects it to a peer, or disconnects it.
+    pub fn connect(&self, peer: Option<SocketAddr>) {
+        *lock(&self.peer) = peer;
+    }
+
+    /// Its peer.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        *lock(&self.peer)
+    }
+}
+
+impl LaneDatagrams {
+    /// A datagram has arrived; false if there was no room.
+    pub(super) fn deliver(&mut self, from: SocketAddr, data: &[u8]) -> bool {
+        self.news |= READ;
+        let Some(room) = self.to_app.reserve(HEADER + data.len()) else {
+            self.shared.dropped.fetch_add(1, Relaxed);
+            return false;
+        };
+        write_address(room, from);
+        room[HEADER..].copy_from_slice(data);
+        self.to_app.commit(HEADER + data.len(), 0);
+        self.to_app.publish();
+        true
+    }
+
+    /// Nobody is at that address.
+    pub(super) fn refuse(&mut self, peer: SocketAddr) {
+        self.shared.refused.store(digest(peer), Release);
+        self.news |= READ | WRITE;
+    }
+
+    /// Hands what threads have sent to `send`, at most `max`; says how many.
+    pub(super) fn drain(&mut self, max: usize, mut send: impl FnMut(SocketAddr, &[u8])) -> usize {
+        let Some(ring) = &mut self.outgoing else { return 0 };
+        let n = ring.poll(max);
+        let mut bytes = 0;
+        for i in 0..n {
+            let (record, _) = ring.record(i);
+            bytes += record.len();
+            if let Some((to, data)) = read_address(record) {
+                send(to, data);
+            }
+        }
+        ring.release(n);
+        if n > 0 {
+            self.shared.queued.fetch_sub(bytes, Relaxed);
+            self.news |= WRITE;
+        }
+        n
+    }
+
+    /// The socket is over.
+    pub(super) fn end(&self) {
+        self.shared.gone.store(true, Release);
+        self.shared.event.wake();
+        self.watch.iter().for_each(Watched::look);
+    }
+
+    /// Tells threads. The caller has fenced.
+    pub(super) fn tell(&mut self) {
+        let news = std::mem::take(&mut self.news);
+        if news != 0 {
+            wake_those(&self.shared.flags, &self.shared.event, news);
+            if let Some(watch) = &self.watch {
+                Watched::tell(watch, news);
+            }
+        }
+    }
+}

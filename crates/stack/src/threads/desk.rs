@@ -1,0 +1,247 @@
+//! Owns what application threads have of a stack: how they reach its lanes.
+
+use super::accept::{Acceptors, LaneAcceptor};
+use super::datagram::{Datagrams, LaneDatagrams};
+use super::poll::Watch;
+use super::words::{AppWords, Conversation, LaneWords, NO_SLOT, Op};
+use super::{NOTES_MAX, POOL, RING};
+use crate::app::{ListenerId, UdpId};
+use crate::runtime::Bells;
+use laneway_sync::fork::Birth;
+use laneway_sync::ring::bytes::{BlockPool, LaneEnd, pipe};
+use laneway_sync::wake::{Job, PushList, WakeList, Woken, look_fence, wake_list};
+use laneway_wire::flow::Address;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+
+/// A UDP socket, for the wake list of the lane that sends for it.
+pub type UdpTicket = Job<Arc<Datagrams>>;
+
+/// What a lane is asked for beside what concerns one connection.
+pub(super) enum Command {
+    /// Open a connection. `tried` lanes had no port left.
+    Connect { end: LaneEnd<AppWords, LaneWords>, from: Option<Address>, to: SocketAddr, tried: usize },
+    /// Hand connections of this listener to threads.
+    Listen(LaneAcceptor),
+    /// Stop that.
+    Unlisten(ListenerId),
+    /// There is room again for this listener's connections.
+    Refill(ListenerId),
+    /// Hand this socket's datagrams to threads.
+    BindUdp(Box<LaneDatagrams>),
+    /// Stop that.
+    UnbindUdp(UdpId),
+    /// Tell this one of a listener's news.
+    WatchListener(ListenerId, Option<Arc<Watch>>),
+    /// The same for a UDP socket.
+    WatchUdp(UdpId, Option<Arc<Watch>>),
+}
+
+struct Post {
+    commands: PushList<Command>,
+    wake: WakeList<Conversation>,
+    wake_udp: WakeList<UdpTicket>,
+    pool: Arc<BlockPool>,
+}
+
+/// A stack's lanes, as application threads reach them.
+pub struct Desk {
+    posts: Box<[Post]>,
+    bells: Bells,
+    born: Birth,
+    next: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+/// What a lane's [`Server`](super::Server) takes work from.
+pub(super) struct Inbox {
+    pub(super) woken: Woken<Conversation>,
+    pub(super) woken_udp: Woken<UdpTicket>,
+}
+
+impl Desk {
+    /// A desk in front of as many lanes as there are bells, and each lane's side of it.
+    pub fn new(lanes: usize, bells: Bells) -> (Arc<Desk>, Vec<super::Server>) {
+        let mut inboxes = Vec::new();
+        let posts = (0..lanes).map(|_| {
+            let ((wake, woken), (wake_udp, woken_udp)) = (wake_list(), wake_list());
+            inboxes.push(Inbox { woken, woken_udp });
+            Post { commands: PushList::default(), wake, wake_udp, pool: Arc::new(BlockPool::new(POOL)) }
+        });
+        let posts = posts.collect();
+        let desk = Arc::new(Desk {
+            posts,
+            bells,
+            born: Birth::here(),
+            next: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+        });
+        let servers =
+            inboxes.into_iter().enumerate().map(|(lane, inbox)| super::Server::new(desk.clone(), lane, inbox));
+        let servers = servers.collect();
+        (desk, servers)
+    }
+
+    /// This process made it, and is not a child of the one that did.
+    #[inline]
+    pub fn is_here(&self) -> bool {
+        self.born.is_here()
+    }
+
+    /// The stack has ended, or is about to.
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Acquire)
+    }
+
+    /// How many lanes there are.
+    pub fn lanes(&self) -> usize {
+        self.posts.len()
+    }
+
+    /// Bytes of blocks that all conversations hold or have held.
+    pub fn block_bytes(&self) -> usize {
+        self.posts.iter().map(|post| post.pool.bytes()).sum()
+    }
+
+    /// Begins to open a connection, on the next lane in turn.
+    pub fn connect(&self, from: Option<Address>, to: SocketAddr) -> Arc<Conversation> {
+        let lane = self.next.fetch_add(1, Relaxed) % self.posts.len();
+        let (talk, end) = self.conversation(lane);
+        self.say(lane, Command::Connect { end, from, to, tried: 0 });
+        talk
+    }
+
+    pub(super) fn conversation(&self, lane: usize) -> (Arc<Conversation>, LaneEnd<AppWords, LaneWords>) {
+        pipe(&self.posts[lane].pool, RING, AppWords::new(lane), LaneWords::new())
+    }
+
+    /// Has the lane look at a connection. Publish first what it is to find.
+    #[inline]
+    pub fn serve(&self, talk: &Arc<Conversation>) {
+        let lane = usize::from(talk.app().lane.load(Acquire));
+        if self.posts[lane].wake.push(talk) {
+            self.bells.ring(lane);
+        }
+    }
+
+    /// Asks for something behind the bytes sent so far. False: too much is asked already, wait for [`WRITE`].
+    ///
+    /// [`WRITE`]: super::words::WRITE
+    pub fn note(&self, talk: &Arc<Conversation>, op: Op) -> bool {
+        let noted = talk.after(|at| {
+            let words = talk.app();
+            let waiting = words.noted.load(Relaxed).wrapping_sub(talk.lane().noted.load(Acquire));
+            // What ends it is never refused: it comes once.
+            let last = matches!(op, Op::Shutdown | Op::Close | Op::Abort | Op::Watch(_));
+            if waiting >= NOTES_MAX && !last {
+                return false;
+            }
+            words.noted.fetch_add(1, Relaxed);
+            words.notes.push((at, op));
+            true
+        });
+        if noted {
+            self.serve(talk);
+        }
+        noted
+    }
+
+    /// Has every lane hand the connections of a listener to threads.
+    pub fn listen(&self, id: ListenerId, at: SocketAddr, backlog: usize) -> Arc<Acceptors> {
+        let (acceptors, sides) = Acceptors::new(id, at, self.posts.len(), backlog);
+        for (lane, side) in sides.into_iter().enumerate() {
+            self.say(lane, Command::Listen(side));
+        }
+        acceptors
+    }
+
+    /// Stops that; connections that no thread has taken are reset.
+    pub fn unlisten(&self, id: ListenerId) {
+        (0..self.posts.len()).for_each(|lane| self.say(lane, Command::Unlisten(id)));
+    }
+
+    /// Tells a lane that there is room again for a listener's connections.
+    pub fn refill(&self, lane: usize, id: ListenerId) {
+        self.say(lane, Command::Refill(id));
+    }
+
+    /// Has every lane hand a socket's datagrams to threads.
+    pub fn bind_udp(&self, id: UdpId, at: SocketAddr) -> Arc<UdpTicket> {
+        let (shared, sides) = Datagrams::new(id, at, self.posts.len());
+        for (lane, side) in sides.into_iter().enumerate() {
+            self.say(lane, Command::BindUdp(Box::new(side)));
+        }
+        Arc::new(Job::new(shared))
+    }
+
+    /// Stops that.
+    pub fn unbind_udp(&self, id: UdpId) {
+        (0..self.posts.len()).for_each(|lane| self.say(lane, Command::UnbindUdp(id)));
+    }
+
+    /// Has the lane send what was queued.
+    pub fn send_datagrams(&self, ticket: &Arc<UdpTicket>) {
+        if self.posts[ticket.lane].wake_udp.push(ticket) {
+            self.bells.ring(ticket.lane);
+        }
+    }
+
+    /// Tells `watch` of a listener's news.
+    pub fn watch_listener(&self, id: ListenerId, watch: Option<Arc<Watch>>) {
+        (0..self.posts.len()).for_each(|lane| self.say(lane, Command::WatchListener(id, watch.clone())));
+    }
+
+    /// The same for a UDP socket.
+    pub fn watch_udp(&self, id: UdpId, watch: Option<Arc<Watch>>) {
+        (0..self.posts.len()).for_each(|lane| self.say(lane, Command::WatchUdp(id, watch.clone())));
+    }
+
+    pub(super) fn say(&self, lane: usize, command: Command) {
+        self.posts[lane].commands.push(command);
+        self.bells.ring(lane);
+        // Either the lane that ends finds the command, or its end is seen here.
+        look_fence();
+        if self.is_stopped() {
+            self.take_commands(lane).into_iter().for_each(refuse);
+        }
+    }
+
+    pub(super) fn take_commands(&self, lane: usize) -> Vec<Command> {
+        self.posts[lane].commands.take_all()
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, SeqCst);
+        look_fence();
+    }
+}
+
+/// A command that no lane will ever look at.
+pub(super) fn refuse(command: Command) {
+    use super::words::{Fault, GONE, READ, WRITE, wake_those};
+    match command {
+        Command::Connect { end, .. } => {
+            let talk = end.pipe();
+            talk.lane().fail(Fault::Stopped);
+            talk.lane().slot.store(NO_SLOT, Relaxed);
+            talk.lane().status.fetch_or(GONE, Release);
+            look_fence();
+            wake_those(talk.flags(), &talk.lane().event, READ | WRITE);
+        }
+        Command::Listen(side) => side.end(),
+        Command::BindUdp(side) => side.end(),
+        Command::Unlisten(_)
+        | Command::Refill(_)
+        | Command::UnbindUdp(_)
+        | Command::WatchListener(..)
+        | Command::WatchUdp(..) => {}
+    }
+}
+
+impl std::fmt::Debug for Desk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Desk").field("lanes", &self.posts.len()).finish_non_exhaustive()
+    }
+}

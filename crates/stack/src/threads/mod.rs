@@ -1,0 +1,47 @@
+//! Where application threads meet lanes: sockets whose user is on any thread, served by an [`App`](crate::app::App) on
+//! every lane.
+//!
+//! ```text
+//!   application thread                                     lane (Server::on_poll, on_data, …)
+//!   send: copy into the ring, publish          ──────────▶ wake list: pop, clear SCHEDULED, read the ring, Context::send
+//!         push on the wake list, ring the bell             give the bytes back; a third free: wake who wants space
+//!   recv: copy out of the ring                 ◀────────── on_data: copy from the frame into the ring, publish
+//!         room again: push on the wake list                at the end of the poll, one fence, wake who wants bytes
+//!   close, shutdown, options: a note with the   ─────────▶ acted upon when the bytes before it were taken
+//!         number of bytes that it stands behind
+//! ```
+//!
+//! An application thread takes no lock that a lane takes, and never touches a connection. What the two share, per connection,
+//! is a [`Conversation`](words::Conversation): 128 bytes of each side, and blocks while something lies in it.
+//!
+//! **One copy more.** The lane copies from the ring into the connection's send buffer, and does not send out of the ring. What
+//! was sent must be kept until it is acknowledged, and kept where only the lane can write: a lane that computed checksums over
+//! memory that an application can still change would send what it never saw. The copy is within the lane's cache (the bytes
+//! were just read), the ring is free again at once, and the core protocol knows nothing of threads. Receiving has no such
+//! copy: from the frame into the ring, from there to the caller.
+//!
+//! **What bounds what.** A ring holds [`RING`] bytes in each direction, a lane's blocks [`POOL`] bytes of each size; a
+//! lane looks at [`SERVED_MAX`] conversations and takes [`COMMANDS_MAX`] commands per poll; of notes there may be
+//! [`NOTES_MAX`] in a conversation. Whoever wants more waits, or is told that it would.
+
+pub mod accept;
+pub mod datagram;
+pub mod desk;
+pub mod poll;
+mod server;
+pub mod words;
+
+pub use laneway_sync::fork;
+pub use laneway_sync::wake::look_fence;
+pub use server::Server;
+
+/// Bytes that may wait in each direction of a conversation.
+pub const RING: u32 = 256 * 1024;
+/// Bytes of blocks of each size that a lane's conversations may hold.
+pub const POOL: usize = 256 << 20;
+/// Conversations that a lane looks at in one poll because their application asked for it.
+pub const SERVED_MAX: usize = 256;
+/// Commands that a lane takes in one poll.
+pub const COMMANDS_MAX: usize = 64;
+/// Notes that may wait in one conversation.
+pub const NOTES_MAX: u16 = 64;

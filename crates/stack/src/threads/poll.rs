@@ -1,0 +1,171 @@
+//! Owns telling one thread about many sockets: a list of those that something happened to, and a descriptor.
+
+use super::accept::Acceptors;
+use super::datagram::Datagrams;
+use super::words::{CONNECTED, Conversation, ENDED, GONE, READ, SHUT_READ, SHUT_WRITE, WRITE};
+use laneway_sync::doorbell::ParkFlag;
+use laneway_sync::wake::{Job, WakeList, Woken, wake_list};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::time::Duration;
+
+/// What is watched.
+pub enum Source {
+    /// A connection.
+    Conversation(Arc<Conversation>),
+    /// A listener.
+    Acceptors(Arc<Acceptors>),
+    /// A UDP socket.
+    Datagrams(Arc<Datagrams>),
+}
+
+impl Source {
+    /// Which of [`READ`] and [`WRITE`] would not have to wait.
+    pub fn ready(&self) -> u32 {
+        match self {
+            Source::Conversation(talk) => readiness(talk),
+            Source::Acceptors(acceptors) => {
+                if acceptors.is_ready() {
+                    READ
+                } else {
+                    0
+                }
+            }
+            Source::Datagrams(socket) => socket.ready(),
+        }
+    }
+}
+
+/// Which of [`READ`] and [`WRITE`] would not have to wait on a connection.
+pub fn readiness(talk: &Conversation) -> u32 {
+    let status = talk.lane().status.load(Acquire);
+    let shut = talk.app().state.load(Relaxed);
+    let over = status & GONE != 0 || talk.lane().has_error();
+    let mut ready = 0;
+    if over || status & ENDED != 0 || shut & SHUT_READ != 0 || talk.readable() > 0 {
+        ready |= READ;
+    }
+    if over || shut & SHUT_WRITE != 0 || (status & CONNECTED != 0 && talk.writable() >= talk.limit() / 3) {
+        ready |= WRITE;
+    }
+    ready
+}
+
+/// A socket that is watched, for the list of those that something happened to.
+pub type Watch = Job<Watched>;
+
+/// What is known of a socket that is watched.
+pub struct Watched {
+    /// The socket.
+    pub source: Source,
+    /// The user's name for it.
+    pub key: usize,
+    /// What the user wants to know: [`READ`], [`WRITE`]; 0 for nothing at the moment.
+    pub interest: AtomicU32,
+    list: WakeList<Watch>,
+    bell: Arc<PollBell>,
+}
+
+impl Watched {
+    /// Something happened to it that may be one of `bits`.
+    pub(super) fn tell(this: &Arc<Watch>, bits: u32) {
+        if this.interest.load(Relaxed) & bits != 0 {
+            Self::look(this);
+        }
+    }
+
+    /// Has the poller look at it.
+    pub fn look(this: &Arc<Watch>) {
+        if this.list.push(this) {
+            this.bell.ring();
+        }
+    }
+}
+
+struct PollBell {
+    flag: ParkFlag,
+    event: OwnedFd,
+}
+
+impl PollBell {
+    fn ring(&self) {
+        if self.flag.take() {
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// The side that tells about many sockets.
+pub struct PollList {
+    list: WakeList<Watch>,
+    bell: Arc<PollBell>,
+}
+
+/// The side that waits: one.
+pub struct PollQueue {
+    woken: Woken<Watch>,
+    bell: Arc<PollBell>,
+    armed: bool,
+}
+
+/// A list and the queue that empties it.
+pub fn poll_list() -> io::Result<(PollList, PollQueue)> {
+    let (list, woken) = wake_list();
+    let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let bell = Arc::new(PollBell { flag: ParkFlag::new(), event });
+    Ok((PollList { list, bell: bell.clone() }, PollQueue { woken, bell, armed: false }))
+}
+
+impl PollList {
+    /// A socket to be watched.
+    pub fn watch(&self, source: Source, key: usize, interest: u32) -> Arc<Watch> {
+        let (list, bell) = (self.list.clone(), self.bell.clone());
+        Arc::new(Job::new(Watched { source, key, interest: AtomicU32::new(interest), list, bell }))
+    }
+
+    /// The descriptor that becomes readable.
+    pub fn event(&self) -> BorrowedFd<'_> {
+        self.bell.event.as_fd()
+    }
+
+    /// Wakes whoever waits.
+    pub fn wake(&self) {
+        self.bell.ring();
+    }
+}
+
+impl PollQueue {
+    /// The next socket that something may have happened to. Look at its readiness after this.
+    pub fn pop(&mut self) -> Option<Arc<Watch>> {
+        self.woken.pop()
+    }
+
+    /// Makes the descriptor tell from now on. True: there is something already.
+    pub fn arm(&mut self) -> bool {
+        self.bell.flag.announce();
+        self.armed = true;
+        !self.woken.is_empty()
+    }
+
+    /// Waits, armed, until the descriptor tells, for as long as `left` at the most.
+    pub fn sleep(&self, left: Option<Duration>) {
+        let left = left
+            .map(|left| Timespec { tv_sec: left.as_secs().min(1 << 40) as i64, tv_nsec: left.subsec_nanos().into() });
+        let _ = poll(&mut [PollFd::new(&self.bell.event, PollFlags::IN)], left.as_ref());
+    }
+
+    /// Takes the arming back. True: somebody had rung.
+    pub fn disarm(&mut self) -> bool {
+        if !std::mem::take(&mut self.armed) {
+            return false;
+        }
+        let rung = self.bell.flag.retract();
+        if rung {
+            let _ = rustix::io::read(&self.bell.event, &mut [0; 8]);
+        }
+        rung
+    }
+}

@@ -1,0 +1,540 @@
+//! Owns a lane's side of thread sockets: the application that lives on the lane and serves those on other threads.
+
+use super::accept::{LaneAcceptor, Newcomer};
+use super::datagram::LaneDatagrams;
+use super::desk::{Command, Desk, Inbox, refuse};
+use super::poll::{Watch, Watched};
+use super::words::{
+    AppWords, CONNECTED, Conversation, ENDED, FULL, Fault, GONE, LaneWords, NO_SLOT, Op, READ, WRITE, wake_those,
+};
+use super::{COMMANDS_MAX, SERVED_MAX};
+use crate::app::{App, ConnId, Context, ListenerId, UdpId};
+use crate::error::Error;
+use laneway_proto::tcp::CloseReason;
+use laneway_proto::time::Instant;
+use laneway_sync::ring::bytes::LaneEnd;
+use laneway_sync::wake::look_fence;
+use laneway_wire::flow::Address;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+
+/// How long a block may lie idle in a conversation before the lane looks whether it can have it back, in microseconds.
+const IDLE_US: u64 = 4_000;
+/// Conversations that are asked for their blocks in one poll.
+const SWEEP_MAX: usize = 256;
+/// Datagrams that one poll sends for threads.
+const DATAGRAMS_MAX: usize = 64;
+
+/// A connection that a thread has.
+struct Record {
+    end: LaneEnd<AppWords, LaneWords>,
+    id: ConnId,
+    watch: Option<Arc<Watch>>,
+    /// What was asked for behind bytes that have not been taken yet.
+    #[expect(clippy::box_collection, reason = "one word while there is none, which is nearly always")]
+    notes: Option<Box<VecDeque<(u64, Op)>>>,
+    /// What threads are to be told at the end of the poll.
+    news: u8,
+    /// It is on the list of those that hold blocks.
+    lender: bool,
+    /// The application is gone, and only the bytes before its close remain to be sent.
+    closing: bool,
+}
+
+/// Serves thread sockets on one lane.
+pub struct Server {
+    desk: Arc<Desk>,
+    lane: usize,
+    inbox: Inbox,
+    commands: VecDeque<Command>,
+    records: Vec<Option<Record>>,
+    free: Vec<u32>,
+    /// Records with news.
+    news: Vec<u32>,
+    /// Records that hold blocks.
+    lenders: VecDeque<u32>,
+    sweep_at: Instant,
+    /// Conversations that ended in this poll.
+    farewells: Vec<(Arc<Conversation>, Option<Arc<Watch>>)>,
+    listeners: BTreeMap<u16, LaneAcceptor>,
+    sockets: BTreeMap<u16, Box<LaneDatagrams>>,
+    busy: bool,
+}
+
+impl Server {
+    pub(super) fn new(desk: Arc<Desk>, lane: usize, inbox: Inbox) -> Self {
+        Server {
+            desk,
+            lane,
+            inbox,
+            commands: VecDeque::new(),
+            records: Vec::new(),
+            free: Vec::new(),
+            news: Vec::new(),
+            lenders: VecDeque::new(),
+            sweep_at: Instant::NEVER,
+            farewells: Vec::new(),
+            listeners: BTreeMap::new(),
+            sockets: BTreeMap::new(),
+            busy: false,
+        }
+    }
+
+    /// The record of a connection: its token is the place plus one.
+    #[inline]
+    fn find(&self, token: u64) -> Option<u32> {
+        let index = token.checked_sub(1)? as u32;
+        self.records.get(index as usize)?.as_ref().map(|_| index)
+    }
+
+    #[inline]
+    fn record(&mut self, index: u32) -> Option<&mut Record> {
+        self.records.get_mut(index as usize)?.as_mut()
+    }
+
+    fn insert(&mut self, end: LaneEnd<AppWords, LaneWords>, id: ConnId) -> u32 {
+        let record = Record { end, id, watch: None, notes: None, news: 0, lender: false, closing: false };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.records[index as usize] = Some(record);
+                index
+            }
+            None => {
+                self.records.push(Some(record));
+                (self.records.len() - 1) as u32
+            }
+        };
+        if let Some(record) = self.record(index) {
+            record.end.pipe().lane().slot.store(index, Relaxed);
+        }
+        index
+    }
+
+    /// The conversation is over for the lane; its thread is told why.
+    fn remove(&mut self, index: u32, fault: Option<Fault>) {
+        let Some(record) = self.records.get_mut(index as usize).and_then(Option::take) else { return };
+        self.free.push(index);
+        let talk = record.end.pipe().clone();
+        let words = talk.lane();
+        if let Some(fault) = fault {
+            words.fail(fault);
+        }
+        words.slot.store(NO_SLOT, Relaxed);
+        words.status.fetch_or(GONE, Release);
+        self.farewells.push((talk, record.watch));
+    }
+
+    #[inline]
+    fn tell_later(&mut self, index: u32, bits: u32) {
+        let Some(record) = self.records.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        if record.news == 0 {
+            self.news.push(index);
+        }
+        record.news |= bits as u8;
+    }
+
+    #[inline]
+    fn lend(&mut self, index: u32, now: Instant) {
+        let Some(record) = self.records.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        if !record.lender {
+            record.lender = true;
+            if self.lenders.is_empty() {
+                self.sweep_at = now.after_us(IDLE_US);
+            }
+            self.lenders.push_back(index);
+        }
+    }
+
+    /// Does for one connection whatever its thread has asked for.
+    fn serve(&mut self, cx: &mut Context<'_>, index: u32) {
+        let Some(record) = self.records.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        let id = record.id;
+        let mut aborts = false;
+        if !record.end.pipe().app().notes.is_empty() {
+            let notes = record.end.pipe().app().notes.take_all();
+            record.end.pipe().lane().noted.fetch_add(notes.len() as u16, Release);
+            for (at, op) in notes {
+                match op {
+                    Op::Watch(watch) => {
+                        record.watch = watch;
+                        record.watch.iter().for_each(Watched::look);
+                    }
+                    Op::Abort => aborts = true,
+                    // Bytes that nobody will read are thrown away, and their sender hears of it at once.
+                    Op::Close if record.end.unread() > 0 => aborts = true,
+                    op => {
+                        record.closing |= matches!(op, Op::Close);
+                        record.notes.get_or_insert_default().push_back((at, op));
+                    }
+                }
+            }
+        }
+        if aborts {
+            cx.set_token(id, 0);
+            cx.abort(id);
+            return self.remove(index, None);
+        }
+        let mut sent = 0;
+        loop {
+            let taken = record.end.taken();
+            let mut until = usize::MAX;
+            if let Some(notes) = &mut record.notes {
+                match notes.front() {
+                    Some((at, _)) if *at <= taken => {
+                        let op = notes.pop_front().map(|(_, op)| op);
+                        if matches!(op, Some(Op::Close)) {
+                            cx.set_token(id, 0);
+                            cx.close(id);
+                            return self.remove(index, None);
+                        }
+                        op.into_iter().for_each(|op| apply(cx, id, op));
+                        continue;
+                    }
+                    Some((at, _)) => until = (*at - taken) as usize,
+                    None => record.notes = None,
+                }
+            }
+            let front = record.end.front();
+            let front = &front[..front.len().min(until)];
+            let len = front.len();
+            if len == 0 {
+                break;
+            }
+            let n = cx.send(id, front);
+            record.end.advance(n);
+            sent += n;
+            if n < len {
+                break; // `on_writable` goes on
+            }
+        }
+        let pipe = record.end.pipe();
+        let wants = pipe.lane().status.load(Relaxed) & FULL != 0;
+        let has_space = pipe.writable() >= pipe.limit() / 3;
+        if wants && record.end.unread() <= pipe.limit() / 3 * 2 {
+            pipe.lane().status.fetch_and(!FULL, Relaxed);
+            cx.resume(id);
+        }
+        if has_space {
+            self.tell_later(index, WRITE);
+        }
+        if sent > 0 {
+            self.lend(index, cx.now());
+        }
+    }
+
+    fn on_command(&mut self, cx: &mut Context<'_>, command: Command) {
+        match command {
+            Command::Connect { end, from, to, tried } => self.connect(cx, end, from, to, tried),
+            Command::Listen(side) => {
+                let id = side.shared.id;
+                self.listeners.insert(id.0, side);
+                self.offer(cx, id);
+            }
+            Command::Unlisten(id) => {
+                let Some(mut side) = self.listeners.remove(&id.0) else { return };
+                while let Some(newcomer) = side.offers.take_back() {
+                    let index = newcomer.0.lane().slot.load(Relaxed);
+                    if let Some(connection) = self.record(index).map(|record| record.id) {
+                        cx.set_token(connection, 0);
+                        cx.abort(connection);
+                        self.remove(index, None);
+                    }
+                }
+                side.end();
+            }
+            Command::Refill(id) => self.offer(cx, id),
+            Command::BindUdp(side) => _ = self.sockets.insert(side.shared.id.0, side),
+            Command::UnbindUdp(id) => {
+                if let Some(side) = self.sockets.remove(&id.0) {
+                    side.end();
+                }
+            }
+            Command::WatchListener(id, watch) => {
+                if let Some(side) = self.listeners.get_mut(&id.0) {
+                    side.watch = watch;
+                    side.watch.iter().for_each(Watched::look);
+                }
+            }
+            Command::WatchUdp(id, watch) => {
+                if let Some(side) = self.sockets.get_mut(&id.0) {
+                    side.watch = watch;
+                    side.watch.iter().for_each(Watched::look);
+                }
+            }
+        }
+    }
+
+    fn connect(
+        &mut self,
+        cx: &mut Context<'_>,
+        end: LaneEnd<AppWords, LaneWords>,
+        from: Option<Address>,
+        to: SocketAddr,
+        tried: usize,
+    ) {
+        end.pipe().app().lane.store(self.lane as u16, Release);
+        match cx.connect(from, Address::from(to.ip()), to.port(), 0) {
+            Ok(id) => {
+                let index = self.insert(end, id);
+                cx.set_token(id, u64::from(index) + 1);
+                self.serve(cx, index); // its thread may have given up meanwhile
+            }
+            Err(Error::LaneExhausted(_)) if tried + 1 < self.desk.lanes() => {
+                let next = (self.lane + 1) % self.desk.lanes();
+                end.pipe().app().lane.store(next as u16, Release);
+                self.desk.say(next, Command::Connect { end, from, to, tried: tried + 1 });
+            }
+            Err(error) => {
+                let talk = end.pipe().clone();
+                talk.lane().fail(match error {
+                    Error::NetworkUnreachable(_) => Fault::NetworkUnreachable,
+                    Error::AddressNotAvailable(_)
+                    | Error::LaneExhausted(_)
+                    | Error::PortsExhausted(_)
+                    | Error::FlowInUse(..) => Fault::AddressNotAvailable,
+                    Error::AddressInUse(_) => Fault::AddressInUse,
+                    Error::Closed => Fault::Stopped,
+                    _ => Fault::Invalid,
+                });
+                talk.lane().status.fetch_or(GONE, Release);
+                self.farewells.push((talk, None));
+            }
+        }
+    }
+
+    /// Offers finished connections to threads, as many as there is room for.
+    fn offer(&mut self, cx: &mut Context<'_>, listener: ListenerId) {
+        let lane = self.lane;
+        while let Some(side) = self.listeners.get_mut(&listener.0)
+            && side.has_room(lane)
+            && let Some(id) = cx.accept(listener)
+        {
+            let (talk, end) = self.desk.conversation(lane);
+            if let Some(flow) = cx.flow(id) {
+                talk.lane().set_flow(flow);
+            }
+            talk.lane().status.store(CONNECTED, Release);
+            let index = self.insert(end, id);
+            cx.set_token(id, u64::from(index) + 1);
+            if let Some(side) = self.listeners.get_mut(&listener.0) {
+                let _ = side.offers.offer(Arc::new(Newcomer(talk)));
+                side.news = true;
+            }
+        }
+    }
+
+    /// Takes back the blocks of conversations in which nothing waits.
+    fn sweep(&mut self, now: Instant) {
+        if self.lenders.is_empty() || now < self.sweep_at {
+            return;
+        }
+        let n = self.lenders.len().min(SWEEP_MAX);
+        for _ in 0..n {
+            let Some(index) = self.lenders.pop_front() else { break };
+            let Some(record) = self.record(index) else { continue };
+            if record.lender && record.end.retire() {
+                record.lender = false;
+            } else if record.lender {
+                self.lenders.push_back(index);
+            }
+        }
+        self.sweep_at = now.after_us(if n == SWEEP_MAX { IDLE_US / 16 } else { IDLE_US });
+    }
+}
+
+fn apply(cx: &mut Context<'_>, id: ConnId, op: Op) {
+    match op {
+        Op::Nodelay(on) => cx.set_nodelay(id, on),
+        Op::Keepalive(on) => cx.set_keepalive(id, on),
+        Op::UserTimeout(ms) => cx.set_user_timeout_ms(id, ms),
+        Op::Shutdown => cx.shutdown(id),
+        // These were dealt with when they came.
+        Op::Close | Op::Abort | Op::Watch(_) => {}
+    }
+}
+
+impl App for Server {
+    fn on_poll(&mut self, cx: &mut Context<'_>) {
+        self.commands.extend(self.desk.take_commands(self.lane));
+        let commands = self.commands.len().min(COMMANDS_MAX);
+        for command in self.commands.drain(..commands).collect::<Vec<_>>() {
+            self.on_command(cx, command);
+        }
+        let mut served = 0;
+        while served < SERVED_MAX
+            && let Some(talk) = self.inbox.woken.pop()
+        {
+            served += 1;
+            if usize::from(talk.app().lane.load(Acquire)) != self.lane {
+                self.desk.serve(&talk); // it was handed to another lane meanwhile
+                continue;
+            }
+            let index = talk.lane().slot.load(Relaxed);
+            if index != NO_SLOT {
+                self.serve(cx, index);
+            }
+        }
+        let mut datagrams = 0;
+        while datagrams < DATAGRAMS_MAX
+            && let Some(ticket) = self.inbox.woken_udp.pop()
+        {
+            let Some(side) = self.sockets.get_mut(&ticket.id.0) else { continue };
+            let max = DATAGRAMS_MAX - datagrams;
+            let n = side.drain(max, |to, data| _ = cx.send_datagram(ticket.id, to, data));
+            datagrams += n;
+            if n == max {
+                self.desk.send_datagrams(&ticket); // there may be more
+            }
+        }
+        self.sweep(cx.now());
+        self.busy = commands + served + datagrams > 0;
+    }
+
+    fn on_poll_end(&mut self) {
+        let listeners = self.listeners.values().any(|side| side.news);
+        let sockets = self.sockets.values().any(|side| side.news != 0);
+        if self.news.is_empty() && self.farewells.is_empty() && !listeners && !sockets {
+            return;
+        }
+        look_fence(); // one for all that this poll has published
+        for index in self.news.drain(..) {
+            let Some(Some(record)) = self.records.get_mut(index as usize) else { continue };
+            let bits = u32::from(std::mem::take(&mut record.news));
+            let pipe = record.end.pipe();
+            wake_those(pipe.flags(), &pipe.lane().event, bits);
+            if let Some(watch) = &record.watch {
+                Watched::tell(watch, bits);
+            }
+        }
+        for (talk, watch) in self.farewells.drain(..) {
+            wake_those(talk.flags(), &talk.lane().event, READ | WRITE);
+            watch.iter().for_each(Watched::look);
+        }
+        self.listeners.values_mut().for_each(LaneAcceptor::tell);
+        self.sockets.values_mut().for_each(|side| side.tell());
+    }
+
+    fn is_busy(&self) -> bool {
+        self.busy || !self.commands.is_empty()
+    }
+
+    fn poll_timeout(&self) -> Instant {
+        if self.lenders.is_empty() { Instant::NEVER } else { self.sweep_at }
+    }
+
+    fn on_acceptable(&mut self, cx: &mut Context<'_>, listener: ListenerId) {
+        self.offer(cx, listener);
+    }
+
+    fn on_connect(&mut self, cx: &mut Context<'_>, connection: ConnId) {
+        let Some(index) = self.find(cx.token(connection)) else { return cx.abort(connection) };
+        let flow = cx.flow(connection);
+        if let Some(record) = self.record(index) {
+            let words = record.end.pipe().lane();
+            flow.into_iter().for_each(|flow| words.set_flow(flow));
+            words.status.fetch_or(CONNECTED, Release);
+        }
+        self.tell_later(index, READ | WRITE);
+        self.serve(cx, index);
+    }
+
+    fn on_data(&mut self, cx: &mut Context<'_>, connection: ConnId, data: &[u8]) -> usize {
+        let Some(index) = self.find(cx.token(connection)) else {
+            cx.abort(connection);
+            return data.len();
+        };
+        let Some(record) = self.record(index) else { return 0 };
+        if record.closing {
+            // Its thread has left; these bytes nobody will read.
+            cx.set_token(connection, 0);
+            cx.abort(connection);
+            self.remove(index, None);
+            return data.len();
+        }
+        let mut n = record.end.fill(data);
+        if n < data.len() {
+            record.end.pipe().lane().status.fetch_or(FULL, Relaxed);
+            look_fence();
+            n += record.end.fill(&data[n..]); // its thread may have read before it could know
+        }
+        self.tell_later(index, READ);
+        self.lend(index, cx.now());
+        n
+    }
+
+    fn on_writable(&mut self, cx: &mut Context<'_>, connection: ConnId) {
+        if let Some(index) = self.find(cx.token(connection)) {
+            self.serve(cx, index);
+        }
+    }
+
+    fn on_peer_closed(&mut self, cx: &mut Context<'_>, connection: ConnId) {
+        let Some(index) = self.find(cx.token(connection)) else { return cx.close(connection) };
+        if let Some(record) = self.record(index) {
+            record.end.pipe().lane().status.fetch_or(ENDED, Release);
+        }
+        self.tell_later(index, READ);
+    }
+
+    fn on_closed(&mut self, _: &mut Context<'_>, _: ConnId, token: u64, reason: CloseReason) {
+        let Some(index) = self.find(token) else { return };
+        let ended = self.record(index).is_some_and(|r| r.end.pipe().lane().status.load(Relaxed) & ENDED != 0);
+        let fault = match reason {
+            CloseReason::Normal => None,
+            CloseReason::Reset if ended => Some(Fault::BrokenPipe),
+            CloseReason::Reset => Some(Fault::Reset),
+            CloseReason::Refused => Some(Fault::Refused),
+            CloseReason::TimedOut => Some(Fault::TimedOut),
+            CloseReason::Aborted => Some(Fault::Stopped), // not by its thread: then the record would be gone
+        };
+        self.remove(index, fault);
+    }
+
+    fn on_stop(&mut self, cx: &mut Context<'_>) {
+        self.desk.stop();
+        for index in 0..self.records.len() as u32 {
+            let Some(record) = self.record(index) else { continue };
+            record.end.pipe().lane().fail(Fault::Stopped);
+            // What was sent still goes out, and then a FIN.
+            let at = record.end.taken() + record.end.waiting() as u64;
+            record.closing = true;
+            record.notes.get_or_insert_default().push_back((at, Op::Close));
+            self.tell_later(index, READ | WRITE);
+            self.serve(cx, index);
+        }
+        self.listeners.values().for_each(LaneAcceptor::end);
+        self.sockets.values().for_each(|side| side.end());
+    }
+
+    fn on_datagram(&mut self, _: &mut Context<'_>, socket: UdpId, from: SocketAddr, data: &[u8]) {
+        if let Some(side) = self.sockets.get_mut(&socket.0) {
+            side.deliver(from, data);
+        }
+    }
+
+    fn on_unreachable(&mut self, _: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
+        if let Some(side) = self.sockets.get_mut(&socket.0) {
+            side.refuse(to);
+        }
+    }
+}
+
+/// However a lane ends: whoever waits for it is told.
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.desk.stop();
+        self.commands.drain(..).chain(self.desk.take_commands(self.lane)).for_each(refuse);
+        for index in 0..self.records.len() as u32 {
+            self.remove(index, Some(Fault::Stopped));
+        }
+        self.listeners.values().for_each(LaneAcceptor::end);
+        self.sockets.values().for_each(|side| side.end());
+        look_fence();
+        for (talk, watch) in self.farewells.drain(..) {
+            wake_those(talk.flags(), &talk.lane().event, READ | WRITE);
+            watch.iter().for_each(Watched::look);
+        }
+    }
+}

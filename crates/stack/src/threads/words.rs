@@ -1,0 +1,228 @@
+//! Owns what an application and a lane say to each other about one connection, beside its bytes.
+
+use super::poll::Watch;
+use laneway_sync::ring::bytes::{Notes, Pipe};
+use laneway_sync::wake::Flags;
+use laneway_wire::flow::FlowKey;
+use rustix::thread::futex;
+use rustix::time::Timespec;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU16, AtomicU32, Ordering::*};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// One connection, as application threads see it.
+pub type Conversation = Pipe<AppWords, LaneWords>;
+
+/// Wants: bytes, or the end of them.
+pub const READ: u32 = 1;
+/// Wants: room to send.
+pub const WRITE: u32 = 2;
+
+/// The connection is established.
+pub const CONNECTED: u32 = 1;
+/// The peer has closed, and all that it sent is in the ring.
+pub const ENDED: u32 = 2;
+/// The connection is over.
+pub const GONE: u32 = 4;
+/// The lane has bytes that found no room in the ring.
+pub const FULL: u32 = 8;
+
+/// The caller's side has been shut: for sending, …
+pub const SHUT_WRITE: u8 = 1;
+/// … for receiving.
+pub const SHUT_READ: u8 = 2;
+/// `TCP_NODELAY` was asked for.
+pub const NODELAY: u8 = 4;
+/// `SO_KEEPALIVE` was asked for.
+pub const KEEPALIVE: u8 = 8;
+
+/// What is asked of a lane beside the bytes.
+pub enum Op {
+    /// `TCP_NODELAY`.
+    Nodelay(bool),
+    /// `SO_KEEPALIVE`.
+    Keepalive(bool),
+    /// `TCP_USER_TIMEOUT` in milliseconds.
+    UserTimeout(u32),
+    /// A FIN behind the bytes.
+    Shutdown,
+    /// The application is gone: a FIN behind the bytes, or an RST if it left some unread.
+    Close,
+    /// An RST, at once.
+    Abort,
+    /// Tell this one what happens, from now on; `None`: nobody.
+    Watch(Option<Arc<Watch>>),
+}
+
+/// What the application's threads say.
+pub struct AppWords {
+    /// What they ask for.
+    pub notes: Notes<Op>,
+    /// How long a read waits, in milliseconds; `u32::MAX`: for ever.
+    pub read_timeout_ms: AtomicU32,
+    /// The same for writes.
+    pub write_timeout_ms: AtomicU32,
+    /// `SO_LINGER` in seconds; negative: not set.
+    pub linger_s: AtomicI32,
+    /// Notes pushed so far, modulo 2¹⁶.
+    pub noted: AtomicU16,
+    /// The lane that serves it.
+    pub lane: AtomicU16,
+    /// Calls return at once.
+    pub nonblocking: AtomicBool,
+    /// What was shut or asked for: [`SHUT_WRITE`] and its neighbours.
+    pub state: AtomicU8,
+    /// `TCP_USER_TIMEOUT` that was asked for.
+    pub user_timeout_ms: AtomicU32,
+    /// How many handles the application has; the last one closes.
+    pub handles: AtomicU32,
+}
+
+impl AppWords {
+    /// Nothing said yet, to the lane that serves it.
+    pub fn new(lane: usize) -> Self {
+        AppWords {
+            notes: Notes::default(),
+            read_timeout_ms: AtomicU32::new(u32::MAX),
+            write_timeout_ms: AtomicU32::new(u32::MAX),
+            linger_s: AtomicI32::new(-1),
+            noted: AtomicU16::new(0),
+            lane: AtomicU16::new(lane as u16),
+            nonblocking: AtomicBool::new(false),
+            state: AtomicU8::new(0),
+            user_timeout_ms: AtomicU32::new(0),
+            handles: AtomicU32::new(1),
+        }
+    }
+}
+
+/// What the lane says.
+pub struct LaneWords {
+    /// What sleepers sleep on.
+    pub event: Event,
+    /// [`CONNECTED`] and its neighbours.
+    pub status: AtomicU32,
+    /// Where the lane keeps it; only the lane that serves it looks.
+    pub(super) slot: AtomicU32,
+    /// Why it failed; whoever is told takes it.
+    error: AtomicU16,
+    /// Notes taken so far, modulo 2¹⁶.
+    pub noted: AtomicU16,
+    flow: OnceLock<FlowKey>,
+}
+
+/// No slot.
+pub(super) const NO_SLOT: u32 = u32::MAX;
+
+impl LaneWords {
+    pub(super) fn new() -> Self {
+        LaneWords {
+            event: Event::default(),
+            status: AtomicU32::new(0),
+            slot: AtomicU32::new(NO_SLOT),
+            error: AtomicU16::new(0),
+            noted: AtomicU16::new(0),
+            flow: OnceLock::new(),
+        }
+    }
+
+    /// The flow, once it is connected.
+    pub fn flow(&self) -> Option<&FlowKey> {
+        self.flow.get()
+    }
+
+    pub(super) fn set_flow(&self, flow: FlowKey) {
+        let _ = self.flow.set(flow);
+    }
+
+    /// Why it failed, for the first who asks.
+    pub fn take_error(&self) -> Option<Fault> {
+        match self.error.load(Relaxed) {
+            0 => None,
+            _ => Fault::from_code(self.error.swap(0, AcqRel)),
+        }
+    }
+
+    /// Has it failed, and nobody asked yet?
+    pub fn has_error(&self) -> bool {
+        self.error.load(Acquire) != 0
+    }
+
+    pub(super) fn fail(&self, fault: Fault) {
+        let _ = self.error.compare_exchange(0, fault as u16, AcqRel, Relaxed);
+    }
+}
+
+/// Why something failed, of all that a lane can find out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub enum Fault {
+    /// The peer answered a SYN with RST.
+    Refused = 1,
+    /// The peer sent RST.
+    Reset,
+    /// The peer sent RST after its FIN.
+    BrokenPipe,
+    /// The peer is silent.
+    TimedOut,
+    /// No route leads there.
+    NetworkUnreachable,
+    /// The address is none of ours, or no local port is left on any lane.
+    AddressNotAvailable,
+    /// The address and port are taken.
+    AddressInUse,
+    /// The addresses do not fit together.
+    Invalid,
+    /// The stack has ended.
+    Stopped,
+}
+
+impl Fault {
+    fn from_code(code: u16) -> Option<Fault> {
+        use Fault::*;
+        [Refused, Reset, BrokenPipe, TimedOut, NetworkUnreachable, AddressNotAvailable, AddressInUse, Invalid, Stopped]
+            .into_iter()
+            .find(|fault| *fault as u16 == code)
+    }
+}
+
+/// What threads sleep on: a counter that grows with every wake-up.
+#[derive(Default)]
+pub struct Event(AtomicU32);
+
+impl Event {
+    /// To be read before one looks for the last time.
+    pub fn now(&self) -> u32 {
+        self.0.load(Acquire)
+    }
+
+    /// Wakes everyone.
+    pub fn wake(&self) {
+        self.0.fetch_add(1, Release);
+        let _ = futex::wake(&self.0, futex::Flags::PRIVATE, i32::MAX as u32);
+    }
+
+    /// Sleeps until it is woken, unless that has happened since `seen`; for as long as `left` at the most. False if nothing
+    /// is left.
+    pub fn sleep(&self, seen: u32, left: Option<Duration>) -> bool {
+        if left.is_some_and(|left| left.is_zero()) {
+            return false;
+        }
+        let left = left.map(|left| Timespec {
+            tv_sec: left.as_secs().min(i64::MAX as u64) as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        // Woken, already changed, interrupted, or late: the caller looks.
+        let _ = futex::wait(&self.0, futex::Flags::PRIVATE, seen, left.as_ref());
+        true
+    }
+}
+
+/// Wakes whoever waits for one of `bits`. The caller's work is visible and fenced.
+pub(super) fn wake_those(flags: &Flags, event: &Event, bits: u32) {
+    if flags.take(bits) != 0 {
+        event.wake();
+    }
+}
+
+const _: () = assert!(size_of::<Conversation>() == 256, "an idle conversation is two pairs of lines");
