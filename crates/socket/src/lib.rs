@@ -3,11 +3,23 @@
 //! A *lane* is one thread on one core that owns a queue of the network device and every connection that hashes to it. No
 //! lock and no cache line is fought over, and connections are set up, used and torn down at the rate of the core.
 //!
-//! What a running stack is doing can be asked from outside: [`control`].
+//! Two ways to use it:
 //!
-//! The API is [`on_lane`]: the application lives on the lanes, as a value of a type of its own that is called when
-//! something happens.
+//! * [`TcpListener`], [`TcpStream`], [`UdpSocket`] on a [`Stack`]: blocking, from any thread, with the methods of `std::net`.
+//!   [`Poller`] waits for many of them. With the feature `tokio` there are streams and a listener for asynchronous programs.
+//! * [`on_lane`]: the application lives on the lanes, as a value of a type of its own that is called when something happens.
+//!
+//! What a running stack is doing can be asked from outside: [`control`].
 #![forbid(unsafe_code)]
 
 pub mod control;
+mod error;
+mod net;
 pub mod on_lane;
+#[cfg(feature = "tokio")]
+pub mod tokio;
+
+pub use net::{
+    Builder, Entered, Event, Incoming, Interest, Mode, Poller, Source, Stack, TcpListener, TcpStream, UdpSocket,
+};
+pub use on_lane::{Cidr, Config, Counters, Device, StartError};

@@ -10,7 +10,7 @@ use laneway_stack::device::pcap::Capture;
 use laneway_stack::device::tun::{Prefix, SteeringConfig, Tun, TunConfig, TunError};
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
-use laneway_stack::runtime::{Options, Runtime, cores};
+use laneway_stack::runtime::{Bells, Options, Runtime, cores};
 use laneway_stack::sharing::{Global, LaneOwned};
 use laneway_stack::steering::Steering;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -229,6 +229,27 @@ impl Builder {
                 self.run(queues, BootSecrets::from_system(), "queues".into(), Vec::new(), app)
             }
         }
+    }
+
+    /// As [`start`](Self::start), for applications that must know the lanes' bells before there are lanes.
+    pub(crate) fn start_beside<A: App + Send + 'static>(
+        mut self,
+        make: impl FnOnce(usize, Bells) -> Vec<A>,
+    ) -> Result<Stack, StartError> {
+        self.check()?;
+        let lanes = self.lanes.unwrap_or(1);
+        let bells = match &self.device.0 {
+            Kind::Memory { bells, .. } => bells.clone(),
+            Kind::Tun { .. } | Kind::Queues(_) => Bells::new(lanes)?,
+        };
+        self.options.bells = Some(bells.clone());
+        let mut apps = make(lanes, bells).into_iter();
+        self.start(move |_| apps.next().expect("one for each lane"))
+    }
+
+    /// Largest backlog that a listener may have.
+    pub(crate) fn somaxconn(&self) -> usize {
+        self.config.somaxconn
     }
 
     fn check(&mut self) -> Result<(), StartError> {

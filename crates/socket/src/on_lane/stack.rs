@@ -86,6 +86,16 @@ impl Stack {
         self.runtime.bind_udp(at)
     }
 
+    /// As [`bind_udp`](Self::bind_udp), with socket options. The answer tells the port, if `at` had port 0.
+    pub fn bind_udp_with(&self, at: SocketAddr, options: BindOptions) -> Result<(UdpId, SocketAddr), Error> {
+        self.runtime.bind_udp_with(at, options)
+    }
+
+    /// Closes a UDP socket on every lane.
+    pub fn unbind_udp(&self, socket: UdpId) {
+        self.runtime.unbind_udp(socket);
+    }
+
     /// What all lanes have counted so far. No lane stops for it.
     pub fn counters(&self) -> Result<Counters, Error> {
         if let Some(capture) = &self.capture {

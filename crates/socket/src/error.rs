@@ -1,0 +1,107 @@
+//! Owns what a caller is told: the table from what a lane, or a socket, finds to the error that the kernel would give.
+
+use laneway_stack::Error;
+use laneway_stack::threads::words::Fault;
+use rustix::io::Errno;
+use std::io;
+
+/// The errors of sockets, by what has happened.
+///
+/// | what has happened | errno | [`io::ErrorKind`] |
+/// |---|---|---|
+/// | the peer answered a SYN with RST, or a datagram with "port unreachable" | `ECONNREFUSED` | `ConnectionRefused` |
+/// | the peer sent RST | `ECONNRESET` | `ConnectionReset` |
+/// | the peer sent RST after its FIN; a write after that, or after our own shutdown | `EPIPE` | `BrokenPipe` |
+/// | the peer is silent; `connect_timeout` is over | `ETIMEDOUT` | `TimedOut` |
+/// | a timeout of the socket's is over; a non-blocking call would wait | `EAGAIN` | `WouldBlock` |
+/// | no route | `ENETUNREACH` | `NetworkUnreachable` |
+/// | the address is not the stack's; no local port is left | `EADDRNOTAVAIL` | `AddrNotAvailable` |
+/// | the address and port are taken | `EADDRINUSE` | `AddrInUse` |
+/// | arguments that do not fit together | `EINVAL` | `InvalidInput` |
+/// | the connection is over, or there never was a peer | `ENOTCONN` | `NotConnected` |
+/// | a datagram without a peer | `EDESTADDRREQ` | |
+/// | a datagram that is too long | `EMSGSIZE` | |
+/// | the stack has ended | `ENETDOWN` | `NetworkDown` |
+/// | this process is a child of the one that made the socket | `EBADF` | |
+/// | what the stack cannot do | `EOPNOTSUPP` | `Unsupported` |
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Why {
+    Fault(Fault),
+    WouldBlock,
+    TimedOut,
+    BrokenPipe,
+    NotConnected,
+    NoPeer,
+    TooLong,
+    Stopped,
+    Forked,
+    Invalid,
+    Unsupported,
+}
+
+impl From<Why> for io::Error {
+    fn from(why: Why) -> io::Error {
+        let errno = match why {
+            Why::Fault(Fault::Refused) => Errno::CONNREFUSED,
+            Why::Fault(Fault::Reset) => Errno::CONNRESET,
+            Why::Fault(Fault::BrokenPipe) | Why::BrokenPipe => Errno::PIPE,
+            Why::Fault(Fault::TimedOut) | Why::TimedOut => Errno::TIMEDOUT,
+            Why::Fault(Fault::NetworkUnreachable) => Errno::NETUNREACH,
+            Why::Fault(Fault::AddressNotAvailable) => Errno::ADDRNOTAVAIL,
+            Why::Fault(Fault::AddressInUse) => Errno::ADDRINUSE,
+            Why::Fault(Fault::Invalid) | Why::Invalid => Errno::INVAL,
+            Why::Fault(Fault::Stopped) | Why::Stopped => Errno::NETDOWN,
+            Why::WouldBlock => Errno::AGAIN,
+            Why::NotConnected => Errno::NOTCONN,
+            Why::NoPeer => Errno::DESTADDRREQ,
+            Why::TooLong => Errno::MSGSIZE,
+            Why::Forked => Errno::BADF,
+            Why::Unsupported => Errno::OPNOTSUPP,
+        };
+        errno.into()
+    }
+}
+
+impl From<Fault> for Why {
+    fn from(fault: Fault) -> Why {
+        Why::Fault(fault)
+    }
+}
+
+/// What the control plane refuses.
+pub(crate) fn refused(error: Error) -> io::Error {
+    Why::Fault(match error {
+        Error::AddressInUse(_) => Fault::AddressInUse,
+        Error::AddressNotAvailable(_) | Error::LaneExhausted(_) | Error::PortsExhausted(_) | Error::FlowInUse(..) => {
+            Fault::AddressNotAvailable
+        }
+        Error::NetworkUnreachable(_) => Fault::NetworkUnreachable,
+        Error::Closed => Fault::Stopped,
+        _ => Fault::Invalid,
+    })
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+
+    #[test]
+    fn kinds_are_the_kernels() {
+        for (why, kind) in [
+            (Why::Fault(Fault::Refused), ErrorKind::ConnectionRefused),
+            (Why::Fault(Fault::Reset), ErrorKind::ConnectionReset),
+            (Why::BrokenPipe, ErrorKind::BrokenPipe),
+            (Why::TimedOut, ErrorKind::TimedOut),
+            (Why::WouldBlock, ErrorKind::WouldBlock),
+            (Why::NotConnected, ErrorKind::NotConnected),
+            (Why::Stopped, ErrorKind::NetworkDown),
+            (Why::Invalid, ErrorKind::InvalidInput),
+            (Why::Unsupported, ErrorKind::Unsupported),
+        ] {
+            assert_eq!(io::Error::from(why).kind(), kind, "{why:?}");
+        }
+        assert_eq!(io::Error::from(Why::Forked).raw_os_error(), Some(9));
+    }
+}

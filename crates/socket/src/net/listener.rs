@@ -1,0 +1,185 @@
+//! Owns a TCP listener that threads use.
+
+use super::TcpStream;
+use super::each;
+use super::stack::{Inner, Stack};
+use crate::error::Why;
+use laneway_stack::threads::accept::Acceptors;
+use laneway_stack::threads::desk::Desk;
+use std::io;
+use std::iter::FusedIterator;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+
+/// A TCP listener, with the methods of [`std::net::TcpListener`].
+///
+/// ```
+/// # mod example {
+/// use laneway::{TcpListener, TcpStream};
+///
+/// fn handle_client(stream: TcpStream) {
+///     // ...
+/// }
+///
+/// fn main() -> std::io::Result<()> {
+///     let listener = TcpListener::bind("10.0.0.1:80")?;
+///
+///     // accept connections and process them serially
+///     for stream in listener.incoming() {
+///         handle_client(stream?);
+/// #       break;
+///     }
+///     Ok(())
+/// }
+/// # pub fn run() -> std::io::Result<()> { main() }
+/// # }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (here, there) = laneway::Device::memory_pair(1)?;
+/// # let server = laneway::Stack::builder(here).address("10.0.0.1/24")?.start()?;
+/// # let client = laneway::Stack::builder(there).address("10.0.0.2/24")?.start()?;
+/// # std::thread::spawn(move || {
+/// #     while laneway::TcpStream::connect_on(&client, "10.0.0.1:80").is_err() {
+/// #         std::thread::sleep(std::time::Duration::from_millis(1));
+/// #     }
+/// # });
+/// # let _entered = server.enter();
+/// # example::run()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Every lane has its own queue; a thread takes the oldest connection of one of them, turn about.
+pub struct TcpListener(Arc<Listening>);
+
+struct Listening {
+    acceptors: Arc<Acceptors>,
+    desk: Arc<Desk>,
+    stack: Weak<Inner>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if self.desk.is_here() {
+            if let Some(stack) = self.stack.upgrade() {
+                stack.unlisten(self.acceptors.id);
+            }
+            self.desk.unlisten(self.acceptors.id);
+        }
+    }
+}
+
+impl TcpListener {
+    pub(super) fn new(stack: &Stack, acceptors: Arc<Acceptors>) -> Self {
+        TcpListener(Arc::new(Listening { acceptors, desk: stack.0.desk.clone(), stack: Arc::downgrade(&stack.0) }))
+    }
+
+    /// Listens on the [current](Stack::current) stack. Port 0: one that is free.
+    pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<TcpListener> {
+        Self::bind_on(&Stack::current()?, addr)
+    }
+
+    /// Listens on a stack. Port 0: one that is free.
+    pub fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpListener> {
+        each(addr, |addr| stack.listen(addr))
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.0.desk.is_here() { Ok(()) } else { Err(Why::Forked.into()) }
+    }
+
+    pub(crate) fn acceptors(&self) -> &Arc<Acceptors> {
+        &self.0.acceptors
+    }
+
+    pub(crate) fn desk(&self) -> &Arc<Desk> {
+        &self.0.desk
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.check()?;
+        Ok(self.0.acceptors.at)
+    }
+
+    /// Another handle of the same listener.
+    pub fn try_clone(&self) -> io::Result<TcpListener> {
+        self.check()?;
+        Ok(TcpListener(self.0.clone()))
+    }
+
+    /// Waits for a connection.
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let acceptors = &self.0.acceptors;
+        loop {
+            match self.try_accept() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if acceptors.nonblocking.load(Relaxed) {
+                        return Err(error);
+                    }
+                    let seen = acceptors.event.now();
+                    acceptors.want();
+                    if !acceptors.is_ready() && !self.0.desk.is_stopped() {
+                        acceptors.event.sleep(seen, None);
+                    }
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Takes a connection if there is one.
+    pub(crate) fn try_accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        self.check()?;
+        if self.0.desk.is_stopped() {
+            return Err(Why::Stopped.into());
+        }
+        let Some((newcomer, starved)) = self.0.acceptors.take() else { return Err(Why::WouldBlock.into()) };
+        if let Some(lane) = starved {
+            self.0.desk.refill(lane, self.0.acceptors.id);
+        }
+        let talk = newcomer.conversation();
+        let peer = talk.lane().flow().map(|flow| SocketAddr::new(flow.remote.to_ip(), flow.remote_port));
+        let stream = TcpStream::new(talk, self.0.desk.clone());
+        Ok((stream, peer.ok_or(Why::NotConnected)?))
+    }
+
+    /// Every connection that comes, for ever.
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { listener: self }
+    }
+
+    /// Whether `accept` returns at once, for all handles.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.check()?;
+        self.0.acceptors.nonblocking.store(nonblocking, Relaxed);
+        Ok(())
+    }
+
+    /// A listener does not fail.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.check()?;
+        Ok(None)
+    }
+}
+
+impl std::fmt::Debug for TcpListener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TcpListener").field("addr", &self.0.acceptors.at).finish_non_exhaustive()
+    }
+}
+
+/// Every connection that comes. Made by [`TcpListener::incoming`]; it has no end.
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    listener: &'a TcpListener,
+}
+
+impl Iterator for Incoming<'_> {
+    type Item = io::Result<TcpStream>;
+    fn next(&mut self) -> Option<io::Result<TcpStream>> {
+        Some(self.listener.accept().map(|(stream, _)| stream))
+    }
+}
+
+impl FusedIterator for Incoming<'_> {}

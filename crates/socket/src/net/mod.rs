@@ -1,0 +1,57 @@
+//! Owns the sockets that Rust programmers know: blocking, on any thread, with the methods of `std::net`.
+
+mod listener;
+mod poller;
+mod stack;
+mod stream;
+mod udp;
+
+pub use listener::{Incoming, TcpListener};
+pub use poller::{Event, Interest, Mode, Poller, Source};
+pub use stack::{Builder, Entered, Stack};
+pub use stream::TcpStream;
+pub use udp::UdpSocket;
+
+use crate::error::Why;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Tries each address until one does.
+fn each<A: ToSocketAddrs, T>(addresses: A, mut act: impl FnMut(SocketAddr) -> io::Result<T>) -> io::Result<T> {
+    let mut last = None;
+    for address in addresses.to_socket_addrs()? {
+        match act(address) {
+            Ok(done) => return Ok(done),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses")))
+}
+
+/// As the timeouts of `std::net`: none, or more than nothing. Kept in milliseconds, rounded up.
+fn set_timeout(place: &AtomicU32, timeout: Option<Duration>) -> io::Result<()> {
+    let ms = match timeout {
+        None => u32::MAX,
+        Some(Duration::ZERO) => return Err(Why::Invalid.into()),
+        Some(timeout) => timeout.as_nanos().div_ceil(1_000_000).min(u128::from(u32::MAX) - 1) as u32,
+    };
+    place.store(ms, Relaxed);
+    Ok(())
+}
+
+fn timeout(place: &AtomicU32) -> Option<Duration> {
+    match place.load(Relaxed) {
+        u32::MAX => None,
+        ms => Some(Duration::from_millis(ms.into())),
+    }
+}
+
+fn deadline(place: &AtomicU32) -> Option<Instant> {
+    timeout(place).map(|timeout| Instant::now() + timeout)
+}
+
+fn left(deadline: Option<Instant>) -> Option<Duration> {
+    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+}

@@ -1,0 +1,305 @@
+//! Owns waiting for many sockets at once.
+
+use super::{TcpListener, TcpStream, UdpSocket};
+use crate::error::Why;
+use laneway_stack::threads::desk::Desk;
+use laneway_stack::threads::poll::{self, PollList, PollQueue, Watch, Watched};
+use laneway_stack::threads::words::{Op, READ, WRITE};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What one wants to know of a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Interest {
+    /// A read, or an accept, would not wait.
+    pub readable: bool,
+    /// A write would not wait: a third of the ring is free.
+    pub writable: bool,
+}
+
+impl Interest {
+    /// Reading.
+    pub const READABLE: Interest = Interest { readable: true, writable: false };
+    /// Writing.
+    pub const WRITABLE: Interest = Interest { readable: false, writable: true };
+    /// Both.
+    pub const BOTH: Interest = Interest { readable: true, writable: true };
+
+    fn bits(self) -> u32 {
+        (u32::from(self.readable) * READ) | (u32::from(self.writable) * WRITE)
+    }
+}
+
+/// How often one is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// By every `wait`, for as long as it is so.
+    #[default]
+    Level,
+    /// Once each time that something has happened.
+    Edge,
+    /// Once; then not again before [`Poller::modify`].
+    Oneshot,
+}
+
+/// A socket that is ready.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// The name that it was given.
+    pub key: usize,
+    /// A read, or an accept, would not wait.
+    pub readable: bool,
+    /// A write would not wait.
+    pub writable: bool,
+}
+
+/// Beside the interest, in one word.
+const EDGE: u32 = 1 << 8;
+const ONESHOT: u32 = 1 << 9;
+/// It is on the list of those that were ready at the last `wait`.
+const LISTED: u32 = 1 << 10;
+const GONE: u32 = 1 << 11;
+
+/// The most events that one `wait` returns.
+const EVENTS_MAX: usize = 1_024;
+
+mod sealed {
+    use super::{Arc, Desk, Watch, poll};
+    pub trait Watchable {
+        fn source(&self) -> poll::Source;
+        fn desk(&self) -> &Arc<Desk>;
+        fn tell(&self, watch: Option<Arc<Watch>>);
+    }
+}
+
+/// A socket that a [`Poller`] can wait for.
+pub trait Source: sealed::Watchable {}
+
+impl sealed::Watchable for TcpStream {
+    fn source(&self) -> poll::Source {
+        poll::Source::Conversation(self.talk().clone())
+    }
+    fn desk(&self) -> &Arc<Desk> {
+        self.desk()
+    }
+    fn tell(&self, watch: Option<Arc<Watch>>) {
+        self.desk().note(self.talk(), Op::Watch(watch));
+    }
+}
+impl Source for TcpStream {}
+
+impl sealed::Watchable for TcpListener {
+    fn source(&self) -> poll::Source {
+        poll::Source::Acceptors(self.acceptors().clone())
+    }
+    fn desk(&self) -> &Arc<Desk> {
+        self.desk()
+    }
+    fn tell(&self, watch: Option<Arc<Watch>>) {
+        self.desk().watch_listener(self.acceptors().id, watch);
+    }
+}
+impl Source for TcpListener {}
+
+impl sealed::Watchable for UdpSocket {
+    fn source(&self) -> poll::Source {
+        poll::Source::Datagrams((**self.ticket()).clone())
+    }
+    fn desk(&self) -> &Arc<Desk> {
+        self.desk()
+    }
+    fn tell(&self, watch: Option<Arc<Watch>>) {
+        self.desk().watch_udp(self.ticket().id, watch);
+    }
+}
+impl Source for UdpSocket {}
+
+/// Waits for many sockets at once.
+///
+/// ```
+/// use laneway::{Device, Interest, Mode, Poller, Stack, TcpListener, TcpStream};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (here, there) = Device::memory_pair(1)?;
+/// # let server = Stack::builder(here).address("10.0.0.1/24")?.start()?;
+/// # let client = Stack::builder(there).address("10.0.0.2/24")?.start()?;
+/// let listener = TcpListener::bind_on(&server, "10.0.0.1:80")?;
+/// let poller = Poller::new()?;
+/// poller.add(&listener, 7, Interest::READABLE, Mode::Level)?;
+/// let stream = TcpStream::connect_on(&client, "10.0.0.1:80")?;
+///
+/// let mut events = Vec::new();
+/// poller.wait(&mut events, None)?;
+/// assert_eq!(events[0].key, 7);
+/// listener.accept()?;
+/// # drop(stream);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It has a descriptor ([`AsFd`]) that can be waited for in the kernel's `epoll` or `poll`, beside files and the kernel's
+/// sockets. It becomes readable when something happens **after a [`wait`](Self::wait) without time that found nothing**: only
+/// then is it written. So: when the descriptor is readable, call `wait` with a timeout of zero until nothing comes.
+///
+/// A socket can be watched by one poller at a time; the last one that adds it is told.
+pub struct Poller {
+    list: PollList,
+    waiting: Mutex<Waiting>,
+    watched: Mutex<HashMap<usize, Arc<Watch>>>,
+    notified: AtomicBool,
+}
+
+struct Waiting {
+    queue: PollQueue,
+    /// Those that were ready at the last `wait`, and are to be told of again.
+    level: Vec<Arc<Watch>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Poller {
+    /// A poller of nothing.
+    pub fn new() -> io::Result<Poller> {
+        let (list, queue) = poll::poll_list()?;
+        Ok(Poller {
+            list,
+            waiting: Mutex::new(Waiting { queue, level: Vec::new() }),
+            watched: Mutex::default(),
+            notified: AtomicBool::new(false),
+        })
+    }
+
+    /// Watches a socket, under a name that no other of this poller has.
+    pub fn add(&self, source: &impl Source, key: usize, interest: Interest, mode: Mode) -> io::Result<()> {
+        if !source.desk().is_here() {
+            return Err(Why::Forked.into());
+        }
+        let mut watched = lock(&self.watched);
+        if watched.contains_key(&key) {
+            return Err(io::Error::from(io::ErrorKind::AlreadyExists));
+        }
+        let watch = self.list.watch(source.source(), key, word(interest, mode));
+        watched.insert(key, watch.clone());
+        drop(watched);
+        source.tell(Some(watch.clone()));
+        Watched::look(&watch);
+        Ok(())
+    }
+
+    /// Changes what one wants to know; after [`Mode::Oneshot`] it is how one is told again.
+    pub fn modify(&self, key: usize, interest: Interest, mode: Mode) -> io::Result<()> {
+        let watch = lock(&self.watched).get(&key).cloned().ok_or(io::ErrorKind::NotFound)?;
+        let listed = watch.interest.load(Relaxed) & LISTED;
+        watch.interest.store(word(interest, mode) | listed, Release);
+        Watched::look(&watch);
+        Ok(())
+    }
+
+    /// Watches a socket no longer.
+    pub fn delete(&self, source: &impl Source, key: usize) -> io::Result<()> {
+        let watch = lock(&self.watched).remove(&key).ok_or(io::ErrorKind::NotFound)?;
+        watch.interest.store(GONE, Release);
+        source.tell(None);
+        Ok(())
+    }
+
+    /// As [`delete`](Self::delete), for a socket that is about to be dropped.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn forget(&self, key: usize) {
+        if let Some(watch) = lock(&self.watched).remove(&key) {
+            watch.interest.store(GONE, Release);
+        }
+    }
+
+    /// Waits until a socket is ready, at most for `timeout` (`None`: for ever), and appends those that are to `events`, at
+    /// most 1,024. Says how many.
+    pub fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let before = events.len();
+        let mut waiting = lock(&self.waiting);
+        waiting.queue.disarm();
+        loop {
+            waiting.collect(events);
+            if events.len() > before || self.notified.swap(false, AcqRel) {
+                return Ok(events.len() - before);
+            }
+            if waiting.queue.arm() || self.notified.load(Acquire) {
+                waiting.queue.disarm();
+                continue;
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(0); // and stays armed, for whoever waits for the descriptor
+            }
+            waiting.queue.sleep(super::left(deadline));
+            waiting.queue.disarm();
+        }
+    }
+
+    /// Has the current or the next [`wait`](Self::wait) return, whether or not a socket is ready.
+    pub fn notify(&self) {
+        self.notified.store(true, Release);
+        self.list.wake();
+    }
+}
+
+fn word(interest: Interest, mode: Mode) -> u32 {
+    interest.bits()
+        | match mode {
+            Mode::Level => 0,
+            Mode::Edge => EDGE,
+            Mode::Oneshot => ONESHOT,
+        }
+}
+
+impl Waiting {
+    fn collect(&mut self, events: &mut Vec<Event>) {
+        let most = events.len() + EVENTS_MAX;
+        let listed = std::mem::take(&mut self.level);
+        for watch in &listed {
+            watch.interest.fetch_and(!LISTED, Relaxed);
+        }
+        let mut listed = listed.into_iter();
+        while events.len() < most {
+            let Some(watch) = listed.next().or_else(|| self.queue.pop()) else { break };
+            let interest = watch.interest.load(Acquire);
+            if interest & (GONE | LISTED) != 0 {
+                continue; // no longer wanted, or told of already
+            }
+            let ready = watch.source.ready() & interest;
+            if ready == 0 {
+                continue;
+            }
+            events.push(Event { key: watch.key, readable: ready & READ != 0, writable: ready & WRITE != 0 });
+            if interest & ONESHOT != 0 {
+                watch.interest.store(ONESHOT, Relaxed);
+            } else if interest & EDGE == 0 {
+                watch.interest.fetch_or(LISTED, Relaxed);
+                self.level.push(watch);
+            }
+        }
+        self.level.extend(listed.inspect(|watch| _ = watch.interest.fetch_or(LISTED, Relaxed)));
+    }
+}
+
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.list.event()
+    }
+}
+
+impl AsRawFd for Poller {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl std::fmt::Debug for Poller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Poller").field("watched", &lock(&self.watched).len()).finish_non_exhaustive()
+    }
+}

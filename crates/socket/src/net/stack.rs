@@ -1,0 +1,309 @@
+//! Owns the handle of a stack whose sockets are used from any thread.
+
+use super::{TcpListener, UdpSocket};
+use crate::error::{Why, refused};
+use crate::on_lane::{
+    self, BindOptions, Cidr, Config, Counters, Device, Ended, Error, ListenerId, Rates, StartError, UdpId,
+};
+use laneway_stack::threads::desk::Desk;
+use std::cell::RefCell;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+/// A running stack whose sockets are used from any thread. Clones are the same stack; when the last one is dropped it
+/// stops, and whoever waits on one of its sockets gets an error.
+///
+/// ```
+/// use laneway::{Device, Stack, TcpListener, TcpStream};
+/// use std::io::{Read, Write};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (here, there) = Device::memory_pair(/* lanes of each */ 1)?;
+/// let server = Stack::builder(here).address("10.0.0.1/24")?.start()?;
+/// let client = Stack::builder(there).address("10.0.0.2/24")?.start()?;
+///
+/// let listener = TcpListener::bind_on(&server, "10.0.0.1:80")?;
+/// let echo = std::thread::spawn(move || -> std::io::Result<()> {
+///     let (mut stream, peer) = listener.accept()?;
+///     assert_eq!(peer.ip().to_string(), "10.0.0.2");
+///     let mut line = [0; 5];
+///     stream.read_exact(&mut line)?;
+///     stream.write_all(&line)
+/// });
+/// let mut stream = TcpStream::connect_on(&client, "10.0.0.1:80")?;
+/// stream.write_all(b"hello")?;
+/// let mut answer = String::new();
+/// stream.read_to_string(&mut answer)?;
+/// assert_eq!(answer, "hello");
+/// echo.join().unwrap()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The constructors that `std::net` has, such as [`TcpStream::connect`](super::TcpStream::connect), use the stack that the
+/// thread has [entered](Self::enter), or else the one that was [installed](Self::install) for the process.
+#[derive(Clone)]
+pub struct Stack(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(super) desk: Arc<Desk>,
+    /// `None` once it was stopped.
+    stack: Mutex<Option<on_lane::Stack>>,
+    lanes: usize,
+    backlog: usize,
+    #[cfg(feature = "tokio")]
+    pub(crate) drivers: Mutex<Vec<crate::tokio::Driver>>,
+}
+
+static INSTALLED: RwLock<Option<Stack>> = RwLock::new(None);
+
+thread_local! {
+    static ENTERED: RefCell<Vec<Stack>> = const { RefCell::new(Vec::new()) };
+}
+
+/// While it lives, its thread's sockets are of one stack. Made by [`Stack::enter`].
+pub struct Entered(std::marker::PhantomData<*const ()>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let left = ENTERED.with(|entered| entered.borrow_mut().pop());
+        drop(left); // perhaps the last handle: not while the list is borrowed
+    }
+}
+
+impl Stack {
+    /// Begins to settle what a stack on this device shall be like.
+    pub fn builder(device: Device) -> Builder {
+        Builder { inner: on_lane::Stack::builder(device), spin: false, pin: false }
+    }
+
+    /// Until the answer is dropped, this thread's new sockets are of this stack.
+    pub fn enter(&self) -> Entered {
+        ENTERED.with(|entered| entered.borrow_mut().push(self.clone()));
+        Entered(std::marker::PhantomData)
+    }
+
+    /// New sockets of all threads that have not entered another are of this stack. It stays until another is installed.
+    pub fn install(&self) {
+        let before = INSTALLED.write().unwrap_or_else(PoisonError::into_inner).replace(self.clone());
+        drop(before);
+    }
+
+    /// The stack that this thread has entered, or that was installed.
+    pub fn current() -> io::Result<Stack> {
+        let entered = ENTERED.with(|entered| entered.borrow().last().cloned());
+        let found = entered.or_else(|| INSTALLED.read().unwrap_or_else(PoisonError::into_inner).clone());
+        found.ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::NotConnected,
+                "no stack: start one and call `install` or `enter` on it, or use the functions that are given one",
+            )
+        })
+    }
+
+    /// How many lanes it has.
+    pub fn lanes(&self) -> usize {
+        self.0.lanes
+    }
+
+    /// What all lanes have counted so far.
+    pub fn counters(&self) -> io::Result<Counters> {
+        self.with(on_lane::Stack::counters)
+    }
+
+    /// Bytes that the lanes' tables hold, and bytes of blocks that conversations hold or have held.
+    pub fn memory(&self) -> io::Result<(usize, usize)> {
+        Ok((self.with(on_lane::Stack::table_bytes)?, self.0.desk.block_bytes()))
+    }
+
+    /// What has failed, if something has: the stack is then stopping, or has stopped.
+    pub fn failure(&self) -> Option<String> {
+        self.with(|stack| Ok(stack.failure())).ok().flatten()
+    }
+
+    /// The device, in words.
+    pub fn device(&self) -> String {
+        self.with(|stack| Ok(stack.device().to_owned())).unwrap_or_default()
+    }
+
+    /// What was wished for and could not be had, one sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        self.with(|stack| Ok(stack.notes().to_vec())).unwrap_or_default()
+    }
+
+    /// Stops it, whatever handles there are: what was sent still goes out, connections end or, after the grace period, are
+    /// reset. Calls that wait on its sockets, and all later ones, say that the network is down. `None`: it was stopped
+    /// before.
+    pub fn stop(&self) -> Option<Ended> {
+        if !self.0.desk.is_here() {
+            return None;
+        }
+        let stack = self.0.stack.lock().unwrap_or_else(PoisonError::into_inner).take();
+        stack.map(on_lane::Stack::stop)
+    }
+
+    /// A listener on every lane. Its port is free again at once when it is closed, as `std::net` has it.
+    pub(super) fn listen(&self, at: SocketAddr) -> io::Result<TcpListener> {
+        let backlog = self.0.backlog;
+        let options = BindOptions { reuse_address: true, ..BindOptions::default() };
+        let (id, at) = self.with(|stack| stack.listen_with(at, backlog, options))?;
+        Ok(TcpListener::new(self, self.0.desk.listen(id, at, backlog)))
+    }
+
+    pub(super) fn bind_udp(&self, at: SocketAddr) -> io::Result<UdpSocket> {
+        let (id, at) = self.with(|stack| stack.bind_udp_with(at, BindOptions::default()))?;
+        Ok(UdpSocket::new(self, self.0.desk.bind_udp(id, at)))
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&on_lane::Stack) -> Result<T, Error>) -> io::Result<T> {
+        self.check()?;
+        let stack = self.0.stack.lock().unwrap_or_else(PoisonError::into_inner);
+        let stack = stack.as_ref().ok_or(Why::Stopped)?;
+        act(stack).map_err(refused)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.0.desk.is_here() { Ok(()) } else { Err(Why::Forked.into()) }
+    }
+}
+
+impl Inner {
+    pub(super) fn unlisten(&self, id: ListenerId) {
+        if let Some(stack) = &*self.stack.lock().unwrap_or_else(PoisonError::into_inner) {
+            stack.unlisten(id);
+        }
+    }
+
+    pub(super) fn unbind_udp(&self, id: UdpId) {
+        if let Some(stack) = &*self.stack.lock().unwrap_or_else(PoisonError::into_inner) {
+            stack.unbind_udp(id);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if !self.desk.is_here() {
+            // A child has none of the threads; waiting for them would be for ever.
+            std::mem::forget(self.stack.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}
+
+impl std::fmt::Debug for Stack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stack").field("lanes", &self.0.lanes).finish_non_exhaustive()
+    }
+}
+
+/// What is settled before a stack starts. Made by [`Stack::builder`].
+#[must_use]
+pub struct Builder {
+    inner: on_lane::Builder,
+    spin: bool,
+    pin: bool,
+}
+
+impl Builder {
+    /// Adds an address of ours with its network, as text: `10.0.0.2/24`, `fd00::2/64`.
+    pub fn address(mut self, cidr: &str) -> Result<Self, StartError> {
+        self.inner = self.inner.address(cidr)?;
+        Ok(self)
+    }
+
+    /// Adds an address of ours with its network.
+    pub fn cidr(self, cidr: Cidr) -> Self {
+        self.change(|inner| inner.cidr(cidr))
+    }
+
+    /// Where everything goes that is in none of our networks; one of each family.
+    pub fn gateway(self, gateway: IpAddr) -> Self {
+        self.change(|inner| inner.gateway(gateway))
+    }
+
+    /// An address for the kernel's end of a TUN interface.
+    pub fn host_address(self, cidr: Cidr) -> Self {
+        self.change(|inner| inner.host_address(cidr))
+    }
+
+    /// How many lanes. A device of given queues has as many; a TUN interface one for every second core unless this says
+    /// otherwise, because the application's threads need the others.
+    pub fn lanes(self, lanes: usize) -> Self {
+        self.change(|inner| inner.lanes(lanes))
+    }
+
+    /// Settings of TCP and of the tables.
+    pub fn config(self, config: Config) -> Self {
+        self.change(|inner| inner.config(config))
+    }
+
+    /// How long a lane that has nothing to do keeps looking before it sleeps. Nothing, unless this says otherwise: the
+    /// application's threads may be waiting for the core that it looks on.
+    pub fn spin(mut self, spin: Duration) -> Self {
+        self.spin = true;
+        self.change(|inner| inner.spin(spin))
+    }
+
+    /// Whether each lane is bound to a core of its own. Not, unless this says so: the application's threads would have to know
+    /// which cores to keep away from.
+    pub fn pin(mut self, pin: bool) -> Self {
+        self.pin = true;
+        self.change(|inner| inner.pin(pin))
+    }
+
+    /// How long [`Stack::stop`] waits for connections to end before it resets them. 1 s.
+    pub fn grace(self, grace: Duration) -> Self {
+        self.change(|inner| inner.grace(grace))
+    }
+
+    /// Called, on the thread that fails, with a sentence.
+    pub fn on_failure(self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.change(|inner| inner.on_failure(tell))
+    }
+
+    /// Mistreats frames in both directions, by a seed.
+    pub fn fault(self, rates: Rates, seed: u64) -> Self {
+        self.change(|inner| inner.fault(rates, seed))
+    }
+
+    /// Writes every frame that the stack receives or sends into a pcapng file.
+    pub fn pcap(self, path: impl Into<PathBuf>) -> Self {
+        self.change(|inner| inner.pcap(path))
+    }
+
+    /// Starts the lanes.
+    pub fn start(self) -> Result<Stack, StartError> {
+        let mut inner = self.inner;
+        if !self.spin {
+            inner = inner.spin(Duration::ZERO);
+        }
+        if !self.pin {
+            inner = inner.pin(false);
+        }
+        let backlog = inner.somaxconn();
+        let mut made = None;
+        let stack = inner.start_beside(|lanes, bells| {
+            let (desk, servers) = Desk::new(lanes, bells);
+            made = Some(desk);
+            servers
+        })?;
+        let desk: Arc<Desk> = made.expect("made before the lanes were");
+        let lanes = stack.lanes();
+        Ok(Stack(Arc::new(Inner {
+            desk,
+            stack: Mutex::new(Some(stack)),
+            lanes,
+            backlog,
+            #[cfg(feature = "tokio")]
+            drivers: Mutex::default(),
+        })))
+    }
+
+    fn change(mut self, change: impl FnOnce(on_lane::Builder) -> on_lane::Builder) -> Self {
+        self.inner = change(self.inner);
+        self
+    }
+}

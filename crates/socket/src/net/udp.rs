@@ -1,0 +1,264 @@
+//! Owns a UDP socket that threads use.
+
+use super::stack::{Inner, Stack};
+use super::{deadline, each, left, set_timeout, timeout};
+use crate::error::Why;
+use laneway_stack::threads::datagram::PAYLOAD_MAX;
+use laneway_stack::threads::desk::{Desk, UdpTicket};
+use laneway_stack::threads::words::{Fault, READ, WRITE};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// A UDP socket, with the methods of [`std::net::UdpSocket`].
+///
+/// ```
+/// # mod example {
+/// use laneway::UdpSocket;
+///
+/// fn main() -> std::io::Result<()> {
+///     {
+///         let socket = UdpSocket::bind("10.0.0.1:34254")?;
+///
+///         // Receives a single datagram message on the socket. If `buf` is too small to hold
+///         // the message, it will be cut off.
+///         let mut buf = [0; 10];
+///         let (amt, src) = socket.recv_from(&mut buf)?;
+///
+///         // Redeclare `buf` as slice of the received data and send reverse data back to origin.
+///         let buf = &mut buf[..amt];
+///         buf.reverse();
+///         socket.send_to(buf, &src)?;
+///     } // the socket is closed here
+///     Ok(())
+/// }
+/// # pub fn run() -> std::io::Result<()> { main() }
+/// # }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (here, there) = laneway::Device::memory_pair(1)?;
+/// # let server = laneway::Stack::builder(here).address("10.0.0.1/24")?.start()?;
+/// # let client = laneway::Stack::builder(there).address("10.0.0.2/24")?.start()?;
+/// # let other = laneway::UdpSocket::bind_on(&client, "10.0.0.2:0")?;
+/// # other.set_read_timeout(Some(std::time::Duration::from_millis(10)))?;
+/// # let peer = std::thread::spawn(move || {
+/// #     let mut back = [0; 10];
+/// #     loop {
+/// #         other.send_to(b"abc", "10.0.0.1:34254").unwrap();
+/// #         if other.recv(&mut back).is_ok_and(|n| n == 3) { return back; }
+/// #     }
+/// # });
+/// # let _entered = server.enter();
+/// # example::run()?;
+/// # assert_eq!(&peer.join().unwrap()[..3], b"cba");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A flow's datagrams come in order; between flows that live on different lanes there is no order.
+pub struct UdpSocket(Arc<Bound>);
+
+struct Bound {
+    ticket: Arc<UdpTicket>,
+    desk: Arc<Desk>,
+    stack: Weak<Inner>,
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if self.desk.is_here() {
+            if let Some(stack) = self.stack.upgrade() {
+                stack.unbind_udp(self.ticket.id);
+            }
+            self.desk.unbind_udp(self.ticket.id);
+        }
+    }
+}
+
+impl UdpSocket {
+    pub(super) fn new(stack: &Stack, ticket: Arc<UdpTicket>) -> Self {
+        UdpSocket(Arc::new(Bound { ticket, desk: stack.0.desk.clone(), stack: Arc::downgrade(&stack.0) }))
+    }
+
+    /// A socket on the [current](Stack::current) stack. Port 0: one that is free.
+    pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<UdpSocket> {
+        Self::bind_on(&Stack::current()?, addr)
+    }
+
+    /// A socket on a stack. Port 0: one that is free.
+    pub fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<UdpSocket> {
+        each(addr, |addr| stack.bind_udp(addr))
+    }
+
+    pub(crate) fn ticket(&self) -> &Arc<UdpTicket> {
+        &self.0.ticket
+    }
+
+    pub(crate) fn desk(&self) -> &Arc<Desk> {
+        &self.0.desk
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.0.desk.is_here() { Ok(()) } else { Err(Why::Forked.into()) }
+    }
+
+    /// Does `act` until it does not have to wait any more.
+    fn wait<T>(&self, bits: u32, timeout: &AtomicU32, mut act: impl FnMut() -> Option<T>) -> io::Result<T> {
+        let mut until = None;
+        let socket = &self.0.ticket;
+        loop {
+            self.check()?;
+            if socket.take_refused() {
+                return Err(Why::Fault(Fault::Refused).into());
+            }
+            if let Some(done) = act() {
+                return Ok(done);
+            }
+            if socket.gone.load(Acquire) || self.0.desk.is_stopped() {
+                return Err(Why::Stopped.into());
+            }
+            if socket.nonblocking.load(Relaxed) {
+                return Err(Why::WouldBlock.into());
+            }
+            let until = until.get_or_insert_with(|| deadline(timeout));
+            let seen = socket.event.now();
+            socket.want(bits);
+            if socket.ready() & bits == 0 && !socket.event.sleep(seen, left(*until)) {
+                return Err(Why::WouldBlock.into());
+            }
+        }
+    }
+
+    fn receive(&self, buf: &mut [u8], peek: bool) -> io::Result<(usize, SocketAddr)> {
+        let socket = &self.0.ticket;
+        self.wait(READ, &socket.read_timeout_ms, || {
+            socket.receive(peek, |from, data| {
+                let n = data.len().min(buf.len());
+                buf[..n].copy_from_slice(&data[..n]);
+                (n, from)
+            })
+        })
+    }
+
+    fn transmit(&self, buf: &[u8], to: SocketAddr) -> io::Result<usize> {
+        if buf.len() > PAYLOAD_MAX {
+            return Err(Why::TooLong.into());
+        }
+        if to.port() == 0 {
+            return Err(Why::Invalid.into());
+        }
+        let socket = &self.0.ticket;
+        self.wait(WRITE, &socket.write_timeout_ms, || socket.send(to, buf).then_some(()))?;
+        self.0.desk.send_datagrams(socket);
+        Ok(buf.len())
+    }
+
+    /// Waits for a datagram; says how much of it fitted, and whose it is.
+    pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.receive(buf, false)
+    }
+
+    /// As [`recv_from`](Self::recv_from), and leaves it there.
+    pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.receive(buf, true)
+    }
+
+    /// Sends a datagram. It is queued when this returns, and may be lost like any other.
+    pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
+        let to = addr.to_socket_addrs()?.next();
+        let to = to.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no addresses to send data to"))?;
+        self.transmit(buf, to)
+    }
+
+    /// From now on this peer alone is heard, and [`send`](Self::send) sends to it.
+    pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
+        self.check()?;
+        each(addr, |peer| {
+            self.0.ticket.connect(Some(peer));
+            Ok(())
+        })
+    }
+
+    /// Sends a datagram to the peer.
+    pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        let peer = self.0.ticket.peer().ok_or(Why::NoPeer)?;
+        self.transmit(buf, peer)
+    }
+
+    /// Waits for a datagram.
+    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.receive(buf, false).map(|(n, _)| n)
+    }
+
+    /// Waits for a datagram, and leaves it there.
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.receive(buf, true).map(|(n, _)| n)
+    }
+
+    /// Where it is bound.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.check()?;
+        Ok(self.0.ticket.at)
+    }
+
+    /// The peer that it is connected to.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.check()?;
+        Ok(self.0.ticket.peer().ok_or(Why::NotConnected)?)
+    }
+
+    /// Another handle of the same socket.
+    pub fn try_clone(&self) -> io::Result<UdpSocket> {
+        self.check()?;
+        Ok(UdpSocket(self.0.clone()))
+    }
+
+    /// How long `recv` waits. `None`: for ever.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.check()?;
+        set_timeout(&self.0.ticket.read_timeout_ms, timeout)
+    }
+
+    /// How long `send` waits. `None`: for ever.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.check()?;
+        set_timeout(&self.0.ticket.write_timeout_ms, timeout)
+    }
+
+    /// How long `recv` waits.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        self.check()?;
+        Ok(timeout(&self.0.ticket.read_timeout_ms))
+    }
+
+    /// How long `send` waits.
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        self.check()?;
+        Ok(timeout(&self.0.ticket.write_timeout_ms))
+    }
+
+    /// Whether calls return at once, for all handles.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.check()?;
+        self.0.ticket.nonblocking.store(nonblocking, Relaxed);
+        Ok(())
+    }
+
+    /// Datagrams that found the socket's queue full and were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.0.ticket.dropped.load(Relaxed)
+    }
+
+    /// Whether the peer has refused a datagram, if nobody was told yet.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.check()?;
+        Ok(self.0.ticket.take_refused().then(|| Why::Fault(Fault::Refused).into()))
+    }
+}
+
+impl std::fmt::Debug for UdpSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UdpSocket").field("addr", &self.0.ticket.at).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,489 @@
+//! The same calls on the kernel's sockets and on ours: results and kinds of errors must be the same.
+//!
+//! Each story is a macro, run once with the types of `std::net` over the loopback and once with Laneway's over a memory link;
+//! it writes down what each call said. Where the two differ on purpose the story says so, and why, by two lines.
+
+use std::fmt::{Debug, Write as _};
+use std::io;
+use std::net::Shutdown;
+use std::time::Duration;
+
+/// What a story's calls said.
+#[derive(Default)]
+struct Log(String);
+
+impl Log {
+    fn say<T: Debug>(&mut self, what: &str, result: io::Result<T>) {
+        let said = match result {
+            Ok(value) => format!("{value:?}"),
+            Err(error) => format!("error: {:?}", error.kind()),
+        };
+        writeln!(self.0, "{what}: {said}").unwrap();
+    }
+}
+
+/// A moment for segments to arrive.
+fn settle() {
+    std::thread::sleep(Duration::from_millis(60));
+}
+
+/// Where a story plays: how to make its sockets.
+trait World {
+    type Listener;
+    type Stream;
+    type Udp;
+    fn listen(&self) -> Self::Listener;
+    fn listen_at(&self, at: std::net::SocketAddr) -> io::Result<Self::Listener>;
+    fn connect(&self, to: std::net::SocketAddr) -> io::Result<Self::Stream>;
+    fn connect_timeout(&self, to: std::net::SocketAddr, timeout: Duration) -> io::Result<Self::Stream>;
+    fn udp_server(&self) -> Self::Udp;
+    fn udp_server_at(&self, at: std::net::SocketAddr) -> io::Result<Self::Udp>;
+    fn udp_client(&self) -> Self::Udp;
+    /// An address that is on the server's network, port 9, where nothing listens.
+    fn closed(&self) -> std::net::SocketAddr;
+    /// An address that is not the host's own.
+    fn foreign(&self) -> std::net::SocketAddr;
+}
+
+struct Kernel;
+
+impl World for Kernel {
+    type Listener = std::net::TcpListener;
+    type Stream = std::net::TcpStream;
+    type Udp = std::net::UdpSocket;
+    fn listen(&self) -> Self::Listener {
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap()
+    }
+    fn listen_at(&self, at: std::net::SocketAddr) -> io::Result<Self::Listener> {
+        std::net::TcpListener::bind(at)
+    }
+    fn connect(&self, to: std::net::SocketAddr) -> io::Result<Self::Stream> {
+        std::net::TcpStream::connect(to)
+    }
+    fn connect_timeout(&self, to: std::net::SocketAddr, timeout: Duration) -> io::Result<Self::Stream> {
+        std::net::TcpStream::connect_timeout(&to, timeout)
+    }
+    fn udp_server(&self) -> Self::Udp {
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap()
+    }
+    fn udp_server_at(&self, at: std::net::SocketAddr) -> io::Result<Self::Udp> {
+        std::net::UdpSocket::bind(at)
+    }
+    fn udp_client(&self) -> Self::Udp {
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap()
+    }
+    fn closed(&self) -> std::net::SocketAddr {
+        // A port that was just free.
+        let at = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let _udp = std::net::UdpSocket::bind(at).unwrap();
+        at
+    }
+    fn foreign(&self) -> std::net::SocketAddr {
+        "192.0.2.1:80".parse().unwrap()
+    }
+}
+
+struct Ours {
+    server: laneway::Stack,
+    client: laneway::Stack,
+}
+
+impl Ours {
+    fn new() -> Self {
+        let (here, there) = laneway::Device::memory_pair(1).unwrap();
+        let server = laneway::Stack::builder(here).address("10.0.0.1/24").unwrap().start().unwrap();
+        let client = laneway::Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+        Ours { server, client }
+    }
+}
+
+impl World for Ours {
+    type Listener = laneway::TcpListener;
+    type Stream = laneway::TcpStream;
+    type Udp = laneway::UdpSocket;
+    fn listen(&self) -> Self::Listener {
+        laneway::TcpListener::bind_on(&self.server, "10.0.0.1:0").unwrap()
+    }
+    fn listen_at(&self, at: std::net::SocketAddr) -> io::Result<Self::Listener> {
+        laneway::TcpListener::bind_on(&self.server, at)
+    }
+    fn connect(&self, to: std::net::SocketAddr) -> io::Result<Self::Stream> {
+        laneway::TcpStream::connect_on(&self.client, to)
+    }
+    fn connect_timeout(&self, to: std::net::SocketAddr, timeout: Duration) -> io::Result<Self::Stream> {
+        laneway::TcpStream::connect_timeout_on(&self.client, &to, timeout)
+    }
+    fn udp_server(&self) -> Self::Udp {
+        laneway::UdpSocket::bind_on(&self.server, "10.0.0.1:0").unwrap()
+    }
+    fn udp_server_at(&self, at: std::net::SocketAddr) -> io::Result<Self::Udp> {
+        laneway::UdpSocket::bind_on(&self.server, at)
+    }
+    fn udp_client(&self) -> Self::Udp {
+        laneway::UdpSocket::bind_on(&self.client, "10.0.0.2:0").unwrap()
+    }
+    fn closed(&self) -> std::net::SocketAddr {
+        "10.0.0.1:9".parse().unwrap()
+    }
+    fn foreign(&self) -> std::net::SocketAddr {
+        "192.0.2.1:80".parse().unwrap()
+    }
+}
+
+/// A test that plays a story in both worlds.
+macro_rules! story {
+    ($(#[$doc:meta])* $name:ident, |$world:ident, $log:ident| $story:block) => {
+        $(#[$doc])*
+        #[test]
+        fn $name() {
+            #[allow(unused_imports)]
+            use std::io::{Read, Write};
+            let kernel = {
+                let ($world, mut log) = (Kernel, Log::default());
+                let $log = &mut log;
+                $story
+                log.0
+            };
+            let ours = {
+                let ($world, mut log) = (Ours::new(), Log::default());
+                let $log = &mut log;
+                $story
+                log.0
+            };
+            assert_eq!(ours, kernel, "ours (left) and the kernel's (right) differ");
+        }
+    };
+}
+
+/// A connection and its other end.
+trait Pairs: World {
+    fn pair(&self) -> (Self::Stream, Self::Stream);
+}
+
+impl Pairs for Kernel {
+    fn pair(&self) -> (Self::Stream, Self::Stream) {
+        let listener = self.listen();
+        let client = self.connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+}
+
+impl Pairs for Ours {
+    fn pair(&self) -> (Self::Stream, Self::Stream) {
+        let listener = self.listen();
+        let client = self.connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+}
+
+story!(nobody_listens, |world, log| {
+    log.say("connect", world.connect(world.closed()).map(drop));
+    log.say("connect in time", world.connect_timeout(world.closed(), Duration::from_secs(5)).map(drop));
+    log.say("no time at all", world.connect_timeout(world.closed(), Duration::ZERO).map(drop));
+});
+
+story!(an_address_that_is_not_ours, |world, log| {
+    log.say("listen", world.listen_at(world.foreign()).map(drop));
+    log.say("bind", world.udp_server_at(world.foreign()).map(drop));
+});
+
+story!(twice_the_same_address, |world, log| {
+    let first = world.listen();
+    log.say("listen", world.listen_at(first.local_addr().unwrap()).map(drop));
+    let udp = world.udp_server();
+    log.say("bind", world.udp_server_at(udp.local_addr().unwrap()).map(drop));
+    let at = first.local_addr().unwrap();
+    drop(first);
+    settle();
+    log.say("listen again", world.listen_at(at).map(drop));
+});
+
+story!(a_question_and_an_answer, |world, log| {
+    let (mut a, mut b) = world.pair();
+    log.say(
+        "names",
+        Ok(a.local_addr().unwrap() == b.peer_addr().unwrap() && a.peer_addr().unwrap() == b.local_addr().unwrap()),
+    );
+    log.say("write", a.write(b"question"));
+    let mut buf = [0; 64];
+    settle();
+    log.say("peek", b.peek(&mut buf));
+    log.say("peek a little", b.peek(&mut buf[..3]));
+    log.say("read a little", b.read(&mut buf[..3]));
+    log.say("read nothing of what is there", b.read(&mut []));
+    log.say("read the rest", b.read(&mut buf));
+    log.say("do not wait", b.set_nonblocking(true));
+    log.say("read nothing of nothing", b.read(&mut []));
+    log.say("wait", b.set_nonblocking(false));
+    log.say("write nothing", b.write(&[]));
+    log.say("several pieces", b.write_vectored(&[io::IoSlice::new(b"an"), io::IoSlice::new(b"swer")]));
+    let (mut x, mut y) = ([0; 2], [0; 10]);
+    settle();
+    log.say("into several", a.read_vectored(&mut [io::IoSliceMut::new(&mut x), io::IoSliceMut::new(&mut y)]));
+    log.say("which are", Ok((x, y)));
+});
+
+story!(half_a_close, |world, log| {
+    let (mut a, mut b) = world.pair();
+    log.say("write", a.write(b"all there is"));
+    log.say("shut", a.shutdown(Shutdown::Write));
+    log.say("shut twice", a.shutdown(Shutdown::Write));
+    log.say("write after FIN", a.write(b"more"));
+    let mut all = String::new();
+    log.say("read to the end", b.read_to_string(&mut all));
+    log.say("which is", Ok(all));
+    log.say("read at the end", b.read(&mut [0; 4]));
+    log.say("answer", b.write(b"answer"));
+    let mut buf = [0; 16];
+    log.say("hear it", a.read(&mut buf));
+    drop(b);
+    log.say("the end", a.read(&mut buf));
+    log.say("the end again", a.read(&mut buf));
+    settle();
+    log.say("shut when all is over", a.shutdown(Shutdown::Write));
+    log.say("peer's name", a.peer_addr().map(drop));
+});
+
+story!(reading_is_shut, |world, log| {
+    let (mut a, mut b) = world.pair();
+    log.say("shut", a.shutdown(Shutdown::Read));
+    log.say("read", a.read(&mut [0; 4]));
+    log.say("write still", a.write(b"abc"));
+    let mut buf = [0; 8];
+    log.say("hear it", b.read(&mut buf));
+    log.say("both", a.shutdown(Shutdown::Both));
+    log.say("write", a.write(b"abc"));
+    log.say("the end", b.read(&mut buf));
+});
+
+story!(reset_by_a_drop_with_unread_bytes, |world, log| {
+    let (mut a, mut b) = world.pair();
+    log.say("write", a.write(b"nobody reads this"));
+    settle();
+    drop(b.try_clone().unwrap());
+    log.say("still open", b.write(b"x"));
+    settle();
+    drop(b);
+    settle();
+    let mut buf = [0; 8];
+    log.say("what came before", a.read(&mut buf));
+    log.say("read", a.read(&mut buf));
+    log.say("read again", a.read(&mut buf));
+    log.say("write", a.write(b"x"));
+    log.say("shut", a.shutdown(Shutdown::Both));
+    log.say("peer's name", a.peer_addr().map(drop));
+    log.say("our name", a.local_addr().map(drop));
+    log.say("error", a.take_error().map(|error| error.map(|error| error.kind())));
+});
+
+story!(write_after_a_reset, |world, log| {
+    let (mut a, b) = world.pair();
+    log.say("write", a.write(b"nobody reads this"));
+    settle();
+    drop(b);
+    settle();
+    log.say("write", a.write(b"x"));
+    log.say("write again", a.write(b"x"));
+    log.say("read", a.read(&mut [0; 4]));
+});
+
+story!(the_error_is_taken, |world, log| {
+    let (mut a, b) = world.pair();
+    log.say("write", a.write(b"nobody reads this"));
+    settle();
+    drop(b);
+    settle();
+    log.say("error", a.take_error().map(|error| error.map(|error| error.kind())));
+    log.say("once", a.take_error().map(|error| error.map(|error| error.kind())));
+    log.say("read", a.read(&mut [0; 4]));
+    log.say("write", a.write(b"x"));
+});
+
+story!(write_to_one_who_has_closed, |world, log| {
+    let (mut a, b) = world.pair();
+    drop(b);
+    settle();
+    log.say("the end", a.read(&mut [0; 4]));
+    log.say("write", a.write(b"x")); // answered by RST
+    settle();
+    log.say("write", a.write(b"x"));
+    log.say("read", a.read(&mut [0; 4]));
+});
+
+story!(timeouts, |world, log| {
+    let (a, b) = world.pair();
+    log.say("zero", a.set_read_timeout(Some(Duration::ZERO)));
+    log.say("set", a.set_read_timeout(Some(Duration::from_millis(40))));
+    log.say("get", a.read_timeout());
+    log.say("read", (&a).read(&mut [0; 4]));
+    log.say("peek", a.peek(&mut [0; 4]));
+    log.say("set", a.set_write_timeout(Some(Duration::from_millis(40))));
+    let mut total = 0;
+    let last = loop {
+        match (&a).write(&[7; 65_536]) {
+            Ok(n) => total += n,
+            error => break error,
+        }
+    };
+    log.say("a full pipe", last);
+    log.say("took something first", Ok(total > 100_000));
+    log.say("unset", a.set_read_timeout(None));
+    log.say("get", a.read_timeout());
+    drop(b);
+});
+
+story!(without_waiting, |world, log| {
+    let listener = world.listen();
+    log.say("set", listener.set_nonblocking(true));
+    log.say("accept", listener.accept().map(drop));
+    let a = world.connect(listener.local_addr().unwrap()).unwrap();
+    settle();
+    let b = listener.accept().unwrap().0;
+    log.say("accept again", listener.accept().map(drop));
+    log.say("set", a.set_nonblocking(true));
+    log.say("read", (&a).read(&mut [0; 4]));
+    log.say("peek", a.peek(&mut [0; 4]));
+    log.say("accepted ones wait", b.set_read_timeout(Some(Duration::from_millis(30))));
+    log.say("and say so", (&b).read(&mut [0; 4]));
+    let last = loop {
+        match (&a).write(&[7; 65_536]) {
+            Ok(_) => {}
+            error => break error,
+        }
+    };
+    log.say("a full pipe", last);
+    log.say("unset", a.set_nonblocking(false));
+    settle(); // the bytes have a way to go: what arrives after the close is answered by FIN and RST, here and there
+    drop(b);
+    settle();
+    log.say("reset by unread bytes", (&a).read(&mut [0; 4]));
+});
+
+story!(options, |world, log| {
+    let (a, _b) = world.pair();
+    log.say("nodelay", a.nodelay());
+    log.say("set", a.set_nodelay(true));
+    log.say("nodelay", a.nodelay());
+    log.say("a clone's", a.try_clone().unwrap().nodelay());
+    log.say("error", a.take_error().map(|error| error.map(|error| error.kind())));
+});
+
+story!(a_clone_keeps_it_open, |world, log| {
+    let (mut a, mut b) = world.pair();
+    let mut clone = a.try_clone().unwrap();
+    log.say("write", a.write(b"one"));
+    drop(a);
+    log.say("clone writes", clone.write(b"two"));
+    settle();
+    let mut buf = [0; 16];
+    log.say("read", b.read(&mut buf));
+    drop(clone);
+    log.say("end", b.read(&mut buf));
+});
+
+story!(much_both_ways, |world, log| {
+    let (a, b) = world.pair();
+    const N: usize = 3_000_000;
+    let sender = std::thread::spawn(move || {
+        let data: Vec<u8> = (0..N).map(|i| (i / 251) as u8).collect();
+        (&a).write_all(&data).unwrap();
+        a.shutdown(Shutdown::Write).unwrap();
+        let mut back = Vec::new();
+        (&a).read_to_end(&mut back).unwrap();
+        back == data
+    });
+    let mut data = Vec::new();
+    log.say("read", (&b).read_to_end(&mut data));
+    log.say("write", (&b).write_all(&data));
+    drop(b);
+    log.say("the same", Ok(sender.join().unwrap()));
+});
+
+story!(a_reader_that_waits_is_told, |world, log| {
+    let (a, b) = world.pair();
+    let waits = a.try_clone().unwrap();
+    let reader = std::thread::spawn(move || (&waits).read(&mut [0; 4]));
+    settle();
+    log.say("shut", a.shutdown(Shutdown::Read));
+    log.say("the reader", reader.join().unwrap());
+    drop(b);
+});
+
+story!(an_acceptor_s_peer_left_before_it_came, |world, log| {
+    let listener = world.listen();
+    let mut a = world.connect(listener.local_addr().unwrap()).unwrap();
+    log.say("write", a.write(b"hello"));
+    drop(a);
+    settle();
+    let (mut b, _) = listener.accept().unwrap();
+    let mut all = Vec::new();
+    log.say("all of it", b.read_to_end(&mut all));
+});
+
+story!(datagrams, |world, log| {
+    let (server, client) = (world.udp_server(), world.udp_client());
+    let at = server.local_addr().unwrap();
+    log.say("send without a peer", client.send(b"x"));
+    log.say("no peer", client.peer_addr().map(drop));
+    log.say("send_to", client.send_to(b"hello", at));
+    let mut buf = [0; 64];
+    settle();
+    log.say("peek", server.peek_from(&mut buf).map(|(n, _)| n));
+    log.say("peek a little", server.peek_from(&mut buf[..2]).map(|(n, _)| n));
+    log.say("cut off", server.recv_from(&mut buf[..2]).map(|(n, from)| (n, from == client.local_addr().unwrap())));
+    log.say("timeout", server.set_read_timeout(Some(Duration::from_millis(30))));
+    log.say("the rest is gone", server.recv_from(&mut buf).map(drop));
+    log.say("an empty one", client.send_to(b"", at));
+    log.say("arrives", server.recv_from(&mut buf).map(|(n, _)| n));
+    log.say("too long", client.send_to(&[0; 65_508], at));
+    log.say("port 0", client.send_to(b"x", std::net::SocketAddr::new(at.ip(), 0)));
+    log.say("connect", client.connect(at));
+    log.say("peer", client.peer_addr().map(|peer| peer == at));
+    log.say("send", client.send(b"abc"));
+    log.say("recv", server.recv(&mut buf));
+    log.say("zero", server.set_read_timeout(Some(Duration::ZERO)));
+    log.say("do not wait", server.set_nonblocking(true));
+    log.say("recv", server.recv(&mut buf));
+    // Only the peer is heard.
+    let stranger = world.udp_server();
+    stranger.send_to(b"boo", client.local_addr().unwrap()).unwrap();
+    server.send_to(b"yes", client.local_addr().unwrap()).unwrap();
+    settle();
+    log.say("hears", client.recv(&mut buf).map(|n| buf[..n].to_vec()));
+});
+
+story!(a_datagram_for_nobody, |world, log| {
+    let client = world.udp_client();
+    client.connect(world.closed()).unwrap();
+    log.say("send", client.send(b"x"));
+    settle();
+    log.say("recv", client.recv(&mut [0; 4]));
+    log.say("send again", client.send(b"x"));
+    settle();
+    log.say("error", client.take_error().map(|error| error.map(|error| error.kind())));
+});
+
+/// With linger 0 a drop resets. `std::net` cannot set it (yet), so here the kernel's side is what its manual says.
+#[test]
+fn linger_zero_resets() {
+    use std::io::Read;
+    let world = Ours::new();
+    let (a, mut b) = world.pair();
+    a.set_linger(Some(Duration::ZERO)).unwrap();
+    assert_eq!(a.linger().unwrap(), Some(Duration::ZERO));
+    drop(a);
+    assert_eq!(b.read(&mut [0; 4]).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    assert_eq!(b.read(&mut [0; 4]).unwrap(), 0);
+}
+
+/// Nobody answers at all: the kernel's loopback has no such address, so this is ours alone.
+#[test]
+fn silence_is_a_timeout() {
+    let world = Ours::new();
+    let start = std::time::Instant::now();
+    let error = world.connect_timeout("10.0.0.77:80".parse().unwrap(), Duration::from_millis(100)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert!(start.elapsed() >= Duration::from_millis(100));
+    let error = world.connect("192.0.2.7:80".parse().unwrap()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NetworkUnreachable);
+}

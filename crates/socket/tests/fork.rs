@@ -1,0 +1,52 @@
+//! A child has the memory of its parent and none of its threads: every call says so.
+//!
+//! Alone in its program: a child of a program with threads may do little, and this one does no more than it must.
+
+use laneway::{Device, Poller, Stack, TcpListener, TcpStream, UdpSocket};
+use laneway_stack::threads::fork::in_a_child;
+use std::io::{Read, Write};
+
+#[test]
+fn every_call_in_a_child_says_ebadf() {
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().start().unwrap();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:80").unwrap();
+    let mut stream = TcpStream::connect_on(&client, "10.0.0.1:80").unwrap();
+    let mut other = listener.accept().unwrap().0;
+    let udp = UdpSocket::bind_on(&server, "10.0.0.1:53").unwrap();
+    let poller = Poller::new().unwrap();
+
+    let sockets = (&server, &client, &listener, &udp, &poller);
+    let first_wrong = in_a_child(|| {
+        let (server, client, listener, udp, poller) = sockets;
+        let badly = |error: std::io::Error| error.raw_os_error() == Some(9);
+        let mut buf = [0; 4];
+        [
+            (&stream).read(&mut buf).is_err_and(badly),
+            (&stream).write(b"x").is_err_and(badly),
+            stream.peek(&mut buf).is_err_and(badly),
+            stream.shutdown(std::net::Shutdown::Both).is_err_and(badly),
+            stream.set_nodelay(true).is_err_and(badly),
+            stream.local_addr().is_err_and(badly),
+            stream.try_clone().is_err_and(badly),
+            listener.accept().is_err_and(badly),
+            udp.recv(&mut buf).is_err_and(badly),
+            udp.send_to(b"x", "10.0.0.2:1").is_err_and(badly),
+            TcpStream::connect_on(client, "10.0.0.1:80").is_err_and(badly),
+            TcpListener::bind_on(server, "10.0.0.1:81").is_err_and(badly),
+            poller.add(listener, 1, laneway::Interest::READABLE, laneway::Mode::Level).is_err_and(badly),
+            server.stop().is_none(),
+        ]
+        .iter()
+        .position(|right| !right)
+        .map_or(0, |at| at as u8 + 1)
+    });
+    assert_eq!(first_wrong.unwrap(), 0, "the number of the first call that did not say EBADF");
+
+    // The parent has noticed nothing.
+    stream.write_all(b"still here").unwrap();
+    let mut buf = [0; 10];
+    other.read_exact(&mut buf).unwrap();
+    assert_eq!(&buf, b"still here");
+}

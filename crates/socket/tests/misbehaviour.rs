@@ -1,0 +1,235 @@
+//! Threads that misbehave: what they do is bounded, is told to them, and does not reach anybody else.
+
+use laneway::{Device, Event, Interest, Mode, Poller, Stack, TcpListener, TcpStream, UdpSocket};
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn stacks() -> (Stack, Stack) {
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().start().unwrap();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+    (server, client)
+}
+
+fn pair(server: &Stack, client: &Stack) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind_on(server, "10.0.0.1:0").unwrap();
+    let stream = TcpStream::connect_on(client, listener.local_addr().unwrap()).unwrap();
+    (stream, listener.accept().unwrap().0)
+}
+
+/// One round trip: the lanes still serve others.
+fn others_are_served(server: &Stack, client: &Stack) {
+    let (mut a, mut b) = pair(server, client);
+    a.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    b.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut buf = [0; 4];
+    a.write_all(b"ping").unwrap();
+    b.read_exact(&mut buf).unwrap();
+    b.write_all(b"pong").unwrap();
+    a.read_exact(&mut buf).unwrap();
+    assert_eq!(&buf, b"pong");
+}
+
+#[test]
+fn a_reader_that_stops_and_a_writer_that_floods() {
+    let (server, client) = stacks();
+    let (a, b) = pair(&server, &client);
+    a.set_nonblocking(true).unwrap();
+    // The flood ends when every buffer on the way is full.
+    let mut sent = 0usize;
+    let mut quiet = Instant::now();
+    while quiet.elapsed() < Duration::from_millis(300) {
+        match (&a).write(&[7; 65_536]) {
+            Ok(n) => {
+                sent += n;
+                quiet = Instant::now();
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        others_are_served(&server, &client);
+    }
+    assert!(sent < 32 << 20, "{sent} bytes were taken from a writer whose reader reads nothing");
+    let (_, blocks) = client.memory().unwrap();
+    assert!(blocks < 4 << 20, "{blocks} bytes of blocks are held");
+    // The reader goes on, and gets all of it.
+    let reader = thread::spawn(move || {
+        let mut all = Vec::new();
+        (&b).read_to_end(&mut all).map(|_| all.len())
+    });
+    drop(a);
+    assert_eq!(reader.join().unwrap().unwrap(), sent);
+}
+
+#[test]
+fn a_thousand_threads_on_one_pair() {
+    const THREADS: usize = 1_000;
+    const EACH: usize = 20;
+    let (server, client) = stacks();
+    let (a, b) = pair(&server, &client);
+    let read = Arc::new(AtomicUsize::new(0));
+    let threads: Vec<_> = (0..THREADS)
+        .map(|i| {
+            let (a, b, read) = (a.try_clone().unwrap(), b.try_clone().unwrap(), read.clone());
+            let run = move || {
+                for _ in 0..EACH {
+                    if i % 2 == 0 {
+                        (&a).write_all(&[1; 10]).unwrap();
+                    } else {
+                        read.fetch_add((&b).read(&mut [0; 10]).unwrap(), Relaxed);
+                    }
+                }
+            };
+            thread::Builder::new().stack_size(64 * 1024).spawn(run).unwrap()
+        })
+        .collect();
+    others_are_served(&server, &client);
+    drop(a);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let mut rest = Vec::new();
+    (&b).read_to_end(&mut rest).unwrap();
+    assert_eq!(read.load(Relaxed) + rest.len(), THREADS / 2 * EACH * 10);
+}
+
+#[test]
+fn whoever_waits_when_the_stack_stops_is_told() {
+    let (server, client) = stacks();
+    let (a, b) = pair(&server, &client);
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
+    let udp = UdpSocket::bind_on(&server, "10.0.0.1:0").unwrap();
+    let poller = Poller::new().unwrap();
+    poller.add(&b, 1, Interest::READABLE, Mode::Level).unwrap();
+    let full = pair(&server, &client).1;
+    let waits: Vec<(&str, thread::JoinHandle<io::Result<()>>)> = vec![
+        ("read", thread::spawn(move || (&b).read(&mut [0; 4]).map(drop))),
+        ("accept", thread::spawn(move || listener.accept().map(drop))),
+        ("recv", thread::spawn(move || udp.recv(&mut [0; 4]).map(drop))),
+        (
+            "write",
+            thread::spawn(move || {
+                loop {
+                    (&full).write_all(&[0; 65_536])?;
+                }
+            }),
+        ),
+    ];
+    thread::sleep(Duration::from_millis(200));
+    drop(server); // the last handle
+    let deadline = Instant::now() + Duration::from_secs(10);
+    for (what, thread) in waits {
+        while !thread.is_finished() {
+            assert!(Instant::now() < deadline, "{what} hangs");
+            thread::sleep(Duration::from_millis(5));
+        }
+        let error = thread.join().unwrap().expect_err(what);
+        let kinds = [ErrorKind::NetworkDown, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+        assert!(kinds.contains(&error.kind()), "{what} says {error:?}");
+    }
+    let mut events = Vec::new();
+    assert_eq!(poller.wait(&mut events, Some(Duration::from_secs(5))).unwrap(), 1);
+    // The other side hears of it as of any peer that leaves.
+    a.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    assert!(!matches!((&a).read(&mut [0; 4]), Err(error) if error.kind() == ErrorKind::WouldBlock));
+    let stopped = client.stop().expect("not stopped before");
+    assert_eq!(stopped.failure, None);
+    assert!(client.stop().is_none());
+    assert_eq!(TcpStream::connect_on(&client, "10.0.0.1:80").unwrap_err().kind(), ErrorKind::NetworkDown);
+}
+
+#[test]
+fn options_and_half_open_sockets_in_a_flood() {
+    let (server, client) = stacks();
+    let (a, _b) = pair(&server, &client);
+    for i in 0..10_000 {
+        a.set_nodelay(i % 2 == 0).unwrap(); // waits for the lane when too many are asked for
+    }
+    // Sockets that are dropped while they connect, to nobody.
+    for _ in 0..200 {
+        let nobody = "10.0.0.77:1".parse().unwrap();
+        TcpStream::connect_timeout_on(&client, &nobody, Duration::from_micros(50)).unwrap_err();
+    }
+    others_are_served(&server, &client);
+}
+
+#[test]
+fn a_backlog_that_nobody_takes_is_bounded_and_reset() {
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let config = laneway::Config { somaxconn: 8, ..Default::default() };
+    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().config(config).start().unwrap();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let soon = Duration::from_millis(100);
+    let connected: Vec<TcpStream> =
+        (0..120).map_while(|_| TcpStream::connect_timeout_on(&client, &at, soon).ok()).collect();
+    assert!((8..100).contains(&connected.len()), "{} connections waited for a backlog of 8", connected.len());
+    drop(listener);
+    for stream in connected {
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        assert_eq!((&stream).read(&mut [0; 4]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
+    others_are_served(&server, &client);
+}
+
+#[test]
+fn a_poller_tells_in_each_mode() {
+    let (server, client) = stacks();
+    let (a, b) = pair(&server, &client);
+    let poller = Poller::new().unwrap();
+    let wait = |ms| {
+        let mut events = Vec::new();
+        poller.wait(&mut events, Some(Duration::from_millis(ms))).unwrap();
+        events
+    };
+    let readable = |key| Event { key, readable: true, writable: false };
+    poller.add(&b, 1, Interest::READABLE, Mode::Level).unwrap();
+    assert_eq!(wait(20), []);
+    (&a).write_all(b"x").unwrap();
+    assert_eq!(wait(5_000), [readable(1)]);
+    assert_eq!(wait(5_000), [readable(1)], "level: as long as it is so");
+    poller.modify(1, Interest::READABLE, Mode::Oneshot).unwrap();
+    assert_eq!(wait(5_000), [readable(1)]);
+    assert_eq!(wait(20), [], "oneshot: once");
+    poller.modify(1, Interest::READABLE, Mode::Edge).unwrap();
+    assert_eq!(wait(5_000), [readable(1)]);
+    assert_eq!(wait(20), [], "edge: when something happens");
+    (&a).write_all(b"y").unwrap();
+    assert_eq!(wait(5_000), [readable(1)]);
+    poller.modify(1, Interest::BOTH, Mode::Level).unwrap();
+    assert_eq!(wait(5_000), [Event { key: 1, readable: true, writable: true }]);
+    assert_eq!(poller.add(&a, 1, Interest::BOTH, Mode::Level).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    poller.delete(&b, 1).unwrap();
+    assert_eq!(wait(20), []);
+    poller.notify();
+    let start = Instant::now();
+    assert_eq!(wait(10_000), []);
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_poller_s_descriptor_nests_in_the_kernel_s() {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let (server, client) = stacks();
+    let (a, b) = pair(&server, &client);
+    let poller = Poller::new().unwrap();
+    poller.add(&b, 9, Interest::READABLE, Mode::Edge).unwrap();
+    let mut events = Vec::new();
+    thread::sleep(Duration::from_millis(100)); // the lane looks at what is new to it, and says so
+    while poller.wait(&mut events, Some(Duration::ZERO)).unwrap() > 0 {}
+    let readable = |ms: i64| {
+        let timeout = Timespec { tv_sec: ms / 1_000, tv_nsec: ms % 1_000 * 1_000_000 };
+        poll(&mut [PollFd::new(&poller, PollFlags::IN)], Some(&timeout)).unwrap() == 1
+    };
+    assert!(!readable(20));
+    (&a).write_all(b"x").unwrap();
+    assert!(readable(5_000));
+    assert_eq!(poller.wait(&mut events, Some(Duration::ZERO)).unwrap(), 1);
+    // Not armed: nobody waits for the descriptor, and it is not written.
+    (&a).write_all(b"y").unwrap();
+    assert!(!readable(100));
+    while poller.wait(&mut events, Some(Duration::ZERO)).unwrap() > 0 {}
+    (&a).write_all(b"z").unwrap();
+    assert!(readable(5_000));
+}
