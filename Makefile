@@ -21,7 +21,7 @@ interop: ## real clients (curl, ab, wrk, h2load, nmap, …) through a TUN device
 	@scripts/need.sh rust clients
 	cargo build --release --bin laneway
 	@crates/cli/tests/interop.sh
-	cargo test -q -p laneway --test tun -- --ignored --nocapture
+	cargo test -q -p laneway --all-features --test tun -- --ignored --nocapture
 
 storm: ## simulated networks by seed: SEEDS=0..10000
 	@scripts/need.sh rust
@@ -56,7 +56,7 @@ fuzz: ## every fuzz target for SECONDS=60; needs a nightly toolchain
 lint: ## format, clippy, crate edges, invariants of absence, links
 	@scripts/need.sh rust
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
 	cargo run -q -p laneway-tools --bin edges
 	cargo run -q -p laneway-tools --bin lint-tree
 
@@ -67,4 +67,4 @@ callgrind: ## instructions per operation, where they go, and what the seam of sh
 	crates/stack/seam.sh
 
 doc: ## the documentation of every crate, in target/doc
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps

@@ -31,16 +31,16 @@ loom() {
     RUSTFLAGS="--cfg laneway_loom" CARGO_TARGET_DIR=target/loom cargo test -p laneway-sync --release --lib loom
 }
 
-documentation() { RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps; }
+documentation() { RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --all-features --no-deps; }
 
 scripts/need.sh rust || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
 
 step "format" cargo fmt --all --check
 step "crate edges" tool edges
 step "invariants, links, exceptions" tool lint-tree
-step "clippy" cargo clippy -q --workspace --all-targets -- -D warnings
-step "tests" cargo test -q --workspace --all-targets
-step "documentation tests" cargo test -q --workspace --doc
+step "clippy" cargo clippy -q --workspace --all-targets --all-features -- -D warnings
+step "tests" cargo test -q --workspace --all-targets --all-features
+step "documentation tests" cargo test -q --workspace --all-features --doc
 step "documentation" documentation
 step "loom models" loom
 step "release build" cargo build -q --release --bin laneway --bin storm
@@ -54,7 +54,7 @@ elif ! scripts/need.sh clients; then
     skip "interop" "programs are missing, see above"
 else
     step "interop, quick" crates/cli/tests/interop.sh --quick
-    step "replies come home, TUN" cargo test -q -p laneway --test tun -- --ignored
+    step "replies come home, TUN" cargo test -q -p laneway --all-features --test tun -- --ignored
 fi
 
 if scripts/need.sh fuzz; then

@@ -10,6 +10,7 @@
 //! * [`ring::handout`] — one producer, and any number of takers with one exchange each.
 //! * [`wake`] — the list of what a consumer must look at, and the flags of those who wait.
 //! * [`epoch`] — replaces what others read without a lock, and says when nobody reads the old any more.
+//! * [`rcuref`] — counts references without a loop, for what is freed after a grace period.
 //! * [`doorbell`] — wakes a consumer that sleeps, and costs a fence and a load when it does not.
 //! * [`bucket_lock`] — four bytes that let one thread at a time into a bucket.
 //! * [`profiled_lock`] — any lock, and who waited for whom at it.
@@ -27,6 +28,7 @@ pub mod fork;
 pub mod padded;
 mod primitive;
 pub mod profiled_lock;
+pub mod rcuref;
 pub mod ring;
 pub mod wake;
 

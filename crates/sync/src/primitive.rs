@@ -99,6 +99,12 @@ mod real {
             Ordering::AcqRel
         }
 
+        /// After a relaxed look that showed that all others are done: their accesses come before what follows.
+        #[inline(always)]
+        pub(crate) fn observe_fence() {
+            fence(Ordering::Acquire);
+        }
+
         /// Between one's own store and the load of the other side's flag (Dekker's pattern).
         #[inline(always)]
         pub(crate) fn announce_fence() {
@@ -247,6 +253,10 @@ mod modelled {
                 Weakness::ExchangeRelaxed => Ordering::Relaxed,
                 _ => Ordering::AcqRel,
             }
+        }
+
+        pub(crate) fn observe_fence() {
+            fence(Ordering::Acquire);
         }
 
         pub(crate) fn announce_fence() {
