@@ -235,8 +235,9 @@ fn serve(message: usize) -> Result<(), Failure> {
     let _ = commands.next();
     ip(&["addr", "add", &format!("{}/24", FAR[0]), "dev", "lwfar"])?;
     ip(&["link", "set", "lwfar", "up"])?;
-    std::thread::spawn(move || serve_sockets(message));
-    println!("ready");
+    let listeners = listeners().map_err(refused("listen"))?;
+    std::thread::spawn(move || serve_sockets(listeners, message));
+    println!("ready"); // whoever connects from now on is answered
     for command in commands.map_while(Result::ok) {
         if command == "counters" {
             let packets = net_counter("/proc/net/snmp", "Ip: ", "OutRequests").unwrap_or(0.0);
@@ -261,14 +262,22 @@ fn wait(epoll: &OwnedFd, events: &mut Vec<Event>) -> Result<(), Errno> {
     }
 }
 
-fn serve_sockets(message: usize) -> Result<(), Errno> {
-    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-    let mut sockets: Vec<Option<(OwnedFd, u16, usize)>> = Vec::new();
-    for port in [RR, SINK, SOURCE] {
+/// The three services, listening.
+fn listeners() -> Result<Vec<(OwnedFd, u16)>, Errno> {
+    let listen = |port| {
         let listener = tcp_socket()?;
         sockopt::set_socket_reuseaddr(&listener, true)?;
         rustix::net::bind(&listener, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?;
         rustix::net::listen(&listener, 4_096)?;
+        Ok((listener, port))
+    };
+    [RR, SINK, SOURCE].into_iter().map(listen).collect()
+}
+
+fn serve_sockets(listeners: Vec<(OwnedFd, u16)>, message: usize) -> Result<(), Errno> {
+    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    let mut sockets: Vec<Option<(OwnedFd, u16, usize)>> = Vec::new();
+    for (listener, port) in listeners {
         epoll::add(&epoll, &listener, EventData::new_u64(sockets.len() as u64), EventFlags::IN)?;
         sockets.push(Some((listener, port, 0)));
     }
