@@ -18,13 +18,14 @@ fn every_variant_gets_text_through() {
         let row = rows.clone().find(|row| row["variant"] == variant && row["metric"] == metric);
         row.unwrap_or_else(|| panic!("no {metric} of {variant}"))["value"].as_f64().expect("a number")
     };
-    for variant in ["t0", "t0-aa", "t1"] {
+    for variant in ["t0", "t1", "lane", "lane-aa"] {
         assert!(value(variant, "mbit_s") > 1.0 && value(variant, "cpu_us_per_packet") > 0.0);
         let share = value(variant, "send_wait_share");
         assert!((0.0..=1.0).contains(&share), "{variant} waits for {share} of its time");
-        // Every second segment is acknowledged, and a single one where the far end turned to something else.
+        // Every second segment is acknowledged, and a single one where the far end turned to something else; of those at the
+        // edges of so short a time one end may be missing.
         let acks = value(variant, "acks_per_mb");
-        assert!((300.0..=750.0).contains(&acks), "{variant}: {acks} acknowledgements per megabyte");
+        assert!((100.0..=1_000.0).contains(&acks), "{variant}: {acks} acknowledgements per megabyte");
     }
 }
 

@@ -34,6 +34,12 @@ pub fn thread_cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
+/// Seconds of processor time that all threads of this process have had.
+pub fn process_cpu_s() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
 /// Bytes of memory that this process occupies.
 pub fn resident_bytes() -> usize {
     let pages =

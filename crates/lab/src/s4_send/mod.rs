@@ -2,8 +2,9 @@
 //!
 //! One application thread sends as fast as it can on one connection, one thread receives the acknowledgements, each on a
 //! core of its own; the far end is a [`sink`]. The variants differ in how the two threads share the connection:
-//! [`t0`] one lock across everything, [`t1`] an owner and a backlog.
+//! [`t0`] one lock across everything, [`t1`] an owner and a backlog, [`lane`] not at all: the product's sockets.
 
+mod lane;
 mod sender;
 mod sink;
 mod t0;
@@ -21,7 +22,7 @@ use laneway_stack::worker::Turn;
 use sender::{Signs, Stack};
 use sink::{Answers, FarEnd, Wire};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Rounds of each variant, in turn with those of the others.
@@ -90,7 +91,7 @@ impl Outcome {
 /// `laneway-lab s4`.
 pub fn run(options: &S4) -> Result<(), Failure> {
     let time = options.wall.time(1.0, 0.2)?;
-    let variants = options.wall.variants(&["t0", "t0-aa", "t1"])?;
+    let variants = options.wall.variants(&["t0", "t1", "lane", "lane-aa"])?;
     let rounds = if options.wall.quick { 1 } else { ROUNDS };
     let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); variants.len()];
     // Asked before a thread is pinned: afterwards it is one.
@@ -116,14 +117,18 @@ pub fn run(options: &S4) -> Result<(), Failure> {
 }
 
 fn round(name: &str, options: &S4, time: Duration, cores: usize) -> Result<Outcome, Failure> {
-    let (tx, far, wire) = sink::sink(options.mtu.into());
+    let (write, mtu) = (options.write as usize, usize::from(options.mtu));
+    if name.starts_with("lane") {
+        return lane::round(mtu, write, time, cores);
+    }
+    let (tx, far, wire) = sink::sink(mtu);
     let (signs, clock) = (Arc::new(Signs::default()), Clock::start());
-    let stack = Stack::new(tx, Arc::clone(&signs), options.write as usize, clock.now())?;
+    let stack = Stack::new(tx, Arc::clone(&signs), write, clock.now())?;
     let variant: Box<dyn Variant> = match name {
         "t1" => Box::new(t1::T1::new(stack)),
         _ => Box::new(t0::T0::new(stack)),
     };
-    let rig = Rig { variant: &*variant, wire: &wire, signs: &signs, clock, write: options.write as usize, time };
+    let rig = Rig { variant: &*variant, wire: &wire, signs: &signs, clock, write, time };
     duel(&rig, far, cores)
 }
 
@@ -151,6 +156,7 @@ fn duel(rig: &Rig<'_>, far: FarEnd, cores: usize) -> Result<Outcome, Failure> {
             send(rig, measuring)
         });
         let outcome = sender.join().map_err(|_| Failure::Stuck("the sending thread panicked".into()));
+        measuring.store(false, Ordering::Release);
         stop.store(true, Ordering::Release);
         let cpu_s = receiver.join().map_err(|_| Failure::Stuck("the receiving thread panicked".into()))?;
         Ok(Outcome { receiver_cpu_s: cpu_s, ..outcome?? })
@@ -161,39 +167,70 @@ fn duel(rig: &Rig<'_>, far: FarEnd, cores: usize) -> Result<Outcome, Failure> {
 fn send(rig: &Rig<'_>, measuring: &AtomicBool) -> Result<Outcome, Failure> {
     let now = || rig.clock.now();
     until(rig.signs, || rig.signs.connected.load(Ordering::Acquire))?;
-    let mut outcome = Outcome::default();
-    let (mut began, mut cpu, mut before, mut handovers) = (std::time::Instant::now(), 0.0, [0; 3], 0);
-    loop {
-        let is_warm = measuring.load(Ordering::Relaxed);
-        if !is_warm && began.elapsed() >= WARM_UP {
-            measuring.store(true, Ordering::Release);
-            (outcome, began) = (Outcome::default(), std::time::Instant::now());
-            (cpu, before, handovers) = (machine::thread_cpu_s(), rig.wire.tally(), rig.variant.handovers());
-        } else if is_warm && began.elapsed() >= rig.time {
-            break;
-        }
-        let mut left = rig.write;
-        while left > 0 {
+    let before = AtomicU64::new(0);
+    let mut outcome = pump(
+        rig.write,
+        rig.time,
+        rig.wire,
+        |is_measured| {
+            before.store(rig.variant.handovers(), Ordering::Relaxed);
+            measuring.store(is_measured, Ordering::Release);
+        },
+        |left| {
             rig.signs.writable.store(false, Ordering::Relaxed);
+            Ok(rig.variant.send(left, &now))
+        },
+        || until(rig.signs, || rig.signs.writable.load(Ordering::Acquire)),
+    )?;
+    outcome.handovers = rig.variant.handovers() - before.load(Ordering::Relaxed);
+    Ok(outcome)
+}
+
+/// Sends as fast as it can, piece by piece, for a time, after a warm-up. `send` says how many bytes were taken and for how
+/// long it waited for the connection, in nanoseconds; `room` is called when not all were taken; `mark` when the measurement
+/// begins.
+fn pump(
+    write: usize,
+    time: Duration,
+    wire: &Wire,
+    mark: impl Fn(bool),
+    mut send: impl FnMut(usize) -> Result<(usize, u64), Failure>,
+    mut room: impl FnMut() -> Result<(), Failure>,
+) -> Result<Outcome, Failure> {
+    let mut outcome = Outcome::default();
+    let (mut began, mut cpu, mut before) = (std::time::Instant::now(), 0.0, [0; 3]);
+    let mut is_warm = false;
+    while !is_warm || began.elapsed() < time {
+        if !is_warm && began.elapsed() >= WARM_UP {
+            is_warm = true;
+            mark(true);
+            (outcome, began) = (Outcome::default(), std::time::Instant::now());
+            (cpu, before) = (machine::thread_cpu_s(), wire.tally());
+        }
+        let mut left = write;
+        while left > 0 {
             let entered = std::time::Instant::now();
-            let (taken, waited) = rig.variant.send(left, &now);
-            outcome.send_ns += entered.elapsed().as_nanos() as u64;
-            outcome.wait_ns += waited;
-            outcome.sends += 1;
+            let (taken, waited) = send(left)?;
+            let passed = entered.elapsed().as_nanos() as u64;
             left -= taken;
+            if taken == 0 {
+                outcome.room_ns += passed; // it only found that there was no room
+            } else {
+                outcome.send_ns += passed;
+                outcome.wait_ns += waited;
+                outcome.sends += 1;
+            }
             if left > 0 {
                 let full = std::time::Instant::now();
-                until(rig.signs, || rig.signs.writable.load(Ordering::Acquire))?;
+                room()?;
                 outcome.room_ns += full.elapsed().as_nanos() as u64;
             }
         }
     }
-    measuring.store(false, Ordering::Release);
     outcome.seconds = began.elapsed().as_secs_f64();
     outcome.sender_cpu_s = machine::thread_cpu_s() - cpu;
-    let [packets, octets, answers] = rig.wire.tally();
+    let [packets, octets, answers] = wire.tally();
     (outcome.packets, outcome.octets, outcome.answers) = (packets - before[0], octets - before[1], answers - before[2]);
-    outcome.handovers = rig.variant.handovers() - handovers;
     Ok(outcome)
 }
 
@@ -253,13 +290,24 @@ fn report(name: &str, options: &S4, outcomes: &[Outcome], rows: &mut Rows) {
     let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
     let mut push = |row: Row| rows.push(row.at("mtu", u32::from(options.mtu)).at("write", options.write));
     let measured = |metric, value, unit| Row::measured(name, metric, value, unit);
-    push(measured("send_wait_share", median(&|o| ratio(o.wait_ns as f64, o.send_ns as f64)), ""));
+    let is_lane = name.starts_with("lane");
+    let share = median(&|o| ratio(o.wait_ns as f64, o.send_ns as f64));
+    // In the product there is nothing that `send` could wait for: none is counted, and nothing is measured.
+    push(if is_lane { Row::counted(name, "send_wait_share", 0.0, "") } else { measured("send_wait_share", share, "") });
     push(measured("room_wait_share", median(&|o| ratio(o.room_ns as f64 * 1e-9, o.seconds)), ""));
     push(measured("mbit_s", median(&Outcome::mbit_s), "Mbit/s"));
     let cpu = |o: &Outcome| (o.sender_cpu_s + o.receiver_cpu_s) * 1e6;
     push(measured("cpu_us_per_packet", median(&|o| ratio(cpu(o), o.packets as f64)), "us"));
     push(measured("cpu_us_per_kb", median(&|o| ratio(cpu(o), o.octets as f64 / 1_000.0)), "us"));
     push(measured("sender_cpu_us_per_packet", median(&|o| ratio(o.sender_cpu_s * 1e6, o.packets as f64)), "us"));
+    if is_lane {
+        return push(Row::counted(
+            name,
+            "acks_per_mb",
+            median(&|o| ratio(o.answers as f64, o.octets as f64 * 1e-6)),
+            "acks",
+        ));
+    }
     let handovers = median(&|o| ratio(o.handovers as f64, o.sends as f64));
     push(Row::counted(name, "handovers_per_send", handovers, "handovers"));
     push(Row::model(name, "line_transfers_per_send", handovers * LINES_PER_HANDOVER, "lines"));

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where the sink is thought to be.
-const TO: [u8; 4] = [10, 0, 0, 2];
+pub const TO: [u8; 4] = [10, 0, 0, 2];
 /// nuttcp's port.
-const PORT: u16 = 5_101;
+pub const PORT: u16 = 5_101;
 
 /// What the application of the lane and the thread that sends know of each other.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! A stack in this process, asked by the client's code and by clients that mean no good.
 
 use super::*;
-use crate::on_lane::{Address, App, ConnId, Context, Device, Stack};
+use crate::on_lane::{Address, App, ConnId, Context, Device, Mib, Stack};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -75,6 +75,12 @@ fn stacks(path: &Path, connections: usize) -> (Stack, Stack) {
         .unwrap();
     for _ in 0..connections {
         is_open.recv_timeout(Duration::from_secs(20)).expect("a connection is stuck");
+    }
+    // The client's end is open when its last ACK has left; the server's when that has come.
+    let began = std::time::Instant::now();
+    while server.counters().unwrap().get(Mib::TcpPassiveOpens) < connections as u64 {
+        assert!(began.elapsed() < Duration::from_secs(20), "a connection is stuck at the server");
+        std::thread::sleep(Duration::from_millis(1));
     }
     (server, client)
 }
