@@ -233,3 +233,19 @@ fn a_poller_s_descriptor_nests_in_the_kernel_s() {
     (&a).write_all(b"z").unwrap();
     assert!(readable(5_000));
 }
+
+#[test]
+fn a_datagram_sent_just_before_the_close_still_leaves() {
+    let (server, client) = stacks();
+    let hearer = UdpSocket::bind_on(&client, "10.0.0.2:0").unwrap();
+    hearer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let to = hearer.local_addr().unwrap();
+    let mut buf = [0; 8];
+    for round in 0..100u64 {
+        let speaker = UdpSocket::bind_on(&server, "10.0.0.1:0").unwrap();
+        speaker.send_to(&round.to_be_bytes(), to).unwrap();
+        drop(speaker);
+        assert_eq!(hearer.recv(&mut buf).unwrap_or_else(|error| panic!("round {round}: {error}")), 8);
+        assert_eq!(u64::from_be_bytes(buf), round);
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! Frames, commands and the time go in; frames and events come out. [`crate::worker::turn`] is how.
 
-use crate::app::ConnId;
+use crate::app::{ConnId, UdpId};
 use crate::bound::BoundPorts;
 use crate::config::Config;
 use crate::counters::Counters;
@@ -69,6 +69,8 @@ pub struct Local {
     pub(crate) waits_for_neighbour: bool,
     /// Connections whose kept bytes the application wants to see again.
     pub(crate) resumed: Vec<ConnId>,
+    /// UDP sockets that end with this poll: what they were given to send goes out first.
+    pub(crate) unbinding: Vec<UdpId>,
     pub(crate) due: Vec<Handle>,
     /// Cookies were sent lately: an ACK out of the blue may carry one.
     pub(crate) cookies_until: Instant,
@@ -126,6 +128,7 @@ impl<S: Sharing> Lane<S> {
             unsent: VecDeque::new(),
             waits_for_neighbour: false,
             resumed: Vec::new(),
+            unbinding: Vec::new(),
             due: Vec::new(),
             cookies_until: Instant::ZERO,
             housekeeping_at: Instant::ZERO,

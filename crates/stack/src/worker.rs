@@ -77,6 +77,9 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
     lane.local.waits_for_neighbour = false;
     let unfinished = output(lane, tx, app) && !lane.local.waits_for_neighbour;
     slow_path::send_datagrams(&mut lane.local, tx);
+    while let Some(id) = lane.local.unbinding.pop() {
+        lane.local.udp.unbind(id);
+    }
     tx.flush();
     for ring in lane.local.mail.to_lanes.iter_mut().flatten() {
         ring.publish();
@@ -235,7 +238,7 @@ fn control_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: 
                 }
             }
             ToLane::BindUdp { id, binding, port } => local.udp.bind(id, binding, port),
-            ToLane::UnbindUdp(id) => local.udp.unbind(id),
+            ToLane::UnbindUdp(id) => local.unbinding.push(id),
             ToLane::Transmit(frame) => {
                 if let Some(buf) = tx.reserve(frame.len()) {
                     buf.copy_from_slice(&frame);

@@ -68,10 +68,11 @@ struct Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         if self.desk.is_here() {
+            // First the lanes are told to send what they were given, then to forget the socket.
+            self.desk.unbind_udp(self.ticket.id);
             if let Some(stack) = self.stack.upgrade() {
                 stack.unbind_udp(self.ticket.id);
             }
-            self.desk.unbind_udp(self.ticket.id);
         }
     }
 }

@@ -247,7 +247,9 @@ impl Server {
             Command::Refill(id) => self.offer(cx, id),
             Command::BindUdp(side) => _ = self.sockets.insert(side.shared.id.0, side),
             Command::UnbindUdp(id) => {
-                if let Some(side) = self.sockets.remove(&id.0) {
+                if let Some(mut side) = self.sockets.remove(&id.0) {
+                    // What was sent before the socket was closed still goes out, as far as one poll can take it.
+                    side.drain(DATAGRAMS_MAX, |to, data| _ = cx.send_datagram(id, to, data));
                     side.end();
                 }
             }
