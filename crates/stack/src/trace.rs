@@ -1,7 +1,7 @@
 //! Owns looking at the packets of a running lane: a copy of each frame that a filter lets through, put into a ring that a
 //! thread elsewhere reads.
 //!
-//! A lane that nobody looks at pays one branch a poll: [`turn`] asks whether there is a [`Tap`], and the loop itself is
+//! A lane that nobody looks at pays one branch a poll: `worker::turn` asks whether there is a [`Tap`], and the loop itself is
 //! compiled twice, once for the device as it is and once for the device behind taps. A reader that is slow loses packets,
 //! which are counted; it never stops a lane. A tap whose reader has gone is sent home, so that its memory is given back
 //! by somebody who has time for it.
