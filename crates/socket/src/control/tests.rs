@@ -381,3 +381,26 @@ fn places_that_cannot_be() {
     let said = failed.map(drop).unwrap_err().to_string();
     assert!(said.contains("/no/such/place") && said.contains("choose another place"), "{said}");
 }
+
+#[test]
+fn ports_are_listed_by_lane_and_destination() {
+    let place = Place::new();
+    let path = place.socket();
+    let (here, there) = Device::memory_pair(2).unwrap();
+    let idle = || Hold { to_open: 0, opened: None };
+    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().pin(false).grace(Duration::from_millis(10));
+    let server = server.start(|_| idle()).unwrap();
+    server.listen("0.0.0.0:80".parse().unwrap(), 1_024).unwrap();
+    let (opened, is_open) = channel();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().pin(false).grace(Duration::from_millis(10));
+    let client = client.control(ControlSocket::At(path.clone()));
+    let client = client.start(|_| Hold { to_open: 100, opened: Some(opened.clone()) }).unwrap();
+    (0..200).for_each(|_| is_open.recv_timeout(Duration::from_secs(20)).expect("a connection is stuck"));
+    let mut asking = Client::connect(&path).unwrap();
+    let rows: Vec<PortsRow> = asking.ask(&Ask::Ports {}).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(rows.iter().map(|row| (row.lane, row.in_use)).collect::<Vec<_>>(), [(0, 100), (1, 100)]);
+    // Together the lanes own the whole range, and no port twice.
+    assert_eq!(rows.iter().map(|row| row.owned).sum::<usize>(), 60_999 - 32_768 + 1);
+    assert!(rows.iter().all(|row| row.time_wait == 0 && row.reserved == 0));
+    drop((client, server));
+}
