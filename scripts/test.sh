@@ -58,7 +58,7 @@ else
 fi
 
 if scripts/need.sh fuzz; then
-    step "fuzz, a few seconds a target" scripts/fuzz.sh 5
+    step "fuzz, a few seconds a target" scripts/fuzz.sh 5 1
 else
     skip "fuzz" "cargo-fuzz or a nightly toolchain is missing, see above"
 fi
