@@ -395,7 +395,8 @@ proptest! {
         }
         for _ in 0..10 {
             if let Some(deadline) = cache.poll_timeout() {
-                cache.on_timeout(deadline.after_us(10_000_000));
+                now = now.max(deadline).after_us(10_000_000);
+                cache.on_timeout(now);
             }
         }
         prop_assert_eq!(cache.poll_timeout(), None);
