@@ -188,6 +188,25 @@ pub trait Tx {
     /// Hands over the first `len` bytes of the last reservation.
     fn commit(&mut self, len: usize, meta: TxMeta);
 
+    /// Hands over one frame that lies in parts: headers in the first, payload in the others, where the sender keeps it. The
+    /// bytes are taken before this returns. A device that gathers saves the copy that [`reserve`](Tx::reserve) would cost.
+    ///
+    /// False: full; try again after the next poll.
+    ///
+    /// # Panics
+    /// As `reserve`.
+    fn gather(&mut self, parts: [&[u8]; 3], meta: TxMeta) -> bool {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let Some(mut buf) = self.reserve(len) else { return false };
+        for part in parts {
+            let (here, rest) = buf.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            buf = rest;
+        }
+        self.commit(len, meta);
+        true
+    }
+
     /// Makes everything committed visible to the other side.
     fn flush(&mut self);
 }
@@ -242,6 +261,10 @@ impl<T: Tx + ?Sized> Tx for Box<T> {
     #[inline]
     fn commit(&mut self, len: usize, meta: TxMeta) {
         (**self).commit(len, meta);
+    }
+    #[inline]
+    fn gather(&mut self, parts: [&[u8]; 3], meta: TxMeta) -> bool {
+        (**self).gather(parts, meta)
     }
     #[inline]
     fn flush(&mut self) {

@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -486,6 +486,21 @@ impl TunTx {
     }
 }
 
+/// Writes one frame, which is taken whole or not at all.
+fn write_frame(mut file: &File, counters: &TunCounters, parts: &[IoSlice<'_>]) {
+    loop {
+        let Err(error) = file.write_vectored(parts) else {
+            return;
+        };
+        match error.raw_os_error() {
+            Some(libc::EINTR) => continue,
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => count(&counters.tx_full),
+            _ => count(&counters.tx_refused),
+        }
+        return;
+    }
+}
+
 impl Tx for TunTx {
     #[inline]
     fn capabilities(&self) -> &Capabilities {
@@ -509,18 +524,21 @@ impl Tx for TunTx {
             let is_v6 = self.buffer.get(SLOT_HEADROOM + link).is_some_and(|first| first >> 4 == 6);
             self.buffer[begin..SLOT_HEADROOM].copy_from_slice(&vnet::emit(&meta, is_v6));
         }
-        loop {
-            // A frame is taken whole or not at all.
-            let Err(error) = self.file.write(&self.buffer[begin..end]) else {
-                return;
-            };
-            match error.raw_os_error() {
-                Some(libc::EINTR) => continue,
-                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => count(&self.counters.tx_full),
-                _ => count(&self.counters.tx_refused),
-            }
-            return;
+        let frame = IoSlice::new(&self.buffer[begin..end]);
+        write_frame(&self.file, &self.counters, &[frame]);
+    }
+
+    fn gather(&mut self, parts: [&[u8]; 3], meta: TxMeta) -> bool {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        if len > self.capabilities.frame_max() {
+            frame_too_long(len, self.capabilities.frame_max());
         }
+        let is_v6 = parts[0].get(self.capabilities.medium.header_len()).is_some_and(|first| first >> 4 == 6);
+        let vnet = vnet::emit(&meta, is_v6);
+        let [head, a, b] = parts.map(IoSlice::new);
+        let vnet = IoSlice::new(if self.vnet { &vnet } else { &[] });
+        write_frame(&self.file, &self.counters, &[vnet, head, a, b]);
+        true
     }
 
     fn flush(&mut self) {}

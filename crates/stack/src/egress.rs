@@ -57,6 +57,9 @@ pub struct Path {
 
 const PATHS: usize = 1_024;
 
+/// Link, IP and TCP header, the last with all its options.
+const HEADERS_MAX: usize = ethernet::HEADER_LEN + 40 + 60;
+
 /// Paths by destination, one place each: a miss asks the route table and the neighbours again.
 pub struct Paths {
     places: Box<[Option<Path>]>,
@@ -237,22 +240,21 @@ pub fn super_segment<T: Tx>(
     let mss = usize::from(plan.mss);
     let tcp_len = plan.segment_len();
     if resolved && ip_len + tcp_len <= tso_max {
-        // The device cuts all of it.
-        let total = link_len + ip_len + tcp_len;
-        let pseudo = path.header.pseudo(tcp_len);
-        let Some(buf) = tx.reserve(total) else {
-            local.counters.count(Mib::TxBusy);
-            return (Sent::Full, 0);
-        };
-        let (link, rest) = buf.split_at_mut(link_len);
+        // The device cuts all of it, and takes the text from where it is queued.
+        let mut head = [0; HEADERS_MAX];
+        let (link, rest) = head.split_at_mut(link_len);
         link.copy_from_slice(&path.link[..link_len]);
         let (ip, tcp) = rest.split_at_mut(ip_len);
         path.header.emit(ip, tcp_len);
-        connection.build(plan, now, /* offloaded= */ true, tcp);
-        Header::fill_partial(tcp, pseudo);
+        let (first, second) = connection.parts(plan, now, tcp);
+        Header::fill_partial(tcp, path.header.pseudo(tcp_len));
         let checksum_partial = Some(PartialChecksum { start: (link_len + ip_len) as u16, offset: 16 });
-        let header_len = (link_len + ip_len + header_len) as u16;
-        tx.commit(total, TxMeta { checksum_partial, gso_size: plan.mss, header_len });
+        let header_len = link_len + ip_len + header_len;
+        let meta = TxMeta { checksum_partial, gso_size: plan.mss, header_len: header_len as u16 };
+        if !tx.gather([&head[..header_len], first, second], meta) {
+            local.counters.count(Mib::TxBusy);
+            return (Sent::Full, 0);
+        }
         local.counters.count(Mib::IpOutRequests);
         local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
         return (Sent::Yes, plan.len);

@@ -65,10 +65,14 @@ fn exchange(config: TunConfig) {
             TxMeta::default()
         };
         send(&mut tun, &packet, meta);
-        let mut buffer = [0; 100];
-        let (len, from) = socket.recv_from(&mut buffer).expect("the kernel took our datagram");
-        assert_eq!(&buffer[..len], b"to the kernel");
-        assert_eq!((from.ip(), from.port()), (ours, 7));
+        // The same, from where its parts lie.
+        assert!(tun.queues[0].tx.gather([&packet[..25], &packet[25..30], &packet[30..]], meta));
+        for _ in 0..2 {
+            let mut buffer = [0; 100];
+            let (len, from) = socket.recv_from(&mut buffer).expect("the kernel took our datagram");
+            assert_eq!(&buffer[..len], b"to the kernel");
+            assert_eq!((from.ip(), from.port()), (ours, 7));
+        }
     }
 }
 
@@ -95,7 +99,8 @@ fn the_kernel_cuts_our_super_packet() {
         let payload: Vec<u8> = (0..4000u32).map(|i| i as u8).collect();
         let mut packet = tcp((OURS4, 1000), (Ipv4Addr::new(198, 51, 100, 2), 2000), 1, &payload);
         let partial = make_partial(&mut packet, Medium::Ip);
-        send(&mut with, &packet, TxMeta { checksum_partial: Some(partial), gso_size: 1000, header_len: 40 });
+        let meta = TxMeta { checksum_partial: Some(partial), gso_size: 1000, header_len: 40 };
+        assert!(with.queues[0].tx.gather([&packet[..40], &packet[40..1_000], &packet[1_000..]], meta));
         let mut got = Vec::new();
         assert!(receive_until(&mut without.queues[0].rx, |bytes, _| {
             if bytes[0] == 0x45 && bytes[9] == 6 {

@@ -387,10 +387,8 @@ fn against_ours<S: Sharing>(part: &Part) -> Result<Outcome, Failure> {
         Network { addresses: vec![format!("{}/24", FAR[1]).parse().map_err(Failure::Misuse)?], gateways: Vec::new() };
     let clock = Clock::start();
     let app = |_| Ours { answer: vec![b'a'; part.message], chunk: vec![b's'; CHUNK] };
-    let mut settings = Config::default();
-    settings.tcp.tcp_wmem = 4 << 20;
     let host: Host<TunRx, TunTx, Ours, S> =
-        Host::new(settings, &network, &BootSecrets::from_system(), tun.queues, clock.now(), app)?;
+        Host::new(Config::default(), &network, &BootSecrets::from_system(), tun.queues, clock.now(), app)?;
     let runtime = Runtime::start(host, clock, Options { pin: false, spin_us: 0, ..Options::default() })
         .map_err(refused("start a lane"))?;
     for port in [RR, SINK, SOURCE] {

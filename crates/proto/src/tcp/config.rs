@@ -23,7 +23,8 @@ pub struct Config {
     pub tcp_keepalive_probes: u8,
     /// Receive buffer: initial and largest size that autotuning may reach.
     pub tcp_rmem: (u32, u32),
-    /// Send buffer: the most bytes that one connection may hold unacknowledged and unsent.
+    /// Send buffer: the largest size that autotuning may reach, in bytes unacknowledged and unsent. It follows what is in
+    /// flight.
     pub tcp_wmem: u32,
     /// Longest delay of an ACK. 40 ms (RFC 9293 section 3.8.6.3 allows 500 ms).
     pub delayed_ack_us: u64,
@@ -55,7 +56,7 @@ impl Default for Config {
             tcp_keepalive_intvl_us: 75_000_000,
             tcp_keepalive_probes: 9,
             tcp_rmem: (131_072, 6_291_456),
-            tcp_wmem: 524_288,
+            tcp_wmem: 2 << 20,
             delayed_ack_us: 40_000,
             quick_acks: 16,
             tcp_congestion_control: Algorithm::Cubic,

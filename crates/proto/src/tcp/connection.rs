@@ -153,6 +153,8 @@ pub(super) struct Send {
     pub(super) scale: WindowScale,
     pub(super) buf: Ring,
     pub(super) buf_max: u32,
+    /// The most bytes that were in flight in one of the last round trips; what is long ago counts less and less.
+    pub(super) peak: u32,
 }
 
 /// The receive sequence space and its buffer, whose in-order bytes end at `nxt`.
@@ -218,6 +220,9 @@ pub struct Connection {
     pub listener: u32,
 }
 
+/// The send buffer of a connection that has not yet had much under way: bytes.
+const SEND_FLOOR: u32 = 512 << 10;
+
 const _: () =
     assert!(core::mem::size_of::<Connection>() <= 448, "an idle connection must fit 512 bytes with its table entries");
 
@@ -267,6 +272,7 @@ impl Connection {
                 scale: agreed.snd_scale,
                 buf: Ring::default(),
                 buf_max: config.tcp_wmem,
+                peak: 0,
             },
             rcv: Receive {
                 nxt,
@@ -324,12 +330,20 @@ impl Connection {
         self.queue(bytes, cx)
     }
 
+    /// What the send buffer holds at the most: what was under way at once in the last rounds, and as much again to follow it.
+    /// More would only be memory that has fallen out of the cache by the time it is sent.
+    #[inline]
+    fn send_limit(&self) -> u32 {
+        let most = self.snd.buf_max;
+        self.snd.peak.saturating_mul(2).clamp(SEND_FLOOR.min(most), most)
+    }
+
     #[inline]
     fn queue(&mut self, bytes: &[u8], cx: &mut Cx<'_>) -> usize {
         if !self.state.can_send() || self.facts.has(Facts::FIN_QUEUED) {
             return 0;
         }
-        let room = self.snd.buf_max.saturating_sub(self.snd.buf.len()) as usize;
+        let room = self.send_limit().saturating_sub(self.snd.buf.len()) as usize;
         let take = bytes.len().min(room);
         let taken = if self.snd.buf.push(&bytes[..take], 0, cx.pool) { take } else { 0 };
         if taken < bytes.len() {
@@ -468,7 +482,8 @@ impl Connection {
         if !self.facts.has(Facts::WANTS_ROOM) || !self.state.can_send() {
             return false;
         }
-        let room = self.snd.buf_max.saturating_sub(self.snd.buf.len()) >= self.snd.buf_max / 3;
+        let limit = self.send_limit();
+        let room = limit.saturating_sub(self.snd.buf.len()) >= limit / 3;
         if room {
             self.facts.clear(Facts::WANTS_ROOM);
         }
@@ -524,7 +539,7 @@ impl Connection {
 
     /// Bytes that `send` would take now.
     pub fn room(&self) -> u32 {
-        if self.state.can_send() { self.snd.buf_max.saturating_sub(self.snd.buf.len()) } else { 0 }
+        if self.state.can_send() { self.send_limit().saturating_sub(self.snd.buf.len()) } else { 0 }
     }
 
     /// Sequence numbers sent and not acknowledged.
@@ -696,3 +711,6 @@ pub fn effective_mss(peer_mss: u16, mtu: u32, v4: bool, timestamps: bool) -> u16
     // A peer that announces less than anyone needs is trying to make us send many packets.
     peer_mss.max(88).min(by_path).saturating_sub(options).max(64)
 }
+
+#[cfg(test)]
+mod tests;

@@ -242,6 +242,7 @@ impl Connection {
         if self.facts.has(Facts::TIMING) && seg.ack.at_or_after(self.rtt_seq) {
             self.rtt.on_sample(now.since_us(self.rtt_at).min(u32::MAX.into()) as u32);
             self.facts.clear(Facts::TIMING);
+            self.snd.peak = in_flight.max(self.snd.peak - self.snd.peak / 8);
         }
         if self.phase != Phase::Recovery {
             let limited = self.facts.has(Facts::CWND_LIMITED);

@@ -481,6 +481,13 @@ impl Connection {
         self.payload(plan.seq, plan.len, offloaded, body)
     }
 
+    /// The header of `plan` alone, checksum field zero, into the front of `head`; and its payload where it is queued, for a device
+    /// that gathers.
+    pub fn parts(&self, plan: &Plan, now: Instant, head: &mut [u8]) -> (&[u8], &[u8]) {
+        self.header(plan, now).emit(&mut head[..plan.header_len as usize]);
+        self.snd.buf.slices(plan.seq.offset_from(self.snd.una).max(0) as u32, plan.len)
+    }
+
     /// The headers of the pieces of `plan`, for [`build_piece`](Self::build_piece).
     pub fn headers(&self, plan: &Plan, now: Instant) -> Headers {
         Headers::new(&self.header(plan, now))

@@ -41,6 +41,13 @@ impl Connection {
         self.settle_waiting::<S>(now)
     }
 
+    /// To be called instead when the caller has stopped asking `decide` before it answered `None`: it was not the congestion
+    /// window that held the connection back, and so it must not grow for it (RFC 7661).
+    #[inline]
+    pub fn pause(&mut self) {
+        self.facts.clear(Facts::CWND_LIMITED);
+    }
+
     /// Data waits.
     fn settle_waiting<S: Segmentation>(&mut self, now: Instant) -> Option<Held> {
         let held = self.decide_new::<S>(now).err().unwrap_or(Held::Window);

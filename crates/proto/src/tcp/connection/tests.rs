@@ -1,0 +1,95 @@
+use super::*;
+use crate::tcp::buffer::BufferPool;
+use crate::tcp::nagle::Lane;
+use laneway_wire::flow::{Address, FlowKey};
+use laneway_wire::tcp::{Flags, Options, Segment, UnscaledWindow, WindowScale};
+
+const ISS: SeqNum = SeqNum::new(1_000);
+const IRS: SeqNum = SeqNum::new(9_000);
+
+fn established(config: &Config, now: Instant) -> Connection {
+    let key = FlowKey {
+        local: Address::from_v4([10, 0, 0, 1]),
+        remote: Address::from_v4([10, 0, 0, 2]),
+        local_port: 1,
+        remote_port: 2,
+    };
+    let agreed = Agreed {
+        key,
+        iss: ISS,
+        irs: IRS,
+        peer_mss: 1_460,
+        snd_scale: WindowScale::new(10),
+        rcv_scale: WindowScale::new(2),
+        sack: true,
+        timestamps: false,
+        ts_recent: 0,
+        ts_offset: 0,
+        snd_wnd: UnscaledWindow::new(u16::MAX) << WindowScale::new(10),
+        rcv_adv: IRS + 60_000,
+        rtt_us: Some(1_000),
+        syn_lost: false,
+    };
+    Connection::new(&agreed, 1_500, config, now)
+}
+
+/// After a round trip, all that is in flight is acknowledged.
+fn acknowledge(connection: &mut Connection, config: &Config, pool: &mut BufferPool, now: &mut Instant) {
+    *now = now.after_us(1_000);
+    let ack = Segment {
+        src_port: 2,
+        dst_port: 1,
+        seq: IRS + 1,
+        ack: connection.snd.nxt,
+        flags: Flags::ACK,
+        window: UnscaledWindow::new(u16::MAX),
+        urgent: 0,
+        options: Options::default(),
+        payload: &[],
+    };
+    let arrival = connection.on_segment(&ack, &mut Cx { now: *now, config, pool });
+    connection.finish(&arrival, 0, &mut Cx { now: *now, config, pool });
+}
+
+/// Writes until nothing more is taken, sends until nothing more may leave, and has all of that acknowledged after a round trip.
+fn round(connection: &mut Connection, config: &Config, pool: &mut BufferPool, now: &mut Instant) -> u32 {
+    let bytes = vec![0; 1 << 16];
+    while connection.send(&bytes, &mut Cx { now: *now, config, pool }) == bytes.len() {}
+    while let Some(plan) = connection.decide::<Lane>(*now) {
+        connection.commit(&plan, *now);
+    }
+    connection.settle::<Lane>(*now);
+    let flight = connection.flight();
+    acknowledge(connection, config, pool, now);
+    flight
+}
+
+#[test]
+fn the_send_buffer_follows_what_is_under_way() {
+    let config = Config::default();
+    let (mut pool, mut now) = (BufferPool::new(1 << 26), Instant::from_us(5_000_000));
+    let mut connection = established(&config, now);
+    assert_eq!(connection.room(), SEND_FLOOR, "before anything was under way");
+    let mut flight = 0;
+    for _ in 0..20 {
+        flight = round(&mut connection, &config, &mut pool, &mut now);
+        assert!(connection.room() <= config.tcp_wmem);
+    }
+    assert_eq!(flight, config.tcp_wmem, "slow start was not held up by the buffer");
+    assert_eq!(connection.room(), config.tcp_wmem);
+    // A path that takes one segment at a time from now on: the buffer goes back to what it began with.
+    for _ in 0..60 {
+        let cx = &mut Cx { now, config: &config, pool: &mut pool };
+        assert_eq!(connection.send(&[0; 1_460], cx), 1_460);
+        round_of_one(&mut connection, &config, &mut pool, &mut now);
+    }
+    assert_eq!(connection.room(), SEND_FLOOR);
+}
+
+fn round_of_one(connection: &mut Connection, config: &Config, pool: &mut BufferPool, now: &mut Instant) {
+    while let Some(plan) = connection.decide::<Lane>(*now) {
+        connection.commit(&plan, *now);
+    }
+    connection.settle::<Lane>(*now);
+    acknowledge(connection, config, pool, now);
+}
