@@ -2,9 +2,10 @@
 //! the second packet and its acknowledgement. Taking the cut out nearly took Nagle's rule with it.
 //!
 //! Request and response of 4096 bytes on many connections, under each of the [`rules`] that there have been and the
-//! product's: counted and measured in [`memory`], drawn packet by packet by [`trace`], and against kernel sockets through a
+//! product's: counted and measured in [`memory`], counted for [`blocking`] sockets, drawn packet by packet by [`trace`], and against kernel sockets through a
 //! TUN interface in [`kernel`].
 
+mod blocking;
 pub mod kernel;
 mod memory;
 mod rules;
@@ -95,6 +96,12 @@ pub fn run(options: &S2) -> Result<(), Failure> {
         push("piggybacked_acks_per_txn", facts.piggybacked, "acks");
         push("held_per_txn", facts.held, "segments");
         push("vectors_failed", vectors_failed(name) as f64, "vectors");
+    }
+    if variants.contains(&"lane") {
+        let (packets, octets) = blocking::counted(options.conns(), options.message(), ops)?;
+        let at = |row: Row| row.at("device", "memory").at("sockets", "blocking");
+        rows.push(at(Row::counted("lane", "ip_packets_per_txn", packets, "packets")));
+        rows.push(at(Row::counted("lane", "octets_per_packet", octets, "octets")));
     }
     count_instructions(options, &variants, &mut rows);
     let results = memory::measured(options, &variants, time, rounds)?;
