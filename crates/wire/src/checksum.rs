@@ -29,6 +29,8 @@ pub struct Sum(u64);
 
 /// Bytes copied before they are summed, so that the sum reads them from the first-level cache.
 const PIECE: usize = 4096;
+/// From so many bytes on vectors are worth their beginning and end.
+const LONG: usize = 512;
 
 impl Sum {
     /// The sum of nothing.
@@ -38,6 +40,41 @@ impl Sum {
     /// is padded with a zero, as RFC 1071 says.
     #[inline]
     pub fn of(bytes: &[u8]) -> Sum {
+        if bytes.len() >= LONG { Sum::of_many(bytes) } else { Sum::of_few(bytes) }
+    }
+
+    /// Few bytes: one addition with carry for each eight of them, which no vector beats before it has got going.
+    #[inline]
+    fn of_few(bytes: &[u8]) -> Sum {
+        let (blocks, mut rest) = bytes.as_chunks::<32>();
+        let mut sum = Sum::ZERO;
+        for block in blocks {
+            sum = sum.and_words(block);
+        }
+        if let Some((words, after)) = rest.split_first_chunk::<16>() {
+            sum = sum.and_words(words);
+            rest = after;
+        }
+        if let Some((word, after)) = rest.split_first_chunk::<8>() {
+            sum = sum.and_words(word);
+            rest = after;
+        }
+        sum + Sum(sum_tail(rest))
+    }
+
+    /// Adds the whole 64-bit words of `bytes` in one chain of carries.
+    #[inline(always)]
+    fn and_words<const N: usize>(self, bytes: &[u8; N]) -> Sum {
+        let (mut sum, mut carry) = (self.0, false);
+        for word in bytes.as_chunks::<8>().0 {
+            (sum, carry) = sum.carrying_add(u64::from_ne_bytes(*word), carry);
+        }
+        // A sum that has just overflowed is not all ones: the last carry finds room.
+        Sum(sum + u64::from(carry))
+    }
+
+    #[inline(never)]
+    fn of_many(bytes: &[u8]) -> Sum {
         // The sum of whole 64-bit words modulo 2^64 beside the exact sum of their upper halves: the difference is the
         // exact sum of the lower halves. As vectors, that is a shift and two additions, where widening each half would
         // cost two shuffles and two additions.
@@ -54,12 +91,7 @@ impl Sum {
     /// The sum of a header whose length the compiler knows; no loop remains.
     #[inline(always)]
     pub fn of_array<const N: usize>(bytes: &[u8; N]) -> Sum {
-        let (words, tail) = bytes.as_chunks::<4>();
-        let mut sum = sum_tail(tail);
-        for word in words {
-            sum += u64::from(u32::from_ne_bytes(*word));
-        }
-        Sum(sum)
+        Sum(sum_tail(bytes.as_chunks::<8>().1)).and_words(bytes)
     }
 
     /// The sum of one 16-bit field, given as it is on the wire.
@@ -167,6 +199,10 @@ pub fn verify_transport(src: &Address, dst: &Address, protocol: u8, bytes: &[u8]
 #[inline]
 pub fn copy_and_sum(dst: &mut [u8], src: &[u8]) -> Sum {
     assert_eq!(dst.len(), src.len(), "copy_and_sum copies a whole slice to a slice of its length");
+    if src.len() <= PIECE {
+        dst.copy_from_slice(src);
+        return Sum::of(src);
+    }
     let mut sum = Sum::ZERO;
     for (to, from) in dst.chunks_mut(PIECE).zip(src.chunks(PIECE)) {
         to.copy_from_slice(from);

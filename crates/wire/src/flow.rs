@@ -211,7 +211,7 @@ impl FlowKey {
     pub fn hash(&self, key: &HashKey) -> u64 {
         if self.is_v4() {
             let ports = self.local_port as u64 | (self.remote_port as u64) << 16;
-            return key.sip13_words(&[pair(self.local.0[3], self.remote.0[3]), ports]);
+            return key.sip13_tail(&[pair(self.local.0[3], self.remote.0[3])], ports, 4);
         }
         key.sip13_words(&self.hash_words().0)
     }

@@ -58,6 +58,18 @@ impl HashKey {
         }
         state.finish(N)
     }
+
+    /// As [`sip13_words`](Self::sip13_words), of the words and up to seven bytes more, `tail_len` of them, the first being
+    /// the lowest of `tail`. They share the last block with the length, so they cost nothing.
+    #[inline(always)]
+    pub fn sip13_tail<const N: usize>(&self, words: &[u64; N], tail: u64, tail_len: u32) -> u64 {
+        debug_assert!(tail_len < 8 && tail >> (8 * tail_len) == 0, "the tail is longer than it says");
+        let mut state = State::new(self);
+        for &word in words {
+            state.absorb(word);
+        }
+        state.finish_with(tail | ((N as u64 * 8 + u64::from(tail_len)) << 56))
+    }
 }
 
 /// The four words of SipHash.
@@ -103,8 +115,13 @@ impl State {
 
     /// The last block is the length in bytes, modulo 256, in its top byte: no bytes are left over from whole words.
     #[inline(always)]
-    fn finish(mut self, words: usize) -> u64 {
-        self.absorb((words as u64 * 8) << 56);
+    fn finish(self, words: usize) -> u64 {
+        self.finish_with((words as u64 * 8) << 56)
+    }
+
+    #[inline(always)]
+    fn finish_with(mut self, last: u64) -> u64 {
+        self.absorb(last);
         self.v2 ^= 0xff;
         self.round();
         self.round();

@@ -35,19 +35,19 @@ pub fn ts_offset(secret: &[u64; 2], local: &Address, remote: &Address) -> u32 {
     hash_flow(secret, Purpose::TimestampOffset, &pair, 0) as u32
 }
 
-/// Keyed hash of a flow and 64 bits more. The purpose stands in bits of the last word that ports leave free.
+/// Keyed hash of a flow and 64 bits more. The purpose stands behind the ports: over IPv4 in the block that the length ends.
 #[inline]
 pub(super) fn hash_flow(secret: &[u64; 2], purpose: Purpose, key: &FlowKey, more: u64) -> u64 {
     let secret = HashKey::new(secret[0], secret[1]);
     let (mut words, used) = key.hash_words();
-    let tag = (purpose as u64) << 56;
     if used == 2 {
+        let tail = words[1] | (purpose as u64) << 32;
         return match more {
-            0 => secret.sip13_words(&[words[0], words[1] | tag]),
-            _ => secret.sip13_words(&[words[0], words[1] | tag, more]),
+            0 => secret.sip13_tail(&[words[0]], tail, 5),
+            _ => secret.sip13_tail(&[words[0], more], tail, 5),
         };
     }
-    words[4] |= tag;
+    words[4] |= (purpose as u64) << 56;
     let [a, b, c, d, e] = words;
     secret.sip13(&[a, b, c, d, e, more])
 }

@@ -37,6 +37,16 @@ proptest! {
         prop_assert_eq!(key.sip13(&words), oracle(&key, &words));
         prop_assert_eq!(key.sip13(&two), oracle(&key, &two));
     }
+
+    #[test]
+    fn a_tail_is_the_bytes_after_the_words(k0: u64, k1: u64, word: u64, tail: u64, len in 0..8u32) {
+        let key = HashKey::new(k0, k1);
+        let tail = tail & ((1 << (8 * len)) - 1);
+        let bytes = [&word.to_le_bytes()[..], &tail.to_le_bytes()[..len as usize]].concat();
+        let mut hasher = SipHasher13::new_with_keys(k0, k1);
+        hasher.write(&bytes);
+        prop_assert_eq!(key.sip13_tail(&[word], tail, len), hasher.finish());
+    }
 }
 
 #[test]
