@@ -45,6 +45,36 @@ pub struct Stage<'s, T, A> {
     pub app: &'s mut A,
 }
 
+/// What a segment leaves to be told to the application.
+struct News {
+    /// There are more kept bytes to show.
+    readable: bool,
+    /// The peer has closed …
+    closed: bool,
+    /// … and bytes before that are kept.
+    unread: bool,
+    /// There is room to send again.
+    room: bool,
+    /// The acknowledgement cannot wait for the end of the poll.
+    overdue: bool,
+}
+
+impl News {
+    /// Completes the segment that brought `arrival`, of whose text the application took `consumed` bytes.
+    #[inline(always)]
+    fn of(connection: &mut Connection, arrival: &tcp::Arrival<'_>, consumed: usize, cx: &mut tcp::Cx<'_>) -> News {
+        // Who has closed both ways wants to hear nothing more.
+        let closed = connection.finish(arrival, consumed, cx) && !connection.is_receive_shut();
+        News {
+            readable: arrival.readable,
+            closed,
+            unread: closed && connection.buffered() > 0,
+            room: arrival.acked && connection.takes_room(),
+            overdue: connection.ack_is_overdue(),
+        }
+    }
+}
+
 macro_rules! cx {
     ($stage:expr) => {
         tcp::Cx { now: $stage.local.now, config: &$stage.local.config.tcp, pool: &mut $stage.tables.pool }
@@ -130,7 +160,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     }
 
     /// For one that is synchronized; false if it is not.
-    #[inline]
+    #[inline(never)]
     fn synchronized(&mut self, index: u32, arriving: &Arriving<'_, '_>) -> bool {
         let Some(slot) = self.tables.slots.get_mut(index) else { return false };
         let Tcb::Synchronized(connection) = &mut slot.tcb else { return false };
@@ -144,16 +174,22 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         if let Some(discard) = arrival.discard {
             self.tables.counters.discard(discard);
         }
-        self.deliver(index, &arrival, accepted);
+        if arrival.text.is_empty() || !accepted {
+            // Nothing to show, so nothing has changed under us: the connection in hand is still the one.
+            let news = News::of(connection, &arrival, 0, &mut cx);
+            self.tell(index, &news, accepted);
+        } else {
+            self.deliver(index, &arrival, accepted);
+        }
         true
     }
 
     /// Shows the application what has arrived, and completes it.
     #[inline]
     fn deliver(&mut self, index: u32, arrival: &tcp::Arrival<'_>, accepted: bool) {
-        let id = self.tables.id(index);
         let mut consumed = 0;
         if !arrival.text.is_empty() && accepted {
+            let id = self.tables.id(index);
             consumed = self.app.on_data(&mut Context { tables: self.tables, local: self.local }, id, arrival.text);
         }
         // The application may have done anything to the connection, but it cannot have removed it: that happens at the
@@ -162,27 +198,32 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.tables.slots.get_mut(index) else {
             return;
         };
-        let closed = connection.finish(arrival, consumed, &mut cx);
-        let overdue = connection.ack_is_overdue();
-        let room = arrival.acked && connection.takes_room();
-        let tell = closed && connection.buffered() == 0 && !connection.is_receive_shut();
-        if accepted {
-            if arrival.readable || (closed && !tell) {
+        let news = News::of(connection, arrival, consumed, &mut cx);
+        self.tell(index, &news, accepted);
+    }
+
+    /// Tells the application what else has come of a segment.
+    #[inline(always)]
+    fn tell(&mut self, index: u32, news: &News, accepted: bool) {
+        if accepted && (news.readable | news.closed | news.room) {
+            let id = self.tables.id(index);
+            if news.readable || (news.closed && news.unread) {
                 self.show_kept(id);
-            } else if tell {
+            } else if news.closed {
                 self.app.on_peer_closed(&mut Context { tables: self.tables, local: self.local }, id);
             }
-            if room {
+            if news.room {
                 self.app.on_writable(&mut Context { tables: self.tables, local: self.local }, id);
             }
         }
-        if overdue {
+        if news.overdue {
             self.acknowledge(index);
         }
     }
 
     /// Sends the acknowledgement that is due on a connection, without waiting for the end of the poll. If the device is
     /// full, it waits for that all the same.
+    #[inline(never)]
     pub fn acknowledge(&mut self, index: u32) {
         let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.tables.slots.get_mut(index) else { return };
         if let Some(plan) = connection.decide_ack() {

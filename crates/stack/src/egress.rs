@@ -174,7 +174,7 @@ pub struct Outgoing<'a> {
 }
 
 /// Sends one TCP segment. `write` fills it in, checksum field zero, and answers with the sum over the payload.
-#[inline]
+#[inline(always)]
 pub fn segment<T: Tx>(
     local: &mut Local,
     tx: &mut T,
@@ -189,13 +189,8 @@ pub fn segment<T: Tx>(
     let total = link_len + ip_len + tcp_len;
     let pseudo = path.header.pseudo(tcp_len);
     if !path.resolved {
-        let next_hop = path.next_hop;
-        let mut packet = vec![0; ip_len + tcp_len];
-        let (ip, tcp) = packet.split_at_mut(ip_len);
-        path.header.emit(ip, tcp_len);
-        let payload = write(tcp, false);
-        complete(tcp, header_len, payload, pseudo);
-        return wait_for_neighbour(local, next_hop, &packet);
+        let (next_hop, header) = (path.next_hop, path.header);
+        return unresolved(local, next_hop, &header, header_len, payload_len, write);
     }
     let Some(buf) = tx.reserve(total) else {
         local.counters.count(Mib::TxBusy);
@@ -208,18 +203,38 @@ pub fn segment<T: Tx>(
     let (ip, tcp) = rest.split_at_mut(ip_len);
     path.header.emit(ip, tcp_len);
     let mut meta = TxMeta::default();
-    if local.tx_checksum {
-        write(tcp, true);
+    let offloaded = local.tx_checksum;
+    let payload = write(tcp, offloaded);
+    if offloaded {
         Header::fill_partial(tcp, pseudo);
         meta.checksum_partial = Some(PartialChecksum { start: (link_len + ip_len) as u16, offset: 16 });
     } else {
-        let payload = write(tcp, false);
         complete(tcp, header_len, payload, pseudo);
     }
     tx.commit(total, meta);
     local.counters.count(Mib::IpOutRequests);
     local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
     Sent::Yes
+}
+
+/// A segment to a next hop whose link address is not known yet: it is written to memory, and waits.
+#[cold]
+#[inline(never)]
+fn unresolved(
+    local: &mut Local,
+    next_hop: Address,
+    header: &output::Template,
+    header_len: usize,
+    payload_len: usize,
+    write: impl FnOnce(&mut [u8], bool) -> Sum,
+) -> Sent {
+    let tcp_len = header_len + payload_len;
+    let mut packet = vec![0; header.len() + tcp_len];
+    let (ip, tcp) = packet.split_at_mut(header.len());
+    header.emit(ip, tcp_len);
+    let payload = write(tcp, false);
+    complete(tcp, header_len, payload, header.pseudo(tcp_len));
+    wait_for_neighbour(local, next_hop, &packet)
 }
 
 /// Sends a super-segment of `connection`: whole to a device that cuts, or in as few pieces as it takes; else cut here, once,
@@ -336,7 +351,7 @@ fn way<'a>(local: &'a mut Local, key: &FlowKey, alive: bool) -> Option<&'a mut P
     Some(path)
 }
 
-#[inline]
+#[inline(always)]
 fn complete(tcp: &mut [u8], header_len: usize, payload: Sum, pseudo: Sum) {
     // Nearly every segment has a header of 32 bytes.
     let header = match tcp.first_chunk::<32>() {
@@ -348,6 +363,7 @@ fn complete(tcp: &mut [u8], header_len: usize, payload: Sum, pseudo: Sum) {
 }
 
 /// Sends a segment that is a header only.
+#[inline(never)]
 pub fn header<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, header: &Header) -> Sent {
     let out = Outgoing { key, header_len: header.len(), payload_len: 0, alive: false };
     segment(local, tx, out, |buf, _| {

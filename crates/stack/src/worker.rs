@@ -505,7 +505,7 @@ fn settle<G: Segmentation, T: Tx, A: App>(
 }
 
 /// Sends what `plan` says, and remembers it. If not all of it left: how far the connection came.
-#[inline]
+#[inline(always)]
 pub(crate) fn send<T: Tx>(
     connection: &mut Connection,
     plan: &Plan,
@@ -529,6 +529,7 @@ pub(crate) fn send<T: Tx>(
     None
 }
 
+#[inline(never)]
 fn send_super<T: Tx>(
     connection: &mut Connection,
     plan: &Plan,
@@ -551,7 +552,7 @@ fn send_super<T: Tx>(
     }
 }
 
-#[inline]
+#[inline(always)]
 fn commit(connection: &mut Connection, plan: &Plan, counters: &mut Counters, now: Instant) {
     let carries_ack = connection.commit(plan, now);
     let segments = u64::from(plan.segments());

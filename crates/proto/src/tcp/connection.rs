@@ -116,6 +116,11 @@ impl Facts {
     pub(super) fn has(self, fact: u32) -> bool {
         self.0 & fact != 0
     }
+    /// Of these facts exactly `those` hold.
+    #[inline]
+    pub(super) fn are(self, facts: u32, those: u32) -> bool {
+        self.0 & facts == those
+    }
     #[inline]
     pub(super) fn set(&mut self, fact: u32) {
         self.0 |= fact;
@@ -628,10 +633,10 @@ impl Connection {
         let step = u32::from(self.rcv.mss).min(self.rcv.buf_max / 2) as i32;
         let edge = if target.offset_from(self.rcv.adv) >= step { target } else { self.rcv.adv };
         let open = edge.offset_from(self.rcv.nxt).max(0) as u32;
-        let unit = 1u32 << self.rcv.scale.get();
-        let field = (open.div_ceil(unit)).min(65_535);
+        let scale = self.rcv.scale.get();
+        let field = ((open + ((1 << scale) - 1)) >> scale).min(65_535);
         // The edge that is remembered is not the rounded one: else every small segment would push it a little further.
-        let told = self.rcv.nxt + open.min(field * unit);
+        let told = self.rcv.nxt + open.min(field << scale);
         (UnscaledWindow::new(field as u16), told.latest(self.rcv.adv))
     }
 

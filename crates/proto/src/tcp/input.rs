@@ -43,7 +43,7 @@ impl Connection {
 
     /// [`on_segment`](Self::on_segment) for what a device or a lane made of several segments that arrived together: each but
     /// the last had `size` bytes of text.
-    #[inline]
+    #[inline(always)]
     pub fn on_super_segment<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &mut Cx<'_>) -> Arrival<'a> {
         // What "every second full-sized segment" is measured in is what the network carried, not what it was merged to.
         let size = size.min(seg.payload.len()).min(usize::from(u16::MAX)) as u16;
@@ -58,7 +58,7 @@ impl Connection {
     }
 
     /// RFC 9293 section 3.10.7.4, in its order.
-    #[inline]
+    #[inline(always)]
     fn segment_arrives<'a>(
         &mut self,
         seg: &Segment<'a>,
@@ -75,7 +75,7 @@ impl Connection {
     }
 
     /// First: is it in the window, and is it not an old duplicate?
-    #[inline]
+    #[inline(always)]
     fn check_sequence<'s, 'a>(&mut self, seg: &'s Segment<'a>, cx: &Cx<'_>) -> Step<InWindow<'s, 'a>> {
         if self.facts.has(Facts::TIMESTAMPS) {
             match seg.options.timestamps {
@@ -126,7 +126,7 @@ impl Connection {
     }
 
     /// Second: RST (RFC 5961 section 3). Only an exact hit resets; one in the window is challenged.
-    #[inline]
+    #[inline(always)]
     fn check_reset<'s, 'a>(&mut self, seg: InWindow<'s, 'a>, cx: &mut Cx<'_>) -> Step<NotReset<'s, 'a>> {
         let seg = seg.0;
         if !seg.flags.rst() {
@@ -148,7 +148,7 @@ impl Connection {
     }
 
     /// Fourth: SYN in a synchronized state (RFC 5961 section 4).
-    #[inline]
+    #[inline(always)]
     fn check_syn<'s, 'a>(&mut self, seg: NotReset<'s, 'a>, cx: &Cx<'_>) -> Step<NotSyn<'s, 'a>> {
         let seg = seg.0;
         if seg.flags.syn() {
@@ -162,7 +162,7 @@ impl Connection {
     }
 
     /// Fifth: ACK.
-    #[inline]
+    #[inline(always)]
     fn process_ack<'s, 'a>(
         &mut self,
         seg: NotSyn<'s, 'a>,
@@ -227,7 +227,7 @@ impl Connection {
     }
 
     /// SND.UNA moves: time it, count it, repair, and see whether it was our FIN.
-    #[inline]
+    #[inline(always)]
     fn on_new_ack(&mut self, seg: &Segment<'_>, cx: &mut Cx<'_>) {
         let now = cx.now;
         let in_flight = self.flight();
@@ -274,7 +274,7 @@ impl Connection {
     }
 
     /// Sixth: the urgent pointer (RFC 6093: it points behind the last urgent byte, which stays in line).
-    #[inline]
+    #[inline(always)]
     fn note_urgent(&mut self, seg: &Acceptable<'_, '_>) {
         let seg = seg.0;
         if seg.flags.urg() && self.state.can_receive() {
@@ -287,7 +287,7 @@ impl Connection {
     }
 
     /// Seventh: text.
-    #[inline]
+    #[inline(always)]
     fn accept_text<'a>(
         &mut self,
         seg: &Acceptable<'_, 'a>,
@@ -419,7 +419,7 @@ impl Connection {
 
     /// Completes the segment: of `arrival.text` the application has taken `consumed` bytes; the rest is buffered. Then the
     /// eighth step: FIN. True if the peer has now closed, and the application should hear of it.
-    #[inline]
+    #[inline(always)]
     pub fn finish(&mut self, arrival: &Arrival<'_>, consumed: usize, cx: &mut Cx<'_>) -> bool {
         let text = arrival.text;
         if !text.is_empty() && self.state != State::Closed {

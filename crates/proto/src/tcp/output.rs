@@ -46,6 +46,8 @@ pub enum Held {
 
 /// The most payload that leaves in one piece: what an IPv6 or IPv4 packet can say, less the largest headers.
 const SUPER_MAX: u32 = 65_535 - 40 - 60;
+/// Bytes of a header whose options are timestamps and nothing else. A reset has none, and SACK blocks make it longer.
+const PLAIN_HEADER: u16 = 32;
 /// Segments that one ACK covers at the most, but for what the last segment taken in brought.
 const STRETCH_MAX: u32 = 64;
 /// Below this round trip, size costs no latency worth the name and super-segments are as large as can be; each doubling
@@ -72,6 +74,8 @@ pub struct Plan {
     pub mss: u16,
     /// The last segment is a small one of new data, and Nagle's rule will want to know (SND.SML).
     pub small: bool,
+    /// The window that it shows, as the header says it, and the right edge that this means.
+    pub window: (UnscaledWindow, SeqNum),
 }
 
 impl Plan {
@@ -102,7 +106,7 @@ impl Plan {
 
 impl Connection {
     /// What to send next; `None` until something happens. Pure: call it as often as you like.
-    #[inline]
+    #[inline(always)]
     pub fn decide<S: Segmentation>(&self, now: Instant) -> Option<Plan> {
         if self.state == State::Closed {
             return self.decide_reset();
@@ -153,6 +157,7 @@ impl Connection {
             header_len: 20,
             mss: self.snd.mss,
             small: false,
+            window: (UnscaledWindow::new(0), self.rcv.adv),
         })
     }
 
@@ -186,7 +191,7 @@ impl Connection {
     }
 
     /// New data, or the FIN behind it, as far as both windows allow; or why not.
-    #[inline]
+    #[inline(always)]
     pub(super) fn decide_new<S: Segmentation>(&self, now: Instant) -> Result<Plan, Held> {
         if self.facts.has(Facts::FIN_SENT) {
             return Err(Held::Nothing);
@@ -399,7 +404,8 @@ impl Connection {
     #[inline]
     fn plan(&self, kind: Kind, seq: SeqNum, len: u32, flags: Flags) -> Plan {
         let mss = self.segment_room() as u16;
-        Plan { kind, seq, len, flags, header_len: 20 + self.options_len() as u16, mss, small: false }
+        let header_len = 20 + self.options_len() as u16;
+        Plan { kind, seq, len, flags, header_len, mss, small: false, window: self.advertise() }
     }
 
     /// Payload that fits beside the options of the next segment.
@@ -440,44 +446,58 @@ impl Connection {
     }
 
     /// What the header of `plan` says.
-    #[inline]
     fn header(&self, plan: &Plan, now: Instant) -> Header {
         let reset = plan.kind == Kind::Reset;
         let mut options = Options::default();
         if !reset {
             if self.facts.has(Facts::TIMESTAMPS) {
-                options.timestamps = Some(Timestamps { val: self.ts_now(now), echo: self.ts_recent });
+                options.timestamps = Some(self.timestamps(now));
             }
             if self.rcv.ooo.is_some() {
                 options.sack = self.sack_blocks();
             }
         }
-        let (window, _) = if reset { (UnscaledWindow::new(0), self.rcv.adv) } else { self.advertise() };
         let mut flags = plan.flags;
         let mut urgent = 0;
         if self.facts.has(Facts::URGENT_OUT) && self.snd.up.after(plan.seq) && !reset {
             flags = flags | Flags::URG;
             urgent = self.snd.up.offset_from(plan.seq).min(65_535) as u16;
         }
+        self.header_with(plan, flags, urgent, options)
+    }
+
+    #[inline(always)]
+    fn header_with(&self, plan: &Plan, flags: Flags, urgent: u16, options: Options) -> Header {
         Header {
             src_port: self.key.local_port,
             dst_port: self.key.remote_port,
             seq: plan.seq,
             ack: self.rcv.nxt,
             flags,
-            window,
+            window: plan.window.0,
             urgent,
             options,
         }
     }
 
+    #[inline(always)]
+    fn timestamps(&self, now: Instant) -> Timestamps {
+        Timestamps { val: self.ts_now(now), echo: self.ts_recent }
+    }
+
     /// Writes the segment of `plan` into `buf`, which has exactly `plan.segment_len()` bytes. The checksum field is left
     /// zero; the answer is the sum over the payload, so that the caller, who knows the addresses, completes it. With
     /// `offloaded` the device will sum, and the answer means nothing.
-    #[inline]
+    #[inline(always)]
     pub fn build(&self, plan: &Plan, now: Instant, offloaded: bool, buf: &mut [u8]) -> Sum {
         let (head, body) = buf.split_at_mut(plan.header_len as usize);
-        self.header(plan, now).emit(head);
+        if plan.header_len == PLAIN_HEADER && self.facts.are(Facts::TIMESTAMPS | Facts::URGENT_OUT, Facts::TIMESTAMPS) {
+            // Nearly always: timestamps and nothing else. The same bytes as below, without asking for the rest.
+            let options = Options::timestamps(self.timestamps(now));
+            self.header_with(plan, plan.flags, 0, options).emit(head);
+        } else {
+            self.header(plan, now).emit(head);
+        }
         self.payload(plan.seq, plan.len, offloaded, body)
     }
 
@@ -503,7 +523,7 @@ impl Connection {
     }
 
     /// Copies `len` queued bytes from `seq` on, and sums them unless the device will.
-    #[inline]
+    #[inline(always)]
     fn payload(&self, seq: SeqNum, len: u32, offloaded: bool, body: &mut [u8]) -> Sum {
         if len == 0 {
             return Sum::ZERO;
@@ -519,7 +539,7 @@ impl Connection {
     }
 
     /// The segment of `plan` was handed to the device. True if it acknowledges text that nothing had acknowledged before.
-    #[inline]
+    #[inline(always)]
     pub fn commit(&mut self, plan: &Plan, now: Instant) -> bool {
         if plan.kind == Kind::Reset {
             self.facts.clear(Facts::RESET_DUE);
@@ -527,8 +547,7 @@ impl Connection {
         }
         self.tally.segs_out = self.tally.segs_out.wrapping_add(plan.segments());
         let acknowledges = self.facts.has(Facts::ACK_PENDING);
-        let (_, edge) = self.advertise();
-        self.rcv.adv = edge;
+        self.rcv.adv = plan.window.1;
         self.rcv.acked = self.rcv.nxt;
         if self.facts.has(Facts::ACK_NOW | Facts::ACK_PENDING) {
             self.quick_acks = self.quick_acks.saturating_sub(1);

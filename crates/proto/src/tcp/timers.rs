@@ -22,7 +22,7 @@ const CORK_US: u64 = 200_000;
 impl Connection {
     /// To be called when `decide` has answered `None`: arms what silence requires. Then `deadline` is right. If new data
     /// has begun to wait, the answer says what for, once until some leaves.
-    #[inline]
+    #[inline(always)]
     pub fn settle<S: Segmentation>(&mut self, now: Instant) -> Option<Held> {
         let fin_waits = self.facts.has(Facts::FIN_QUEUED) && !self.facts.has(Facts::FIN_SENT);
         if self.state == State::Closed || (self.snd.buf.is_empty() && !fin_waits) {
@@ -49,6 +49,7 @@ impl Connection {
     }
 
     /// Data waits.
+    #[inline(never)]
     fn settle_waiting<S: Segmentation>(&mut self, now: Instant) -> Option<Held> {
         let held = self.decide_new::<S>(now).err().unwrap_or(Held::Window);
         let unarmed = self.rexmt_at == Instant::NEVER || self.facts.has(Facts::CORK_WAIT);
