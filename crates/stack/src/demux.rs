@@ -95,7 +95,22 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let vouched = Vouched { verified: *verified, size: *size };
         let size = if *size == 0 { segment.payload.len() } else { usize::from(*size) };
         let text = &Arriving { key, hash: *hash, segment: &segment, size, packet, vouched };
-        let index = match self.tables.lookup_hinted(*hint, text.hash, text.key) {
+        let index = match *hint {
+            Some(handle) if handle.kind() == Kind::Connection && self.synchronized(handle.index(), text) => {
+                Some(handle.index())
+            }
+            hint => self.look_up(hint, text),
+        };
+        if !run.is_empty() {
+            self.run(index, segment.end(), tcp.len() - segment.payload.len(), run);
+        }
+        index
+    }
+
+    /// As the index has it.
+    #[inline(never)]
+    fn look_up(&mut self, hint: Option<Handle>, text: &Arriving<'_, '_>) -> Option<u32> {
+        match self.tables.lookup_hinted(hint, text.hash, text.key) {
             Some(handle) => match handle.kind() {
                 Kind::Connection => {
                     self.connection(handle.index(), text);
@@ -114,11 +129,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 self.nobody(text);
                 None
             }
-        };
-        if !run.is_empty() {
-            self.run(index, segment.end(), tcp.len() - segment.payload.len(), run);
         }
-        index
     }
 
     /// What continues a segment that was for connection `index` and ended before `seq`. Their headers, of `header_len` bytes,
@@ -159,11 +170,15 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         }
     }
 
-    /// For one that is synchronized; false if it is not.
+    /// For one that is synchronized, if this is its flow: what led here may have been a guess. False if not; nothing is done
+    /// then.
     #[inline(never)]
     fn synchronized(&mut self, index: u32, arriving: &Arriving<'_, '_>) -> bool {
         let Some(slot) = self.tables.slots.get_mut(index) else { return false };
         let Tcb::Synchronized(connection) = &mut slot.tcb else { return false };
+        if connection.key() != arriving.key {
+            return false;
+        }
         let mut cx = cx!(self);
         let arrival = connection.on_super_segment(arriving.segment, arriving.size, &mut cx);
         let accepted = slot.accepted;

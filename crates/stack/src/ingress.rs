@@ -135,7 +135,7 @@ fn long_run(first: &Arriving<'_>, others: &[Arriving<'_>]) -> usize {
 }
 
 /// Takes the link header off, and reads on.
-#[inline]
+#[inline(always)]
 pub fn frame<'a>(local: &mut Local, frame: RxFrame<'a>, ours: Mac, batch: &mut Batch<'a>) -> Other<'a> {
     local.counters.count(Mib::IpInReceives);
     local.counters.add(Mib::IpExtInOctets, frame.bytes.len() as u64);
@@ -156,7 +156,7 @@ pub fn frame<'a>(local: &mut Local, frame: RxFrame<'a>, ours: Mac, batch: &mut B
 }
 
 /// Reads an IP packet.
-#[inline]
+#[inline(always)]
 pub fn packet<'a>(local: &mut Local, bytes: &'a [u8], meta: RxMeta, group: bool, batch: &mut Batch<'a>) -> Other<'a> {
     if let Some((src, dst, tcp)) = input::plain_tcp(bytes)
         && !group
@@ -192,7 +192,7 @@ fn look_closely<'a>(local: &mut Local, bytes: &'a [u8], meta: RxMeta, group: boo
 }
 
 /// A TCP segment for us: verified, and its flow hashed.
-#[inline]
+#[inline(always)]
 fn segment<'a>(
     local: &mut Local,
     packet: &'a [u8],

@@ -260,12 +260,22 @@ impl Tables {
     /// … and, once that has arrived, the entity behind it, whose handle is the answer.
     #[inline]
     pub fn prefetch_entity(&self, hash: u64) -> Option<Handle> {
-        self.flows.candidate(hash).map(Handle).inspect(|&handle| match handle.kind() {
-            Kind::Connection => self.slots.prefetch_lines(handle.index(), 6),
+        let handle = Handle(self.flows.candidate(hash)?);
+        if handle.kind() == Kind::Connection {
+            self.slots.prefetch_lines(handle.index(), 6);
+        } else {
+            self.prefetch_other(handle);
+        }
+        Some(handle)
+    }
+
+    fn prefetch_other(&self, handle: Handle) {
+        match handle.kind() {
+            Kind::Connection => {}
             Kind::HalfOpen => self.half_open.prefetch(handle.index()),
             Kind::TimeWaitV4 => self.tw4.prefetch(position(&self.tw4, handle)),
             Kind::TimeWaitV6 => self.tw6.prefetch(position(&self.tw6, handle)),
-        })
+        }
     }
 
     /// Adds a connection to be.

@@ -129,9 +129,7 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(
             }
         }
     }
-    if let Some(tables) = lane.shared.peek()
-        && arriving.len() > 1
-    {
+    if let Some(tables) = lane.shared.peek() {
         for segment in &mut arriving {
             segment.hint = tables.prefetch_entity(segment.hash);
         }

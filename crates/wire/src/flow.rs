@@ -207,12 +207,17 @@ impl FlowKey {
     }
 
     /// The keyed hash under which the flow is found.
-    #[inline]
+    #[inline(always)]
     pub fn hash(&self, key: &HashKey) -> u64 {
         if self.is_v4() {
             let ports = self.local_port as u64 | (self.remote_port as u64) << 16;
             return key.sip13_tail(&[pair(self.local.0[3], self.remote.0[3])], ports, 4);
         }
+        self.hash_v6(key)
+    }
+
+    #[inline(never)]
+    fn hash_v6(&self, key: &HashKey) -> u64 {
         key.sip13_words(&self.hash_words().0)
     }
 }

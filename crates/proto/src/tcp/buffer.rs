@@ -56,7 +56,7 @@ impl BufferPool {
                 self.kept -= size;
                 Some(memory)
             }
-            None => Some(vec![0; size].into_boxed_slice()),
+            None => Some(fresh(size)),
         }
     }
 
@@ -72,6 +72,12 @@ impl BufferPool {
         self.kept += size;
         self.free[class].push(memory);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn fresh(size: usize) -> Box<[u8]> {
+    vec![0; size].into_boxed_slice()
 }
 
 /// A byte ring: `len` bytes in order from `start`, and room behind them for bytes that came too early.
@@ -108,20 +114,30 @@ impl Ring {
 
     /// Makes room for `needed` bytes from the start. False, with nothing changed, if the pool has none to lend.
     #[must_use]
+    #[inline]
     fn reserve(&mut self, needed: usize, extent: u32, pool: &mut BufferPool) -> bool {
         if needed <= self.memory.len() {
             return true;
         }
+        if self.memory.is_empty() {
+            // Nothing to keep: what is written first to a ring lent anew.
+            let Some(memory) = pool.take(needed) else { return false };
+            self.memory = memory;
+            self.start = 0;
+            return true;
+        }
+        self.enlarge(needed, extent, pool)
+    }
+
+    #[inline(never)]
+    fn enlarge(&mut self, needed: usize, extent: u32, pool: &mut BufferPool) -> bool {
         let Some(mut larger) = pool.take(needed) else { return false };
         // Bytes beyond `len` may be out-of-order text: `extent` says how far they reach.
         let keep = (self.len + extent).min(self.memory.len() as u32);
         let (a, b) = self.slices(0, keep);
         larger[..a.len()].copy_from_slice(a);
         larger[a.len()..a.len() + b.len()].copy_from_slice(b);
-        let old = core::mem::replace(&mut self.memory, larger);
-        if !old.is_empty() {
-            pool.give(old);
-        }
+        pool.give(core::mem::replace(&mut self.memory, larger));
         self.start = 0;
         true
     }
@@ -143,6 +159,7 @@ impl Ring {
         self.slices(0, self.len).0
     }
 
+    #[inline]
     fn write_at(&mut self, offset: u32, bytes: &[u8]) {
         let at = self.place(offset);
         let first = (self.memory.len() - at).min(bytes.len());

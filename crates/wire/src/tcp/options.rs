@@ -122,6 +122,11 @@ impl Options {
         {
             return Ok(Options::timestamps(timestamps));
         }
+        if let Ok(twenty) = <&[u8; 20]>::try_from(bytes)
+            && let Some(options) = usual_syn(twenty)
+        {
+            return Ok(options);
+        }
         parse_any(bytes)
     }
 
@@ -216,6 +221,46 @@ pub(super) fn timestamps_only(bytes: &[u8; 12]) -> Option<Timestamps> {
     let [a, b, c, d, v0, v1, v2, v3, e0, e1, e2, e3] = *bytes;
     ([a, b, c, d] == TIMESTAMPS_ONLY)
         .then_some(Timestamps { val: u32::from_be_bytes([v0, v1, v2, v3]), echo: u32::from_be_bytes([e0, e1, e2, e3]) })
+}
+
+/// The options of a SYN as Linux writes them, and we do: segment size, SACK permitted, timestamps, window scale.
+#[inline]
+fn usual_syn(bytes: &[u8; 20]) -> Option<Options> {
+    let &[
+        MSS,
+        4,
+        m0,
+        m1,
+        SACK_PERMITTED,
+        2,
+        TIMESTAMPS,
+        10,
+        v0,
+        v1,
+        v2,
+        v3,
+        e0,
+        e1,
+        e2,
+        e3,
+        NOP,
+        WINDOW_SCALE,
+        3,
+        scale,
+    ] = bytes
+    else {
+        return None;
+    };
+    Some(Options {
+        mss: Some(u16::from_be_bytes([m0, m1])),
+        window_scale: Some(WindowScale::new(scale)),
+        sack_permitted: true,
+        timestamps: Some(Timestamps {
+            val: u32::from_be_bytes([v0, v1, v2, v3]),
+            echo: u32::from_be_bytes([e0, e1, e2, e3]),
+        }),
+        sack: SackBlocks::EMPTY,
+    })
 }
 
 /// Writes words one after another.

@@ -139,7 +139,7 @@ pub struct Segment<'a> {
 
 impl<'a> Segment<'a> {
     /// Checks and reads a TCP header and payload. The checksum is the caller's.
-    #[inline]
+    #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<Segment<'a>, Malformed> {
         // A segment of an established connection: 32 bytes of header, the options timestamps alone.
         if let Some((head, payload)) = bytes.split_first_chunk::<32>()
@@ -149,6 +149,12 @@ impl<'a> Segment<'a> {
         {
             return Ok(Segment::from_parts(header, Options::timestamps(timestamps), payload));
         }
+        Segment::parse_any(bytes)
+    }
+
+    /// One with other options, or none, or one that is malformed.
+    #[inline(never)]
+    fn parse_any(bytes: &'a [u8]) -> Result<Segment<'a>, Malformed> {
         View::new(bytes)?.segment()
     }
 
