@@ -182,17 +182,22 @@ pub fn segment<T: Tx>(
     write: impl FnOnce(&mut [u8], bool) -> Sum,
 ) -> Sent {
     let Outgoing { key, header_len, payload_len, alive } = out;
-    let link_len = local.medium.header_len();
+    let (link_len, offloads) = (local.medium.header_len(), local.tx_checksum);
     let Some(path) = way(local, key, alive) else { return Sent::Nowhere };
+    let (resolved, next_hop) = (path.resolved, path.next_hop);
     let ip_len = path.header.len();
     let tcp_len = header_len + payload_len;
     let total = link_len + ip_len + tcp_len;
-    let pseudo = path.header.pseudo(tcp_len);
-    if !path.resolved {
-        let (next_hop, header) = (path.next_hop, path.header);
-        return unresolved(local, next_hop, &header, header_len, payload_len, write);
-    }
-    let Some(buf) = tx.reserve(total) else {
+    // What waits for its neighbour is sent later, by whoever hears of that: no device completes it.
+    let offloaded = offloads && resolved;
+    let mut waits = Vec::new();
+    let buf = if resolved {
+        tx.reserve(total)
+    } else {
+        waits.resize(total, 0);
+        Some(&mut waits[..])
+    };
+    let Some(buf) = buf else {
         local.counters.count(Mib::TxBusy);
         return Sent::Full;
     };
@@ -202,39 +207,22 @@ pub fn segment<T: Tx>(
     }
     let (ip, tcp) = rest.split_at_mut(ip_len);
     path.header.emit(ip, tcp_len);
-    let mut meta = TxMeta::default();
-    let offloaded = local.tx_checksum;
+    let pseudo = path.header.pseudo(tcp_len);
     let payload = write(tcp, offloaded);
+    let mut meta = TxMeta::default();
     if offloaded {
         Header::fill_partial(tcp, pseudo);
         meta.checksum_partial = Some(PartialChecksum { start: (link_len + ip_len) as u16, offset: 16 });
     } else {
         complete(tcp, header_len, payload, pseudo);
     }
+    if !resolved {
+        return wait_for_neighbour(local, next_hop, &waits[link_len..]);
+    }
     tx.commit(total, meta);
     local.counters.count(Mib::IpOutRequests);
     local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
     Sent::Yes
-}
-
-/// A segment to a next hop whose link address is not known yet: it is written to memory, and waits.
-#[cold]
-#[inline(never)]
-fn unresolved(
-    local: &mut Local,
-    next_hop: Address,
-    header: &output::Template,
-    header_len: usize,
-    payload_len: usize,
-    write: impl FnOnce(&mut [u8], bool) -> Sum,
-) -> Sent {
-    let tcp_len = header_len + payload_len;
-    let mut packet = vec![0; header.len() + tcp_len];
-    let (ip, tcp) = packet.split_at_mut(header.len());
-    header.emit(ip, tcp_len);
-    let payload = write(tcp, false);
-    complete(tcp, header_len, payload, header.pseudo(tcp_len));
-    wait_for_neighbour(local, next_hop, &packet)
 }
 
 /// Sends a super-segment of `connection`: whole to a device that cuts, or in as few pieces as it takes; else cut here, once,

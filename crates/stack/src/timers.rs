@@ -30,25 +30,33 @@ impl Timers {
     }
 
     /// Makes sure that the slot is looked at by `deadline` at the latest.
-    #[inline]
+    #[inline(always)]
     pub fn arm(&mut self, handle: Handle, deadline: Instant) {
         if deadline == Instant::NEVER {
             return;
         }
         let tick = tick_of(deadline);
+        let armed = &self.armed[(handle.kind() == Kind::HalfOpen) as usize];
+        let index = handle.index() as usize;
+        // Ticks of a process fit 32 bits for seven weeks; the comparison is on the circle.
+        let is_early_enough = |armed: u32| armed != UNARMED && (tick as u32).wrapping_sub(armed) as i32 >= 0;
+        if !armed.get(index).is_some_and(|armed| is_early_enough(*armed)) {
+            self.arm_sooner(handle, tick);
+        }
+    }
+
+    /// The slot has no entry in the wheel yet, or one that is too late.
+    #[inline(never)]
+    fn arm_sooner(&mut self, handle: Handle, tick: u64) {
         let armed = &mut self.armed[(handle.kind() == Kind::HalfOpen) as usize];
         let index = handle.index() as usize;
         if armed.len() <= index {
             armed.resize((index + 1).next_power_of_two(), UNARMED);
         }
-        // Ticks of a process fit 32 bits for seven weeks; the comparison is on the circle.
-        let short = tick as u32;
-        if armed[index] == UNARMED || (short.wrapping_sub(armed[index]) as i32) < 0 {
-            armed[index] = if short == UNARMED { short - 1 } else { short };
-            self.wheel.arm(handle.raw(), tick);
-            if tick <= self.done {
-                self.done = 0;
-            }
+        armed[index] = if tick as u32 == UNARMED { UNARMED - 1 } else { tick as u32 };
+        self.wheel.arm(handle.raw(), tick);
+        if tick <= self.done {
+            self.done = 0;
         }
     }
 
