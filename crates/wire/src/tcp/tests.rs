@@ -157,6 +157,15 @@ proptest! {
         let _ = Options::parse(&bytes);
     }
 
+    /// The usual SYN's options are read by the general reader as soon as padding follows them.
+    #[test]
+    fn the_usual_syn_is_read_like_any_other(mss: [u8; 2], ts: [u8; 8], scale: u8) {
+        let bytes = [&[2, 4][..], &mss, &[4, 2, 8, 10], &ts, &[1, 3, 3, scale]].concat();
+        let padded = [&bytes[..], &[1, 1, 1, 1]].concat();
+        prop_assert_eq!(bytes.len(), 20);
+        prop_assert_eq!(Options::parse(&bytes), Options::parse(&padded));
+    }
+
     #[test]
     fn what_does_not_fit_is_left_out(header in any_header(), blocks in prop::collection::vec(any_range(), 0..6)) {
         let mut header = header;
