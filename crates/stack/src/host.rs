@@ -162,7 +162,7 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
         let mut sum = Counters::default();
         for (i, seat) in self.seats.iter_mut().enumerate() {
             // Shared tables are counted once.
-            if S::NAME == Product::NAME || i == 0 {
+            if !S::SHARED || i == 0 {
                 sum.merge(&seat.lane.counters());
             } else {
                 sum.merge(&seat.lane.local.counters);

@@ -31,7 +31,7 @@ use crate::error::Error;
 use crate::host::{Host, Seat};
 use crate::listing::Page;
 use crate::ports::{Slice, Tallies};
-use crate::sharing::{Product, Sharing, Site};
+use crate::sharing::{Sharing, Site};
 use crate::trace::Tap;
 use crate::worker::Turn;
 use laneway_device::memory::Wake;
@@ -283,11 +283,7 @@ impl Runtime {
                 shared: Arc::clone(&shared),
                 spin_us: options.spin_us,
                 // With shared tables a lane's timers may fire on another lane, which leaves word but does not ring.
-                park_max_us: if S::NAME == Product::NAME {
-                    options.park_max_us
-                } else {
-                    options.park_max_us.min(1_000)
-                },
+                park_max_us: if S::SHARED { options.park_max_us.min(1_000) } else { options.park_max_us },
                 grace_us: options.grace_us,
                 capture: options.capture.clone(),
                 ended: Ending(Arc::clone(&shared)),
@@ -489,7 +485,7 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
             self.shared.fail(&format!("lane {}", self.id), &*panic);
         }
         // Shared tables are counted once.
-        let whole = S::NAME == Product::NAME || self.id == 0;
+        let whole = !S::SHARED || self.id == 0;
         let seat = &mut self.seat;
         let counters =
             catch_unwind(AssertUnwindSafe(

@@ -40,6 +40,9 @@ pub trait Sharing: Send + 'static {
     /// The name on the command line and in results.
     const NAME: &'static str;
 
+    /// All lanes enter the same tables: what is asked of the tables is asked of the first lane alone.
+    const SHARED: bool;
+
     /// One value per lane, of tables made by `make`.
     fn spread(lanes: usize, make: impl FnMut() -> Tables) -> Vec<Self>
     where
@@ -59,6 +62,7 @@ impl Sharing for LaneOwned {
     type Section<'a> = &'a mut Tables;
     type Segmentation = nagle::Lane;
     const NAME: &'static str = "lane";
+    const SHARED: bool = false;
 
     fn spread(lanes: usize, mut make: impl FnMut() -> Tables) -> Vec<Self> {
         (0..lanes).map(|_| LaneOwned(make())).collect()
@@ -82,6 +86,7 @@ impl Sharing for Global {
     type Section<'a> = MutexGuard<'a, Tables>;
     type Segmentation = nagle::Lane;
     const NAME: &'static str = "global";
+    const SHARED: bool = true;
 
     fn spread(lanes: usize, mut make: impl FnMut() -> Tables) -> Vec<Self> {
         let tables = Arc::new(Mutex::new(make()));

@@ -221,7 +221,7 @@ fn control_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: 
             ToLane::Listen { id, binding, port, backlog } => {
                 // With shared tables the first lane's addition serves all.
                 if !tables.listeners.contains(id) {
-                    let lanes = if S::NAME == "lane" { local.steering.lanes() } else { 1 };
+                    let lanes = if S::SHARED { 1 } else { local.steering.lanes() };
                     tables.listeners.add(id, binding, port, backlog, lanes);
                 }
                 let _ = local.mail.to_control.push(ToControl::Listening(id));
@@ -251,20 +251,19 @@ fn control_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: 
             }
             ToLane::ReportCounters => {
                 let mut counters = local.counters.clone();
-                if S::NAME == "lane" || local.id == 0 {
+                if !S::SHARED || local.id == 0 {
                     counters.merge(&tables.counters);
                 }
                 let _ = local.mail.to_control.push(ToControl::Counters(Box::new(counters), tables.bytes()));
             }
             ToLane::ReportPorts(most) => {
-                let report =
-                    if S::NAME == "lane" || local.id == 0 { tables.report_ports(most) } else { Default::default() };
+                let report = if !S::SHARED || local.id == 0 { tables.report_ports(most) } else { Default::default() };
                 let _ = local.mail.to_control.push(ToControl::Ports(report.0, report.1));
             }
             ToLane::List(mut page) => {
                 page.busy = local.busy;
                 // With shared tables the first lane tells of all.
-                if S::NAME == "lane" || local.id == 0 {
+                if !S::SHARED || local.id == 0 {
                     listing::fill(&mut page, &tables, local.id, local.now, local.config.tcp.msl_us);
                 } else {
                     page.nothing();
