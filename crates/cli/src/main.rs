@@ -8,6 +8,7 @@ mod cmd;
 mod counters;
 mod failure;
 mod http;
+mod log;
 mod parse;
 mod settings;
 mod signals;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
     name = "laneway",
     version,
     arg_required_else_help = true,
-    after_help = "Start with:\n  laneway demo\n  laneway doctor"
+    after_help = "Start with:\n  laneway demo\n  laneway doctor\n\nLANEWAY_LOG=info, or LANEWAY_LOG=warn,laneway_stack=debug, says on stderr what a stack does; warnings are said without it."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    let result = match cli.command {
+    let result = log::begin().and_then(|()| match cli.command {
         Command::Demo(args) => cmd::demo::run(args),
         Command::Serve(args) => cmd::serve::run(args),
         Command::Doctor(args) => cmd::doctor::run(args),
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => cmd::trace::run(args),
         Command::Bench(args) => cmd::lab::bench(args),
         Command::Lab(args) => cmd::lab::lab(args),
-    };
+    });
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

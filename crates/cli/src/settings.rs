@@ -266,7 +266,9 @@ pub fn read(path: &Path) -> Result<Settings, Failure> {
             path.display()
         ))
     })?;
-    parse(path, &text).map_err(|wrong| Failure::Misuse(wrong.join("\nlaneway: ")))
+    let settings = parse(path, &text).map_err(|wrong| Failure::Misuse(wrong.join("\nlaneway: ")))?;
+    tracing::info!(path = %path.display(), settings = settings.lines.len(), "the configuration is loaded");
+    Ok(settings)
 }
 
 /// What a file of this text says.

@@ -164,6 +164,47 @@ fn configurations_that_cannot_be() {
     std::fs::remove_file(&file).expect("it is ours");
 }
 
+/// The log goes to stderr, and a wish for one that cannot be understood is refused before anything is done.
+#[test]
+fn logs_that_cannot_be_and_one_that_can() {
+    let with = |value: &str, arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_laneway"))
+            .args(arguments)
+            .env("LANEWAY_LOG", value)
+            .output()
+            .expect("the program can be executed")
+    };
+    for (value, says) in [("wran", "did you mean 'warn'?"), ("laneway=loud", "'loud'"), ("hyper=debug", "no target")] {
+        let output = with(value, &["config", "show"]);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{value}: {message}");
+        assert!(output.stdout.is_empty(), "{value}");
+        assert_eq!(message.lines().count(), 1, "{value}: {message}");
+        for part in ["LANEWAY_LOG", says, "off, error, warn, info, debug, trace", "LANEWAY_LOG=info"] {
+            assert!(message.contains(part), "{value}: {part:?} is not in {message}");
+        }
+    }
+    let file = std::env::temp_dir().join(format!("laneway-log-{}.toml", std::process::id()));
+    std::fs::write(&file, "[sysctl]\nmsl = \"1s\"\n").expect("a file");
+    let demo = ["demo", "--cores", "1", "--rounds", "1", "--seconds", "0.02", "--json", "--config"];
+    let demo = [&demo[..], &[file.to_str().expect("a plain name")]].concat();
+    let output = with("laneway=info,laneway_stack=debug", &demo);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("INFO") && said.contains("the configuration is loaded"), "{said}");
+    serde_json::from_slice::<serde_json::Value>(&output.stdout).expect("the log is not in the way of the answer");
+    // Nothing is said per packet, and thousands went to and fro.
+    assert!(said.lines().count() < 20, "{said}");
+    let silent = with("off", &demo);
+    assert_eq!(
+        (silent.status.code(), silent.stderr.len()),
+        (Some(0), 0),
+        "{}",
+        String::from_utf8_lossy(&silent.stderr)
+    );
+    std::fs::remove_file(&file).expect("it is ours");
+}
+
 #[test]
 fn doctor_says_it_in_json() {
     let output = laneway(&["doctor", "--json"]);

@@ -33,7 +33,7 @@ use crate::listing::Page;
 use crate::ports::{Slice, Tallies};
 use crate::sharing::{Sharing, Site};
 use crate::trace::Tap;
-use crate::worker::Turn;
+use crate::worker::{SLOW_US, Turn};
 use laneway_device::memory::Wake;
 use laneway_device::pcap::Capture;
 use laneway_device::{Medium, Rx, Tx};
@@ -221,6 +221,9 @@ impl Shared {
         let first = failure.is_none();
         failure.get_or_insert_with(|| sentence.clone());
         drop(failure);
+        if first {
+            tracing::error!("{sentence}");
+        }
         if first && let Some(tell) = &self.on_failure {
             tell(&sentence);
         }
@@ -287,6 +290,7 @@ impl Runtime {
                 grace_us: options.grace_us,
                 capture: options.capture.clone(),
                 ended: Ending(Arc::clone(&shared)),
+                aloud: Aloud::new(id),
             };
             let spawned = thread::Builder::new().name(format!("lane-{id}")).spawn(move || lane.run(core));
             match spawned {
@@ -311,6 +315,7 @@ impl Runtime {
         };
         let spawned = thread::Builder::new().name("control".into()).spawn(move || control.run());
         runtime.control = Some(spawned.inspect_err(|_| shared.begin_stop())?);
+        tracing::info!(lanes, medium = ?shared.medium, sharing = S::NAME, spin_us = options.spin_us, "the stack runs");
         Ok(runtime)
     }
 
@@ -427,6 +432,7 @@ impl Runtime {
         if let Some(control) = self.control.take() {
             let _ = control.join();
         }
+        tracing::info!("the stack has stopped");
         sum
     }
 }
@@ -473,12 +479,17 @@ struct LaneThread<S: Sharing, R, T, A> {
     grace_us: u64,
     capture: Option<Capture>,
     ended: Ending,
+    aloud: Aloud,
 }
 
 impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
     fn run(mut self, core: Option<usize>) -> Option<Counters> {
-        if let Some(core) = core {
-            pin_to(core);
+        let pinned = core.is_some_and(pin_to);
+        match core {
+            Some(core) if !pinned => {
+                tracing::warn!(lane = self.id, core, "the lane cannot be bound to its core, and may be moved about")
+            }
+            _ => tracing::debug!(lane = self.id, core, "the lane runs"),
         }
         let outcome = catch_unwind(AssertUnwindSafe(|| self.turn_until_stopped()));
         if let Err(panic) = outcome {
@@ -536,7 +547,16 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         if let Some(capture) = &self.capture {
             capture.set_time(Clock::wall_us());
         }
+        let local = &self.seat.lane.local;
+        let took_us = now.since_us(local.now);
+        if local.busy && took_us > SLOW_US {
+            self.aloud.slow_poll(now, took_us);
+        }
         let turn = self.seat.turn(now);
+        // Shared tables are spoken of once.
+        if self.aloud.is_due(now) && (!S::SHARED || self.id == 0) {
+            self.seat.lane.tables(|tables| self.aloud.look(now, &tables.counters));
+        }
         let mail = &self.seat.lane.local.mail;
         for (other, ring) in mail.to_lanes.iter().enumerate() {
             if ring.as_ref().is_some_and(|ring| !ring.is_drained()) {
@@ -679,7 +699,14 @@ impl ControlThread {
                 let begun = self.control.listen_on(bound, backlog).map(|id| id.0);
                 self.wait_for(begun, reply);
             }
-            Command::Unbind(id) => self.control.unbind(id),
+            Command::Unbind(id) => {
+                if self.control.is_listening(ListenerId(id.0))
+                    && let Some(Ok(at)) = self.control.outcome(id.0)
+                {
+                    tracing::info!(%at, id = id.0, "listens no more");
+                }
+                self.control.unbind(id);
+            }
             Command::BindUdp { at, options, reply } => drop(reply.send(self.control.bind_udp_with(at, options))),
             Command::UnbindUdp(id) => self.control.unbind_udp(id),
             Command::Ports { most, reply } => {
@@ -707,6 +734,7 @@ impl ControlThread {
                 taps.into_iter().enumerate().for_each(|(lane, tap)| self.control.tap(lane, tap));
             }
             Command::Stop => {
+                tracing::info!("the stack is to stop: every listener is closed");
                 self.control.unlisten_all();
                 self.shared.begin_stop();
             }
@@ -731,6 +759,11 @@ impl ControlThread {
         let stopping = self.shared.stop.load(Ordering::Acquire);
         self.binding.retain(|(id, reply)| {
             if let Some(outcome) = control.outcome(*id) {
+                match &outcome {
+                    Ok(at) if control.is_listening(ListenerId(*id)) => tracing::info!(%at, id, "listens"),
+                    Ok(at) => tracing::debug!(%at, id, "is bound"),
+                    Err(why) => tracing::info!(%why, "cannot be bound"),
+                }
                 let _ = reply.send(outcome.map(|at| (*id, at)));
                 return false;
             }
@@ -769,7 +802,9 @@ const PAGES_MAX: usize = 64;
 /// While a stack stops, its control thread looks this often whether the lanes have ended.
 const STOP_CHECK: Duration = Duration::from_millis(10);
 
+mod aloud;
 mod asker;
+use aloud::Aloud;
 pub use asker::{Asker, Trace, Unanswered};
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ const MAINTAIN_MAX: usize = 64;
 /// Timers looked at in one poll.
 const TIMERS_MAX: usize = 256;
 /// A poll longer than this is counted as `PollsSlow`.
-const SLOW_US: u64 = 10_000;
+pub(crate) const SLOW_US: u64 = 10_000;
 /// What one connection may send in one poll: so many segments, four of a super-segment counting as one. It is a quarter of a
 /// megabyte in super-segments, which together with what follows it stays in a core's cache.
 const SEGMENTS_MAX: u32 = 48;

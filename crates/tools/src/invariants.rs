@@ -16,6 +16,8 @@ const RULE_NO_QUOTE: &str = "stack contains no protocol rule: where an RFC is qu
 const RULE_MACHINE: &str = "only clock.rs and entropy.rs ask the machine for time and chance";
 const RULE_DEVICE: &str = "device reads wire formats only in memory/offload.rs and fault.rs";
 const RULE_PATH: &str = "a breadcrumb is a code span with the file's own name in brackets";
+const RULE_SILENT: &str =
+    "nothing is said per packet: tracing is where stacks start, are asked and stop, and nowhere else";
 const RULE_FINISHED: &str = "nothing is left for later in the tree: it is an issue, or it is done";
 
 /// All of them, on one file.
@@ -31,6 +33,7 @@ pub fn check(source: &Source) -> Vec<Finding> {
         findings.extend(pure(source, &code));
         findings.extend(asks_the_machine(source, &code));
         findings.extend(device_looks_inside(source, &code));
+        findings.extend(says_on_the_path(source, &code));
         findings.extend(quotes(source));
         findings.extend(breadcrumb(source));
     }
@@ -151,6 +154,22 @@ fn device_looks_inside(source: &Source, code: &str) -> Vec<Finding> {
         return Vec::new();
     }
     each_of(code, &["laneway_wire"], |line, word| at(source, line, RULE_DEVICE, word))
+}
+
+/// Of the crates below the command, only these files may say anything.
+fn says_on_the_path(source: &Source, code: &str) -> Vec<Finding> {
+    const CRATES: &[&str] = &["wire", "proto", "sync", "table", "device", "stack", "socket"];
+    const MAY: &[&str] = &[
+        "crates/stack/src/runtime.rs",
+        "crates/stack/src/runtime/",
+        "crates/socket/src/on_lane/builder.rs",
+        "crates/socket/src/control/",
+    ];
+    let of_a_crate = CRATES.iter().any(|name| source.path.starts_with(&format!("crates/{name}/src/")));
+    if !of_a_crate || MAY.iter().any(|place| source.path.starts_with(place)) {
+        return Vec::new();
+    }
+    each_of(code, &["tracing"], |line, word| at(source, line, RULE_SILENT, word))
 }
 
 /// In every file of the two crates, comments, tests and manifests included. An underscore separates words here.

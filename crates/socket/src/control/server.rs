@@ -100,6 +100,7 @@ impl ControlServer {
         let crowd = Crowd { asker, about: Arc::new(about), clients: Vec::new() };
         let thread = thread::Builder::new().name("control-socket".into());
         let thread = thread.spawn(move || crowd.welcome(&listener, &woken)).map_err(failed)?;
+        tracing::info!(path = %path.display(), "the control socket is open");
         Ok(ControlServer { path, identity, wake: Some(wake), thread: Some(thread) })
     }
 

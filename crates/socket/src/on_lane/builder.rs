@@ -362,6 +362,11 @@ impl Builder {
             }
             None => None,
         };
+        tracing::info!(device, lanes = self.lanes, "the device is open");
+        for note in &notes {
+            // Whoever started the stack is given them too, to show.
+            tracing::info!("{note}");
+        }
         Ok(Stack { control, runtime, lanes: self.lanes.unwrap_or(1), device, notes, capture })
     }
 

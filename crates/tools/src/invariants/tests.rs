@@ -109,6 +109,19 @@ fn an_rfc_quoted_in_stack_is_found_and_one_named_is_not() {
 }
 
 #[test]
+fn what_is_said_on_the_packet_path_is_found_and_where_a_stack_starts_it_is_not() {
+    let planted = "tracing::trace!(\"a segment\");";
+    for path in ["crates/stack/src/worker.rs", "crates/proto/src/tcp/input.rs", "crates/socket/src/net/stream.rs"] {
+        assert_eq!(rules(path, planted), [RULE_SILENT], "{path}");
+        assert_eq!(rules(path, "use tracing as t;"), [RULE_SILENT], "{path}");
+        assert_eq!(rules(path, "// no tracing here\nlet tracing_is = \"tracing\";"), [""; 0], "{path}");
+    }
+    for path in ["crates/stack/src/runtime.rs", "crates/stack/src/runtime/aloud.rs", "crates/cli/src/log.rs"] {
+        assert_eq!(rules(path, planted), [""; 0], "{path}");
+    }
+}
+
+#[test]
 fn a_breadcrumb_that_rustdoc_would_take_for_a_link_is_found() {
     let path = "crates/proto/src/tcp/input.rs";
     assert_eq!(rules(path, "//! path: demux → [tcp::input] → tcp::state"), [RULE_PATH]);
