@@ -9,6 +9,7 @@ use crate::counters::Counters;
 use crate::egress::Paths;
 use crate::entropy::{BootSecrets, Entropy};
 use crate::mail::LaneMail;
+use crate::narrowing::Narrowing;
 use crate::neighbours::WaitingRoom;
 use crate::sharing::{Product, Sharing, Site};
 use crate::snapshot::Snapshot;
@@ -45,6 +46,7 @@ pub struct Local {
     pub(crate) snapshot: Snapshot,
     pub(crate) paths: Paths,
     pub(crate) bound: BoundPorts,
+    pub(crate) narrowing: Narrowing,
     pub(crate) udp: UdpSockets,
     pub(crate) waiting: WaitingRoom,
     pub(crate) reassembly: Reassembly,
@@ -113,6 +115,7 @@ impl<S: Sharing> Lane<S> {
             paths: Paths::new(&capabilities, config.ip_default_ttl),
             steering,
             bound: BoundPorts::default(),
+            narrowing: Narrowing::default(),
             udp: UdpSockets::default(),
             waiting: WaitingRoom::default(),
             reassembly: Reassembly::new(reassembly::Config::default()),

@@ -20,6 +20,7 @@ pub mod ingress;
 pub mod lane;
 pub mod listing;
 pub mod mail;
+mod narrowing;
 pub mod neighbours;
 pub mod ports;
 pub mod runtime;

@@ -15,7 +15,7 @@ use laneway_proto::ip::input::Packet;
 use laneway_proto::ip::output::HeaderSpec;
 use laneway_proto::udp;
 use laneway_wire::checksum::RxChecksum;
-use laneway_wire::flow::{Address, FlowKey};
+use laneway_wire::flow::FlowKey;
 use laneway_wire::protocol;
 use std::net::SocketAddr;
 
@@ -131,7 +131,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                     let mtu = error.mtu.unwrap_or(0);
                     if let Some(mtu) = self.local.paths.on_packet_too_big(remote, mtu, self.local.now) {
                         let _ = self.local.mail.to_control.push(ToControl::PathMtu(remote, mtu));
-                        self.shrink(remote, mtu);
+                        self.local.narrowing.learn(remote, mtu);
                     }
                 }
             }
@@ -151,23 +151,6 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         };
         let to = SocketAddr::new(key.remote.to_ip(), key.remote_port);
         self.app.on_unreachable(&mut Context { tables: self.tables, local: self.local }, socket, to);
-    }
-
-    /// The path to `remote` carries only `mtu` now: every connection there must know.
-    pub fn shrink(&mut self, remote: Address, mtu: u32) {
-        let mut there = Vec::new();
-        for (index, slot) in self.tables.slots.iter_mut() {
-            if let Slot { tcb: Tcb::Synchronized(connection), .. } = slot
-                && connection.key().remote == remote
-            {
-                connection.on_path_mtu(mtu);
-                if !slot.touched {
-                    slot.touched = true;
-                    there.push(index);
-                }
-            }
-        }
-        self.local.touched.extend(there);
     }
 
     fn udp(&mut self, packet: &Packet<'_>, bytes: &[u8], vouched: Vouched) {

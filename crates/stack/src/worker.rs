@@ -14,6 +14,7 @@ use crate::ingress::{self, Batch, Vouched};
 use crate::lane::{Lane, Local};
 use crate::listing;
 use crate::mail::{ToControl, ToLane};
+use crate::narrowing;
 use crate::sharing::{Sharing, Site};
 use crate::slow_path::{self, Slow};
 use crate::tables::{Handle, Kind, Tables, Tcb};
@@ -62,7 +63,7 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
     lane.local.now = now;
     let frames = rx.poll(BATCH_MAX);
     // The newest state of the world comes after the frames: none of them was sent before it was published.
-    let commands = control_mail(lane, tx, app);
+    let commands = control_mail(lane, tx);
     if frames > 0 {
         let rx = &*rx;
         batch(lane, frames, |i| (rx.frame(i), false), tx, app);
@@ -75,6 +76,10 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
         let mut tables = lane.shared.enter(Site::Verb);
         app.on_poll(&mut Context { tables: &mut tables, local: &mut lane.local });
     }
+    let narrowing = lane.local.narrowing.is_under_way();
+    if narrowing {
+        narrowing::walk(&mut lane.shared.enter(Site::Verb), &mut lane.local);
+    }
     lane.local.waits_for_neighbour = false;
     let unfinished = output(lane, tx, app) && !lane.local.waits_for_neighbour;
     slow_path::send_datagrams(&mut lane.local, tx);
@@ -86,7 +91,7 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
         ring.publish();
     }
     app.on_poll_end();
-    let busy = frames > 0 || mailed || timers || commands || unfinished || app.is_busy();
+    let busy = frames > 0 || mailed || timers || commands || unfinished || narrowing || app.is_busy();
     lane.local.busy = busy;
     lane.local.counters.count(if busy { Mib::PollsBusy } else { Mib::PollsIdle });
     // A busy lane turns again at once, and need not ask when.
@@ -194,7 +199,7 @@ fn lane_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mu
 }
 
 /// Commands of the control thread.
-fn control_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A) -> bool {
+fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
     let mut any = false;
     while let Some(command) = lane.local.mail.from_control.pop() {
         any = true;
@@ -246,7 +251,7 @@ fn control_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: 
             }
             ToLane::PathMtu(remote, mtu) => {
                 if local.paths.on_packet_too_big(remote, mtu, local.now).is_some() {
-                    Stage { tables: &mut tables, local, tx, app }.shrink(remote, mtu);
+                    local.narrowing.learn(remote, mtu);
                 }
             }
             ToLane::ReportCounters => {
