@@ -5,7 +5,6 @@ use crate::counters::Counters;
 use crate::error::Error;
 use crate::listing::Page;
 use crate::mail::{ControlMail, ToControl, ToLane};
-use crate::ports::{Slice, Tallies};
 use crate::snapshot::{AddressSet, Snapshot};
 use crate::trace::Tap;
 use hashbrown::HashMap;
@@ -111,8 +110,6 @@ pub struct Control {
     due: Instant,
     mac: Mac,
     binds: Binds,
-    /// Listings asked for: one place per lane.
-    ports: Vec<Option<(Vec<Slice>, Tallies)>>,
     /// Counters asked for: one place per lane.
     counters: Vec<Option<(Counters, usize)>>,
     /// Pages of listings that lanes have filled and nobody has taken yet.
@@ -134,7 +131,6 @@ impl Control {
             due: Instant::ZERO,
             mac: Mac(mac),
             binds: Binds::new(ports),
-            ports: vec![None; lanes],
             counters: vec![None; lanes],
             pages: Vec::new(),
         }
@@ -168,28 +164,6 @@ impl Control {
             bytes += held;
         }
         Some((sum, bytes))
-    }
-
-    /// Asks every lane for its destinations and what choosing ports has cost, `most` destinations from each;
-    /// [`ports`](Self::ports) answers.
-    pub fn request_ports(&mut self, most: usize) {
-        self.ports.iter_mut().for_each(|p| *p = None);
-        for mail in &mut self.mail {
-            let _ = mail.to_lane.push(ToLane::ReportPorts(most));
-        }
-    }
-
-    /// What the lanes have answered, once all have: per lane and destination, those with the most connections first.
-    pub fn ports(&self) -> Option<(Vec<Slice>, Tallies)> {
-        let mut all = Vec::new();
-        let mut sum = Tallies::default();
-        for lane in &self.ports {
-            let (slices, tallies) = lane.as_ref()?;
-            all.extend_from_slice(slices);
-            sum.merge(tallies);
-        }
-        all.sort_by_key(|slice| std::cmp::Reverse(slice.in_use + slice.time_wait));
-        Some((all, sum))
     }
 
     /// Has a lane fill a page; [`take_pages`](Self::take_pages) gives it back. A page that the lane cannot be sent is dropped.
@@ -258,7 +232,6 @@ impl Control {
             }
             ToControl::Surveyed { id, in_use } => self.on_surveyed(id, in_use),
             ToControl::Listening(id) => self.on_listening(id.0),
-            ToControl::Ports(slices, tallies) => self.ports[lane] = Some((slices, tallies)),
             ToControl::Counters(counters, bytes) => self.counters[lane] = Some((*counters, bytes)),
             ToControl::Page(page) => self.pages.push(page),
             ToControl::TapDone(tap) => drop(tap),

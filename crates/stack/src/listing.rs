@@ -8,7 +8,7 @@
 //! not shown, so a listing ends however fast connections are made.
 
 use crate::app::ListenerId;
-use crate::ports::Slice;
+use crate::ports::{Slice, Tallies};
 use crate::tables::{Tables, Tcb};
 use laneway_proto::tcp::{Info, State, TimeWait};
 use laneway_proto::time::Instant;
@@ -108,6 +108,8 @@ enum Part {
     Connections,
     TimeWaitV4,
     TimeWaitV6,
+    /// In the place of all of the others, if destinations are asked for.
+    Destinations,
     Done,
 }
 
@@ -140,7 +142,7 @@ impl Place {
             Part::HalfOpen => Part::Connections,
             Part::Connections => Part::TimeWaitV4,
             Part::TimeWaitV4 => Part::TimeWaitV6,
-            Part::TimeWaitV6 | Part::Done => Part::Done,
+            Part::TimeWaitV6 | Part::Destinations | Part::Done => Part::Done,
         };
         *self = Place { part, next: 0, end: None };
     }
@@ -154,11 +156,12 @@ pub struct Page {
     pub states: States,
     /// Where this page begins; in the answer, where the next one does.
     pub place: Place,
-    /// Not connections are asked for, but destinations with what they use of the ports: a page has all that it has room
-    /// for, and there is no second.
-    pub ports: Option<Vec<Slice>>,
     /// The rows.
     pub rows: Vec<Row>,
+    /// If destinations are asked for and not connections: these, with what they use of the ports.
+    pub ports: Vec<Slice>,
+    /// In the answer about destinations: what choosing their ports has cost so far.
+    pub tallies: Tallies,
     /// In the answer: the lane had work to do besides.
     pub busy: bool,
 }
@@ -170,15 +173,18 @@ impl Page {
             id: 0,
             states,
             place: Place::START,
-            ports: None,
             rows: Vec::with_capacity(ROWS_MAX),
+            ports: Vec::new(),
+            tallies: Tallies::default(),
             busy: false,
         })
     }
 
-    /// The page of a listing of ports.
+    /// The first page of a listing of destinations.
     pub fn of_ports() -> Box<Self> {
-        Box::new(Page { ports: Some(Vec::with_capacity(ROWS_MAX)), rows: Vec::new(), ..*Page::new(States::NONE) })
+        let place = Place { part: Part::Destinations, ..Place::START };
+        let (rows, ports) = (Vec::new(), Vec::with_capacity(ROWS_MAX));
+        Box::new(Page { place, rows, ports, ..*Page::new(States::NONE) })
     }
 }
 
@@ -186,7 +192,7 @@ impl Page {
     /// Answers that there is nothing.
     pub(crate) fn nothing(&mut self) {
         self.rows.clear();
-        self.ports.iter_mut().for_each(Vec::clear);
+        self.ports.clear();
         self.place = Place { part: Part::Done, next: 0, end: None };
     }
 }
@@ -194,14 +200,9 @@ impl Page {
 /// Fills a page. `lane` is the asked lane's number; tables that several lanes share are told by whoever is asked.
 pub(crate) fn fill(page: &mut Page, tables: &Tables, lane: usize, now: Instant, msl_us: u64) {
     page.rows.clear();
-    if let Some(slices) = &mut page.ports {
-        slices.clear();
-        tables.ports.slices(ROWS_MAX, &mut |slice| slices.push(slice.clone()));
-        page.place = Place { part: Part::Done, next: 0, end: None };
-        return;
-    }
+    page.ports.clear();
     let mut looks = LOOKS_MAX;
-    while looks > 0 && page.rows.len() < ROWS_MAX && page.place.part != Part::Done {
+    while looks > 0 && page.rows.len().max(page.ports.len()) < ROWS_MAX && page.place.part != Part::Done {
         looks -= 1;
         let done = match page.place.part {
             Part::Listeners => !page.states.has(State::Listen) || listener(page, tables, lane),
@@ -209,6 +210,7 @@ pub(crate) fn fill(page: &mut Page, tables: &Tables, lane: usize, now: Instant, 
             Part::Connections => connection(page, tables, now),
             Part::TimeWaitV4 => !page.states.has(State::TimeWait) || time_wait(page, &tables.tw4, lane, now, msl_us),
             Part::TimeWaitV6 => !page.states.has(State::TimeWait) || time_wait(page, &tables.tw6, lane, now, msl_us),
+            Part::Destinations => destination(page, tables),
             Part::Done => true,
         };
         if done {
@@ -272,6 +274,17 @@ fn connection(page: &mut Page, tables: &Tables, now: Instant) -> bool {
     if page.states.has(state) {
         page.rows.push(Row { flow: *slot.key(), lane: slot.home, what });
     }
+    false
+}
+
+fn destination(page: &mut Page, tables: &Tables) -> bool {
+    let at = page.place.next;
+    if at >= tables.ports.slices_end() {
+        page.tallies = tables.ports.tallies();
+        return true;
+    }
+    page.place.next += 1;
+    page.ports.extend(tables.ports.slice(at));
     false
 }
 

@@ -4,7 +4,6 @@ use crate::app::{ListenerId, UdpId};
 use crate::binding::Binding;
 use crate::counters::Counters;
 use crate::listing::Page;
-use crate::ports::{Slice, Tallies};
 use crate::snapshot::Snapshot;
 use crate::trace::Tap;
 use laneway_sync::ring::items::{ItemConsumer, ItemProducer, items};
@@ -56,8 +55,6 @@ pub enum ToLane {
     PathMtu(Address, u32),
     /// Send a copy of the counters back.
     ReportCounters,
-    /// Send so many destinations of `connect` back, those with the most connections.
-    ReportPorts(usize),
     /// Fill this page of a listing, and send it back.
     List(Box<Page>),
     /// Show packets to this tap from now on.
@@ -85,8 +82,6 @@ pub enum ToControl {
     Listening(ListenerId),
     /// A copy of the counters, and the bytes that the tables hold.
     Counters(Box<Counters>, usize),
-    /// Destinations of `connect`, and what choosing ports has cost.
-    Ports(Vec<Slice>, Tallies),
     /// The page that was asked for.
     Page(Box<Page>),
     /// The tap's reader has gone.

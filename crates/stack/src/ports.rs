@@ -213,9 +213,16 @@ pub trait PortChoice: Send {
     /// What it has cost so far.
     fn tallies(&self) -> Tallies;
 
-    /// Shows destinations that are in use, at most so many, for listings. Takes time proportional to their number.
-    fn slices(&self, most: usize, show: &mut dyn FnMut(&Slice)) {
-        let _ = (most, show);
+    /// The destination at a place, if one is there that is in use: for listings, in constant time. A destination keeps its
+    /// place for as long as it is in use.
+    fn slice(&self, place: u32) -> Option<Slice> {
+        let _ = place;
+        None
+    }
+
+    /// All destinations are at places before this one.
+    fn slices_end(&self) -> u32 {
+        0
     }
 
     /// Bytes that it holds.

@@ -42,6 +42,7 @@ use laneway_sync::doorbell::{Doorbell, ParkFlag, Sleeper, doorbell};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -161,10 +162,6 @@ enum Command {
         reply: SyncSender<Result<(UdpId, SocketAddr), Error>>,
     },
     UnbindUdp(UdpId),
-    Ports {
-        most: usize,
-        reply: SyncSender<(Vec<Slice>, Tallies)>,
-    },
     Counters(SyncSender<(Counters, usize)>),
     Page {
         lane: usize,
@@ -308,7 +305,6 @@ impl Runtime {
             shared: Arc::clone(&shared),
             sleeper,
             binding: Vec::new(),
-            listing: Vec::new(),
             counting: Vec::new(),
             paging: Vec::new(),
             pages: 0,
@@ -379,9 +375,22 @@ impl Runtime {
     /// The destinations of active opens, `most` from each lane and those with the most connections first, and what choosing their
     /// ports has cost so far. No lane stops for it.
     pub fn ports(&self, most: usize) -> Result<(Vec<Slice>, Tallies), Error> {
-        let (reply, answer) = sync_channel(1);
-        self.shared.say(Command::Ports { most, reply });
-        answer.recv().map_err(|_| Error::Closed)
+        let busiest = |slice: &Slice| Reverse(slice.in_use + slice.time_wait);
+        let (asker, mut all, mut sum) = (self.asker(), Vec::new(), Tallies::default());
+        for lane in 0..asker.lanes() {
+            let (mut slices, mut page) = (Vec::new(), Page::of_ports());
+            while !page.place.is_end() {
+                page = asker.page(lane, page).map_err(|_| Error::Closed)?;
+                // Of a listing that is longer than what is wanted no more is kept than that and a page.
+                slices.append(&mut page.ports);
+                slices.sort_by_key(busiest);
+                slices.truncate(most);
+            }
+            sum.merge(&page.tallies);
+            all.append(&mut slices);
+        }
+        all.sort_by_key(busiest);
+        Ok((all, sum))
     }
 
     fn ask(&self, command: impl FnOnce(Reply) -> Command) -> Result<(u16, SocketAddr), Error> {
@@ -637,8 +646,6 @@ struct ControlThread {
     sleeper: Sleeper,
     /// Who waits for lanes to agree, or to listen.
     binding: Vec<(u16, Reply)>,
-    /// Who waits for a listing of ports.
-    listing: Vec<SyncSender<(Vec<Slice>, Tallies)>>,
     /// Who waits for counters.
     counting: Vec<SyncSender<(Counters, usize)>>,
     /// Who waits for a page of a listing, by the page's number.
@@ -709,12 +716,6 @@ impl ControlThread {
             }
             Command::BindUdp { at, options, reply } => drop(reply.send(self.control.bind_udp_with(at, options))),
             Command::UnbindUdp(id) => self.control.unbind_udp(id),
-            Command::Ports { most, reply } => {
-                if self.listing.is_empty() {
-                    self.control.request_ports(most);
-                }
-                self.listing.push(reply);
-            }
             Command::Counters(reply) => {
                 if self.counting.is_empty() {
                     self.control.request_counters();
@@ -774,15 +775,6 @@ impl ControlThread {
         });
         if stopping {
             self.paging.clear();
-        }
-        if !self.listing.is_empty()
-            && let Some(ports) = control.ports()
-        {
-            for reply in self.listing.drain(..) {
-                let _ = reply.send(ports.clone());
-            }
-        } else if stopping {
-            self.listing.clear();
         }
         if !self.counting.is_empty()
             && let Some(counters) = control.counters()

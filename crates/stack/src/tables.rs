@@ -3,7 +3,7 @@
 use crate::accept::Listeners;
 use crate::app::{ConnId, ListenerId};
 use crate::counters::{Counters, Mib};
-use crate::ports::{Ask, Claim, Exhausted, Grant, PortChoice, Probe, Slice, Tallies};
+use crate::ports::{Ask, Claim, Exhausted, Grant, PortChoice, Probe};
 use crate::timers::Timers;
 use laneway_proto::tcp::{BufferPool, Connection, HalfOpen, Handshake, TimeWait, TimeWaitV4, TimeWaitV6};
 use laneway_proto::time::Instant;
@@ -92,8 +92,6 @@ pub struct Slot {
     pub(crate) reuse: u8,
 }
 
-/// Destinations that a listing looks at.
-const REPORT_MAX: usize = 16_384;
 /// So many dead records in the queues are no reason to do anything.
 const CROWDED: usize = 4_096;
 
@@ -222,15 +220,6 @@ impl Tables {
             let found = flows.find(key.hash(hash_key), |raw| shapes.is_flow(Handle(raw), key));
             found.map_or(Claim::NONE, |raw| shapes.claim(Handle(raw)))
         });
-    }
-
-    /// Destinations of active opens, those with the most connections first, and what choosing their ports has cost.
-    pub(crate) fn report_ports(&self, most: usize) -> (Vec<Slice>, Tallies) {
-        let mut slices = Vec::new();
-        self.ports.slices(REPORT_MAX, &mut |slice| slices.push(slice.clone()));
-        slices.sort_by_key(|slice| std::cmp::Reverse(slice.in_use + slice.time_wait));
-        slices.truncate(most);
-        (slices, self.ports.tallies())
     }
 
     /// Tells whoever chose the port of a record that it ends.

@@ -261,10 +261,6 @@ fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
                 }
                 let _ = local.mail.to_control.push(ToControl::Counters(Box::new(counters), tables.bytes()));
             }
-            ToLane::ReportPorts(most) => {
-                let report = if !S::SHARED || local.id == 0 { tables.report_ports(most) } else { Default::default() };
-                let _ = local.mail.to_control.push(ToControl::Ports(report.0, report.1));
-            }
             ToLane::List(mut page) => {
                 page.busy = local.busy;
                 // With shared tables the first lane tells of all.
@@ -274,6 +270,8 @@ fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
                     page.nothing();
                 }
                 let _ = local.mail.to_control.push(ToControl::Page(page));
+                // One page a poll, however many ask: the next command has the next poll.
+                break;
             }
             ToLane::Tap(tap) => local.taps.push(tap),
         }

@@ -67,13 +67,12 @@ pub(super) fn answer(stream: &UnixStream, asker: &Asker, about: &About, ask: &As
             listing(&mut out, asker, wanted)?;
         }
         Ask::Ports {} => {
-            for lane in 0..asker.lanes() {
-                let page = asker.page(lane, Page::of_ports())?;
-                for slice in page.ports.iter().flatten() {
+            each_page(asker, Page::of_ports, |page, _| {
+                for slice in &page.ports {
                     out.row(&PortsRow::from_slice(slice));
                 }
-                out.flush()?;
-            }
+                out.flush()
+            })?;
         }
         Ask::Trace { host, port, protocol, snaplen } => {
             let filter = Filter { host: *host, port: *port, protocol: *protocol };
@@ -144,43 +143,51 @@ fn listing(out: &mut Out<'_>, asker: &Asker, wanted: States) -> Result<(), Cut> 
     let _ = rustix::process::setpriority_process(None, 19);
     let mut listeners: BTreeMap<u16, SsRow> = BTreeMap::new();
     if wanted.has(State::Listen) {
-        each_page(asker, States::NONE.with(State::Listen), |page, now| {
-            for row in &page.rows {
-                let said = SsRow::from_row(row, now);
-                let What::Listener { id, .. } = row.what else { continue };
-                listeners
-                    .entry(id.0)
-                    .and_modify(|sum| {
-                        sum.recv_q += said.recv_q;
-                        sum.send_q += said.send_q;
-                    })
-                    .or_insert(said);
-            }
-            Ok(())
-        })?;
+        each_page(
+            asker,
+            || Page::new(States::NONE.with(State::Listen)),
+            |page, now| {
+                for row in &page.rows {
+                    let said = SsRow::from_row(row, now);
+                    let What::Listener { id, .. } = row.what else { continue };
+                    listeners
+                        .entry(id.0)
+                        .and_modify(|sum| {
+                            sum.recv_q += said.recv_q;
+                            sum.send_q += said.send_q;
+                        })
+                        .or_insert(said);
+                }
+                Ok(())
+            },
+        )?;
     }
     for row in listeners.values() {
         out.row(row);
     }
     let rest = wanted.without(State::Listen);
     if rest != States::NONE {
-        each_page(asker, rest, |page, now| {
-            for row in &page.rows {
-                out.row(&SsRow::from_row(row, now));
-            }
-            out.flush()
-        })?;
+        each_page(
+            asker,
+            || Page::new(rest),
+            |page, now| {
+                for row in &page.rows {
+                    out.row(&SsRow::from_row(row, now));
+                }
+                out.flush()
+            },
+        )?;
     }
     Ok(())
 }
 
 fn each_page(
     asker: &Asker,
-    wanted: States,
+    first: impl Fn() -> Box<Page>,
     mut each: impl FnMut(&Page, StackTime) -> Result<(), Cut>,
 ) -> Result<(), Cut> {
     for lane in 0..asker.lanes() {
-        let mut page = Page::new(wanted);
+        let mut page = first();
         loop {
             let asked = Instant::now();
             page = asker.page(lane, page)?;

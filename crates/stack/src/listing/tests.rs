@@ -10,18 +10,26 @@ use laneway_device::memory::{self, LinkConfig, LinkRx, LinkTx};
 use std::collections::HashMap;
 
 /// Opens as many connections as it is told to, says something on each, and closes those that it is told to.
-#[derive(Default)]
 pub(crate) struct Talker {
+    /// Ports of the server that are called in turn.
+    pub(crate) ports: std::ops::RangeInclusive<u16>,
     pub(crate) to_open: usize,
     pub(crate) to_close: usize,
     open: Vec<ConnId>,
+}
+
+impl Default for Talker {
+    fn default() -> Self {
+        Talker { ports: 80..=80, to_open: 0, to_close: 0, open: Vec::new() }
+    }
 }
 
 impl App for Talker {
     fn on_poll(&mut self, cx: &mut Context<'_>) {
         while self.to_open > 0 {
             self.to_open -= 1;
-            cx.connect(None, Address::from_v4([10, 0, 0, 1]), 80, 0).expect("there are ports");
+            let port = *self.ports.start() + (self.to_open % self.ports.len()) as u16;
+            cx.connect(None, Address::from_v4([10, 0, 0, 1]), port, 0).expect("there are ports");
         }
         while self.to_close > 0
             && let Some(id) = self.open.pop()
@@ -205,4 +213,55 @@ fn a_vacant_table_is_walked_in_bounded_steps() {
             break;
         }
     }
+}
+
+/// A destination for each of so many ports of the server.
+fn destinations(host: &mut TestHost, now: Instant) -> (Vec<Slice>, Tallies) {
+    let (mut page, mut all) = (Page::of_ports(), Vec::new());
+    for _ in 0..100 {
+        page = ask(host, now, page);
+        assert!(page.rows.is_empty());
+        assert!(page.ports.len() <= ROWS_MAX && page.ports.capacity() == ROWS_MAX, "a lane made a page larger");
+        all.extend(page.ports.iter().cloned());
+        if page.place.is_end() {
+            return (all, page.tallies);
+        }
+    }
+    panic!("the listing does not end");
+}
+
+#[test]
+fn destinations_are_listed_page_by_page() {
+    const MANY: u16 = 1_000;
+    let mut world = World::new();
+    world.client.seats[0].app.ports = 1..=MANY;
+    world.client.seats[0].app.to_open = usize::from(MANY) * 2;
+    world.client.turn(world.now);
+    let (slices, tallies) = destinations(&mut world.client, world.now);
+    let mut ports: Vec<u16> = slices.iter().map(|slice| slice.remote_port).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, (1..=MANY).collect::<Vec<_>>(), "each once");
+    assert!(slices.iter().all(|slice| slice.in_use == 2));
+    assert_eq!(tallies.asks, u64::from(MANY) * 2);
+    assert_eq!(destinations(&mut world.server, world.now).0, []);
+}
+
+#[test]
+fn a_lane_fills_one_page_a_poll_however_many_ask() {
+    let mut world = World::new();
+    world.client.seats[0].app.to_open = 10;
+    world.turn(20);
+    for _ in 0..3 {
+        world.client.control.ask_page(0, Page::new(States::ALL));
+    }
+    world.client.control.request_counters();
+    for asked in 0..3 {
+        assert!(world.client.control.counters().is_none(), "what was asked for later came before");
+        assert!(world.client.turn(world.now).busy, "the lane went to sleep over its mail");
+        let pages = world.client.control.take_pages();
+        assert_eq!(pages.len(), 1, "in poll {asked}");
+        assert_eq!(pages[0].rows.len(), 10);
+    }
+    world.client.turn(world.now);
+    assert!(world.client.control.counters().is_some());
 }

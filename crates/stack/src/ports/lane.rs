@@ -538,7 +538,7 @@ impl LanePorts {
         grant
     }
 
-    fn slice(&self, destination: &Destination) -> Slice {
+    fn slice_of(&self, destination: &Destination) -> Slice {
         let lane = usize::from(destination.key.local_port);
         let layout = self.layouts.iter().find(|layout| layout.lane == lane);
         let rows = layout.map_or(&[0][..], |layout| layout.rows(destination.key.is_v4(), destination.twist));
@@ -662,10 +662,12 @@ impl PortChoice for LanePorts {
         self.tallies
     }
 
-    fn slices(&self, most: usize, show: &mut dyn FnMut(&Slice)) {
-        for (_, destination) in self.destinations.iter().take(most) {
-            show(&self.slice(destination));
-        }
+    fn slice(&self, place: u32) -> Option<Slice> {
+        self.destinations.get(place).map(|destination| self.slice_of(destination))
+    }
+
+    fn slices_end(&self) -> u32 {
+        self.destinations.end()
     }
 
     fn bytes(&self) -> usize {
@@ -711,7 +713,7 @@ impl LanePorts {
     pub(super) fn audit(&self, ask: &Ask<'_>) -> Option<usize> {
         let key = destination_key(ask);
         let destination = self.destinations.get(self.find(key.hash(&self.parts.key), &key)?)?;
-        let slice = self.slice(destination);
+        let slice = self.slice_of(destination);
         let mut seen = [0; 2];
         let mut taken = std::collections::HashSet::new();
         for (list, seen) in [destination.in_use, destination.waiting].into_iter().zip(&mut seen) {

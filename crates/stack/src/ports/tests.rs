@@ -321,8 +321,7 @@ fn ports_that_are_bound_or_reserved_are_kept_out_and_come_back() {
     assert_eq!(model.open(peer(1), 80, 0), None);
     model.flows.remove(&used);
     assert_eq!(model.open(peer(1), 80, 0), Some(used));
-    let mut slices = Vec::new();
-    model.ports.slices(10, &mut |slice| slices.push(slice.clone()));
+    let slices: Vec<Slice> = (0..model.ports.slices_end()).filter_map(|place| model.ports.slice(place)).collect();
     assert_eq!(slices.len(), 1);
     let slice = &slices[0];
     assert_eq!((slice.owned, slice.in_use, slice.time_wait, slice.reserved), (198, 198, 0, 0));
