@@ -68,6 +68,8 @@ mib! {
     SCAccept,
     /// Calls of `accept` that found nobody.
     SCAF,
+    /// SYNs that were answered with RST, because nobody listens there.
+    TcpRefused,
     /// SYNs of our own active opens that were sent again.
     ConnectRetries,
 }

@@ -12,7 +12,7 @@ use crate::tables::{Handle, Kind, Slot, Tables, Tcb, position};
 use crate::worker;
 use laneway_device::Tx;
 use laneway_proto::discard::Discard;
-use laneway_proto::tcp::{self, Connection, HalfOpen, TimeWait, handshake, isn, listen, reset, timewait};
+use laneway_proto::tcp::{self, Connection, HalfOpen, MoreText, TimeWait, handshake, isn, listen, reset, timewait};
 use laneway_proto::time::Instant;
 use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{Flags, Segment, SeqNum};
@@ -139,7 +139,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         for arriving in run {
             let text = &arriving.tcp[header_len..];
             let merged = match index {
-                Some(index) => self.more_text(index, seq, text, arriving.is_pushed()),
+                Some(index) => self.more_text(index, seq, text, arriving),
                 None => false,
             };
             if merged {
@@ -153,10 +153,12 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
 
     /// Text that follows on what connection `index` has just taken in. False if it must be taken in for itself.
     #[inline]
-    fn more_text(&mut self, index: u32, seq: SeqNum, text: &[u8], pushed: bool) -> bool {
+    fn more_text(&mut self, index: u32, seq: SeqNum, text: &[u8], arriving: &ingress::Arriving<'_>) -> bool {
         let Some(slot) = self.tables.slots.get_mut(index) else { return false };
         let Tcb::Synchronized(connection) = &mut slot.tcb else { return false };
-        let Some(arrival) = connection.on_more_text(seq, text, pushed, &mut cx!(self)) else { return false };
+        let size = if arriving.size == 0 { text.len() } else { usize::from(arriving.size) };
+        let more = MoreText { seq, text, size, pushed: arriving.is_pushed() };
+        let Some(arrival) = connection.on_more_text(&more, &mut cx!(self)) else { return false };
         let accepted = slot.accepted;
         self.deliver(index, &arrival, accepted);
         true
@@ -318,7 +320,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 self.tables.remove(index);
                 self.app.on_closed(&mut Context { tables: self.tables, local: self.local }, id, token, reason);
             }
-            handshake::Outcome::Unacceptable => self.reset(arriving),
+            handshake::Outcome::Unacceptable => drop(self.reset(arriving)),
         }
     }
 
@@ -355,7 +357,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             // The SYN may have come twice, and the peer believes in the first answer, which was a cookie.
             listen::Outcome::Unacceptable
                 if self.local.cookies_until > self.local.now && self.cookie(arriving, Some(index)) => {}
-            listen::Outcome::Unacceptable => self.reset(arriving),
+            listen::Outcome::Unacceptable => drop(self.reset(arriving)),
             listen::Outcome::Ignore(discard) => self.tables.counters.discard(discard),
         }
     }
@@ -422,7 +424,10 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let Arriving { key, hash, segment, .. } = arriving;
         let Some(listener) = self.tables.listeners.find(&key.local, key.local_port, *hash) else {
             self.tables.counters.discard(Discard::TcpNoConnection);
-            return self.reset(arriving);
+            if self.reset(arriving) {
+                self.tables.counters.count(Mib::TcpRefused);
+            }
+            return;
         };
         if segment.flags.intersects(Flags::RST | Flags::FIN) {
             return self.tables.counters.discard(Discard::TcpSynDropped);
@@ -504,13 +509,13 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         true
     }
 
-    /// Answers with RST (RFC 9293 section 3.10.7.1).
+    /// Answers with RST (RFC 9293 section 3.10.7.1), unless it was one.
     #[cold]
-    fn reset(&mut self, arriving: &Arriving<'_, '_>) {
-        if let Some(header) = reset::answer(arriving.segment) {
-            self.tables.counters.count(Mib::TcpOutRsts);
-            let _ = egress::header(self.local, self.tx, arriving.key, &header);
-        }
+    fn reset(&mut self, arriving: &Arriving<'_, '_>) -> bool {
+        let Some(header) = reset::answer(arriving.segment) else { return false };
+        self.tables.counters.count(Mib::TcpOutRsts);
+        let _ = egress::header(self.local, self.tx, arriving.key, &header);
+        true
     }
 
     #[inline]
@@ -542,3 +547,6 @@ pub(crate) fn mail_packet(local: &mut Local, to: usize, packet: &[u8], vouched: 
         local.counters.discard(Discard::SteerRingFull);
     }
 }
+
+#[cfg(test)]
+mod tests;

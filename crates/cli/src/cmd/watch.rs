@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Prints a line a second about the connections that a running stack accepts and makes.
 ///
 /// ListenDrop: finished handshakes that found the accept queue full. ListenDropQ0: SYNs dropped before that. TCPaccept:
-/// connections established by peers. TCPrefused: segments that met neither connection nor listener. SCAccept and SCAF:
+/// connections established by peers. TCPrefused: SYNs answered with RST, because nobody listens there. SCAccept and SCAF:
 /// calls of accept, and those of them that found nobody. Connect, ConnFail, ConnRetry: connections begun by us, those
 /// that failed, and SYNs sent again.
 #[derive(clap::Args)]
@@ -37,7 +37,7 @@ const COLUMNS: &[(&str, &[&str])] = &[
     ("ListenDrop", &["TcpExtListenOverflows"]),
     ("ListenDropQ0", &["DiscardTcpSynDropped"]),
     ("TCPaccept", &["TcpPassiveOpens"]),
-    ("TCPrefused", &["DiscardTcpNoConnection"]),
+    ("TCPrefused", &["TcpRefused"]),
     ("SCAccept", &["SCAccept"]),
     ("SCAF", &["SCAF"]),
     ("Connect", &["TcpActiveOpens"]),

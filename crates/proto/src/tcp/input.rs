@@ -28,6 +28,24 @@ pub struct Arrival<'a> {
 /// How a step ends: with the proof that it held, or with the end of the segment.
 type Step<T> = ControlFlow<Option<Discard>, T>;
 
+/// The text of a segment that was merged into the one before it.
+#[derive(Clone, Copy, Debug)]
+pub struct MoreText<'a> {
+    /// Where it begins.
+    pub seq: SeqNum,
+    /// The text itself, not empty.
+    pub text: &'a [u8],
+    /// Bytes of text in each of the segments that it stands for; all of them, if it is one.
+    pub size: usize,
+    /// It had PSH.
+    pub pushed: bool,
+}
+
+/// How many segments the network carried for so many bytes of text, `size` in each.
+fn carried(bytes: usize, size: u16) -> u32 {
+    bytes.div_ceil(usize::from(size).max(1)).max(1) as u32
+}
+
 // The tokens: each can be made only by the step that it is named after, so the steps cannot be reordered.
 struct InWindow<'s, 'a>(&'s Segment<'a>);
 struct NotReset<'s, 'a>(&'s Segment<'a>);
@@ -49,8 +67,7 @@ impl Connection {
         let size = size.min(seg.payload.len()).min(usize::from(u16::MAX)) as u16;
         let mut arrival = Arrival::default();
         self.heard_ms = cx.now.as_ms() as u32;
-        let carried = seg.payload.len().div_ceil(usize::from(size).max(1)).max(1) as u32;
-        self.tally.segs_in = self.tally.segs_in.wrapping_add(carried);
+        self.tally.segs_in = self.tally.segs_in.wrapping_add(carried(seg.payload.len(), size));
         if let Break(discard) = self.segment_arrives(seg, size, cx, &mut arrival) {
             arrival.discard = discard;
         }
@@ -346,13 +363,8 @@ impl Connection {
     /// `None` if the run is broken here (the application closed, text had to be kept, the window ends): then the segment must
     /// be taken in for itself.
     #[inline]
-    pub fn on_more_text<'a>(
-        &mut self,
-        seq: SeqNum,
-        text: &'a [u8],
-        pushed: bool,
-        cx: &mut Cx<'_>,
-    ) -> Option<Arrival<'a>> {
+    pub fn on_more_text<'a>(&mut self, more: &MoreText<'a>, cx: &mut Cx<'_>) -> Option<Arrival<'a>> {
+        let MoreText { seq, text, size, pushed } = *more;
         let follows = seq == self.rcv.nxt
             && self.state == State::Established
             && !self.facts.has(Facts::RECEIVE_SHUT | Facts::FIN_SEEN)
@@ -362,7 +374,9 @@ impl Connection {
         if !follows {
             return None;
         }
-        self.rcv.mss = self.rcv.mss.max(text.len().min(usize::from(u16::MAX)) as u16);
+        let size = size.min(text.len()).min(usize::from(u16::MAX)) as u16;
+        self.tally.segs_in = self.tally.segs_in.wrapping_add(carried(text.len(), size));
+        self.rcv.mss = self.rcv.mss.max(size);
         self.note_ack_pending(pushed, cx);
         Some(Arrival { text, ..Arrival::default() })
     }

@@ -44,7 +44,7 @@ pub use config::Config;
 pub use connection::{Agreed, CloseReason, Connection};
 pub use handshake::Handshake;
 pub use info::Info;
-pub use input::Arrival;
+pub use input::{Arrival, MoreText};
 pub use listen::HalfOpen;
 pub use output::Plan;
 pub use state::State;

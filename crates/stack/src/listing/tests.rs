@@ -4,6 +4,7 @@ use super::*;
 use crate::app::{App, ConnId, Context};
 use crate::config::Config;
 use crate::control::Network;
+use crate::counters::Mib;
 use crate::entropy::BootSecrets;
 use crate::host::Host;
 use laneway_device::memory::{self, LinkConfig, LinkRx, LinkTx};
@@ -13,6 +14,8 @@ use std::collections::HashMap;
 pub(crate) struct Talker {
     /// Ports of the server that are called in turn.
     pub(crate) ports: std::ops::RangeInclusive<u16>,
+    /// Bytes to be said on each open connection, once.
+    pub(crate) to_say: usize,
     pub(crate) to_open: usize,
     pub(crate) to_close: usize,
     open: Vec<ConnId>,
@@ -20,7 +23,7 @@ pub(crate) struct Talker {
 
 impl Default for Talker {
     fn default() -> Self {
-        Talker { ports: 80..=80, to_open: 0, to_close: 0, open: Vec::new() }
+        Talker { ports: 80..=80, to_say: 0, to_open: 0, to_close: 0, open: Vec::new() }
     }
 }
 
@@ -30,6 +33,10 @@ impl App for Talker {
             self.to_open -= 1;
             let port = *self.ports.start() + (self.to_open % self.ports.len()) as u16;
             cx.connect(None, Address::from_v4([10, 0, 0, 1]), port, 0).expect("there are ports");
+        }
+        let to_say = std::mem::take(&mut self.to_say);
+        for id in self.open.iter().filter(|_| to_say > 0) {
+            assert_eq!(cx.send(*id, &vec![7; to_say]), to_say);
         }
         while self.to_close > 0
             && let Some(id) = self.open.pop()
@@ -136,6 +143,22 @@ fn both_ends_tell_the_same_story() {
         assert!(here.timestamps && here.sack && here.wscale.0 > 0);
         assert_eq!((here.mss, here.unread, here.queued, here.retransmitted), (there.mss, 0, 0, 0));
     }
+}
+
+/// Nine segments of one poll go through the receiver's TCP as one, and are nine all the same.
+#[test]
+fn segments_are_counted_as_the_network_carried_them() {
+    let mut world = World::new();
+    world.client.seats[0].app.to_open = 1;
+    world.turn(20);
+    world.client.seats[0].app.to_say = 12_900;
+    world.turn(20);
+    assert_eq!(world.server.counters().get(Mib::TcpInMerged), 8, "they were not merged");
+    let ours = list(&mut world.client, world.now, States::ALL);
+    let theirs = list(&mut world.server, world.now, States::NONE.with(State::Established));
+    let (here, there) = (info(&ours[0]), info(&theirs[0]));
+    assert_eq!((there.bytes_received, there.segs_in, here.segs_out), (13_000, 10, 10));
+    assert_eq!(there.segs_out, here.segs_in);
 }
 
 #[test]
