@@ -6,7 +6,6 @@ mod s2_segments;
 mod s3;
 mod s3_ports;
 mod s4_send;
-#[allow(dead_code)] // each wall takes what it needs
 mod wall;
 
 use clap::Parser;

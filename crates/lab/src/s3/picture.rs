@@ -81,14 +81,8 @@ pub fn occupancy(rows: &Rows, destinations: &[usize], page: &mut Page) {
 pub fn findings(rows: &mut Rows, destinations: &[usize]) -> Vec<String> {
     let mut said = Vec::new();
     for &destinations in destinations {
-        let value = |rows: &Rows, variant: &str, metric: &str, occupancy: u32| {
-            chosen(rows, metric, destinations)
-                .iter()
-                .find(|row| {
-                    row.variant == variant && row.axis("occupancy").and_then(|o| o.number()) == Some(occupancy.into())
-                })
-                .map(|row| row.value)
-        };
+        let here = rows.at("destinations", destinations);
+        let value = |variant: &str, metric: &str, occupancy: u32| here.value(variant, metric, "occupancy", occupancy);
         let mut names: Vec<String> = Vec::new();
         for row in chosen(rows, "p50_us", destinations) {
             if !names.contains(&row.variant) {
@@ -99,13 +93,13 @@ pub fn findings(rows: &mut Rows, destinations: &[usize]) -> Vec<String> {
             for (metric, ratio, at) in
                 [("p50_us", "p50_50_over_10", 50), ("p50_us", "p50_99_over_10", 99), ("p99_us", "p99_99_over_10", 99)]
             {
-                if let (Some(then), Some(now)) = (value(rows, name, metric, 10), value(rows, name, metric, at)) {
+                if let (Some(then), Some(now)) = (value(name, metric, 10), value(name, metric, at)) {
                     let row = Row::measured(name, ratio, now / then, "");
                     rows.push(row.at("destinations", destinations));
                 }
             }
             if let (Some(first), Some(half), Some(last)) =
-                (value(rows, name, "p50_us", 10), value(rows, name, "p50_us", 50), value(rows, name, "p50_us", 99))
+                (value(name, "p50_us", 10), value(name, "p50_us", 50), value(name, "p50_us", 99))
             {
                 said.push(format!(
                     "{name}, {destinations} destination(s): a connect takes {first:.2} us at 10 %, {half:.2} us at 50 % ({:.1} x), {last:.2} us at 99 % ({:.1} x), in the median",
@@ -118,7 +112,7 @@ pub fn findings(rows: &mut Rows, destinations: &[usize]) -> Vec<String> {
             [("b3", "times_b3_at_90"), ("lane-aa", "times_twin_at_90"), ("kernel", "times_kernel_at_90")]
         {
             if let (Some(ours), Some(theirs)) =
-                (value(rows, "lane", "connects_per_s", 90), value(rows, other, "connects_per_s", 90))
+                (value("lane", "connects_per_s", 90), value(other, "connects_per_s", 90))
             {
                 rows.push(Row::measured("lane", metric, ours / theirs, "").at("destinations", destinations));
                 said.push(format!(

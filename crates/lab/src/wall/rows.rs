@@ -189,6 +189,13 @@ impl Rows {
         self.rows.iter().filter(|row| metrics.contains(&row.metric.as_str())).collect()
     }
 
+    /// Those at one place on an axis, as results of their own.
+    pub fn at(&self, axis: &str, at: impl Into<Value>) -> Rows {
+        let at = at.into();
+        let rows = self.rows.iter().filter(|row| row.axis(axis) == Some(&at)).cloned().collect();
+        Rows { unit: self.unit.clone(), machine: self.machine.clone(), rows, remarks: Vec::new() }
+    }
+
     /// The value of a metric of a variant at a place on an axis.
     pub fn value(&self, variant: &str, metric: &str, axis: &str, at: impl Into<Value>) -> Option<f64> {
         let at = at.into();
