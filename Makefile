@@ -20,6 +20,7 @@ test: ## everything that CI runs; says at the end how many steps passed, failed,
 interop: ## real clients (curl, ab, wrk, h2load, nmap, …) through a TUN device; needs root
 	@scripts/need.sh rust clients
 	cargo build --release --bin laneway
+	cargo build --release -p laneway --features axum --example axum_tls
 	@crates/cli/tests/interop.sh
 	cargo test -q -p laneway --all-features --test tun -- --ignored --nocapture
 

@@ -5,7 +5,8 @@
 #
 # Everything happens in network namespaces of its own; nothing of this machine's network is touched. Needs root. What
 # cannot be done here is said and skipped; where CI is set, a skipped check is a failed one.
-# --quick: smaller numbers, for every push. BINARY: default target/release/laneway.
+# --quick: smaller numbers, for every push. BINARY: default target/release/laneway. The example axum_tls is taken from
+# beside it, or from where `cargo test` leaves it; AXUM_TLS names another.
 set -u
 export LC_ALL=C
 
@@ -16,7 +17,7 @@ while [ $# -gt 0 ]; do
     case $1 in
         --quick) quick=1 ;;
         --only) shift; only=${1:?--only wants a name} ;;
-        --help | -h) sed -n '2,9p' "$0"; exit 0 ;;
+        --help | -h) sed -n '2,10p' "$0"; exit 0 ;;
         -*) echo "interop.sh: no option $1; see --help" >&2; exit 2 ;;
         *) binary=$1 ;;
     esac
@@ -31,9 +32,9 @@ fi
 binary=$(realpath "$binary")
 
 if [ -n "$quick" ]; then
-    big_mib=64 ab_n=20000 load_n=20000 wrk_s=3 parallel_kib=512 flood_s=3
+    tls_s=2 big_mib=64 ab_n=20000 load_n=20000 wrk_s=3 parallel_kib=512 flood_s=3
 else
-    big_mib=1024 ab_n=200000 load_n=200000 wrk_s=10 parallel_kib=4096 flood_s=10
+    tls_s=10 big_mib=1024 ab_n=200000 load_n=200000 wrk_s=10 parallel_kib=4096 flood_s=10
 fi
 
 net=lwi$$
@@ -344,13 +345,51 @@ check_settings() {
     stop_server
     ip -n "$net" tuntap add lw9 mode tun multi_queue && ip -n "$net" addr add 10.78.0.1/24 dev lw9 && ip -n "$net" link set lw9 mtu 1400 up
     printf '[interface]\ntun = "lw9"\ncontrol = "none"\n[sysctl]\ntcp_timestamps = 0\n' >"$work/laneway.toml"
-    ip netns exec "$net" "$binary" serve "$www" --config "$work/laneway.toml" >"$work/server" 2>&1 &
+    LANEWAY_LOG=info ip netns exec "$net" "$binary" serve "$www" --config "$work/laneway.toml" >"$work/server" 2>"$work/log" &
     server=$!
     for _ in $(seq 100); do grep -q '^SIGUSR1' "$work/server" && break; sleep 0.05; done
     out=$(on curl -sS -m 10 http://10.78.0.2/)
-    [ "$out" = hello ] && ok "settings" "address by netlink" || bad "settings" "said '$out': $(cat "$work/server")"
+    [ "$out" = hello ] && ok "settings" "address by netlink" || bad "settings" "said '$out': $(cat "$work/server" "$work/log")"
     stop_server
+    for out in 'configuration is loaded' 'stack runs' 'device is open' ' listens ' 'stack has stopped'; do
+        grep -q "INFO .*$out" "$work/log" || break
+        out=
+    done
+    [ -z "$out" ] && [ "$(wc -l <"$work/log")" -lt 30 ] && ok "LANEWAY_LOG=info" "$(wc -l <"$work/log") lines" || bad "LANEWAY_LOG=info" "no '$out': $(head -40 "$work/log")"
     ip -n "$net" link del lw9
+}
+
+# An application that knows nothing of Laneway but its listener: axum behind rustls, asked over TLS.
+check_tls() {
+    have "axum and rustls" wrk wrk || return
+    local example out rate at=10.80.0.2 built="${CARGO_TARGET_DIR:-$top/target}"
+    # The newer, if both are there.
+    example=${AXUM_TLS:-$(ls -t "$(dirname "$binary")/examples/axum_tls" "$built"/{release,debug}/examples/axum_tls 2>/dev/null | head -1)}
+    if [ ! -x "$example" ]; then
+        skip "axum and rustls" "no ${example:-example}: cargo build --release -p laneway --features axum --example axum_tls"
+        return
+    fi
+    stop_server
+    ip netns exec "$net" "$example" --tun lw2 --addr $at/24 >"$work/server" 2>&1 &
+    server=$!
+    for _ in $(seq 100); do
+        grep -q "https://$at/" "$work/server" && break
+        kill -0 $server 2>/dev/null || break
+        sleep 0.05
+    done
+    for scheme in http https; do
+        out=$(on curl -sS -k -m 10 -w ' %{http_code}' "$scheme://$at/" 2>&1)
+        [ "$out" = "hello from a lane"$'\n'" 200" ] && ok "axum, curl" "$scheme, the whole body" || bad "axum, curl" "$scheme said '$out': $(cat "$work/server")"
+    done
+    out=$(on wrk -t2 -c100 -d${tls_s}s --timeout 10s "https://$at/" 2>&1)
+    rate=$(awk '/Requests\/sec/ { print $2 }' <<<"$out")
+    if grep -qE 'Socket errors|Non-2xx' <<<"$out" || ! grep -qE '^ *[1-9][0-9]* requests in' <<<"$out"; then
+        bad "axum and rustls, wrk" "$(grep -E 'errors|Non-2xx|unable|requests in' <<<"$out" | tr '\n' ' ')"
+    else
+        ok "axum and rustls, wrk" "$(awk '/ requests in / { print $1 }' <<<"$out") requests, 0 failed, $rate/s"
+    fi
+    kill -0 $server 2>/dev/null && ok "axum and rustls" "still serves" || bad "axum and rustls" "has ended: $(cat "$work/server")"
+    stop_server
 }
 
 echo "Laneway and real clients: $("$binary" --version), $(uname -sr), $(nproc) cores${quick:+, quick}"
@@ -385,6 +424,7 @@ if wanted capture && start_server --pcap "$work/capture.pcapng"; then
 fi
 wanted ask && check_ask
 wanted settings && check_settings
+wanted tls && check_tls
 stop_server
 
 echo "$passed ok, $failed failed, $skipped skipped"

@@ -1,6 +1,7 @@
 //! An unmodified axum application behind rustls, on Laneway: HTTP on port 80 and HTTPS on port 443 of a TUN interface.
 //!
-//! `cargo run --release --features axum --example axum_tls -- 10.77.0.2/24` (root), then `curl -k https://10.77.0.2/`.
+//! As root: `cargo run --release --features axum --example axum_tls -- --tun lw0 --addr 10.77.0.2/24`, then
+//! `curl -k https://10.77.0.2/`, or `wrk -t2 -c100 -d10s https://10.77.0.2/`. `interop.sh` in the tests of the command does both.
 
 use axum::Router;
 use axum::routing::get;
@@ -55,9 +56,17 @@ fn acceptor(name: &str) -> Result<TlsAcceptor, Box<dyn std::error::Error>> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| "10.77.0.2/24".into());
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (tun, address) = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => ("laneway0", "10.77.0.2/24"),
+        ["--tun", tun, "--addr", address] => (tun, address),
+        _ => {
+            eprintln!("usage: axum_tls [--tun NAME --addr ADDRESS/BITS]");
+            std::process::exit(2);
+        }
+    };
     let ip = address.split('/').next().unwrap_or_default().to_owned();
-    let stack = Stack::builder(Device::tun("laneway0")).address(&address)?.start()?;
+    let stack = Stack::builder(Device::tun(tun)).address(address)?.start()?;
     let app = || Router::new().route("/", get(|| async { "hello from a lane\n" }));
     let plain = TcpListener::bind_on(&stack, format!("{ip}:80")).await?;
     let tls = Tls {
