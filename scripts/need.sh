@@ -47,7 +47,11 @@ nightly() { # with these components
         rustup toolchain install nightly --profile minimal --no-self-update >/dev/null || return 1
     fi
     for component in "$@"; do
-        rustup component add --toolchain nightly "$component" >/dev/null 2>&1 || { echo "missing: the component $component of the nightly toolchain" >&2; return 1; }
+        rustup component add --toolchain nightly "$component" >/dev/null 2>&1 || {
+            echo "missing: the component $component of the nightly toolchain; install it: rustup component add --toolchain nightly $component" >&2
+            echo "if that nightly has none: rustup toolchain install nightly --profile minimal --component $component (takes the newest that has)" >&2
+            return 1
+        }
     done
 }
 
