@@ -182,7 +182,8 @@ fn main() -> Result<ExitCode, Failed> {
             for round in 0..ROUNDS {
                 // A turn without on either side of the one with, so that a drift of the machine cancels out.
                 let ((before, _), (with, listed), (after, stray)) = (rate(false), rate(true), rate(false));
-                if listed == 0 || stray > 0 || before == 0.0 || after == 0.0 {
+                // The client may have had no processor when it was told to end: a page may still come.
+                if listed == 0 || stray > 256 || before == 0.0 || after == 0.0 {
                     return Err(format!(
                         "round {round} is no measurement: {before:.0}/s, listing {with:.0}/s and {listed} rows, then {after:.0}/s and {stray} rows"
                     )
