@@ -13,6 +13,7 @@
 //! * [`rcuref`] — counts references without a loop, for what is freed after a grace period.
 //! * [`doorbell`] — wakes a consumer that sleeps, and costs a fence and a load when it does not.
 //! * [`bucket_lock`] — four bytes that let one thread at a time into a bucket.
+//! * [`rw_lock`] — many may look or one may change, and a lone reader may try to upgrade.
 //! * [`profiled_lock`] — any lock, and who waited for whom at it.
 //! * [`fork`] — says whether this process is the child of one that had the thing.
 //! * [`padded`] — keeps what two cores write on lines of their own.
@@ -30,6 +31,7 @@ mod primitive;
 pub mod profiled_lock;
 pub mod rcuref;
 pub mod ring;
+pub mod rw_lock;
 pub mod wake;
 
 pub use doorbell::{Doorbell, ParkFlag, Sleeper, Wake};

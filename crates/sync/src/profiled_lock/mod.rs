@@ -58,6 +58,7 @@ pub use table::{Row, Table};
 
 use crate::bucket_lock::RawLock;
 use crate::primitive::AtomicU32;
+use crate::rw_lock::RawRwLock;
 use record::Record;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
@@ -135,6 +136,96 @@ unsafe impl<L: RawLock, C: Clock> RawLock for Profiled<L, C> {
         }
         // SAFETY: the caller holds it.
         unsafe { self.inner.unlock() }
+    }
+}
+
+/// A holder's share of a profiled lock for readers and writers: whose, and since when.
+#[derive(Clone, Copy)]
+pub struct Share<H> {
+    inner: H,
+    record: &'static Record,
+    since: u64,
+}
+
+// SAFETY: each method calls the inner lock's of the same name at most once, after a `try_` of it that failed; all else is
+// counting.
+unsafe impl<L: RawRwLock, C: Clock> RawRwLock for Profiled<L, C> {
+    type Held = Share<L::Held>;
+
+    fn new(class: &'static str) -> Self {
+        Profiled {
+            inner: L::new(class),
+            class,
+            holder: AtomicU32::new(0),
+            arrived: AtomicU32::new(0),
+            since: AtomicU64::new(0),
+            clock: PhantomData,
+        }
+    }
+
+    fn try_read(&self, site: &'static Site) -> Option<Self::Held> {
+        self.inner.try_read(site).map(|inner| self.shared(inner, site.record(self.class)))
+    }
+
+    fn read(&self, site: &'static Site) -> Self::Held {
+        self.waited(site, L::try_read, L::read)
+    }
+
+    fn try_write(&self, site: &'static Site) -> Option<Self::Held> {
+        self.inner.try_write(site).map(|inner| self.shared(inner, site.record(self.class)))
+    }
+
+    fn write(&self, site: &'static Site) -> Self::Held {
+        self.waited(site, L::try_write, L::write)
+    }
+
+    unsafe fn try_upgrade(&self, held: Self::Held, site: &'static Site) -> Option<Self::Held> {
+        // SAFETY: the caller has it for reading.
+        let inner = unsafe { self.inner.try_upgrade(held.inner, site) }?;
+        held.record.on_release(C::now_ns().saturating_sub(held.since), 0);
+        Some(self.shared(inner, site.record(self.class)))
+    }
+
+    unsafe fn unlock_read(&self, held: Self::Held) {
+        self.left(&held);
+        // SAFETY: the caller has it for reading.
+        unsafe { self.inner.unlock_read(held.inner) }
+    }
+
+    unsafe fn unlock_write(&self, held: Self::Held) {
+        self.left(&held);
+        // SAFETY: the caller has it for writing.
+        unsafe { self.inner.unlock_write(held.inner) }
+    }
+}
+
+impl<L: RawRwLock, C: Clock> Profiled<L, C> {
+    fn shared<H>(&self, inner: H, record: &'static Record) -> Share<H> {
+        self.holder.store(record.number(), Relaxed);
+        record.on_take();
+        Share { inner, record, since: C::now_ns() }
+    }
+
+    fn waited<H>(
+        &self,
+        site: &'static Site,
+        attempt: impl FnOnce(&L, &'static Site) -> Option<H>,
+        wait: impl FnOnce(&L, &'static Site) -> H,
+    ) -> Share<H> {
+        let record = site.record(self.class);
+        let inner = attempt(&self.inner, site).unwrap_or_else(|| {
+            let holder = self.holder.load(Relaxed);
+            self.arrived.fetch_add(1, Relaxed);
+            let began = C::now_ns();
+            let inner = wait(&self.inner, site);
+            record.on_wait(holder, C::now_ns().saturating_sub(began));
+            inner
+        });
+        self.shared(inner, record)
+    }
+
+    fn left<H>(&self, held: &Share<H>) {
+        held.record.on_release(C::now_ns().saturating_sub(held.since), self.arrived.swap(0, Relaxed));
     }
 }
 
