@@ -13,6 +13,7 @@ use crate::worker;
 use laneway_device::Tx;
 use laneway_proto::discard::Discard;
 use laneway_proto::tcp::{self, Connection, HalfOpen, MoreText, TimeWait, handshake, isn, listen, reset, timewait};
+use laneway_proto::tcp::nagle::Segmentation;
 use laneway_proto::time::Instant;
 use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{Flags, Segment, SeqNum};
@@ -82,6 +83,16 @@ macro_rules! cx {
 }
 
 impl<T: Tx, A: App> Stage<'_, T, A> {
+    /// Takes a segment in, with the `run` of those that continue it; acknowledges at once if that is the rule.
+    #[inline(always)]
+    pub fn take_in<G: Segmentation>(&mut self, arriving: &ingress::Arriving<'_>, run: &[ingress::Arriving<'_>]) {
+        if let Some(index) = self.segment(arriving, run)
+            && !G::ACK_AFTER_TURN
+        {
+            self.acknowledge(index);
+        }
+    }
+
     /// Takes a segment to whoever it is for, and with it the `run` of those that continue it. Says which connection that
     /// was, if it was one.
     #[inline]

@@ -19,6 +19,7 @@ pub mod host;
 pub mod ingress;
 pub mod lane;
 pub mod listing;
+pub mod lock_order;
 pub mod mail;
 mod narrowing;
 pub mod neighbours;

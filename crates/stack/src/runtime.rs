@@ -527,7 +527,7 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
             if self.shared.stop.load(Ordering::Acquire) {
                 let until = *stopping.get_or_insert_with(|| {
                     let Seat { lane, app, .. } = &mut self.seat;
-                    let mut tables = lane.shared.enter(Site::Verb);
+                    let mut tables = lane.shared.enter(Site::Walk);
                     app.on_stop(&mut Context { tables: &mut tables, local: &mut lane.local });
                     now.after_us(self.grace_us)
                 });
@@ -629,7 +629,7 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
     fn abort_all(&mut self) {
         let lane = &mut self.seat.lane;
         let id = self.id as u16;
-        let mut tables = lane.shared.enter(Site::Verb);
+        let mut tables = lane.shared.enter(Site::Walk);
         let left: Vec<u32> = tables.slots.iter().filter(|(_, slot)| slot.home == id).map(|(index, _)| index).collect();
         for index in left {
             let id = tables.id(index);

@@ -1,30 +1,70 @@
 //! THE SEAM: how the lanes of one stack share their connections, or do not.
 //!
 //! Every look-up, insertion and removal, half-open entries, TIME_WAIT, accept queues, timers and counters are in
-//! [`Tables`], and the only way to a `Tables` is [`Sharing::enter`]. The product's choice is [`Product`], in one line;
-//! any other is a type in its place and passes the same suite (`tests/sharing.rs`).
+//! [`Tables`], and the only way to a `Tables` is [`Sharing::enter`] and its kin. The product's choice is [`Product`], in one
+//! line; any other is a type in its place and passes the same suite (`tests/sharing.rs`).
+//!
+//! | name | what is shared, and what guards it | file |
+//! |---|---|---|
+//! | `global` | one lock for nearly everything (FreeBSD until 2014) | [`global`] |
+//! | `lane` | nothing | here |
+//!
+//! What the locked variants have in common, and how they differ from the real ones, is in [`locked`].
 
+use crate::ingress::Arriving;
 use crate::tables::Tables;
 use laneway_proto::tcp::nagle::{self, Segmentation};
+use laneway_proto::time::Instant;
 use std::ops::DerefMut;
-use std::sync::{Arc, Mutex, MutexGuard};
+
+pub(crate) mod apart;
+pub mod global;
+pub mod locked;
+mod sites;
+
+pub use global::Global;
+pub use laneway_sync::profiled_lock as profile;
+pub use locked::{Kit, Plain, Watched};
 
 /// What the product is built with: every lane owns its tables, and nothing is shared.
 pub type Product = LaneOwned;
 
-/// Why the tables are entered: the sites at which a variant that locks would lock.
+/// The names of all variants, in the order of history.
+pub const NAMES: [&str; 2] = ["global", "lane"];
+
+/// Why the tables are entered: the sites at which FreeBSD took its lock, and those at which it did not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Site {
-    /// One segment is taken in, the application's turn included.
+    /// A segment with SYN, FIN or RST is taken in.
+    SynFinRst,
+    /// A segment is taken in whose connection is not ESTABLISHED, or that has none.
+    NotEstablished,
+    /// Any other segment is taken in.
     Input,
-    /// One connection's output at the end of a poll.
-    Output,
-    /// Timers and TIME_WAIT.
-    Timers,
-    /// A verb of the application outside a segment's turn.
+    /// What is not a plain segment: fragments, ICMP, UDP.
+    Slow,
+    /// The application takes connections from a listener's queue.
+    Accept,
+    /// The application's turn outside a segment's.
     Verb,
-    /// Control: listeners, counters.
+    /// Output of a connection at the end of a poll.
+    Output,
+    /// The same, and it is the SYN of an active open.
+    Connect,
+    /// The same, and it is the FIN after `close` or `shutdown`.
+    Close,
+    /// The same, and the connection ends or enters TIME_WAIT.
+    End,
+    /// A timer has fired, or may have.
+    Timers,
+    /// TIME_WAIT records whose time is over are looked for.
+    TimeWait,
+    /// Control: a listener comes, counters are asked for.
     Control,
+    /// Control that looks at every connection: a listener goes, a path shrinks, the stack stops.
+    Walk,
+    /// A look at when something is due.
+    Look,
 }
 
 /// A way of sharing connections between lanes.
@@ -43,6 +83,10 @@ pub trait Sharing: Send + 'static {
     /// All lanes enter the same tables: what is asked of the tables is asked of the first lane alone.
     const SHARED: bool;
 
+    /// The application accepts in a section of its own ([`Site::Accept`]), as a process that calls `accept` does, and not in
+    /// that of the segment which completed the connection.
+    const ACCEPT_APART: bool = false;
+
     /// One value per lane, of tables made by `make`.
     fn spread(lanes: usize, make: impl FnMut() -> Tables) -> Vec<Self>
     where
@@ -50,6 +94,33 @@ pub trait Sharing: Send + 'static {
 
     /// Enters the tables.
     fn enter(&mut self, site: Site) -> Self::Section<'_>;
+
+    /// Enters the tables to take a segment in.
+    #[inline(always)]
+    fn input(&mut self, arriving: &Arriving<'_>) -> Self::Section<'_> {
+        let _ = arriving;
+        self.enter(Site::Input)
+    }
+
+    /// Enters the tables for the output of one connection.
+    #[inline(always)]
+    fn output(&mut self, index: u32) -> Self::Section<'_> {
+        let _ = index;
+        self.enter(Site::Output)
+    }
+
+    /// Enters the tables to see whose time has come.
+    #[inline(always)]
+    fn timers(&mut self, now: Instant) -> Self::Section<'_> {
+        let _ = now;
+        self.enter(Site::Timers)
+    }
+
+    /// Reaps TIME_WAIT records whose wait is over; says how many it looked at. The product looks at `budget` at the most.
+    #[inline(always)]
+    fn reap(&mut self, now: Instant, msl_us: u64, budget: usize) -> usize {
+        self.enter(Site::TimeWait).reap(now, msl_us, budget)
+    }
 
     /// The tables, if looking at them costs nothing: for prefetching only.
     fn peek(&self) -> Option<&Tables>;
@@ -76,29 +147,5 @@ impl Sharing for LaneOwned {
     #[inline]
     fn peek(&self) -> Option<&Tables> {
         Some(&self.0)
-    }
-}
-
-/// `global`: one set of tables and one lock around everything, as FreeBSD's INP_INFO was.
-pub struct Global(Arc<Mutex<Tables>>);
-
-impl Sharing for Global {
-    type Section<'a> = MutexGuard<'a, Tables>;
-    type Segmentation = nagle::Lane;
-    const NAME: &'static str = "global";
-    const SHARED: bool = true;
-
-    fn spread(lanes: usize, mut make: impl FnMut() -> Tables) -> Vec<Self> {
-        let tables = Arc::new(Mutex::new(make()));
-        (0..lanes).map(|_| Global(Arc::clone(&tables))).collect()
-    }
-
-    fn enter(&mut self, _: Site) -> MutexGuard<'_, Tables> {
-        // A lane that panicked while it held the lock has left the tables between two segments: they are whole.
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    fn peek(&self) -> Option<&Tables> {
-        None
     }
 }

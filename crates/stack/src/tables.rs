@@ -433,6 +433,15 @@ impl Tables {
         a + b
     }
 
+    /// Whether [`reap`](Self::reap) has something to do.
+    pub fn has_expired(&self, now: Instant, msl_us: u64) -> bool {
+        fn first<T: TimeWait>(queue: &Fifo<T>, now: Instant, msl_us: u64) -> bool {
+            queue.front().is_some_and(|(_, record)| record.is_dead() || record.is_expired(now, msl_us))
+        }
+        let crowded = self.tw4.len() + self.tw6.len() > 2 * self.time_waits + CROWDED;
+        crowded || first(&self.tw4, now, msl_us) || first(&self.tw6, now, msl_us)
+    }
+
     /// Moves index entries to a larger table, a few at a time.
     #[inline]
     pub fn maintain(&mut self, budget: usize) {

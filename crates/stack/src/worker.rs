@@ -15,6 +15,7 @@ use crate::lane::{Lane, Local};
 use crate::listing;
 use crate::mail::{ToControl, ToLane};
 use crate::narrowing;
+use crate::sharing::apart::Later;
 use crate::sharing::{Sharing, Site};
 use crate::slow_path::{self, Slow};
 use crate::tables::{Handle, Kind, Tables, Tcb};
@@ -126,7 +127,7 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(
             tables.prefetch_bucket(segment.hash);
         }
         if let Some(other) = other {
-            let mut tables = lane.shared.enter(Site::Input);
+            let mut tables = lane.shared.enter(Site::Slow);
             let mut stage = Stage { tables: &mut tables, local: &mut lane.local, tx: &mut *tx, app: &mut *app };
             if let Slow::Whole(datagram) = stage.slow(&other) {
                 drop(tables);
@@ -143,15 +144,32 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(
     while let Some((segment, others)) = rest.split_first() {
         // What continues it goes through TCP together with it.
         let (run, others) = others.split_at(ingress::run(segment, others));
-        let mut tables = lane.shared.enter(Site::Input);
-        let mut stage = Stage { tables: &mut tables, local: &mut lane.local, tx: &mut *tx, app: &mut *app };
-        let connection = stage.segment(segment, run);
-        if let Some(index) = connection
-            && !<S::Segmentation as Segmentation>::ACK_AFTER_TURN
-        {
-            stage.acknowledge(index);
-        }
+        take_in(lane, segment, run, tx, app);
         rest = others;
+    }
+}
+
+/// One segment, with the run of those that continue it.
+#[inline(always)]
+fn take_in<S: Sharing, T: Tx, A: App>(
+    lane: &mut Lane<S>,
+    segment: &ingress::Arriving<'_>,
+    run: &[ingress::Arriving<'_>],
+    tx: &mut T,
+    app: &mut A,
+) {
+    let mut tables = lane.shared.input(segment);
+    if !S::ACCEPT_APART {
+        let mut stage = Stage { tables: &mut tables, local: &mut lane.local, tx, app };
+        return stage.take_in::<S::Segmentation>(segment, run);
+    }
+    let mut later = Later::new(app);
+    Stage { tables: &mut tables, local: &mut lane.local, tx, app: &mut later }.take_in::<S::Segmentation>(segment, run);
+    let acceptable = later.acceptable;
+    drop(tables);
+    if let Some(listener) = acceptable {
+        let mut tables = lane.shared.enter(Site::Accept);
+        app.on_acceptable(&mut Context { tables: &mut tables, local: &mut lane.local }, listener);
     }
 }
 
@@ -160,15 +178,14 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(
 fn whole<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, datagram: &[u8], tx: &mut T, app: &mut A) {
     let mut arriving = Batch::new();
     let other = ingress::packet(&mut lane.local, datagram, RxMeta::default(), false, &mut arriving);
-    let mut tables = lane.shared.enter(Site::Input);
-    let mut stage = Stage { tables: &mut tables, local: &mut lane.local, tx, app };
     for segment in &arriving {
-        stage.segment(segment, &[]);
+        take_in(lane, segment, &[], tx, app);
     }
     if let Some(other) = other
         && other.packet.fragment.is_none()
     {
-        stage.slow(&other);
+        let mut tables = lane.shared.enter(Site::Slow);
+        Stage { tables: &mut tables, local: &mut lane.local, tx, app }.slow(&other);
     }
 }
 
@@ -203,7 +220,8 @@ fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
     let mut any = false;
     while let Some(command) = lane.local.mail.from_control.pop() {
         any = true;
-        let mut tables = lane.shared.enter(Site::Control);
+        let walks = matches!(command, ToLane::Unlisten(_) | ToLane::PathMtu(..));
+        let mut tables = lane.shared.enter(if walks { Site::Walk } else { Site::Control });
         let local = &mut lane.local;
         match command {
             ToLane::Snapshot(snapshot) => {
@@ -291,10 +309,10 @@ fn send_waited<T: Tx>(local: &mut Local, tx: &mut T, next_hop: laneway_wire::flo
 /// Everything whose time has come.
 fn expire<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A) -> bool {
     let now = lane.local.now;
-    let mut guard = lane.shared.enter(Site::Timers);
+    let reaped = lane.shared.reap(now, lane.local.config.tcp.msl_us, REAP_MAX);
+    let mut guard = lane.shared.timers(now);
     let tables: &mut Tables = &mut guard;
     let local = &mut lane.local;
-    let reaped = tables.reap(now, local.config.tcp.msl_us, REAP_MAX);
     tables.maintain(MAINTAIN_MAX);
     if now >= local.housekeeping_at {
         local.housekeeping_at = now.after_us(100_000);
@@ -395,7 +413,7 @@ fn output<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A
     // The list may grow while it is walked: an application that is told of an end may begin something new.
     while lane.local.touched.len() > later {
         let Some(index) = lane.local.touched.pop_front() else { break };
-        let mut tables = lane.shared.enter(Site::Output);
+        let mut tables = lane.shared.output(index);
         match settle::<S::Segmentation, T, A>(&mut tables, &mut lane.local, tx, app, index) {
             Settled::Done => {}
             Settled::Later => {
@@ -585,7 +603,7 @@ impl<S: Sharing> Lane<S> {
             return self.local.now;
         }
         let neighbour = if self.local.waits_for_neighbour { self.local.now.after_us(1_000) } else { Instant::NEVER };
-        let tables = self.shared.enter(Site::Timers);
+        let tables = self.shared.enter(Site::Look);
         let waits = if tables.time_waits > 0 || !tables.tw4.is_empty() {
             self.local.now.after_us(10_000)
         } else {
