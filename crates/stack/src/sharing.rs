@@ -7,6 +7,7 @@
 //! | name | what is shared, and what guards it | file |
 //! |---|---|---|
 //! | `global` | one lock for nearly everything (FreeBSD until 2014) | [`global`] |
+//! | `accept` | the same; `accept` does without | [`accept`] |
 //! | `lane` | nothing | here |
 //!
 //! What the locked variants have in common, and how they differ from the real ones, is in [`locked`].
@@ -17,11 +18,13 @@ use laneway_proto::tcp::nagle::{self, Segmentation};
 use laneway_proto::time::Instant;
 use std::ops::DerefMut;
 
+pub mod accept;
 pub(crate) mod apart;
 pub mod global;
 pub mod locked;
 mod sites;
 
+pub use accept::Accept;
 pub use global::Global;
 pub use laneway_sync::profiled_lock as profile;
 pub use locked::{Kit, Plain, Watched};
@@ -30,7 +33,7 @@ pub use locked::{Kit, Plain, Watched};
 pub type Product = LaneOwned;
 
 /// The names of all variants, in the order of history.
-pub const NAMES: [&str; 2] = ["global", "lane"];
+pub const NAMES: [&str; 3] = ["global", "accept", "lane"];
 
 /// Why the tables are entered: the sites at which FreeBSD took its lock, and those at which it did not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
