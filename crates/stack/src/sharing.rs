@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | `global` | one lock for nearly everything (FreeBSD until 2014) | [`global`] |
 //! | `accept` | the same; `accept` does without | [`accept`] |
+//! | `timewait` | the same; TIME_WAIT has a lock of its own, and is reaped one by one | [`timewait`] |
 //! | `lane` | nothing | here |
 //!
 //! What the locked variants have in common, and how they differ from the real ones, is in [`locked`].
@@ -23,17 +24,19 @@ pub(crate) mod apart;
 pub mod global;
 pub mod locked;
 mod sites;
+pub mod timewait;
 
 pub use accept::Accept;
 pub use global::Global;
 pub use laneway_sync::profiled_lock as profile;
 pub use locked::{Kit, Plain, Watched};
+pub use timewait::TimeWaitApart;
 
 /// What the product is built with: every lane owns its tables, and nothing is shared.
 pub type Product = LaneOwned;
 
 /// The names of all variants, in the order of history.
-pub const NAMES: [&str; 3] = ["global", "accept", "lane"];
+pub const NAMES: [&str; 4] = ["global", "accept", "timewait", "lane"];
 
 /// Why the tables are entered: the sites at which FreeBSD took its lock, and those at which it did not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

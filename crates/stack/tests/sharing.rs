@@ -188,6 +188,7 @@ suite!(lane, LaneOwned);
 suite!(one_table, OneTable);
 suite!(global, Global);
 suite!(accept, Accept);
+suite!(timewait, TimeWaitApart);
 suite!(bare_locks, Global<Plain>);
 
 /// One set of tables for all lanes behind one lock: what `Sharing::SHARED` is for.
