@@ -10,6 +10,7 @@
 //! | `accept` | the same; `accept` does without | [`accept`] |
 //! | `timewait` | the same; TIME_WAIT has a lock of its own, and is reaped one by one | [`timewait`] |
 //! | `decomposed` | the lock is only read, but for walks; a leaf lock for what all share (FreeBSD 11) | [`decomposed`] |
+//! | `epoch` | no such lock; each shard of connections has its own (FreeBSD 13) | [`epoch`] |
 //! | `lane` | nothing | here |
 //!
 //! What the locked variants have in common, and how they differ from the real ones, is in [`locked`].
@@ -23,6 +24,7 @@ use std::ops::DerefMut;
 pub mod accept;
 pub(crate) mod apart;
 pub mod decomposed;
+pub mod epoch;
 pub mod global;
 pub mod locked;
 mod sites;
@@ -30,6 +32,7 @@ pub mod timewait;
 
 pub use accept::Accept;
 pub use decomposed::Decomposed;
+pub use epoch::Epoch;
 pub use global::Global;
 pub use laneway_sync::profiled_lock as profile;
 pub use locked::{Kit, Plain, Watched};
@@ -39,7 +42,7 @@ pub use timewait::TimeWaitApart;
 pub type Product = LaneOwned;
 
 /// The names of all variants, in the order of history.
-pub const NAMES: [&str; 5] = ["global", "accept", "timewait", "decomposed", "lane"];
+pub const NAMES: [&str; 6] = ["global", "accept", "timewait", "decomposed", "epoch", "lane"];
 
 /// Why the tables are entered: the sites at which FreeBSD took its lock, and those at which it did not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,7 +10,7 @@ use laneway_stack::control::Network;
 use laneway_stack::counters::Mib;
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
-use laneway_stack::sharing::{Accept, Decomposed, Global, LaneOwned, Plain, Sharing, Site, TimeWaitApart};
+use laneway_stack::sharing::{Accept, Decomposed, Epoch, Global, LaneOwned, Plain, Sharing, Site, TimeWaitApart};
 use laneway_stack::steering::Steering;
 use laneway_stack::tables::Tables;
 use laneway_wire::flow::Address;
@@ -190,6 +190,7 @@ suite!(global, Global);
 suite!(accept, Accept);
 suite!(timewait, TimeWaitApart);
 suite!(decomposed, Decomposed);
+suite!(epoch, Epoch);
 suite!(bare_locks, Global<Plain>);
 
 /// One set of tables for all lanes behind one lock: what `Sharing::SHARED` is for.
