@@ -39,6 +39,7 @@ enum Command {
     Nstat(cmd::nstat::Args),
     Watch(cmd::watch::Args),
     Trace(cmd::trace::Args),
+    Locks(cmd::locks::Args),
     Bench(cmd::lab::BenchArgs),
     Lab(cmd::lab::LabArgs),
 }
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         Command::Nstat(args) => cmd::nstat::run(args),
         Command::Watch(args) => cmd::watch::run(args),
         Command::Trace(args) => cmd::trace::run(args),
+        Command::Locks(args) => cmd::locks::run(args),
         Command::Bench(args) => cmd::lab::bench(args),
         Command::Lab(args) => cmd::lab::lab(args),
     });

@@ -339,6 +339,31 @@ check_ask() {
     unset LANEWAY_RUNTIME_DIR
 }
 
+# Every way of sharing connections serves, and its locks are shown meanwhile.
+check_sharing() {
+    have "sharing" ab apache2-utils || return
+    local sharing seen asker
+    export LANEWAY_RUNTIME_DIR=$work/run
+    for sharing in global accept timewait decomposed epoch lane; do
+        start_server --sharing $sharing --lanes 2 || continue
+        (while [ ! -e "$work/enough" ]; do "$binary" locks; "$binary" locks --who; "$binary" locks --json; sleep 0.1; done) >"$work/locks" 2>&1 &
+        asker=$!
+        ab_check "--sharing $sharing, ab" -c 100 -n $((ab_n / 8))
+        touch "$work/enough"
+        wait $asker
+        rm "$work/enough"
+        seen=$("$binary" locks)
+        if [ $sharing = lane ]; then
+            grep -q '^there is no lock' <<<"$seen" && ok "locks, $sharing" "none" || bad "locks, $sharing" "$seen"
+        elif grep -q '^ *max *wait_max *total *wait_total *count *avg *wait_avg *cnt_hold *cnt_lock name' <<<"$seen" && grep -q '(pcb): connection: ' <<<"$seen" && ! grep -q '^laneway: ' "$work/locks"; then
+            ok "locks, $sharing" "$(grep -c 'sites.rs' <<<"$seen") places, asked $(grep -c wait_max "$work/locks") times under load"
+        else
+            bad "locks, $sharing" "$(grep '^laneway: ' "$work/locks" | head -1) $(head -2 <<<"$seen")"
+        fi
+    done
+    unset LANEWAY_RUNTIME_DIR
+}
+
 # An interface that is there already says where it is.
 check_settings() {
     local out
@@ -416,9 +441,7 @@ for lanes in 1 2 4; do
         have "--lanes $lanes" ab apache2-utils && ab_check "--lanes $lanes, ab" -c 100 -n $((ab_n / 4))
     fi
 done
-if wanted sharing && start_server --sharing global --lanes 2; then
-    have "global lock" ab apache2-utils && ab_check "--sharing global, ab" -c 100 -n $((ab_n / 4))
-fi
+wanted sharing && check_sharing
 if wanted capture && start_server --pcap "$work/capture.pcapng"; then
     check_capture
 fi

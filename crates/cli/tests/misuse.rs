@@ -47,7 +47,7 @@ fn arguments_that_cannot_be() {
     refused(&serve(&["--addr", "10.77.1.2/24", "--msl", "soon"]), &["no duration", "30s"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--fault", "loss=1"]), &["no percentage", "loss=1%"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--fault", "fire=1%"]), &["no fault"]);
-    refused(&serve(&["--addr", "10.77.1.2/24", "--sharing", "none"]), &["lane", "global"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--sharing", "none"]), &["lane", "global", "decomposed"]);
     refused(&["demo", "--cores", "100000"], &["may use"]);
     refused(&["demo", "--conns", "0"], &["conns"]);
     refused(&["demo", "--seconds", "0"], &["seconds", "choose"]);

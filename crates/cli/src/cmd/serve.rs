@@ -60,9 +60,9 @@ pub struct Args {
     /// Write every frame into this pcapng file.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// How lanes share connections: the product's way, or one lock around everything to compare with.
-    #[arg(long, default_value = "lane", value_enum)]
-    sharing: SharingArg,
+    /// How lanes share connections: the product's way (`lane`), or one of those before it, whose locks `laneway locks` shows.
+    #[arg(long, default_value = "lane", value_name = "NAME", value_parser = sharing_names())]
+    sharing: String,
     /// Where the control socket shall be that `laneway ss` and its kin ask, or `none` [default: NAME.sock in
     /// /run/laneway for root, in $XDG_RUNTIME_DIR/laneway for others]
     #[arg(long, value_name = "PATH")]
@@ -77,10 +77,8 @@ pub struct Args {
 
 const EXAMPLE: &str = "Example (needs CAP_NET_ADMIN):\n  sudo laneway serve . --tun lw0 --addr 10.9.0.2/24 --addr fd09::2/64 &\n  curl http://10.9.0.2/\n  curl 'http://[fd09::2]/'";
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum SharingArg {
-    Lane,
-    Global,
+fn sharing_names() -> clap::builder::PossibleValuesParser {
+    Sharing::ALL.map(Sharing::name).into()
 }
 
 /// Runs until it is told to end.
@@ -126,8 +124,8 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     if let Some(path) = &args.pcap {
         builder = builder.pcap(path);
     }
-    if let SharingArg::Global = args.sharing {
-        builder = builder.sharing(Sharing::Global);
+    if let Some(sharing) = Sharing::ALL.into_iter().find(|sharing| sharing.name() == args.sharing) {
+        builder = builder.sharing(sharing);
     }
     let (socket, no_socket) = control_socket(args.control.as_deref(), &tun);
     if let Some(socket) = socket {

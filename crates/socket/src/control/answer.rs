@@ -1,6 +1,6 @@
 //! Owns the answers: what is written to a client for each question, piece by piece, and when it is cut off.
 
-use super::protocol::{Ask, Counter, Hello, Last, PortsRow, SsRow, VERSION, states_by_name};
+use super::protocol::{Ask, Counter, Hello, Last, LockRow, MeetingRow, PortsRow, SsRow, VERSION, states_by_name};
 use super::server::{About, PATIENCE, is_timeout};
 use laneway_stack::device::PartialChecksum;
 use laneway_stack::device::pcap::{Direction, PcapngWriter};
@@ -8,6 +8,7 @@ use laneway_stack::listing::{Page, States, What};
 use laneway_stack::proto::tcp::State;
 use laneway_stack::proto::time::Instant as StackTime;
 use laneway_stack::runtime::{Asker, Unanswered};
+use laneway_stack::sharing::profile;
 use laneway_stack::trace::{Filter, SNAPLEN_MAX};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -51,6 +52,7 @@ pub(super) fn answer(stream: &UnixStream, asker: &Asker, about: &About, ask: &As
             device: about.device.clone(),
             lanes: asker.lanes(),
             uptime_ms: about.began.elapsed().as_millis() as u64,
+            sharing: about.sharing.into(),
         }),
         Ask::Nstat {} => {
             let (counters, _) = asker.counters()?;
@@ -73,6 +75,14 @@ pub(super) fn answer(stream: &UnixStream, asker: &Asker, about: &About, ask: &As
                 }
                 out.flush()
             })?;
+        }
+        // Kept by the locks themselves: no lane is asked.
+        Ask::Locks {} => profile::rows().iter().for_each(|row| out.row(&LockRow::from_row(row))),
+        Ask::Meetings {} => {
+            for met in profile::meetings() {
+                let wait_total = met.wait_ns as f64 / 1e3;
+                out.row(&MeetingRow { waiter: met.waiter, holder: met.holder, count: met.count, wait_total });
+            }
         }
         Ask::Trace { host, port, protocol, snaplen } => {
             let filter = Filter { host: *host, port: *port, protocol: *protocol };

@@ -36,6 +36,10 @@ pub enum Ask {
     Ports {},
     /// Every counter, zeroes included. Rows: [`Counter`].
     Nstat {},
+    /// What each place in the source that takes a lock has cost. Rows: [`LockRow`], none if the lanes share nothing.
+    Locks {},
+    /// Which place has waited for which. Rows: [`MeetingRow`].
+    Meetings {},
     /// Packets. After the line `{"pcapng":true}` the rest of the stream is pcapng, until the client shuts down its
     /// sending side.
     Trace {
@@ -125,6 +129,69 @@ pub struct Hello {
     pub lanes: usize,
     /// How long it has been running, in milliseconds.
     pub uptime_ms: u64,
+    /// How its lanes share connections: `lane`, or a variant with locks.
+    #[serde(default)]
+    pub sharing: String,
+}
+
+/// What one place that takes locks has cost: the nine columns of FreeBSD's `debug.lock.prof.stats`, in their order, times in
+/// microseconds. Of all stacks in the process.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LockRow {
+    /// The longest time that it was held.
+    pub max: f64,
+    /// The longest time that it was waited for.
+    pub wait_max: f64,
+    /// The time that it was held, in all.
+    pub total: f64,
+    /// The time that it was waited for, in all.
+    pub wait_total: f64,
+    /// How often it was taken.
+    pub count: u64,
+    /// `total` by `count`.
+    pub avg: f64,
+    /// `wait_total` by `count`.
+    pub wait_avg: f64,
+    /// How often somebody else came while it was held.
+    pub cnt_hold: u64,
+    /// How often it was held when it was wanted.
+    pub cnt_lock: u64,
+    /// `file:line (class)`.
+    pub name: String,
+    /// Why it is taken there.
+    pub why: String,
+}
+
+impl LockRow {
+    pub(super) fn from_row(row: &laneway_stack::sharing::profile::Row) -> Self {
+        let us = |ns: u64| ns as f64 / 1e3;
+        LockRow {
+            max: us(row.max_ns),
+            wait_max: us(row.wait_max_ns),
+            total: us(row.total_ns),
+            wait_total: us(row.wait_total_ns),
+            count: row.count,
+            avg: us(row.avg_ns()),
+            wait_avg: us(row.wait_avg_ns()),
+            cnt_hold: row.cnt_hold,
+            cnt_lock: row.cnt_lock,
+            name: row.name.clone(),
+            why: row.why.into(),
+        }
+    }
+}
+
+/// That one place found a lock in the hands of another.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct MeetingRow {
+    /// Who waited: as [`LockRow::name`].
+    pub waiter: String,
+    /// For whom.
+    pub holder: String,
+    /// How often.
+    pub count: u64,
+    /// For how long in all, in microseconds.
+    pub wait_total: f64,
 }
 
 /// A counter.

@@ -28,6 +28,7 @@ const IDLE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub(crate) struct About {
     pub(crate) device: String,
+    pub(crate) sharing: &'static str,
     pub(crate) began: Instant,
 }
 

@@ -11,7 +11,7 @@ use laneway_stack::device::tun::{Prefix, SteeringConfig, Tun, TunConfig, TunErro
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
 use laneway_stack::runtime::{Bells, Options, Runtime, cores};
-use laneway_stack::sharing::{Global, LaneOwned};
+use laneway_stack::sharing::{self, LaneOwned};
 use laneway_stack::steering::Steering;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -72,14 +72,41 @@ impl From<TunError> for StartError {
     }
 }
 
-/// How lanes share their connections: the product's way, or the one it is compared with.
+/// How lanes share their connections: the product's way, or one of those that it is compared with. Those have locks, and
+/// remember who waited for whom: see [`LockRow`](crate::control::LockRow).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Sharing {
     /// Every lane owns its own.
     #[default]
     Lane,
-    /// One set of tables and one lock around everything.
+    /// One lock around nearly everything.
     Global,
+    /// The same, but accept does without it.
+    Accept,
+    /// The same, and TIME_WAIT has a lock of its own.
+    TimeWait,
+    /// The lock is only read, but for walks over all connections.
+    Decomposed,
+    /// A lock for each lane's connections.
+    Epoch,
+}
+
+impl Sharing {
+    /// All of them, in the order of history.
+    pub const ALL: [Sharing; 6] =
+        [Sharing::Global, Sharing::Accept, Sharing::TimeWait, Sharing::Decomposed, Sharing::Epoch, Sharing::Lane];
+
+    /// The name on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sharing::Lane => "lane",
+            Sharing::Global => "global",
+            Sharing::Accept => "accept",
+            Sharing::TimeWait => "timewait",
+            Sharing::Decomposed => "decomposed",
+            Sharing::Epoch => "epoch",
+        }
+    }
 }
 
 /// What is settled before a stack starts. Made by [`Stack::builder`].
@@ -357,7 +384,8 @@ impl Builder {
         };
         let control = match &self.control {
             Some(socket) => {
-                let about = About { device: device.clone(), began: std::time::Instant::now() };
+                let about =
+                    About { device: device.clone(), sharing: self.sharing.name(), began: std::time::Instant::now() };
                 Some(ControlServer::open(socket, runtime.asker(), about).map_err(StartError::Control)?)
             }
             None => None,
@@ -377,14 +405,24 @@ impl Builder {
         app: impl FnMut(usize) -> A,
     ) -> Result<Runtime, StartError> {
         let options = self.options.clone();
-        Ok(match self.sharing {
-            Sharing::Lane => {
-                Runtime::start(self.host::<_, _, _, LaneOwned>(queues, secrets, app)?, self.clock, options)?
-            }
-            Sharing::Global => {
-                Runtime::start(self.host::<_, _, _, Global>(queues, secrets, app)?, self.clock, options)?
-            }
-        })
+        match self.sharing {
+            Sharing::Lane => self.run_shared::<_, LaneOwned>(queues, secrets, app, options),
+            Sharing::Global => self.run_shared::<_, sharing::Global>(queues, secrets, app, options),
+            Sharing::Accept => self.run_shared::<_, sharing::Accept>(queues, secrets, app, options),
+            Sharing::TimeWait => self.run_shared::<_, sharing::TimeWaitApart>(queues, secrets, app, options),
+            Sharing::Decomposed => self.run_shared::<_, sharing::Decomposed>(queues, secrets, app, options),
+            Sharing::Epoch => self.run_shared::<_, sharing::Epoch>(queues, secrets, app, options),
+        }
+    }
+
+    fn run_shared<A: App + Send + 'static, S: sharing::Sharing>(
+        &self,
+        queues: Vec<AnyQueue>,
+        secrets: &BootSecrets,
+        app: impl FnMut(usize) -> A,
+        options: Options,
+    ) -> Result<Runtime, StartError> {
+        Ok(Runtime::start(self.host::<_, _, _, S>(queues, secrets, app)?, self.clock, options)?)
     }
 
     fn host<R: Rx, T: Tx, A: App, S: laneway_stack::sharing::Sharing>(

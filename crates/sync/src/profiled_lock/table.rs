@@ -37,7 +37,7 @@ impl Row {
     }
 }
 
-/// Prints rows as `sysctl debug.lock.prof.stats` does, in microseconds.
+/// Prints rows as `sysctl debug.lock.prof.stats` does, in microseconds; tenths of them where they are all there is.
 pub struct Table<'a>(pub &'a [Row]);
 
 impl fmt::Display for Table<'_> {
@@ -47,17 +47,18 @@ impl fmt::Display for Table<'_> {
             "{:>8} {:>9} {:>11} {:>11} {:>11} {:>6} {:>8} {:>8} {:>8} name",
             "max", "wait_max", "total", "wait_total", "count", "avg", "wait_avg", "cnt_hold", "cnt_lock"
         )?;
+        let us = |ns: u64| if ns < 10_000 { format!("{:.1}", ns as f64 / 1e3) } else { (ns / 1_000).to_string() };
         for row in self.0 {
             writeln!(
                 f,
                 "{:>8} {:>9} {:>11} {:>11} {:>11} {:>6} {:>8} {:>8} {:>8} {}",
-                row.max_ns / 1_000,
-                row.wait_max_ns / 1_000,
-                row.total_ns / 1_000,
-                row.wait_total_ns / 1_000,
+                us(row.max_ns),
+                us(row.wait_max_ns),
+                us(row.total_ns),
+                us(row.wait_total_ns),
                 row.count,
-                row.avg_ns() / 1_000,
-                row.wait_avg_ns() / 1_000,
+                us(row.avg_ns()),
+                us(row.wait_avg_ns()),
                 row.cnt_hold,
                 row.cnt_lock,
                 row.name

@@ -95,7 +95,7 @@ fn the_table_is_in_microseconds_and_in_the_old_order() {
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     let columns = "max wait_max total wait_total count avg wait_avg cnt_hold cnt_lock name";
     assert_eq!(lines[0], columns.split(' ').collect::<Vec<_>>());
-    assert_eq!(lines[1][..9], ["265", "39477", "4669994", "57027602", "840000", "5", "67", "0", "780171"]);
+    assert_eq!(lines[1][..9], ["265", "39477", "4669994", "57027602", "840000", "5.6", "67", "0", "780171"]);
 }
 
 #[test]
