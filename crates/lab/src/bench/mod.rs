@@ -2,7 +2,7 @@
 
 pub(crate) mod contender;
 pub(crate) mod crew;
-mod crr;
+pub(crate) mod crr;
 pub(crate) mod deterministic;
 pub(crate) mod failure;
 mod idle;
@@ -20,7 +20,7 @@ use contender::{Contender, Round};
 use crew::{Shape, Work};
 use failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
-use laneway_stack::sharing::{Global, LaneOwned};
+use laneway_stack::sharing::{Accept, Decomposed, Epoch, Global, LaneOwned, Plain, TimeWaitApart};
 use options::{Bench, Peer, SharingName, Unit};
 use ours::Ours;
 use peer_linux::Linux;
@@ -96,7 +96,7 @@ fn count(bench: &Bench) -> Result<(), Failure> {
         Unit::Crr => {
             // Every tuple once: from then on most connections take one over.
             let warm_up = bench.warm_up.unwrap_or(shape.tuples() as u64 + 4 * shape.conns as u64);
-            counted(bench, &crr::Crr, &shape, ops, warm_up)
+            counted_crr(bench, &shape, ops, warm_up)
         }
         Unit::Rr => {
             counted(bench, &rr::Rr::new(bench.message), &shape, ops, bench.warm_up.unwrap_or(20 * shape.conns as u64))
@@ -105,10 +105,23 @@ fn count(bench: &Bench) -> Result<(), Failure> {
     }
 }
 
-fn counted<W: Work>(bench: &Bench, work: &W, shape: &Shape, ops: u64, warm_up: u64) -> Result<(), Failure> {
+/// All variants make connections; the first and the last do everything else too.
+fn counted_crr(bench: &Bench, shape: &Shape, ops: u64, warm_up: u64) -> Result<(), Failure> {
+    let us = bench.turn_us;
     match bench.sharing {
-        SharingName::Lane => deterministic::run::<W, LaneOwned>(work, shape, ops, warm_up, bench.turn_us),
-        SharingName::Global => deterministic::run::<W, Global>(work, shape, ops, warm_up, bench.turn_us),
+        SharingName::Lane | SharingName::Global => counted(bench, &crr::Crr, shape, ops, warm_up),
+        SharingName::Accept => deterministic::run::<_, Accept<Plain>>(&crr::Crr, shape, ops, warm_up, us),
+        SharingName::TimeWait => deterministic::run::<_, TimeWaitApart<Plain>>(&crr::Crr, shape, ops, warm_up, us),
+        SharingName::Decomposed => deterministic::run::<_, Decomposed<Plain>>(&crr::Crr, shape, ops, warm_up, us),
+        SharingName::Epoch => deterministic::run::<_, Epoch<Plain>>(&crr::Crr, shape, ops, warm_up, us),
+    }
+}
+
+fn counted<W: Work>(bench: &Bench, work: &W, shape: &Shape, ops: u64, warm_up: u64) -> Result<(), Failure> {
+    if bench.sharing == SharingName::Global {
+        deterministic::run::<W, Global<Plain>>(work, shape, ops, warm_up, bench.turn_us)
+    } else {
+        deterministic::run::<W, LaneOwned>(work, shape, ops, warm_up, bench.turn_us)
     }
 }
 
@@ -118,7 +131,7 @@ fn contenders(bench: &Bench, conns: usize) -> Result<Vec<Box<dyn Contender>>, Fa
     let mut all: Vec<Box<dyn Contender>> = Vec::new();
     for who in ["laneway", "laneway-aa"] {
         all.push(match bench.unit {
-            Unit::Crr => ours(bench, who, &crr::Crr, &shape)?,
+            Unit::Crr => ours_crr(bench, who, &shape)?,
             Unit::Rr => ours(bench, who, &rr::Rr::new(bench.message), &shape)?,
             Unit::Stream | Unit::Idle => ours(bench, who, &stream::Stream, &shape)?,
         });
@@ -148,11 +161,23 @@ fn contenders(bench: &Bench, conns: usize) -> Result<Vec<Box<dyn Contender>>, Fa
     Ok(all)
 }
 
+/// All variants make connections; the first and the last do everything else too.
+fn ours_crr(bench: &Bench, who: &'static str, shape: &Shape) -> Result<Box<dyn Contender>, Failure> {
+    Ok(match bench.sharing {
+        SharingName::Lane | SharingName::Global => return ours(bench, who, &crr::Crr, shape),
+        SharingName::Accept => Box::new(Ours::<_, Accept<Plain>>::new(who, &crr::Crr, shape, true)?),
+        SharingName::TimeWait => Box::new(Ours::<_, TimeWaitApart<Plain>>::new(who, &crr::Crr, shape, true)?),
+        SharingName::Decomposed => Box::new(Ours::<_, Decomposed<Plain>>::new(who, &crr::Crr, shape, true)?),
+        SharingName::Epoch => Box::new(Ours::<_, Epoch<Plain>>::new(who, &crr::Crr, shape, true)?),
+    })
+}
+
 fn ours<W: Work>(bench: &Bench, who: &'static str, work: &W, shape: &Shape) -> Result<Box<dyn Contender>, Failure> {
     let opens = bench.unit == Unit::Crr;
-    Ok(match bench.sharing {
-        SharingName::Lane => Box::new(Ours::<W, LaneOwned>::new(who, work, shape, opens)?),
-        SharingName::Global => Box::new(Ours::<W, Global>::new(who, work, shape, opens)?),
+    Ok(if bench.sharing == SharingName::Global {
+        Box::new(Ours::<W, Global<Plain>>::new(who, work, shape, opens)?)
+    } else {
+        Box::new(Ours::<W, LaneOwned>::new(who, work, shape, opens)?)
     })
 }
 

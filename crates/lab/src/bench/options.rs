@@ -44,8 +44,17 @@ pub enum Cores {
 pub enum SharingName {
     /// Every lane owns its connections
     Lane,
-    /// One lock around everything
+    /// One lock around nearly everything
     Global,
+    /// The same, but accept does without
+    Accept,
+    /// The same, and TIME_WAIT has a lock of its own
+    #[value(name = "timewait")]
+    TimeWait,
+    /// The lock is only read, but for walks over all connections
+    Decomposed,
+    /// A lock for each lane's connections
+    Epoch,
 }
 
 /// What else does the same work in the same run.
@@ -216,6 +225,9 @@ impl Bench {
         {
             return misuse("bench idle has one lane and no peers: leave out --lanes, --cores, --sharing and --peer");
         }
+        if self.unit != Unit::Crr && !matches!(self.sharing, SharingName::Lane | SharingName::Global) {
+            return misuse("--sharing accept, timewait, decomposed and epoch are for bench crr: take lane or global");
+        }
         if self.unit == Unit::Stream && !self.peer.is_empty() && self.message.is_some() {
             return misuse("--message is for bench rr");
         }
@@ -290,6 +302,7 @@ mod tests {
             "crr --mtu 100",
             "idle --peer linux",
             "crr --ring 100",
+            "rr --sharing epoch",
             "crr --conns 9999999",
         ] {
             let said = check(wrong).expect_err(wrong);
