@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod s1;
 mod s2_segments;
 mod s3;
 mod s3_ports;
@@ -23,6 +24,8 @@ struct Cli {
 enum Command {
     /// Measures operations per second, side by side in one run
     Bench(bench::options::Bench),
+    /// Wall S1: one lock for all of TCP, stage by stage until there is none
+    S1(s1::S1),
     /// Wall S2: packets of a small message: super-segments, and what holds their tail
     S2(s2_segments::S2),
     /// The part of s2 that runs in a network namespace of its own
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let outcome = match command {
         Command::Bench(bench) => bench::run(&bench),
+        Command::S1(options) => s1::run(&options),
         Command::S2(options) => s2_segments::run(&options),
         Command::S2Kernel(part) => s2_segments::kernel::run(&part),
         Command::S3(s3) => s3::run(&s3),

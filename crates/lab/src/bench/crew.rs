@@ -190,10 +190,10 @@ fn config_lanes(shape: &Shape) -> usize {
     if matches!(shape.cores, Cores::Hashed | Cores::Pairs) { 2 } else { 1 }
 }
 
-/// What one core runs.
-pub struct Crew<W: Work, S: Sharing> {
+/// What one core runs. `S` is how its servers' lanes share connections, `C` how its clients' do.
+pub struct Crew<W: Work, S: Sharing, C: Sharing = S> {
     servers: Vec<Seat<S, LinkRx, LinkTx, W::Server>>,
-    clients: Vec<Seat<S, LinkRx, LinkTx, W::Client>>,
+    clients: Vec<Seat<C, LinkRx, LinkTx, W::Client>>,
     controls: Vec<Control>,
     control_at: Instant,
 }
@@ -211,9 +211,13 @@ fn addresses(ipv6: bool) -> (IpAddr, Vec<IpAddr>) {
 }
 
 /// Builds everything: `crews.len()` cores, all ends listening.
-pub fn build<W: Work, S: Sharing>(work: &W, shape: &Shape, now: Instant) -> Result<Vec<Crew<W, S>>, Error> {
+pub fn build<W: Work, S: Sharing, C: Sharing>(
+    work: &W,
+    shape: &Shape,
+    now: Instant,
+) -> Result<Vec<Crew<W, S, C>>, Error> {
     let crews = shape.crews();
-    let mut built: Vec<Crew<W, S>> = (0..crews)
+    let mut built: Vec<Crew<W, S, C>> = (0..crews)
         .map(|_| Crew { servers: Vec::new(), clients: Vec::new(), controls: Vec::new(), control_at: Instant::ZERO })
         .collect();
     let (links, lanes) = match shape.cores {
@@ -222,7 +226,7 @@ pub fn build<W: Work, S: Sharing>(work: &W, shape: &Shape, now: Instant) -> Resu
         Cores::Hashed => (1, 2),
     };
     for link in 0..links {
-        let (server, client) = hosts::<W, S>(work, shape, lanes, link as u64, now)?;
+        let (server, client) = hosts::<W, S, C>(work, shape, lanes, link as u64, now)?;
         let home = |end: usize, lane: usize| match shape.cores {
             Cores::Same => 0,
             Cores::Split => end,
@@ -241,16 +245,16 @@ pub fn build<W: Work, S: Sharing>(work: &W, shape: &Shape, now: Instant) -> Resu
     Ok(built)
 }
 
-type Hosts<W, S> = (Host<LinkRx, LinkTx, <W as Work>::Server, S>, Host<LinkRx, LinkTx, <W as Work>::Client, S>);
+type Hosts<W, S, C> = (Host<LinkRx, LinkTx, <W as Work>::Server, S>, Host<LinkRx, LinkTx, <W as Work>::Client, C>);
 
 /// The two ends of one link.
-fn hosts<W: Work, S: Sharing>(
+fn hosts<W: Work, S: Sharing, C: Sharing>(
     work: &W,
     shape: &Shape,
     lanes: usize,
     seed: u64,
     now: Instant,
-) -> Result<Hosts<W, S>, Error> {
+) -> Result<Hosts<W, S, C>, Error> {
     let secrets =
         |end| if shape.is_virtual { BootSecrets::from_seed(2 * seed + end) } else { BootSecrets::from_system() };
     let (server_secrets, client_secrets) = (secrets(0), secrets(1));
@@ -305,7 +309,7 @@ fn hosts<W: Work, S: Sharing>(
     Ok((server, client))
 }
 
-impl<W: Work, S: Sharing> Crew<W, S> {
+impl<W: Work, S: Sharing, C: Sharing> Crew<W, S, C> {
     /// One turn of everything that this core runs.
     #[inline]
     pub fn turn(&mut self, now: Instant) {
@@ -386,9 +390,9 @@ const INTRODUCTION_TURNS_MAX: usize = 20_000_000;
 
 /// Makes every host known to its neighbours, one connection and then one per source address at a time, and only then lets
 /// the clients open all that they shall: a link address that is being asked for has room for few waiting packets.
-pub fn introduce<W: Work, S: Sharing>(
-    crews: &mut [Crew<W, S>],
-    mut step: impl FnMut(&mut [Crew<W, S>]),
+pub fn introduce<W: Work, S: Sharing, C: Sharing>(
+    crews: &mut [Crew<W, S, C>],
+    mut step: impl FnMut(&mut [Crew<W, S, C>]),
 ) -> Result<(), Failure> {
     let full: Vec<usize> = crews.iter_mut().flat_map(Crew::loads).map(|load| load.target).collect();
     for most in [1, ADDRESSES] {
@@ -411,7 +415,7 @@ pub fn introduce<W: Work, S: Sharing>(
 }
 
 /// What all lanes have counted.
-pub fn counters<W: Work, S: Sharing>(crews: &mut [Crew<W, S>]) -> Counters {
+pub fn counters<W: Work, S: Sharing, C: Sharing>(crews: &mut [Crew<W, S, C>]) -> Counters {
     let mut sum = Counters::default();
     crews.iter_mut().for_each(|crew| sum.merge(&crew.counters()));
     sum

@@ -39,10 +39,10 @@ impl PausedClock {
 }
 
 /// Laneway, doing one kind of work in one shape.
-pub struct Ours<W: Work, S: Sharing> {
+pub struct Ours<W: Work, S: Sharing, C: Sharing = S> {
     who: &'static str,
     shape: Shape,
-    crews: Vec<Crew<W, S>>,
+    crews: Vec<Crew<W, S, C>>,
     elapsed_us: u64,
     /// Operations of the warm-up: until then memory is new and tuples are unused.
     warm_ops: u64,
@@ -51,7 +51,7 @@ pub struct Ours<W: Work, S: Sharing> {
     peak_queued: usize,
 }
 
-impl<W: Work, S: Sharing> Ours<W, S> {
+impl<W: Work, S: Sharing, C: Sharing> Ours<W, S, C> {
     /// Built, but cold. `opens`: each operation is a connection.
     pub fn new(who: &'static str, work: &W, shape: &Shape, opens: bool) -> Result<Self, Failure> {
         let elapsed_us = 3_600_000_000;
@@ -112,7 +112,7 @@ impl<W: Work, S: Sharing> Ours<W, S> {
     }
 }
 
-fn crew_round<W: Work, S: Sharing>(crew: &mut Crew<W, S>, clock: PausedClock, until: Instant) -> Share {
+fn crew_round<W: Work, S: Sharing, C: Sharing>(crew: &mut Crew<W, S, C>, clock: PausedClock, until: Instant) -> Share {
     crew.loads().for_each(|load| load.stopwatch.go_on());
     let (ops, began, cpu) = (crew.ops(), std::time::Instant::now(), machine::thread_cpu_s());
     loop {
@@ -131,7 +131,7 @@ fn crew_round<W: Work, S: Sharing>(crew: &mut Crew<W, S>, clock: PausedClock, un
     share
 }
 
-impl<W: Work, S: Sharing> Contender for Ours<W, S> {
+impl<W: Work, S: Sharing, C: Sharing> Contender for Ours<W, S, C> {
     fn who(&self) -> &str {
         self.who
     }

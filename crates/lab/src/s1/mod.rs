@@ -1,0 +1,263 @@
+//! The first wall: FreeBSD made 52,000 connections a second on one receive queue and 56,000 on four, because one lock guarded all
+//! of TCP.
+//!
+//! Real connections (connect, request, response, close) are made with the product's stack; the variants of its seam of sharing
+//! stand in the server, the client is always the product. Rates are measured with bare locks, profiles with locks that
+//! remember; the two are never mixed, because a profiled lock is held for longer.
+
+mod seed;
+mod wave;
+
+use crate::bench::contender::Contender;
+use crate::bench::crew::Shape;
+use crate::bench::crr::Crr;
+use crate::bench::failure::Failure;
+use crate::bench::machine;
+use crate::bench::options::{Checksums, Cores};
+use crate::bench::ours::Ours;
+use crate::s3_ports::Ports;
+use crate::wall::page::{Chart, Page, Picture};
+use crate::wall::rows::{Row, Rows};
+use crate::wall::{self, WallOptions};
+use clap::Args;
+use laneway_stack::sharing::profile::{self, Table};
+use laneway_stack::sharing::{
+    Accept, Decomposed, Epoch, Global, LaneOwned, NAMES, Plain, Sharing, TimeWaitApart, Watched,
+};
+use std::time::Duration;
+
+/// Rounds of each variant, in turn with those of the others.
+const ROUNDS: usize = 5;
+/// Connections under way at a time.
+const CONNS: usize = 100;
+/// TIME_WAIT lasts twice this, so that records expire while it is measured.
+const MSL_US: u64 = 500_000;
+/// The classes of locks, as profiles name them.
+const CLASSES: [&str; 4] = ["rw:info", "pcb", "timewait", "list"];
+
+/// One lock for all of TCP, and what was done about it
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  laneway-lab s1                                        all variants, one lane and two\n  laneway-lab s1 --variant global,lane --lanes 2 --json\n  laneway-lab s1 --records 1000000 --report s1.html     with a million TIME_WAIT records expiring"
+)]
+pub struct S1 {
+    #[command(flatten)]
+    wall: WallOptions,
+    /// Lanes of the server [default: 1, and 2 if this process may use two cores]
+    #[arg(long, value_name = "L", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=2))]
+    lanes: Vec<u8>,
+    /// TIME_WAIT records that expire at once while connections are made [default: 100000; 2000 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_500_000))]
+    records: Option<u32>,
+}
+
+/// Runs generic code for a variant by its name, with a kind of locks.
+macro_rules! by_name {
+    ($name:expr, $kit:ty, $call:ident ( $($argument:expr),* )) => {
+        match $name {
+            "global" => $call::<Global<$kit>>($($argument),*),
+            "accept" => $call::<Accept<$kit>>($($argument),*),
+            "timewait" => $call::<TimeWaitApart<$kit>>($($argument),*),
+            "decomposed" => $call::<Decomposed<$kit>>($($argument),*),
+            "epoch" => $call::<Epoch<$kit>>($($argument),*),
+            _ => $call::<LaneOwned>($($argument),*),
+        }
+    };
+}
+
+fn shape(lanes: u8) -> Shape {
+    Shape {
+        conns: CONNS,
+        cores: if lanes == 1 { Cores::Same } else { Cores::Hashed },
+        checksums: Checksums::Offload,
+        mtu: 1_500,
+        msl_us: MSL_US,
+        ports: (32_768, 60_999),
+        choice: Ports::Lane,
+        ring_bytes: 1 << 18,
+        buffer: None,
+        ipv6: false,
+        presized: false,
+        is_virtual: false,
+        segmentation: false,
+        counters: false,
+    }
+}
+
+fn contender<S: Sharing>(name: &'static str, shape: &Shape) -> Result<Box<dyn Contender>, Failure> {
+    Ok(Box::new(Ours::<Crr, S, LaneOwned>::new(name, &Crr, shape, /* opens= */ false)?))
+}
+
+/// `laneway-lab s1`.
+pub fn run(options: &S1) -> Result<(), Failure> {
+    let time = options.wall.time(1.0, 0.1)?;
+    let variants = options.wall.variants(&NAMES)?;
+    let cores = machine::cores();
+    let lanes = match &options.lanes[..] {
+        [] if cores < 2 => vec![1],
+        [] => vec![1, 2],
+        some if some.contains(&2) && cores < 2 => {
+            return Err(Failure::Misuse("--lanes 2 needs two cores, and this process may use one".into()));
+        }
+        some => some.to_vec(),
+    };
+    let mut rows = Rows::new(Some("connections (connect, 92-byte request, 206-byte response, close)"));
+    let mut tables = Vec::new();
+    for lanes in lanes {
+        rates(options, &variants, lanes, time, &mut rows)?;
+        for name in variants.iter().copied() {
+            tables.push(profiled(name, lanes, time, &mut rows)?);
+        }
+    }
+    let records = options.records.unwrap_or(if options.wall.quick { 2_000 } else { 100_000 });
+    for name in variants.iter().copied() {
+        by_name!(name, Plain, wave(name, u64::from(records), &mut rows))?;
+    }
+    seed::remarks(&mut rows);
+    if !options.wall.json {
+        tables.iter().for_each(|table| println!("{table}"));
+    }
+    let page = page(&rows, &tables);
+    wall::finish(&options.wall, &rows, &page)
+}
+
+/// Connections a second with bare locks, round by round in turn.
+fn rates(options: &S1, variants: &[&'static str], lanes: u8, time: Duration, rows: &mut Rows) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    for name in variants.iter().copied() {
+        all.push(by_name!(name, Plain, contender(name, &shape(lanes)))?);
+    }
+    let rounds = if options.wall.quick { 1 } else { ROUNDS };
+    let bar = wall::progress(all.len() * (rounds + 1));
+    for contender in &mut all {
+        bar.set_message(format!("{lanes} lanes: {} warms up", contender.who()));
+        contender.warm_up()?;
+        bar.inc(1);
+    }
+    let mut seen = vec![Vec::new(); all.len()];
+    for _ in 0..rounds {
+        for (contender, seen) in all.iter_mut().zip(&mut seen) {
+            let round = contender.round(time)?;
+            seen.push((round.rate(), round.cpu_us_per_op()));
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let median = |mut numbers: Vec<f64>| {
+        numbers.sort_by(f64::total_cmp);
+        numbers[numbers.len() / 2]
+    };
+    for (name, seen) in variants.iter().zip(seen) {
+        let (rates, costs): (Vec<f64>, Vec<f64>) = seen.into_iter().unzip();
+        let lanes = u32::from(lanes);
+        rows.push(Row::measured(name, "conns_per_s", median(rates), "1/s").at("lanes", lanes));
+        rows.push(Row::measured(name, "cpu_us_per_conn", median(costs), "us").at("lanes", lanes));
+    }
+    Ok(())
+}
+
+/// One round with locks that remember; the answer is the nine columns, with a headline.
+fn profiled(name: &'static str, lanes: u8, time: Duration, rows: &mut Rows) -> Result<String, Failure> {
+    let mut contender = by_name!(name, Watched, contender(name, &shape(lanes)))?;
+    contender.warm_up()?;
+    profile::reset();
+    let conns = contender.round(time)?.ops();
+    let seen = profile::rows();
+    let lanes = u32::from(lanes);
+    for class in CLASSES {
+        let suffix = format!("({class})");
+        let taken: u64 = seen.iter().filter(|row| row.name.ends_with(&suffix)).map(|row| row.count).sum();
+        let row = Row::counted(name, "lock_acquisitions_per_conn", taken as f64 / conns, "");
+        rows.push(row.at("lanes", lanes).at("lock", class));
+    }
+    let info = || seen.iter().filter(|row| row.name.ends_with("(rw:info)"));
+    let (taken, contended) = info().fold((0, 0), |sum, row| (sum.0 + row.count, sum.1 + row.cnt_lock));
+    let waited: u64 = seen.iter().map(|row| row.wait_total_ns).sum();
+    let held: u64 = info().map(|row| row.total_ns).sum();
+    let longest = seen.iter().map(|row| row.wait_max_ns).max().unwrap_or(0);
+    let share = contended as f64 / taken.max(1) as f64;
+    let us_per_conn = |ns: u64| ns as f64 / 1e3 / conns;
+    for row in [
+        Row::counted(name, "contended_share", share, ""),
+        Row::measured(name, "held_us_per_conn", us_per_conn(held), "us"),
+        Row::measured(name, "wait_us_per_conn", us_per_conn(waited), "us"),
+        Row::measured(name, "wait_us_max", longest as f64 / 1e3, "us"),
+    ] {
+        rows.push(row.at("lanes", lanes));
+    }
+    let table = if seen.is_empty() { "there is no lock\n".to_owned() } else { Table(&seen).to_string() };
+    Ok(format!("{name}, {lanes} lanes, {conns:.0} connections with profiling on:\n{table}"))
+}
+
+/// A wave of TIME_WAIT records whose time is over, and the same without.
+fn wave<S: Sharing>(name: &'static str, records: u64, rows: &mut Rows) -> Result<(), Failure> {
+    let shape = Shape { is_virtual: true, msl_us: 30_000_000, ..shape(1) };
+    for n in [0, records] {
+        let seen = wave::run::<S>(&shape, n, records)?;
+        for row in [
+            Row::counted(name, "reaped_per_poll_max", seen.reaped_max as f64, ""),
+            Row::counted(name, "reaped", seen.reaped as f64, ""),
+            Row::measured(name, "poll_us_p999", seen.poll_us(0.999), "us"),
+            Row::measured(name, "poll_us_max", seen.poll_us(1.0), "us"),
+        ] {
+            rows.push(row.at("time_wait", n as f64));
+        }
+    }
+    Ok(())
+}
+
+fn page(rows: &Rows, tables: &[String]) -> Page {
+    let mut page = Page::new("S1: one lock for all of TCP");
+    page.words = vec![
+        "FreeBSD made 52,000 short connections a second on one receive queue and 56,000 on four. Here are the stages by which \
+         that lock went, and then none, each as a configuration of the same stack, making real connections in memory."
+            .into(),
+        "Rates: bare locks. Acquisitions, waits: locks that remember, which are slower; the two are never mixed.".into(),
+    ];
+    page.words.extend(tables.iter().cloned());
+    let bars = |metric: &str, axis: &str, at: f64| -> Vec<(String, f64)> {
+        let of = |name: &&str| Some(((*name).to_owned(), rows.value(name, metric, axis, at)?));
+        NAMES.iter().filter_map(of).collect()
+    };
+    let chosen = |metric: &str| rows.only(&[metric]).into_iter().cloned().collect::<Vec<_>>();
+    let two = rows.value("lane", "conns_per_s", "lanes", 2.0).is_some();
+    let lanes = if two { 2.0 } else { 1.0 };
+    let taken = |name: &&str| {
+        let of_all = rows.rows.iter().filter(|row| row.variant == **name && row.metric == "lock_acquisitions_per_conn");
+        let here = of_all.filter(|row| row.axis("lanes").and_then(|at| at.number()) == Some(lanes));
+        let info = here.filter(|row| row.axis("lock") == Some(&"rw:info".into())).map(|row| row.value);
+        ((*name).to_owned(), info.sum::<f64>())
+    };
+    let info = NAMES.iter().filter(|name| rows.rows.iter().any(|row| row.variant == **name)).map(taken).collect();
+    let records = rows.rows.iter().filter_map(|row| row.axis("time_wait")?.number()).fold(0.0, f64::max);
+    let pictures = [
+        (
+            "Connections a second",
+            "Higher is better. With two lanes on two cores.",
+            "conns_per_s",
+            bars("conns_per_s", "lanes", lanes),
+        ),
+        (
+            "How often a connection takes INFO",
+            "FreeBSD 9.2 took it 7.16 times, 10.0 6.70 times.",
+            "lock_acquisitions_per_conn",
+            info,
+        ),
+        (
+            "The longest poll while records expire",
+            "Microseconds. A scan holds the lock for all of them; the others look at 64 records a poll at the most.",
+            "poll_us_max",
+            bars("poll_us_max", "time_wait", records),
+        ),
+    ];
+    for (title, caption, metric, bars) in pictures {
+        page.pictures.push(Picture {
+            title: title.into(),
+            caption: caption.into(),
+            command: "laneway-lab s1 --report s1.html".into(),
+            chart: Chart::Bars { x: metric.into(), bars },
+            rows: chosen(metric),
+        });
+    }
+    page
+}
