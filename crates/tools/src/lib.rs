@@ -6,6 +6,7 @@
 
 pub mod edges;
 pub mod exceptions;
+pub mod findfalse;
 pub mod invariants;
 pub mod links;
 pub mod rust_source;
