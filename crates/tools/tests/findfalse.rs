@@ -58,14 +58,21 @@ impl Found {
     }
 
     fn names(&self, rule: &str) -> Vec<&str> {
-        let mut names: Vec<&str> =
-            self.ours().iter().filter(|found| found["rule"] == rule).filter_map(|found| found["name"].as_str()).collect();
+        let mut names: Vec<&str> = self
+            .ours()
+            .iter()
+            .filter(|found| found["rule"] == rule)
+            .filter_map(|found| found["name"].as_str())
+            .collect();
         names.sort_unstable();
         names
     }
 
     fn named(&self, name: &str) -> &Value {
-        self.ours().into_iter().find(|found| found["name"] == name).unwrap_or_else(|| panic!("{name} in {:#}", self.json))
+        self.ours()
+            .into_iter()
+            .find(|found| found["name"] == name)
+            .unwrap_or_else(|| panic!("{name} in {:#}", self.json))
     }
 }
 
@@ -76,14 +83,23 @@ fn c_as_it_was_is_found() {
     assert_eq!(found.code, Some(1));
     assert_eq!(found.names("array"), ["counters", "tcps_bind_fanout"]);
     let fanout = found.named("tcps_bind_fanout");
-    assert_eq!((&fanout["size_bytes"], &fanout["total_bytes"], &fanout["per_line"]), (&16.into(), &8192.into(), &4.into()));
-    assert_eq!((&fanout["type"], &fanout["field"], &fanout["offset_bytes"]), (&"tf_t".into(), &"tf_lock".into(), &8.into()));
+    assert_eq!(
+        (&fanout["size_bytes"], &fanout["total_bytes"], &fanout["per_line"]),
+        (&16.into(), &8192.into(), &4.into())
+    );
+    assert_eq!(
+        (&fanout["type"], &fanout["field"], &fanout["offset_bytes"]),
+        (&"tf_t".into(), &"tf_lock".into(), &8.into())
+    );
     assert!(fanout["file"].as_str().is_some_and(|file| file.ends_with("seeds.c")), "{fanout}");
     assert_eq!(fanout["line"], 20);
 
     let route = found.named("dst_entry.__refcnt");
     assert_eq!(route["offset_bytes"], 64);
-    assert!(route["beside"].as_array().is_some_and(|beside| beside[0] == "lwtstate"), "the pointer hurts most: {route}");
+    assert!(
+        route["beside"].as_array().is_some_and(|beside| beside[0] == "lwtstate"),
+        "the pointer hurts most: {route}"
+    );
     let structures: Vec<&Value> = found.ours().into_iter().filter(|found| found["rule"] == "structure").collect();
     assert_eq!(structures[0]["name"], "dst_entry.__refcnt", "a reference count beside a pointer is the hottest guess");
 
@@ -100,7 +116,11 @@ fn c_as_it_became_is_clean() {
     // Beside the count lie two numbers that are written with it, and no longer what others read.
     assert_eq!(found.named("dst_entry.__refcnt")["beside"], serde_json::json!(["__use", "lastuse"]));
     let reasons = folder().join("padded.allow");
-    std::fs::write(&reasons, "tf.tf_lock the chain that this lock guards\ndst_entry.__refcnt cold, and written by whoever counts\n").expect("a file");
+    std::fs::write(
+        &reasons,
+        "tf.tf_lock the chain that this lock guards\ndst_entry.__refcnt cold, and written by whoever counts\n",
+    )
+    .expect("a file");
     let found = Found::by(&[&program, "--allow", &reasons.display().to_string()]);
     assert_eq!((found.code, &found.json["open"]), (Some(0), &0.into()), "{:#}", found.json);
 }
@@ -131,13 +151,19 @@ fn rust_as_it_was_is_found_and_as_it_became_is_clean() {
     );
     assert_eq!(found.names("structure"), ["seeds::packed::Bucket.lock", "seeds::packed::Route.refcnt"]);
     let fanout = found.named("seeds::packed::Fanout.buckets");
-    assert_eq!((&fanout["size_bytes"], &fanout["total_bytes"], &fanout["per_line"]), (&16.into(), &8192.into(), &4.into()));
+    assert_eq!(
+        (&fanout["size_bytes"], &fanout["total_bytes"], &fanout["per_line"]),
+        (&16.into(), &8192.into(), &4.into())
+    );
     assert_eq!(found.named("seeds::packed::Shards.vec")["total_bytes"], Value::Null, "no one can know");
     let route = found.named("seeds::packed::Route.refcnt");
     assert_eq!((&route["offset_bytes"], &route["beside"]), (&64.into(), &serde_json::json!(["lwtstate"])));
     assert!(found.ours().iter().all(|found| found["file"].as_str().is_some_and(|file| file.ends_with("seeds.rs"))));
     let foreign = found.json["findings"].as_array().into_iter().flatten().filter(|found| found["ours"] == false);
-    assert!(foreign.into_iter().any(|found| found["name"] == "alloc::sync::ArcInner.strong"), "told apart, and not kept back");
+    assert!(
+        foreign.into_iter().any(|found| found["name"] == "alloc::sync::ArcInner.strong"),
+        "told apart, and not kept back"
+    );
 }
 
 #[test]
@@ -161,7 +187,11 @@ fn without_types_it_says_which_flag_is_missing() {
 #[test]
 fn an_exception_without_a_reason_is_misuse() {
     let program = env!("CARGO_BIN_EXE_findfalse");
-    for (text, what) in [("a::B.c", "has no reason"), ("a::B.c because", "has no reason"), ("x one two three\nx one two three", "twice")] {
+    for (text, what) in [
+        ("a::B.c", "has no reason"),
+        ("a::B.c because", "has no reason"),
+        ("x one two three\nx one two three", "twice"),
+    ] {
         let file = folder().join(format!("wrong{}.allow", text.len()));
         std::fs::write(&file, text).expect("a file");
         let output = findfalse(&[program, "--allow", &file.display().to_string()]);

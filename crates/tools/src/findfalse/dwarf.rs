@@ -23,9 +23,13 @@ const HOW_TO: &str = "for Rust build with the dev profile, or set debug = true (
 pub fn read(binary: &Path) -> Result<Types, String> {
     let name = binary.display();
     let bytes = std::fs::read(binary).map_err(|error| format!("{name} cannot be read: {error}"))?;
-    let file = parse(&bytes).map_err(|error| format!("{name} is no program that can be read ({error}); give an ELF executable or library"))?;
+    let file = parse(&bytes).map_err(|error| {
+        format!("{name} is no program that can be read ({error}); give an ELF executable or library")
+    })?;
     if file.kind() == object::ObjectKind::Relocatable {
-        return Err(format!("{name} is an object file, whose debug information is not linked yet; give the program it becomes part of"));
+        return Err(format!(
+            "{name} is an object file, whose debug information is not linked yet; give the program it becomes part of"
+        ));
     }
     if has_types(&file) {
         return read_file(&file).map_err(|error| format!("{name}: the debug information is damaged: {error}"));
@@ -38,8 +42,9 @@ pub fn read(binary: &Path) -> Result<Types, String> {
     })?;
     let wrong = |error: String| format!("{}: {error}", apart.display());
     let file = parse(&bytes).map_err(wrong)?;
-    read_file(&file).map_err(|error| wrong(format!("the debug information is damaged: {error}")))
-        .and_then(|types| if types.by_id.is_empty() { Err(wrong(format!("no types in it: {HOW_TO}"))) } else { Ok(types) })
+    read_file(&file).map_err(|error| wrong(format!("the debug information is damaged: {error}"))).and_then(|types| {
+        if types.by_id.is_empty() { Err(wrong(format!("no types in it: {HOW_TO}"))) } else { Ok(types) }
+    })
 }
 
 fn parse(bytes: &[u8]) -> Result<object::File<'_>, String> {
@@ -66,7 +71,10 @@ fn read_file(file: &object::File<'_>) -> Result<Types, String> {
     };
     let sections = gimli::DwarfSections::load(load)?;
     let dwarf = sections.borrow(|section| EndianSlice::new(section, endian));
-    let mut reader = Reader { types: Types { pointer: if file.is_64() { 8 } else { 4 }, ..Types::default() }, names: HashMap::new() };
+    let mut reader = Reader {
+        types: Types { pointer: if file.is_64() { 8 } else { 4 }, ..Types::default() },
+        names: HashMap::new(),
+    };
     let mut units = dwarf.units();
     let text = |error: gimli::Error| error.to_string();
     let mut skeletons = 0;
@@ -76,7 +84,9 @@ fn read_file(file: &object::File<'_>) -> Result<Types, String> {
         reader.unit(&dwarf, &unit).map_err(text)?;
     }
     if reader.types.by_id.is_empty() && skeletons > 0 {
-        return Err("it is split into .dwo files; build with -C split-debuginfo=off (Rust) or -gno-split-dwarf (C)".into());
+        return Err(
+            "it is split into .dwo files; build with -C split-debuginfo=off (Rust) or -gno-split-dwarf (C)".into()
+        );
     }
     if reader.types.by_id.is_empty() {
         return Err(format!("there are lines in it and no types: {HOW_TO}"));
@@ -140,7 +150,9 @@ impl Reader {
             let tag = abbreviation.tag();
             let mut inner = Frame { path: outer.path.clone(), of: None, array: None };
             let wants = match tag {
-                dw::DW_TAG_subprogram => !outer.path.is_empty() && !self.types.files.contains_key(without_impl(&outer.path)),
+                dw::DW_TAG_subprogram => {
+                    !outer.path.is_empty() && !self.types.files.contains_key(without_impl(&outer.path))
+                }
                 tag => matters(tag),
             };
             if !wants {
@@ -180,16 +192,19 @@ impl Reader {
                     if !a.is_declaration {
                         let shape = if tag == dw::DW_TAG_union_type { Shape::Either } else { Shape::Struct };
                         let place = self.place(dwarf, unit, &a);
-                        self.types.by_id.insert(id, Type::Struct(Struct {
-                            path,
-                            module: outer.path.clone(),
-                            size: a.size.unwrap_or(0),
-                            align: a.align,
-                            shape,
-                            fields: Vec::new(),
-                            arguments: Vec::new(),
-                            place,
-                        }));
+                        self.types.by_id.insert(
+                            id,
+                            Type::Struct(Struct {
+                                path,
+                                module: outer.path.clone(),
+                                size: a.size.unwrap_or(0),
+                                align: a.align,
+                                shape,
+                                fields: Vec::new(),
+                                arguments: Vec::new(),
+                                place,
+                            }),
+                        );
                     }
                 }
                 dw::DW_TAG_variant_part | dw::DW_TAG_variant => {
@@ -207,7 +222,9 @@ impl Reader {
                     }
                 }
                 dw::DW_TAG_template_type_parameter => {
-                    if let (Some(Type::Struct(s)), Some(of)) = (outer.of.and_then(|of| self.types.by_id.get_mut(&of)), a.of) {
+                    if let (Some(Type::Struct(s)), Some(of)) =
+                        (outer.of.and_then(|of| self.types.by_id.get_mut(&of)), a.of)
+                    {
                         s.arguments.push(of);
                     }
                 }
@@ -216,7 +233,8 @@ impl Reader {
                     self.types.by_id.insert(id, Type::Array { of: a.of, count: None });
                 }
                 dw::DW_TAG_subrange_type => {
-                    if let Some(Type::Array { count, .. }) = outer.array.and_then(|array| self.types.by_id.get_mut(&array))
+                    if let Some(Type::Array { count, .. }) =
+                        outer.array.and_then(|array| self.types.by_id.get_mut(&array))
                         && let Some(more) = a.count
                     {
                         *count = Some(count.unwrap_or(1).saturating_mul(more));
@@ -309,11 +327,17 @@ impl Reader {
 
     /// rustc names a unit `src/lib.rs/@/crate.hash-cgu.0`, and says in which folder that is.
     fn note_crate(&mut self, unit: &Unit<'_>) {
-        let text = |bytes: Option<Bytes<'_>>| bytes.map(|bytes| bytes.to_string_lossy().into_owned()).unwrap_or_default();
+        let text =
+            |bytes: Option<Bytes<'_>>| bytes.map(|bytes| bytes.to_string_lossy().into_owned()).unwrap_or_default();
         let (name, folder) = (text(unit.name), text(unit.comp_dir));
         let Some((source, object)) = name.split_once("/@/") else { return };
         let Some(crate_name) = object.split('.').next() else { return };
-        let is_foreign = |path: &str| path.contains("/rustc/") || path.contains("/registry/src/") || path.contains("/git/checkouts/") || path.contains("/rustlib/src/");
+        let is_foreign = |path: &str| {
+            path.contains("/rustc/")
+                || path.contains("/registry/src/")
+                || path.contains("/git/checkouts/")
+                || path.contains("/rustlib/src/")
+        };
         let is_ours = !is_foreign(&folder) && !is_foreign(source) && !source.starts_with("/rustc");
         let known = self.types.crates.entry(crate_name.to_owned()).or_insert(is_ours);
         *known &= is_ours;
@@ -408,7 +432,9 @@ impl<'a> Attributes<'a> {
                     let word = usize::from(unit.header.address_size());
                     self.is_static = match bytes.first() {
                         Some(&ADDRESS) => bytes.len() == 1 + word,
-                        Some(&INDEX) => bytes[1..].iter().take_while(|byte| **byte & 0x80 != 0).count() + 2 == bytes.len(),
+                        Some(&INDEX) => {
+                            bytes[1..].iter().take_while(|byte| **byte & 0x80 != 0).count() + 2 == bytes.len()
+                        }
                         _ => false,
                     };
                 }
@@ -426,7 +452,9 @@ fn member_offset(value: &AttributeValue<Bytes<'_>>) -> u64 {
     }
     let Some(expression) = value.exprloc_value() else { return 0 };
     match expression.0.slice().split_first() {
-        Some((&PLUS, rest)) => rest.iter().enumerate().take(9).fold(0, |sum, (n, byte)| sum | u64::from(byte & 0x7F) << (7 * n)),
+        Some((&PLUS, rest)) => {
+            rest.iter().enumerate().take(9).fold(0, |sum, (n, byte)| sum | u64::from(byte & 0x7F) << (7 * n))
+        }
         _ => 0,
     }
 }

@@ -53,18 +53,24 @@ pub fn by_name(path: &str, extra: &[String]) -> Option<Heat> {
     if extra.iter().any(|name| *name == path || *name == last) {
         return Some(Heat::Lock);
     }
-    let is_rust_lock = path.starts_with("std::sync::") || path.starts_with("parking_lot") || path.starts_with("lock_api::");
+    let is_rust_lock =
+        path.starts_with("std::sync::") || path.starts_with("parking_lot") || path.starts_with("lock_api::");
     match last {
         "Once" | "OnceLock" | "LazyLock" | "OnceState" if is_rust_lock => return Some(Heat::Once),
-        "Mutex" | "RwLock" | "Condvar" | "Barrier" | "ReentrantLock" | "ReentrantMutex" | "FairMutex" if is_rust_lock => {
+        "Mutex" | "RwLock" | "Condvar" | "Barrier" | "ReentrantLock" | "ReentrantMutex" | "FairMutex"
+            if is_rust_lock =>
+        {
             return Some(Heat::Lock);
         }
         _ => {}
     }
-    if (path.starts_with("core::sync::atomic::") || path.starts_with("std::sync::atomic::")) && last.starts_with("Atomic") {
+    if (path.starts_with("core::sync::atomic::") || path.starts_with("std::sync::atomic::"))
+        && last.starts_with("Atomic")
+    {
         return Some(Heat::Sometimes);
     }
-    let is_cpp = matches!(path.as_str(), "std::mutex" | "std::shared_mutex" | "std::recursive_mutex" | "std::timed_mutex");
+    let is_cpp =
+        matches!(path.as_str(), "std::mutex" | "std::shared_mutex" | "std::recursive_mutex" | "std::timed_mutex");
     if is_cpp || (last == path && C_LOCKS.contains(&last)) {
         return Some(Heat::Lock);
     }
@@ -98,7 +104,12 @@ pub fn by_field(name: &str, heat: Heat) -> Heat {
 /// Bytes that are there so that something else is not.
 pub fn is_padding(name: &str) -> bool {
     let name = name.trim_matches('_').to_ascii_lowercase();
-    name == "pad" || name == "padding" || name.starts_with("pad_") || name.ends_with("_pad") || name.contains("cachel_pad")
-        || name.contains("_pad_") || name.strip_prefix("pad").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
+    name == "pad"
+        || name == "padding"
+        || name.starts_with("pad_")
+        || name.ends_with("_pad")
+        || name.contains("cachel_pad")
+        || name.contains("_pad_")
+        || name.strip_prefix("pad").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
         || name.contains("cacheline")
 }

@@ -20,9 +20,6 @@ pub mod report;
 pub mod rules;
 pub mod types;
 
-
-
-
 use std::path::Path;
 
 /// What to look for.

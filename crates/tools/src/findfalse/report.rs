@@ -115,17 +115,26 @@ impl Report {
             if findings.is_empty() {
                 return;
             }
-            text.push_str(&format!("{title}\n  {:>5} {:>6} {:>8} {:>8}  where\n", "score", "size", "total", "per line"));
+            text.push_str(&format!(
+                "{title}\n  {:>5} {:>6} {:>8} {:>8}  where\n",
+                "score", "size", "total", "per line"
+            ));
             findings.iter().for_each(|finding| text.push_str(&format!("{finding}")));
         };
         let open: Vec<&Finding> = self.open().collect();
         let arrays: Vec<&Finding> = open.iter().copied().filter(|finding| finding.kind == Kind::Array).collect();
-        let structures: Vec<&Finding> = open.iter().copied().filter(|finding| finding.kind == Kind::Structure).collect();
+        let structures: Vec<&Finding> =
+            open.iter().copied().filter(|finding| finding.kind == Kind::Structure).collect();
         section(&mut text, "Arrays whose elements hold a lock or an atomic and share a line:", &arrays);
-        section(&mut text, "Structures in which a lock or an atomic shares a line with other fields, hottest guess first:", &structures);
+        section(
+            &mut text,
+            "Structures in which a lock or an atomic shares a line with other fields, hottest guess first:",
+            &structures,
+        );
         let foreign: Vec<&Finding> = self.findings.iter().filter(|finding| !finding.ours).collect();
         if all {
-            let allowed: Vec<&Finding> = self.findings.iter().filter(|finding| finding.ours && finding.allowed.is_some()).collect();
+            let allowed: Vec<&Finding> =
+                self.findings.iter().filter(|finding| finding.ours && finding.allowed.is_some()).collect();
             section(&mut text, "Allowed, with a reason:", &allowed);
             section(&mut text, "Not ours (toolchain, registries, system headers):", &foreign);
         }
@@ -150,12 +159,23 @@ impl Report {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dash = |number: Option<u64>| number.map_or_else(|| "-".into(), |number| number.to_string());
-        writeln!(f, "  {:>5} {:>6} {:>8} {:>8}  {}", self.score, self.size, dash(self.total), dash(self.per_line), self.name)?;
-        let field = if self.field.is_empty() { String::new() } else { format!(", in it {} at {}", self.field, self.offset) };
+        writeln!(
+            f,
+            "  {:>5} {:>6} {:>8} {:>8}  {}",
+            self.score,
+            self.size,
+            dash(self.total),
+            dash(self.per_line),
+            self.name
+        )?;
+        let field =
+            if self.field.is_empty() { String::new() } else { format!(", in it {} at {}", self.field, self.offset) };
         match self.kind {
             Kind::Array if self.total.is_some() => writeln!(f, "{:33}elements {}{field}", "", self.of)?,
             Kind::Array => writeln!(f, "{:33}as many elements as the program makes, {}{field}", "", self.of)?,
-            Kind::Structure => writeln!(f, "{:33}{} at {} beside {}", "", self.field, self.offset, self.beside.join(", "))?,
+            Kind::Structure => {
+                writeln!(f, "{:33}{} at {} beside {}", "", self.field, self.offset, self.beside.join(", "))?
+            }
         }
         if let Some(place) = &self.place {
             let line = if place.line > 0 { format!(":{}", place.line) } else { String::new() };

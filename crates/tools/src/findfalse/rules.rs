@@ -14,7 +14,11 @@ pub fn check(types: &Types, settings: &Settings) -> Report {
     let mut search = Search { types, settings, holds: HashMap::new(), found: BTreeMap::new() };
     let mut maybe = BTreeMap::new();
     for variable in &types.statics {
-        let holder = Holder { name: variable.path.to_string(), module: variable.path.to_string(), place: variable.place.clone() };
+        let holder = Holder {
+            name: variable.path.to_string(),
+            module: variable.path.to_string(),
+            place: variable.place.clone(),
+        };
         search.arrays(variable.of, &holder, DEPTH);
         if let Some(text) = search.pointer_to_locks(variable.of) {
             maybe.insert(variable.path.to_string(), text);
@@ -31,7 +35,11 @@ pub fn check(types: &Types, settings: &Settings) -> Report {
         for field in &s.fields {
             let Some(of) = field.of else { continue };
             // What `Vec`, `MaybeUninit` or a pointer has is found where *they* are had.
-            if s.path.starts_with("core::") || s.path.starts_with("alloc::") || is_tuple(&s.path) || is_slice_of(&s.path, &["&mut ", "*const ", "*mut ", "&"]) {
+            if s.path.starts_with("core::")
+                || s.path.starts_with("alloc::")
+                || is_tuple(&s.path)
+                || is_slice_of(&s.path, &["&mut ", "*const ", "*mut ", "&"])
+            {
                 continue;
             }
             let holder = Holder {
@@ -45,7 +53,13 @@ pub fn check(types: &Types, settings: &Settings) -> Report {
     search.arrays_of_nobody();
     let mut findings: Vec<Finding> = search.found.into_values().collect();
     findings.sort_by(|a, b| b.score.cmp(&a.score).then_with(|| a.name.cmp(&b.name)).then_with(|| a.of.cmp(&b.of)));
-    Report { binary: String::new(), line: settings.line, types: types.by_id.len(), findings, maybe: maybe.into_iter().collect() }
+    Report {
+        binary: String::new(),
+        line: settings.line,
+        types: types.by_id.len(),
+        findings,
+        maybe: maybe.into_iter().collect(),
+    }
 }
 
 /// Who has the array.
@@ -147,7 +161,11 @@ impl Search<'_> {
 
     /// Rule 2: a lock or atomic beside what others read.
     fn structure(&mut self, s: &Struct) {
-        if s.shape == Shape::Either || s.fields.len() < 2 || locks::by_name(&s.path, &self.settings.lock_types).is_some() || is_tuple(&s.path) {
+        if s.shape == Shape::Either
+            || s.fields.len() < 2
+            || locks::by_name(&s.path, &self.settings.lock_types).is_some()
+            || is_tuple(&s.path)
+        {
             return;
         }
         let line = self.settings.line;
@@ -170,8 +188,15 @@ impl Search<'_> {
         crowded.dedup();
         // A member that fills several lines has the same neighbours in none of them but its ends.
         for at in crowded {
-            let here: Vec<&(&Field, Hot)> = hot.iter().filter(|(_, hot)| lines(hot.offset, hot.size).contains(&at)).collect();
-            let Some((owner, hottest)) = here.iter().max_by_key(|(_, hot)| (hot.heat, std::cmp::Reverse(hot.offset))).map(|(owner, hot)| (*owner, hot)) else { continue };
+            let here: Vec<&(&Field, Hot)> =
+                hot.iter().filter(|(_, hot)| lines(hot.offset, hot.size).contains(&at)).collect();
+            let Some((owner, hottest)) = here
+                .iter()
+                .max_by_key(|(_, hot)| (hot.heat, std::cmp::Reverse(hot.offset)))
+                .map(|(owner, hot)| (*owner, hot))
+            else {
+                continue;
+            };
             let mut beside: Vec<(u64, u64, String)> = extents
                 .iter()
                 .filter(|(field, size)| !std::ptr::eq(*field, owner) && lines(field.offset, *size).contains(&at))
@@ -205,7 +230,8 @@ impl Search<'_> {
 
     /// How much it hurts to lose this field's line: what is followed on each use weighs more than a number.
     fn read_mostly(&mut self, field: &Field) -> u64 {
-        const NAMES: &[&str] = &["ops", "dev", "next", "key", "hash", "gen", "genid", "mtu", "state", "config", "table", "handler"];
+        const NAMES: &[&str] =
+            &["ops", "dev", "next", "key", "hash", "gen", "genid", "mtu", "state", "config", "table", "handler"];
         let Some(of) = field.of else { return 1 };
         let is_named = field.name.split('_').any(|word| NAMES.contains(&word));
         let weight = match self.types.bare(of).map(|(_, of)| of) {
@@ -267,7 +293,12 @@ impl Search<'_> {
     /// `Vec`s and the like that only functions have: the element's type is all there is to name them by.
     fn arrays_of_nobody(&mut self) {
         let types = self.types;
-        let mut had: HashSet<String> = self.found.values().filter(|found| found.kind == Kind::Array && found.ours).map(|found| without_arguments(&found.of)).collect();
+        let mut had: HashSet<String> = self
+            .found
+            .values()
+            .filter(|found| found.kind == Kind::Array && found.ours)
+            .map(|found| without_arguments(&found.of))
+            .collect();
         for of in types.by_id.values() {
             let Type::Struct(s) = of else { continue };
             let Some(of) = self.elements(s) else { continue };
@@ -319,7 +350,11 @@ impl Search<'_> {
         let Type::Pointer { to: Some(to) } = types.bare(id)?.1 else { return None };
         self.is_lock(*to)?;
         let size = types.size(*to).filter(|size| *size < self.settings.line)?;
-        Some(format!("points to {} of {size} bytes: if to an array, {} of them share a line", types.name(*to), self.settings.line.div_ceil(size)))
+        Some(format!(
+            "points to {} of {size} bytes: if to an array, {} of them share a line",
+            types.name(*to),
+            self.settings.line.div_ceil(size)
+        ))
     }
 
     fn is_ours(&self, path: &str, file: Option<&str>) -> bool {
@@ -327,7 +362,8 @@ impl Search<'_> {
         let path = path.strip_prefix("mut ").or_else(|| path.strip_prefix("const ")).unwrap_or(path);
         let Some((first, _)) = path.split_once("::").filter(|_| self.types.is_rust) else {
             // C: whatever the system's headers do not declare.
-            return !self.types.is_rust && !file.is_some_and(|file| file.starts_with("/usr/include") || file.starts_with("/usr/lib"));
+            return !self.types.is_rust
+                && !file.is_some_and(|file| file.starts_with("/usr/include") || file.starts_with("/usr/lib"));
         };
         if self.settings.ours.is_empty() {
             self.types.crates.get(first).copied().unwrap_or(false)
@@ -378,6 +414,16 @@ fn is_slice_of(path: &str, pointers: &[&str]) -> bool {
 }
 
 fn is_pointer_like(path: &str) -> bool {
-    const POINTERS: &[&str] = &["alloc::sync::Arc", "alloc::rc::Rc", "alloc::boxed::Box", "alloc::vec::Vec", "core::ptr::", "&", "*", "alloc::string::String", "alloc::collections::"];
+    const POINTERS: &[&str] = &[
+        "alloc::sync::Arc",
+        "alloc::rc::Rc",
+        "alloc::boxed::Box",
+        "alloc::vec::Vec",
+        "core::ptr::",
+        "&",
+        "*",
+        "alloc::string::String",
+        "alloc::collections::",
+    ];
     POINTERS.iter().any(|pointer| path.starts_with(pointer))
 }
