@@ -33,6 +33,13 @@ loom() {
     RUSTFLAGS="--cfg laneway_loom" CARGO_TARGET_DIR=target/loom cargo test -p laneway-sync --release --lib loom
 }
 
+# On the debug build that the tests have just used.
+findfalse() {
+    local program=${CARGO_TARGET_DIR:-target}/debug/laneway
+    [ -x "$program" ] || cargo build -q --bin laneway || return 1
+    cargo run -q -p laneway-tools --bin findfalse -- "$program" --ours laneway --allow crates/tools/findfalse.allow
+}
+
 documentation() { RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --all-features --no-deps; }
 
 scripts/need.sh rust || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
@@ -42,6 +49,7 @@ step "crate edges" tool edges
 step "invariants, links, exceptions" tool lint-tree
 step "clippy" cargo clippy -q --workspace --all-targets --all-features -- -D warnings
 step "tests" cargo test -q --workspace --all-targets --all-features
+step "false sharing" findfalse
 step "documentation tests" cargo test -q --workspace --all-features --doc
 step "documentation" documentation
 step "loom models" loom

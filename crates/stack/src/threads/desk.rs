@@ -8,6 +8,7 @@ use super::{NOTES_MAX, POOL, RING};
 use crate::app::{ListenerId, UdpId};
 use crate::runtime::Bells;
 use laneway_sync::fork::Birth;
+use laneway_sync::padded::Padded;
 use laneway_sync::ring::bytes::{BlockPool, LaneEnd, pipe};
 use laneway_sync::wake::{Job, PushList, WakeList, Woken, look_fence, wake_list};
 use laneway_wire::flow::Address;
@@ -47,10 +48,12 @@ struct Post {
 
 /// A stack's lanes, as application threads reach them.
 pub struct Desk {
-    posts: Box<[Post]>,
+    /// Each by itself: what threads push to one lane does not take the next lane's list from those who read it.
+    posts: Box<[Padded<Post>]>,
     bells: Bells,
     born: Birth,
-    next: AtomicUsize,
+    /// Written by every connect, and so not beside the pointers above, which every wake-up reads.
+    next: Padded<AtomicUsize>,
     stopped: AtomicBool,
 }
 
@@ -67,14 +70,14 @@ impl Desk {
         let posts = (0..lanes).map(|_| {
             let ((wake, woken), (wake_udp, woken_udp)) = (wake_list(), wake_list());
             inboxes.push(Inbox { woken, woken_udp });
-            Post { commands: PushList::default(), wake, wake_udp, pool: Arc::new(BlockPool::new(POOL)) }
+            Padded(Post { commands: PushList::default(), wake, wake_udp, pool: Arc::new(BlockPool::new(POOL)) })
         });
         let posts = posts.collect();
         let desk = Arc::new(Desk {
             posts,
             bells,
             born: Birth::here(),
-            next: AtomicUsize::new(0),
+            next: Padded(AtomicUsize::new(0)),
             stopped: AtomicBool::new(false),
         });
         let servers =
