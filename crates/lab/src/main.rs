@@ -3,6 +3,7 @@
 
 mod bench;
 mod s1;
+mod model;
 mod s2_segments;
 mod s3;
 mod s3_ports;
@@ -37,6 +38,8 @@ enum Command {
     S3Kernel(s3::kernel::Part),
     /// Wall S4: the send path: a sender and the receive thread want one connection's lock
     S4(s4_send::S4),
+    /// What more cores than these would do: a model, and its tests
+    Model(model::Model),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::S3(s3) => s3::run(&s3),
         Command::S3Kernel(part) => s3::kernel::run(&part),
         Command::S4(options) => s4_send::run(&options),
+        Command::Model(options) => model::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,7 +8,7 @@ mod picture;
 mod rig;
 mod seed;
 mod series;
-mod sharing;
+pub mod sharing;
 
 use crate::bench::failure::Failure;
 use crate::s3_ports::Ports;

@@ -86,7 +86,7 @@ struct Ball(AtomicU64);
 
 /// Nanoseconds until the other core has seen what one core has written, which is one transfer of the line to look and,
 /// where the line was only lent for reading, one more to write. The calling thread stays on core 0.
-fn transfer(time: Duration) -> f64 {
+pub fn transfer(time: Duration) -> f64 {
     let ball = Ball::default();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -133,7 +133,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// In a thread of its own, so that the one that calls is left as free to move as it was.
-fn apart<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+pub fn apart<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| scope.spawn(work).join().expect("it only measures"))
 }
 
