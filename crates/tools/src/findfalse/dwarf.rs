@@ -105,6 +105,9 @@ struct Reader {
     names: HashMap<(usize, u64), Rc<str>>,
 }
 
+/// A variable's name, type and place, as far as its declaration says them.
+type Declared = (Rc<str>, Option<Id>, Option<Place>);
+
 /// What encloses an entry.
 #[derive(Clone)]
 struct Frame {
@@ -139,7 +142,7 @@ impl Reader {
         let root = Frame { path: Rc::from(""), of: None, array: None };
         let mut frames: Vec<Frame> = Vec::new();
         // Declarations that a definition elsewhere in the unit points to: C++ and Rust put a static's name there.
-        let mut declared: HashMap<Id, (Rc<str>, Option<Id>, Option<Place>)> = HashMap::new();
+        let mut declared: HashMap<Id, Declared> = HashMap::new();
         while !entries.is_empty() {
             let depth = usize::try_from(entries.next_depth()).unwrap_or(0);
             let at = entries.next_offset();
