@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod bench;
-mod s1;
 mod model;
+mod s1;
 mod s2_segments;
 mod s3;
 mod s3_ports;
