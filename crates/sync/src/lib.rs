@@ -11,6 +11,7 @@
 //! * [`wake`] — the list of what a consumer must look at, and the flags of those who wait.
 //! * [`epoch`] — replaces what others read without a lock, and says when nobody reads the old any more.
 //! * [`rcuref`] — counts references without a loop, for what is freed after a grace period.
+//! * [`counted`] — an object that many find and each keeps for a while, and where its count lies.
 //! * [`doorbell`] — wakes a consumer that sleeps, and costs a fence and a load when it does not.
 //! * [`bucket_lock`] — four bytes that let one thread at a time into a bucket.
 //! * [`rw_lock`] — many may look or one may change, and a lone reader may try to upgrade.
@@ -23,6 +24,7 @@
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod bucket_lock;
+pub mod counted;
 pub mod doorbell;
 pub mod epoch;
 pub mod fork;

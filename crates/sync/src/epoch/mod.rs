@@ -90,6 +90,8 @@ pub struct Domain {
     epoch: Padded<AtomicU64>,
     seats: Box<[Padded<AtomicU64>]>,
     guards: Box<[Padded<AtomicU64>]>,
+    /// What readers have left for the [`Limbo`] to free.
+    bin: Mutex<Vec<Retired>>,
     /// What a dropped [`Limbo`] has left.
     left: Mutex<Vec<Retired>>,
 }
@@ -102,6 +104,7 @@ impl Domain {
             epoch: Padded(AtomicU64::new(FIRST)),
             seats: free(seats),
             guards: free(GUARDS),
+            bin: Mutex::default(),
             left: Mutex::default(),
         });
         (domain.clone(), Limbo { domain, waiting: VecDeque::new(), retired: 0, freed: 0 })
@@ -129,6 +132,12 @@ impl Domain {
             }
             crate::primitive::yield_now();
         }
+    }
+
+    /// Leaves a value that nobody can find any more to the writer, who frees it after a grace period. From any thread, and
+    /// with a lock: it is for the rare case that a reader is the last to give something back.
+    pub fn leave(&self, old: Box<dyn Send>) {
+        self.bin.lock().unwrap_or_else(PoisonError::into_inner).push(old);
     }
 
     /// Every reader that may hold something has seen `epoch`.
@@ -221,6 +230,14 @@ pub struct Pinned<'a> {
     _not_send: PhantomData<*const ()>,
 }
 
+impl<'a> Pinned<'a> {
+    /// Whose right it is.
+    #[inline]
+    pub fn domain(&self) -> &'a Domain {
+        self.domain
+    }
+}
+
 /// A value that is replaced whole.
 pub struct Published<T> {
     domain: Arc<Domain>,
@@ -288,6 +305,8 @@ impl Limbo {
 
     /// Frees what nobody can look at any more; says how many values that were.
     pub fn collect(&mut self) -> usize {
+        let left = std::mem::take(&mut *self.domain.bin.lock().unwrap_or_else(PoisonError::into_inner));
+        left.into_iter().for_each(|old| self.retire(old));
         if self.waiting.is_empty() {
             return 0;
         }
