@@ -33,6 +33,7 @@
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
+use std::any::Any;
 use std::os::fd::BorrowedFd;
 
 pub mod chance;
@@ -209,6 +210,13 @@ pub trait Tx {
 
     /// Makes everything committed visible to the other side.
     fn flush(&mut self);
+
+    /// The frame that is reserved next is sent for the sake of `what`, by its number there. Whoever wraps a device to count
+    /// who uses what looks at it; a device does not, and where there is none that does, nothing is left of the call.
+    #[inline(always)]
+    fn on_behalf(&mut self, what: &dyn Any, number: u32) {
+        let _ = (what, number);
+    }
 }
 
 /// The two halves of one queue.

@@ -2,12 +2,14 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod kv;
 mod model;
 mod s1;
 mod s2_segments;
 mod s3;
 mod s3_ports;
 mod s4_send;
+mod s5;
 mod wall;
 
 use clap::Parser;
@@ -40,6 +42,9 @@ enum Command {
     S4(s4_send::S4),
     /// What more cores than these would do: a model, and its tests
     Model(model::Model),
+    /// Wall S5: what a packet does to the route that it uses
+    S5(s5::S5),
+    Memcached(s5::memcached::Memcached),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +58,8 @@ fn main() -> ExitCode {
         Command::S3Kernel(part) => s3::kernel::run(&part),
         Command::S4(options) => s4_send::run(&options),
         Command::Model(options) => model::run(&options),
+        Command::S5(options) => s5::run(&options),
+        Command::Memcached(options) => s5::memcached::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -24,6 +24,12 @@ mod binds;
 use binds::Binds;
 pub use binds::{BindId, PortRange};
 
+/// Route tables that were replaced and are still in some lane's hands, at the most: whoever replaces faster than lanes look
+/// gets his newest table published when they have looked.
+const TABLES_MAX: usize = 64;
+/// Lanes that could not be told are told again after so long, in microseconds.
+const AGAIN_US: u64 = 100;
+
 /// Messages taken from one lane in one turn, so that no lane's flood starves another's.
 const REPORTS_MAX: usize = 64;
 
@@ -97,6 +103,15 @@ impl Network {
     }
 }
 
+/// What became of route tables.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Tables {
+    /// Replaced by others.
+    pub retired: u64,
+    /// Freed, of those.
+    pub freed: u64,
+}
+
 /// The control plane of one stack.
 pub struct Control {
     mail: Vec<ControlMail>,
@@ -104,6 +119,13 @@ pub struct Control {
     neighbours: NeighbourCache,
     unreachable: Vec<Address>,
     version: u64,
+    /// Route tables that were replaced: kept until no lane has them, so that they are freed here and not on a lane.
+    replaced: Vec<Arc<RouteTable>>,
+    tables: Tables,
+    /// The snapshot is newer than what was published.
+    unpublished: bool,
+    /// Lanes whose mail was full when a snapshot was published.
+    untold: Vec<bool>,
     /// The latest snapshot names next hops that did not answer.
     failed_published: bool,
     /// When there is something to do even if no lane reports.
@@ -127,6 +149,10 @@ impl Control {
             neighbours: NeighbourCache::new(neighbour::Config::default()),
             unreachable: Vec::new(),
             version: 0,
+            replaced: Vec::new(),
+            tables: Tables::default(),
+            unpublished: false,
+            untold: vec![false; lanes],
             failed_published: false,
             due: Instant::ZERO,
             mac: Mac(mac),
@@ -195,8 +221,11 @@ impl Control {
                 self.on_report(lane, report, now);
             }
         }
+        if self.is_behind() {
+            self.publish_routes();
+        }
         if now < self.due && !heard {
-            return self.due;
+            return self.next(now);
         }
         self.neighbours.on_timeout(now);
         while let Some(request) = self.neighbours.poll_transmit() {
@@ -209,7 +238,44 @@ impl Control {
         }
         self.publish_neighbours();
         self.due = if self.failed_published { now } else { self.neighbours.poll_timeout().unwrap_or(Instant::NEVER) };
-        self.due
+        self.next(now)
+    }
+
+    /// Lanes have yet to be told of something, or to give something back.
+    fn is_behind(&self) -> bool {
+        self.unpublished || !self.replaced.is_empty() || self.untold.contains(&true)
+    }
+
+    fn next(&self, now: Instant) -> Instant {
+        if self.is_behind() { self.due.min(now.after_us(AGAIN_US)) } else { self.due }
+    }
+
+    /// Puts other routes in the place of all that there are. Packets from the next poll of each lane on go by them; packets
+    /// under way go on. Routes that were replaced are freed when no lane has them any more: [`tables`](Self::tables) counts.
+    ///
+    /// It may be called as often as one likes: what lanes have not yet seen is passed over for what is newer.
+    pub fn replace_routes(&mut self, routes: RouteTable) {
+        self.replaced.push(std::mem::replace(&mut self.snapshot.routes, Arc::new(routes)));
+        self.tables.retired += 1;
+        self.unpublished = true;
+        self.publish_routes();
+    }
+
+    /// How many route tables were replaced, and how many of those are freed.
+    pub fn tables(&self) -> Tables {
+        self.tables
+    }
+
+    fn publish_routes(&mut self) {
+        let before = self.replaced.len();
+        // Whoever else had it has dropped it, and cannot come by it again: nobody lends it any more.
+        self.replaced.retain(|table| Arc::strong_count(table) > 1);
+        self.tables.freed += (before - self.replaced.len()) as u64;
+        if self.unpublished && self.replaced.len() <= TABLES_MAX {
+            self.publish();
+        } else if self.untold.contains(&true) {
+            self.tell(|untold| untold);
+        }
     }
 
     fn on_report(&mut self, lane: usize, report: ToControl, now: Instant) {
@@ -290,9 +356,17 @@ impl Control {
     }
 
     fn publish(&mut self) {
-        self.snapshot.generation = self.snapshot.generation.wrapping_add(1) & 0xffff;
-        for mail in &mut self.mail {
-            let _ = mail.to_lane.push(ToLane::Snapshot(Box::new(self.snapshot.clone())));
+        self.snapshot.generation = self.snapshot.generation.wrapping_add(1) & 0xffff_ffff_ffff;
+        self.unpublished = false;
+        self.tell(|_| true);
+    }
+
+    /// Sends the newest snapshot. A lane whose mail is full gets it, or a newer one, in a later turn.
+    fn tell(&mut self, whom: impl Fn(bool) -> bool) {
+        for (mail, untold) in self.mail.iter_mut().zip(&mut self.untold) {
+            if whom(*untold) {
+                *untold = mail.to_lane.push(ToLane::Snapshot(Box::new(self.snapshot.clone()))).is_err();
+            }
         }
     }
 }

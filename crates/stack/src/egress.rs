@@ -39,7 +39,7 @@ pub enum Sent {
 /// How to reach one destination, worked out once.
 #[derive(Clone, Copy)]
 pub struct Path {
-    generation: u32,
+    generation: u64,
     src: Address,
     dst: Address,
     next_hop: Address,
@@ -48,6 +48,8 @@ pub struct Path {
     /// The IP header of TCP segments.
     header: output::Template,
     resolved: bool,
+    /// The number of the route in its table.
+    route: u32,
     /// Largest IP packet.
     pub mtu: u32,
     /// The address to send from, if the sender has no own.
@@ -56,6 +58,8 @@ pub struct Path {
 }
 
 const PATHS: usize = 1_024;
+/// What a path was worked out from has two numbers, the world's and this lane's own, added: they do not meet in years.
+const LEARNED: u64 = 1 << 48;
 
 /// Link, IP and TCP header, the last with all its options.
 const HEADERS_MAX: usize = ethernet::HEADER_LEN + 40 + 60;
@@ -68,7 +72,8 @@ pub struct Paths {
     mac: Mac,
     mtu: u32,
     hop_limit: u8,
-    generation: u32,
+    /// Grows by [`LEARNED`] with what is learned of paths.
+    generation: u64,
     now: Instant,
 }
 
@@ -106,9 +111,10 @@ impl Paths {
     }
 
     #[cold]
-    fn work_out(&mut self, snapshot: &Snapshot, src: &Address, dst: &Address, generation: u32) -> Option<Path> {
+    fn work_out(&mut self, snapshot: &Snapshot, src: &Address, dst: &Address, generation: u64) -> Option<Path> {
         let (src, dst) = (*src, *dst);
-        let route = snapshot.routes.lookup(dst)?;
+        let number = snapshot.routes.find(dst)?;
+        let route = snapshot.routes.get(number)?;
         let next_hop = route.next_hop(dst);
         let ethertype = if dst.is_v4() { EtherType::IPV4 } else { EtherType::IPV6 };
         let mac = match self.medium {
@@ -132,6 +138,7 @@ impl Paths {
             link,
             header,
             resolved: mac.is_some(),
+            route: number,
             mtu,
             source,
             confirmed_ms: 0,
@@ -142,7 +149,7 @@ impl Paths {
     pub fn on_packet_too_big(&mut self, dst: Address, mtu: u32, now: Instant) -> Option<u32> {
         self.now = now;
         let news = self.learned.on_packet_too_big(dst, mtu, self.mtu, now)?;
-        self.generation = self.generation.wrapping_add(0x1_0000);
+        self.generation = self.generation.wrapping_add(LEARNED);
         Some(news)
     }
 
@@ -151,7 +158,7 @@ impl Paths {
         self.now = now;
         if self.learned.poll_timeout().is_some_and(|at| at <= now) {
             self.learned.on_timeout(now);
-            self.generation = self.generation.wrapping_add(0x1_0000);
+            self.generation = self.generation.wrapping_add(LEARNED);
         }
     }
 
@@ -183,7 +190,7 @@ pub fn segment<T: Tx>(
 ) -> Sent {
     let Outgoing { key, header_len, payload_len, alive } = out;
     let (link_len, offloads) = (local.medium.header_len(), local.tx_checksum);
-    let Some(path) = way(local, key, alive) else { return Sent::Nowhere };
+    let Some(path) = way(local, tx, key, alive) else { return Sent::Nowhere };
     let (resolved, next_hop) = (path.resolved, path.next_hop);
     let ip_len = path.header.len();
     let tcp_len = header_len + payload_len;
@@ -236,7 +243,7 @@ pub fn super_segment<T: Tx>(
     alive: bool,
 ) -> (Sent, u32) {
     let (now, link_len, tso_max) = (local.now, local.medium.header_len(), local.tso_max);
-    let Some(path) = way(local, connection.key(), alive) else { return (Sent::Nowhere, plan.len) };
+    let Some(path) = way(local, tx, connection.key(), alive) else { return (Sent::Nowhere, plan.len) };
     let (resolved, next_hop) = (path.resolved, path.next_hop);
     let ip_len = path.header.len();
     let header_len = usize::from(plan.header_len);
@@ -323,12 +330,13 @@ pub fn super_segment<T: Tx>(
 
 /// The path of a flow, and news of its next hop for the control plane. Without a path the packet is counted as lost.
 #[inline]
-fn way<'a>(local: &'a mut Local, key: &FlowKey, alive: bool) -> Option<&'a mut Path> {
+fn way<'a, T: Tx>(local: &'a mut Local, tx: &mut T, key: &FlowKey, alive: bool) -> Option<&'a mut Path> {
     let Some(path) = local.paths.between(&local.snapshot, &key.local, &key.remote) else {
         local.counters.count(Mib::IpOutNoRoutes);
         local.counters.discard(Discard::IpNoRoute);
         return None;
     };
+    tx.on_behalf(&local.snapshot, path.route);
     if alive && local.medium == Medium::Ethernet {
         let now_ms = local.now.as_ms() as u32;
         if now_ms.wrapping_sub(path.confirmed_ms) >= 1_000 {
@@ -406,6 +414,7 @@ pub fn packet<T: Tx>(
 /// Sends an IP packet that is complete.
 pub fn raw<T: Tx>(local: &mut Local, tx: &mut T, dst: Address, packet: &[u8]) -> Sent {
     let Some(path) = local.paths.get(&local.snapshot, dst) else { return Sent::Nowhere };
+    tx.on_behalf(&local.snapshot, path.route);
     if !path.resolved {
         let next_hop = path.next_hop;
         return wait_for_neighbour(local, next_hop, packet);

@@ -24,6 +24,7 @@ pub mod mail;
 mod narrowing;
 pub mod neighbours;
 pub mod ports;
+pub mod references;
 pub mod runtime;
 pub mod sharing;
 pub mod slow_path;

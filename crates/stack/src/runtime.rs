@@ -25,7 +25,7 @@
 use crate::app::{App, Context, ListenerId, UdpId};
 use crate::binding::BindOptions;
 use crate::clock::Clock;
-use crate::control::{BindId, Control};
+use crate::control::{BindId, Control, Tables};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::host::{Host, Seat};
@@ -37,6 +37,7 @@ use crate::worker::{SLOW_US, Turn};
 use laneway_device::memory::Wake;
 use laneway_device::pcap::Capture;
 use laneway_device::{Medium, Rx, Tx};
+use laneway_proto::ip::route::RouteTable;
 use laneway_proto::time::Instant;
 use laneway_sync::doorbell::{Doorbell, ParkFlag, Sleeper, doorbell};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -162,6 +163,8 @@ enum Command {
         reply: SyncSender<Result<(UdpId, SocketAddr), Error>>,
     },
     UnbindUdp(UdpId),
+    ReplaceRoutes(Box<RouteTable>, SyncSender<()>),
+    Tables(SyncSender<Tables>),
     Counters(SyncSender<(Counters, usize)>),
     Page {
         lane: usize,
@@ -370,6 +373,21 @@ impl Runtime {
     /// Gives a UDP socket up.
     pub fn unbind_udp(&self, id: UdpId) {
         self.shared.say(Command::UnbindUdp(id));
+    }
+
+    /// Puts other routes in the place of all that there are; see [`Control::replace_routes`]. Waits for the
+    /// control thread, and not for lanes.
+    pub fn replace_routes(&self, routes: RouteTable) -> Result<(), Error> {
+        let (reply, answer) = sync_channel(1);
+        self.shared.say(Command::ReplaceRoutes(Box::new(routes), reply));
+        answer.recv().map_err(|_| Error::Closed)
+    }
+
+    /// How many route tables were replaced, and how many of those are freed.
+    pub fn tables(&self) -> Result<Tables, Error> {
+        let (reply, answer) = sync_channel(1);
+        self.shared.say(Command::Tables(reply));
+        answer.recv().map_err(|_| Error::Closed)
     }
 
     /// The destinations of active opens, `most` from each lane and those with the most connections first, and what choosing their
@@ -716,6 +734,11 @@ impl ControlThread {
             }
             Command::BindUdp { at, options, reply } => drop(reply.send(self.control.bind_udp_with(at, options))),
             Command::UnbindUdp(id) => self.control.unbind_udp(id),
+            Command::ReplaceRoutes(routes, reply) => {
+                self.control.replace_routes(*routes);
+                let _ = reply.send(());
+            }
+            Command::Tables(reply) => drop(reply.send(self.control.tables())),
             Command::Counters(reply) => {
                 if self.counting.is_empty() {
                     self.control.request_counters();

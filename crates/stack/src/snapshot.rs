@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub struct Snapshot {
     /// Grows with every publication.
-    pub generation: u32,
+    pub generation: u64,
     /// Our addresses.
     pub addresses: Arc<AddressSet>,
     /// Where to send.

@@ -15,6 +15,7 @@ use laneway_device::pcap::Direction;
 use laneway_device::{Capabilities, Medium, PartialChecksum, Rx, RxChecksum, RxFrame, Tx, TxMeta};
 use laneway_proto::time::Instant;
 use laneway_sync::ring::records::{RecordConsumer, RecordProducer, records};
+use std::any::Any;
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -301,6 +302,9 @@ impl Tx for TappedTx<'_> {
     }
     fn flush(&mut self) {
         self.inner.flush();
+    }
+    fn on_behalf(&mut self, what: &dyn Any, number: u32) {
+        self.inner.on_behalf(what, number);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::settings::{self, Settings};
 use crate::signals::{self, Event};
 use crate::{counters, parse};
 use laneway::control::ControlSocket;
-use laneway::on_lane::{Cidr, Counters, Device, Rates, Sharing, Stack, contains};
+use laneway::on_lane::{Cidr, Counters, Device, Rates, References, Sharing, Stack, contains};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -63,6 +63,9 @@ pub struct Args {
     /// How lanes share connections: the product's way (`lane`), or one of those before it, whose locks `laneway locks` shows.
     #[arg(long, default_value = "lane", value_name = "NAME", value_parser = sharing_names())]
     sharing: String,
+    /// What a packet does to its route: nothing, as the product, or one of the ways that it is compared with.
+    #[arg(long, default_value = "lane", value_enum, value_name = "NAME")]
+    references: ReferencesArg,
     /// Where the control socket shall be that `laneway ss` and its kin ask, or `none` [default: NAME.sock in
     /// /run/laneway for root, in $XDG_RUNTIME_DIR/laneway for others]
     #[arg(long, value_name = "PATH")]
@@ -79,6 +82,29 @@ const EXAMPLE: &str = "Example (needs CAP_NET_ADMIN):\n  sudo laneway serve . --
 
 fn sharing_names() -> clap::builder::PossibleValuesParser {
     Sharing::ALL.map(Sharing::name).into()
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ReferencesArg {
+    R0,
+    R1,
+    R2,
+    R3,
+    Arc,
+    Lane,
+}
+
+impl From<ReferencesArg> for References {
+    fn from(name: ReferencesArg) -> Self {
+        match name {
+            ReferencesArg::R0 => References::R0,
+            ReferencesArg::R1 => References::R1,
+            ReferencesArg::R2 => References::R2,
+            ReferencesArg::R3 => References::R3,
+            ReferencesArg::Arc => References::Arc,
+            ReferencesArg::Lane => References::Lane,
+        }
+    }
 }
 
 /// Runs until it is told to end.
@@ -127,6 +153,7 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     if let Some(sharing) = Sharing::ALL.into_iter().find(|sharing| sharing.name() == args.sharing) {
         builder = builder.sharing(sharing);
     }
+    builder = builder.references(args.references.into());
     let (socket, no_socket) = control_socket(args.control.as_deref(), &tun);
     if let Some(socket) = socket {
         builder = builder.control(socket);

@@ -5,7 +5,8 @@
 
 use super::failure::Failure;
 use super::latency::Stopwatch;
-use super::options::{Checksums, Cores};
+use super::options::{Checksums, Cores, ReferencesName};
+use super::outlet::Way;
 use crate::s3_ports::Ports;
 use laneway_device::Medium;
 use laneway_device::memory::{self, LinkConfig, LinkRx, LinkTx};
@@ -18,6 +19,7 @@ use laneway_stack::counters::Counters;
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::error::Error;
 use laneway_stack::host::{Host, Seat};
+use laneway_stack::references::Tally;
 use laneway_stack::sharing::Sharing;
 use laneway_stack::steering::Steering;
 use laneway_stack::tables::Tables;
@@ -143,6 +145,8 @@ pub struct Shape {
     pub segmentation: bool,
     /// Say everything that was counted.
     pub counters: bool,
+    /// What a packet does to its route.
+    pub references: ReferencesName,
 }
 
 impl Shape {
@@ -191,9 +195,9 @@ fn config_lanes(shape: &Shape) -> usize {
 }
 
 /// What one core runs. `S` is how its servers' lanes share connections, `C` how its clients' do.
-pub struct Crew<W: Work, S: Sharing, C: Sharing = S> {
-    servers: Vec<Seat<S, LinkRx, LinkTx, W::Server>>,
-    clients: Vec<Seat<C, LinkRx, LinkTx, W::Client>>,
+pub struct Crew<W: Work, S: Sharing, C: Sharing = S, T: Way = LinkTx> {
+    servers: Vec<Seat<S, LinkRx, T, W::Server>>,
+    clients: Vec<Seat<C, LinkRx, T, W::Client>>,
     controls: Vec<Control>,
     control_at: Instant,
 }
@@ -211,13 +215,13 @@ fn addresses(ipv6: bool) -> (IpAddr, Vec<IpAddr>) {
 }
 
 /// Builds everything: `crews.len()` cores, all ends listening.
-pub fn build<W: Work, S: Sharing, C: Sharing>(
+pub fn build<W: Work, S: Sharing, C: Sharing, T: Way>(
     work: &W,
     shape: &Shape,
     now: Instant,
-) -> Result<Vec<Crew<W, S, C>>, Error> {
+) -> Result<Vec<Crew<W, S, C, T>>, Error> {
     let crews = shape.crews();
-    let mut built: Vec<Crew<W, S, C>> = (0..crews)
+    let mut built: Vec<Crew<W, S, C, T>> = (0..crews)
         .map(|_| Crew { servers: Vec::new(), clients: Vec::new(), controls: Vec::new(), control_at: Instant::ZERO })
         .collect();
     let (links, lanes) = match shape.cores {
@@ -226,7 +230,7 @@ pub fn build<W: Work, S: Sharing, C: Sharing>(
         Cores::Hashed => (1, 2),
     };
     for link in 0..links {
-        let (server, client) = hosts::<W, S, C>(work, shape, lanes, link as u64, now)?;
+        let (server, client) = hosts::<W, S, C, T>(work, shape, lanes, link as u64, now)?;
         let home = |end: usize, lane: usize| match shape.cores {
             Cores::Same => 0,
             Cores::Split => end,
@@ -245,16 +249,16 @@ pub fn build<W: Work, S: Sharing, C: Sharing>(
     Ok(built)
 }
 
-type Hosts<W, S, C> = (Host<LinkRx, LinkTx, <W as Work>::Server, S>, Host<LinkRx, LinkTx, <W as Work>::Client, C>);
+type Hosts<W, S, C, T> = (Host<LinkRx, T, <W as Work>::Server, S>, Host<LinkRx, T, <W as Work>::Client, C>);
 
 /// The two ends of one link.
-fn hosts<W: Work, S: Sharing, C: Sharing>(
+fn hosts<W: Work, S: Sharing, C: Sharing, T: Way>(
     work: &W,
     shape: &Shape,
     lanes: usize,
     seed: u64,
     now: Instant,
-) -> Result<Hosts<W, S, C>, Error> {
+) -> Result<Hosts<W, S, C, T>, Error> {
     let secrets =
         |end| if shape.is_virtual { BootSecrets::from_seed(2 * seed + end) } else { BootSecrets::from_system() };
     let (server_secrets, client_secrets) = (secrets(0), secrets(1));
@@ -277,6 +281,8 @@ fn hosts<W: Work, S: Sharing, C: Sharing>(
         ..LinkConfig::default()
     };
     let (server_queues, client_queues) = memory::link(link);
+    let (server_queues, client_queues) =
+        (T::attach(server_queues, shape.references), T::attach(client_queues, shape.references));
     let (server_ip, client_ips) = addresses(shape.ipv6);
     let prefix = if shape.ipv6 { 64 } else { 16 };
     let network = |ips: &[IpAddr]| Network {
@@ -309,7 +315,7 @@ fn hosts<W: Work, S: Sharing, C: Sharing>(
     Ok((server, client))
 }
 
-impl<W: Work, S: Sharing, C: Sharing> Crew<W, S, C> {
+impl<W: Work, S: Sharing, C: Sharing, T: Way> Crew<W, S, C, T> {
     /// One turn of everything that this core runs.
     #[inline]
     pub fn turn(&mut self, now: Instant) {
@@ -376,6 +382,19 @@ impl<W: Work, S: Sharing, C: Sharing> Crew<W, S, C> {
         servers + self.clients.iter_mut().map(|seat| seat.lane.tables(of)).sum::<usize>()
     }
 
+    /// What packets did to routes, at both ends.
+    pub fn tally(&self) -> Tally {
+        let mut sum = Tally::default();
+        self.servers.iter().for_each(|seat| sum.merge(&seat.queue.tx.tally()));
+        self.clients.iter().for_each(|seat| sum.merge(&seat.queue.tx.tally()));
+        sum
+    }
+
+    /// Its control planes, for a thread of their own: the crew does not turn them any more.
+    pub fn take_controls(&mut self) -> Vec<Control> {
+        std::mem::take(&mut self.controls)
+    }
+
     /// What its lanes have counted.
     pub fn counters(&mut self) -> Counters {
         let mut sum = Counters::default();
@@ -390,9 +409,9 @@ const INTRODUCTION_TURNS_MAX: usize = 20_000_000;
 
 /// Makes every host known to its neighbours, one connection and then one per source address at a time, and only then lets
 /// the clients open all that they shall: a link address that is being asked for has room for few waiting packets.
-pub fn introduce<W: Work, S: Sharing, C: Sharing>(
-    crews: &mut [Crew<W, S, C>],
-    mut step: impl FnMut(&mut [Crew<W, S, C>]),
+pub fn introduce<W: Work, S: Sharing, C: Sharing, T: Way>(
+    crews: &mut [Crew<W, S, C, T>],
+    mut step: impl FnMut(&mut [Crew<W, S, C, T>]),
 ) -> Result<(), Failure> {
     let full: Vec<usize> = crews.iter_mut().flat_map(Crew::loads).map(|load| load.target).collect();
     for most in [1, ADDRESSES] {
@@ -415,7 +434,7 @@ pub fn introduce<W: Work, S: Sharing, C: Sharing>(
 }
 
 /// What all lanes have counted.
-pub fn counters<W: Work, S: Sharing, C: Sharing>(crews: &mut [Crew<W, S, C>]) -> Counters {
+pub fn counters<W: Work, S: Sharing, C: Sharing, T: Way>(crews: &mut [Crew<W, S, C, T>]) -> Counters {
     let mut sum = Counters::default();
     crews.iter_mut().for_each(|crew| sum.merge(&crew.counters()));
     sum

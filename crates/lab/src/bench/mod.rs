@@ -10,6 +10,7 @@ mod latency;
 pub(crate) mod machine;
 pub mod options;
 pub(crate) mod ours;
+pub(crate) mod outlet;
 mod peer_linux;
 mod peer_smoltcp;
 pub(crate) mod report;
@@ -21,8 +22,9 @@ use crew::{Shape, Work};
 use failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
 use laneway_stack::sharing::{Accept, Decomposed, Epoch, Global, LaneOwned, Plain, TimeWaitApart};
-use options::{Bench, Peer, SharingName, Unit};
+use options::{Bench, Peer, ReferencesName as Name, SharingName, Unit};
 use ours::Ours;
+use outlet::AnyWay;
 use peer_linux::Linux;
 use peer_smoltcp::Smoltcp;
 use report::Report;
@@ -53,6 +55,7 @@ fn shape(bench: &Bench, conns: usize) -> Result<Shape, Failure> {
         presized: bench.unit == Unit::Crr && bench.ops.is_none(),
         is_virtual: bench.ops.is_some(),
         segmentation: false,
+        references: bench.references,
     })
 }
 
@@ -131,7 +134,13 @@ fn contenders(bench: &Bench, conns: usize) -> Result<Vec<Box<dyn Contender>>, Fa
     let mut all: Vec<Box<dyn Contender>> = Vec::new();
     for who in ["laneway", "laneway-aa"] {
         all.push(match bench.unit {
+            Unit::Crr if bench.references != Name::Lane => {
+                Box::new(Ours::<_, LaneOwned, LaneOwned, AnyWay>::new(who, &crr::Crr, &shape, true)?)
+            }
             Unit::Crr => ours_crr(bench, who, &shape)?,
+            Unit::Rr if bench.references != Name::Lane => {
+                Box::new(Ours::<_, LaneOwned, LaneOwned, AnyWay>::new(who, &rr::Rr::new(bench.message), &shape, false)?)
+            }
             Unit::Rr => ours(bench, who, &rr::Rr::new(bench.message), &shape)?,
             Unit::Stream | Unit::Idle => ours(bench, who, &stream::Stream, &shape)?,
         });

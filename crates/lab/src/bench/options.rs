@@ -57,6 +57,23 @@ pub enum SharingName {
     Epoch,
 }
 
+/// What a packet does to the route that it uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ReferencesName {
+    /// A loop of compare-exchange, in the line that packets read
+    R0,
+    /// The same, on a line of its own
+    R1,
+    /// A count without a loop, in the line that packets read
+    R2,
+    /// The same, on a line of its own
+    R3,
+    /// std::sync::Arc
+    Arc,
+    /// Nothing: routes are borrowed for a poll
+    Lane,
+}
+
 /// What else does the same work in the same run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Peer {
@@ -106,6 +123,9 @@ pub struct Bench {
     /// How lanes share connections
     #[arg(long, value_enum, default_value_t = SharingName::Lane)]
     pub sharing: SharingName,
+    /// What a packet does to its route (crr and rr)
+    #[arg(long, value_enum, default_value_t = ReferencesName::Lane)]
+    pub references: ReferencesName,
     /// How clients choose local ports
     #[arg(long, value_enum, default_value_t = Ports::Lane)]
     pub ports: Ports,
@@ -228,6 +248,19 @@ impl Bench {
         if self.unit != Unit::Crr && !matches!(self.sharing, SharingName::Lane | SharingName::Global) {
             return misuse("--sharing accept, timewait, decomposed and epoch are for bench crr: take lane or global");
         }
+        if self.references != ReferencesName::Lane {
+            if self.sharing != SharingName::Lane {
+                return misuse("--references compares with the product's own sharing: leave out --sharing");
+            }
+            if self.ops.is_some() {
+                return misuse(
+                    "--ops counts the product's way with routes: leave out --references, or take laneway-lab s5",
+                );
+            }
+            if matches!(self.unit, Unit::Stream | Unit::Idle) {
+                return misuse("--references is for bench crr and bench rr");
+            }
+        }
         if self.unit == Unit::Stream && !self.peer.is_empty() && self.message.is_some() {
             return misuse("--message is for bench rr");
         }
@@ -301,6 +334,8 @@ mod tests {
             "crr --rounds 0",
             "crr --mtu 100",
             "idle --peer linux",
+            "stream --references r0",
+            "crr --references r0 --sharing global",
             "crr --ring 100",
             "rr --sharing epoch",
             "crr --conns 9999999",

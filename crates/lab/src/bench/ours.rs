@@ -4,11 +4,15 @@ use super::contender::{Account, Contender, Round, Share};
 use super::crew::{ADDRESSES, Crew, Shape, Work, build, counters, introduce};
 use super::failure::Failure;
 use super::machine;
-use super::options::{Checksums, Cores};
+use super::options::{Checksums, Cores, ReferencesName};
+use super::outlet::Way;
 use crate::s3_ports::Ports;
 use hdrhistogram::Histogram;
+use laneway_device::memory::LinkTx;
 use laneway_proto::time::Instant;
+use laneway_stack::control::Control;
 use laneway_stack::counters::{Counters, Mib};
+use laneway_stack::references::Tally;
 use laneway_stack::sharing::Sharing;
 use std::sync::{Barrier, OnceLock};
 use std::time::Duration;
@@ -39,10 +43,10 @@ impl PausedClock {
 }
 
 /// Laneway, doing one kind of work in one shape.
-pub struct Ours<W: Work, S: Sharing, C: Sharing = S> {
+pub struct Ours<W: Work, S: Sharing, C: Sharing = S, T: Way = LinkTx> {
     who: &'static str,
     shape: Shape,
-    crews: Vec<Crew<W, S, C>>,
+    crews: Vec<Crew<W, S, C, T>>,
     elapsed_us: u64,
     /// Operations of the warm-up: until then memory is new and tuples are unused.
     warm_ops: u64,
@@ -51,7 +55,7 @@ pub struct Ours<W: Work, S: Sharing, C: Sharing = S> {
     peak_queued: usize,
 }
 
-impl<W: Work, S: Sharing, C: Sharing> Ours<W, S, C> {
+impl<W: Work, S: Sharing, C: Sharing, T: Way> Ours<W, S, C, T> {
     /// Built, but cold. `opens`: each operation is a connection.
     pub fn new(who: &'static str, work: &W, shape: &Shape, opens: bool) -> Result<Self, Failure> {
         let elapsed_us = 3_600_000_000;
@@ -67,6 +71,18 @@ impl<W: Work, S: Sharing, C: Sharing> Ours<W, S, C> {
             peak_time_waits: 0,
             peak_queued: 0,
         })
+    }
+
+    /// What packets did to routes, and how many packets there were.
+    pub fn tally(&mut self) -> (Tally, u64) {
+        let mut sum = Tally::default();
+        self.crews.iter().for_each(|crew| sum.merge(&crew.tally()));
+        (sum, counters(&mut self.crews).get(Mib::IpOutRequests))
+    }
+
+    /// The control planes, for a thread of their own. Not before the warm-up, which needs them.
+    pub fn take_controls(&mut self) -> Vec<Control> {
+        self.crews.iter_mut().flat_map(Crew::take_controls).collect()
     }
 
     fn established(&mut self) -> u64 {
@@ -112,7 +128,11 @@ impl<W: Work, S: Sharing, C: Sharing> Ours<W, S, C> {
     }
 }
 
-fn crew_round<W: Work, S: Sharing, C: Sharing>(crew: &mut Crew<W, S, C>, clock: PausedClock, until: Instant) -> Share {
+fn crew_round<W: Work, S: Sharing, C: Sharing, T: Way>(
+    crew: &mut Crew<W, S, C, T>,
+    clock: PausedClock,
+    until: Instant,
+) -> Share {
     crew.loads().for_each(|load| load.stopwatch.go_on());
     let (ops, began, cpu) = (crew.ops(), std::time::Instant::now(), machine::thread_cpu_s());
     loop {
@@ -131,7 +151,7 @@ fn crew_round<W: Work, S: Sharing, C: Sharing>(crew: &mut Crew<W, S, C>, clock: 
     share
 }
 
-impl<W: Work, S: Sharing, C: Sharing> Contender for Ours<W, S, C> {
+impl<W: Work, S: Sharing, C: Sharing, T: Way> Contender for Ours<W, S, C, T> {
     fn who(&self) -> &str {
         self.who
     }
@@ -213,6 +233,9 @@ impl<W: Work, S: Sharing, C: Sharing> Contender for Ours<W, S, C> {
         );
         if self.shape.choice != Ports::Lane {
             remarks += &format!("; local ports chosen by {}", self.shape.choice);
+        }
+        if self.shape.references != ReferencesName::Lane {
+            remarks += &format!("; references to routes: {:?}", self.shape.references);
         }
         if self.shape.counters {
             remarks += &format!("; {:?}", all.iter().collect::<Vec<_>>());

@@ -81,6 +81,7 @@ fn shape(lanes: u8) -> Shape {
         is_virtual: false,
         segmentation: false,
         counters: false,
+        references: crate::bench::options::ReferencesName::Lane,
     }
 }
 

@@ -52,6 +52,7 @@ fn shape(options: &S2, is_virtual: bool) -> Shape {
         presized: false,
         is_virtual,
         segmentation: !options.no_offload,
+        references: crate::bench::options::ReferencesName::Lane,
         choice: Ports::Lane,
     }
 }

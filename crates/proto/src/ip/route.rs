@@ -220,12 +220,23 @@ impl RouteTable {
     /// The route with the longest prefix that contains `dst`. O(log n).
     #[inline]
     pub fn lookup(&self, dst: Address) -> Option<&Route> {
-        let winner = if dst.is_v4() {
+        self.get(self.find(dst)?)
+    }
+
+    /// Its number, for [`get`](Self::get). O(log n).
+    #[inline]
+    pub fn find(&self, dst: Address) -> Option<u32> {
+        if dst.is_v4() {
             self.v4.find(u32::from_be_bytes(dst.octets_v4()))
         } else {
             self.v6.find(u128::from_be_bytes(dst.octets()))
-        };
-        self.routes.get(winner? as usize)
+        }
+    }
+
+    /// The route of this number.
+    #[inline]
+    pub fn get(&self, number: u32) -> Option<&Route> {
+        self.routes.get(number as usize)
     }
 
     /// All routes, longest prefixes first within a family.

@@ -10,6 +10,7 @@ use laneway_stack::device::pcap::Capture;
 use laneway_stack::device::tun::{Prefix, SteeringConfig, Tun, TunConfig, TunError};
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
+use laneway_stack::references;
 use laneway_stack::runtime::{Bells, Options, Runtime, cores};
 use laneway_stack::sharing::{self, LaneOwned};
 use laneway_stack::steering::Steering;
@@ -109,6 +110,25 @@ impl Sharing {
     }
 }
 
+/// What a packet does to the route that it uses: the product's way, or one that it is compared with. See
+/// [`laneway_stack::references`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum References {
+    /// A loop of compare-exchange, in the line that packets read.
+    R0,
+    /// The same, on a line of its own.
+    R1,
+    /// A count without a loop, in the line that packets read.
+    R2,
+    /// The same, on a line of its own.
+    R3,
+    /// `std::sync::Arc`.
+    Arc,
+    /// Nothing: routes are borrowed for a poll.
+    #[default]
+    Lane,
+}
+
 /// What is settled before a stack starts. Made by [`Stack::builder`].
 pub struct Builder {
     device: Device,
@@ -118,6 +138,7 @@ pub struct Builder {
     lanes: Option<usize>,
     spin: Option<Duration>,
     sharing: Sharing,
+    references: References,
     options: Options,
     fault: Option<Rates>,
     fault_seed: u64,
@@ -137,6 +158,7 @@ impl Stack {
             lanes: None,
             spin: None,
             sharing: Sharing::default(),
+            references: References::default(),
             options: Options::default(),
             fault: None,
             fault_seed: 1,
@@ -190,6 +212,12 @@ impl Builder {
     /// How lanes share their connections.
     pub fn sharing(mut self, sharing: Sharing) -> Self {
         self.sharing = sharing;
+        self
+    }
+
+    /// What a packet does to its route. Any other way than the product's is there to be compared with it.
+    pub fn references(mut self, references: References) -> Self {
+        self.references = references;
         self
     }
 
@@ -370,7 +398,7 @@ impl Builder {
             None => None,
         };
         self.options.capture = capture.clone();
-        let runtime = if self.fault.is_none() && capture.is_none() && self.sharing == Sharing::Lane {
+        let runtime = if self.is_plain() && capture.is_none() {
             let host: Host<R, T, A, LaneOwned> = self.host(queues, &secrets, app)?;
             Runtime::start(host, self.clock, self.options)?
         } else {
@@ -398,6 +426,11 @@ impl Builder {
         Ok(Stack { control, runtime, lanes: self.lanes.unwrap_or(1), device, notes, capture })
     }
 
+    /// The product's own ways, and nothing on top of the device.
+    fn is_plain(&self) -> bool {
+        self.fault.is_none() && self.sharing == Sharing::Lane && self.references == References::Lane
+    }
+
     fn run_wrapped<A: App + Send + 'static>(
         &self,
         queues: Vec<AnyQueue>,
@@ -405,13 +438,28 @@ impl Builder {
         app: impl FnMut(usize) -> A,
     ) -> Result<Runtime, StartError> {
         let options = self.options.clone();
-        match self.sharing {
-            Sharing::Lane => self.run_shared::<_, LaneOwned>(queues, secrets, app, options),
-            Sharing::Global => self.run_shared::<_, sharing::Global>(queues, secrets, app, options),
-            Sharing::Accept => self.run_shared::<_, sharing::Accept>(queues, secrets, app, options),
-            Sharing::TimeWait => self.run_shared::<_, sharing::TimeWaitApart>(queues, secrets, app, options),
-            Sharing::Decomposed => self.run_shared::<_, sharing::Decomposed>(queues, secrets, app, options),
-            Sharing::Epoch => self.run_shared::<_, sharing::Epoch>(queues, secrets, app, options),
+        match (self.sharing, self.references) {
+            (Sharing::Lane, References::Lane) => self.run_shared::<_, LaneOwned>(queues, secrets, app, options),
+            (Sharing::Global, References::Lane) => self.run_shared::<_, sharing::Global>(queues, secrets, app, options),
+            (Sharing::Accept, References::Lane) => self.run_shared::<_, sharing::Accept>(queues, secrets, app, options),
+            (Sharing::TimeWait, References::Lane) => {
+                self.run_shared::<_, sharing::TimeWaitApart>(queues, secrets, app, options)
+            }
+            (Sharing::Decomposed, References::Lane) => {
+                self.run_shared::<_, sharing::Decomposed>(queues, secrets, app, options)
+            }
+            (Sharing::Epoch, References::Lane) => self.run_shared::<_, sharing::Epoch>(queues, secrets, app, options),
+            (Sharing::Lane, References::R0) => self.run_referring::<references::R0, _>(queues, secrets, app, options),
+            (Sharing::Lane, References::R1) => self.run_referring::<references::R1, _>(queues, secrets, app, options),
+            (Sharing::Lane, References::R2) => self.run_referring::<references::R2, _>(queues, secrets, app, options),
+            (Sharing::Lane, References::R3) => self.run_referring::<references::R3, _>(queues, secrets, app, options),
+            (Sharing::Lane, References::Arc) => {
+                self.run_referring::<references::ByArc, _>(queues, secrets, app, options)
+            }
+            (_, _) => {
+                let text = "another way of referring to routes is compared with the product's own sharing of connections: leave one of the two out";
+                Err(StartError::Misuse(text.to_owned()))
+            }
         }
     }
 
@@ -423,6 +471,20 @@ impl Builder {
         options: Options,
     ) -> Result<Runtime, StartError> {
         Ok(Runtime::start(self.host::<_, _, _, S>(queues, secrets, app)?, self.clock, options)?)
+    }
+
+    fn run_referring<F: references::References, A: App + Send + 'static>(
+        &self,
+        queues: Vec<AnyQueue>,
+        secrets: &BootSecrets,
+        app: impl FnMut(usize) -> A,
+        options: Options,
+    ) -> Result<Runtime, StartError>
+    where
+        F::Outlet<Box<dyn Tx + Send>>: Send,
+    {
+        let host: Host<_, _, A, LaneOwned> = self.host(F::attach(queues), secrets, app)?;
+        Ok(Runtime::start(host, self.clock, options)?)
     }
 
     fn host<R: Rx, T: Tx, A: App, S: laneway_stack::sharing::Sharing>(

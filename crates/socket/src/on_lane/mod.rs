@@ -90,7 +90,7 @@ mod builder;
 mod device;
 mod stack;
 
-pub use builder::{Builder, Sharing, StartError, contains, other_usable};
+pub use builder::{Builder, References, Sharing, StartError, contains, other_usable};
 pub use device::Device;
 pub use laneway_stack::app::{App, ConnId, Context, ListenerId, UdpId};
 pub use laneway_stack::binding::BindOptions;
@@ -102,6 +102,7 @@ pub use laneway_stack::device::memory::LinkConfig;
 pub use laneway_stack::device::{AnyQueue, Queue, Rx, Tx};
 pub use laneway_stack::error::Error;
 pub use laneway_stack::ports::{Slice, Tallies};
+pub use laneway_stack::proto::ip::route::{Prefix, Route, RouteTable};
 pub use laneway_stack::proto::tcp::{CloseReason, State};
 pub use laneway_stack::proto::time::Instant;
 pub use laneway_stack::wire::flow::{Address, FlowKey};

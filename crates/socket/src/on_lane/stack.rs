@@ -1,6 +1,6 @@
 //! Owns the handle of a running stack.
 
-use super::{BindId, BindOptions, Counters, Error, ListenerId, Slice, Tallies, UdpId};
+use super::{BindId, BindOptions, Counters, Error, ListenerId, RouteTable, Slice, Tallies, UdpId};
 use crate::control::ControlServer;
 use laneway_stack::runtime::{Bells, Runtime};
 use std::net::SocketAddr;
@@ -94,6 +94,20 @@ impl Stack {
     /// Closes a UDP socket on every lane.
     pub fn unbind_udp(&self, socket: UdpId) {
         self.runtime.unbind_udp(socket);
+    }
+
+    /// Puts other routes in the place of all that there are, those to our own networks included. Packets go by them from
+    /// each lane's next poll on; no lane stops for it.
+    ///
+    /// ```
+    /// use laneway::on_lane::{Address, Prefix, Route, RouteTable};
+    /// let network = Prefix::new(Address::from_v4([10, 0, 0, 0]), 24).unwrap();
+    /// let on_link = Route { prefix: network, next_hop: None, interface: 0, mtu: None, source: None };
+    /// let table = RouteTable::builder().add(on_link).build().unwrap(); // to be given to `replace_routes`
+    /// assert_eq!(table.len(), 1);
+    /// ```
+    pub fn replace_routes(&self, routes: RouteTable) -> Result<(), Error> {
+        self.runtime.replace_routes(routes)
     }
 
     /// What all lanes have counted so far. No lane stops for it.

@@ -1,0 +1,184 @@
+//! Owns routes that are replaced while they are used: both ends on one core, the control planes on another, whole tables put in place
+//! so many times a second; rounds with and without that, in turn, in one run.
+
+use super::S5;
+use super::traffic::shape;
+use crate::bench::contender::Contender;
+use crate::bench::failure::Failure;
+use crate::bench::machine;
+use crate::bench::options::Cores;
+use crate::bench::ours::Ours;
+use crate::kv::Kv;
+use crate::wall;
+use crate::wall::rows::{Row, Rows};
+use laneway_proto::ip::route::{Prefix, Route, RouteTable};
+use laneway_proto::time::Instant;
+use laneway_stack::control::Control;
+use laneway_stack::sharing::LaneOwned;
+use laneway_wire::flow::Address;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Rounds of each kind.
+const ROUNDS: usize = 7;
+/// The control planes have their turn this often at the least.
+const TURN_EVERY: Duration = Duration::from_millis(1);
+
+/// When the control planes come to their own thread: after the warm-up, by the rig's clock.
+const BEGAN_US: u64 = 3_615_000_000;
+/// After so many short rounds no lane has anything left to give back.
+const LOOKS_MAX: u64 = 100;
+
+/// The rig's network and so many more that nobody is in; `mtu` tells one table from another.
+fn table(routes: u32, mtu: u32) -> Result<RouteTable, Failure> {
+    let prefix =
+        |octets, len| Prefix::new(Address::from_v4(octets), len).map_err(|error| Failure::Stuck(error.to_string()));
+    let route = |prefix, mtu| Route { prefix, next_hop: None, interface: 0, mtu, source: None };
+    let mut builder = RouteTable::builder().add(route(prefix([10, 0, 0, 0], 16)?, Some(mtu)));
+    for i in 0..routes.saturating_sub(1) {
+        builder = builder.add(route(prefix([172, 16 + (i >> 8) as u8, i as u8, 0], 24)?, None));
+    }
+    builder.build().map_err(|error| Failure::Stuck(error.to_string()))
+}
+
+fn time_since(began: std::time::Instant) -> Instant {
+    Instant::from_us(BEGAN_US + began.elapsed().as_micros() as u64)
+}
+
+/// What the thread of the control planes is told, and tells.
+struct Flapping {
+    began: std::time::Instant,
+    rate: u32,
+    on: AtomicBool,
+    stop: AtomicBool,
+    replaced: AtomicU64,
+}
+
+/// Turns control planes, and replaces their routes while it is told to.
+fn control(controls: &mut [Control], tables: &[RouteTable; 2], flapping: &Flapping) {
+    machine::pin(1);
+    let every = Duration::from_secs(1) / flapping.rate;
+    let mut next = std::time::Instant::now();
+    let mut turned = next;
+    let mut number = 0;
+    while !flapping.stop.load(Ordering::Acquire) {
+        let now = std::time::Instant::now();
+        let flap = flapping.on.load(Ordering::Acquire);
+        if flap && now >= next {
+            for control in controls.iter_mut() {
+                control.replace_routes(tables[number % 2].clone());
+            }
+            number += 1;
+            flapping.replaced.fetch_add(1, Ordering::Relaxed);
+            // What could not be done in time is not made up for.
+            next = (next + every).max(now - every);
+        } else if now - turned < TURN_EVERY && !controls.iter().any(Control::has_mail) {
+            if !flap {
+                std::thread::sleep(Duration::from_micros(200));
+                next = std::time::Instant::now();
+            } else {
+                std::hint::spin_loop();
+            }
+            continue;
+        }
+        turned = now;
+        for control in controls.iter_mut() {
+            control.turn(time_since(flapping.began));
+        }
+    }
+}
+
+/// Static and replaced, in turn.
+pub fn run(s5: &S5, rate: u32, rows: &mut Rows) -> Result<(), Failure> {
+    let time = s5.wall.time(1.0, 0.2)?;
+    if machine::cores() < 2 {
+        rows.remark("routes that are replaced under load need a core for the control plane: this machine gives one core, left out");
+        return Ok(());
+    }
+    let tables = [table(s5.routes, 1_500)?, table(s5.routes, 1_400)?];
+    let mut ours = Ours::<Kv, LaneOwned>::new("lane", &Kv { gets: s5.ratio }, &shape(s5, Cores::Same), false)?;
+    ours.warm_up()?;
+    let mut controls = ours.take_controls();
+    let flapping = Flapping {
+        began: std::time::Instant::now(),
+        rate,
+        on: AtomicBool::new(false),
+        stop: AtomicBool::new(false),
+        replaced: AtomicU64::new(0),
+    };
+    let rounds = if s5.wall.quick { 1 } else { ROUNDS };
+    let bar = wall::progress(2 * rounds);
+    let mut ratios = Vec::new();
+    let mut rates: [Vec<f64>; 3] = Default::default();
+    let measured = std::thread::scope(|scope| {
+        let (controls, flapping, tables) = (&mut controls, &flapping, &tables);
+        scope.spawn(move || control(controls, tables, flapping));
+        let mut measure = || -> Result<(), Failure> {
+            for _ in 0..rounds {
+                bar.set_message("routes stay");
+                let fixed = ours.round(time)?.rate();
+                bar.inc(1);
+                bar.set_message(format!("{} routes, replaced {rate} times a second", s5.routes));
+                let (before, began) = (flapping.replaced.load(Ordering::Relaxed), std::time::Instant::now());
+                flapping.on.store(true, Ordering::Release);
+                let moving = ours.round(time);
+                let count = flapping.replaced.load(Ordering::Relaxed) - before;
+                let seconds = began.elapsed().as_secs_f64();
+                flapping.on.store(false, Ordering::Release);
+                let moving = moving?.rate();
+                bar.inc(1);
+                ratios.push(moving / fixed);
+                for (list, value) in rates.iter_mut().zip([fixed, moving, count as f64 / seconds]) {
+                    list.push(value);
+                }
+            }
+            Ok(())
+        };
+        let measured = measure();
+        flapping.stop.store(true, Ordering::Release);
+        measured
+    });
+    bar.finish_and_clear();
+    measured?;
+    // The lanes look once more, and give back what they have.
+    let mut sum = (0, 0);
+    for _ in 0..LOOKS_MAX {
+        for control in &mut controls {
+            control.turn(time_since(flapping.began));
+        }
+        sum = controls.iter().map(Control::tables).fold((0, 0), |sum, one| (sum.0 + one.retired, sum.1 + one.freed));
+        if sum.0 == sum.1 {
+            break;
+        }
+        ours.round(Duration::from_millis(5))?;
+    }
+    let failed = ours.account().failed;
+    if failed > 0 {
+        return Err(Failure::Stuck(format!(
+            "{failed} requests were answered wrongly or not at all while routes were replaced"
+        )));
+    }
+    let median = |values: &mut Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let [mut fixed, mut moving, mut achieved] = rates;
+    let achieved = median(&mut achieved);
+    let mut push = |row: Row| rows.push(row.at("routes", s5.routes));
+    push(Row::measured("lane, routes stay", "requests_per_s", median(&mut fixed), "requests"));
+    push(Row::measured("lane, routes replaced", "requests_per_s", median(&mut moving), "requests"));
+    push(Row::measured("lane, routes replaced", "tables_per_s", achieved, "tables"));
+    push(Row::measured("lane, routes replaced", "times_static", median(&mut ratios), ""));
+    push(Row::counted("lane, routes replaced", "tables_retired", sum.0 as f64, "tables"));
+    push(Row::counted("lane, routes replaced", "tables_freed", sum.1 as f64, "tables"));
+    if achieved < 0.9 * f64::from(rate) {
+        rows.remark(format!("tables were put in place {achieved:.0} times a second, not {rate}: the control plane's core had too little time"));
+    }
+    if sum.0 != sum.1 {
+        return Err(Failure::Stuck(format!(
+            "{} route tables were replaced and {} freed: some lane has kept one",
+            sum.0, sum.1
+        )));
+    }
+    Ok(())
+}

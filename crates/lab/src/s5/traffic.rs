@@ -1,0 +1,115 @@
+//! Owns the table of S5 over real traffic: a server of memcached's protocol and a closed loop of clients, both on our stack, with a
+//! memory link between them; the variants take turns, round by round.
+
+use super::{S5, VARIANTS};
+use crate::bench::contender::Contender;
+use crate::bench::crew::Shape;
+use crate::bench::failure::Failure;
+use crate::bench::machine;
+use crate::bench::options::{Checksums, Cores, ReferencesName as Name};
+use crate::bench::ours::Ours;
+use crate::bench::outlet::AnyWay;
+use crate::kv::Kv;
+use crate::s3_ports::Ports;
+use crate::wall;
+use crate::wall::rows::{Row, Rows};
+use laneway_stack::sharing::LaneOwned;
+use std::time::Duration;
+
+/// Rounds of each variant.
+const ROUNDS: usize = 7;
+
+/// Every variant, the product's too, through one indirect call.
+type One = Ours<Kv, LaneOwned, LaneOwned, AnyWay>;
+
+/// The rig of all variants: with two cores every host has two lanes, one on each, and both lanes use the same route.
+pub fn shape(s5: &S5, cores: Cores) -> Shape {
+    Shape {
+        conns: s5.conns,
+        cores,
+        checksums: Checksums::Software,
+        mtu: 1_500,
+        msl_us: 1_000_000,
+        ports: (32_768, 60_999),
+        choice: Ports::Lane,
+        ring_bytes: (s5.conns * 512).next_power_of_two().max(1 << 17),
+        counters: false,
+        buffer: None,
+        ipv6: false,
+        presized: false,
+        is_virtual: false,
+        segmentation: false,
+        references: Name::Lane,
+    }
+}
+
+fn named(name: &str) -> Name {
+    match name {
+        "r0" => Name::R0,
+        "r1" => Name::R1,
+        "r2" => Name::R2,
+        "r3" => Name::R3,
+        "arc" => Name::Arc,
+        _ => Name::Lane,
+    }
+}
+
+/// All variants in turn.
+pub fn run(s5: &S5, rows: &mut Rows) -> Result<(), Failure> {
+    let time: Duration = s5.wall.time(1.0, 0.1)?;
+    let names = s5.wall.variants(&VARIANTS)?;
+    let cores = if machine::cores() < 2 { Cores::Same } else { Cores::Hashed };
+    let lanes = if cores == Cores::Same { 1usize } else { 2 };
+    let (kv, shape) = (Kv { gets: s5.ratio }, shape(s5, cores));
+    let mut all: Vec<One> = Vec::new();
+    for name in &names {
+        all.push(One::new(name, &kv, &Shape { references: named(name), ..shape.clone() }, false)?);
+    }
+    let rounds = if s5.wall.quick { 1 } else { ROUNDS };
+    let bar = wall::progress(names.len() * (rounds + 1));
+    let mut before = Vec::new();
+    for contender in &mut all {
+        bar.set_message(format!("{} warms up", contender.who()));
+        contender.warm_up()?;
+        before.push(contender.tally());
+        bar.inc(1);
+    }
+    let mut rates = vec![Vec::new(); all.len()];
+    for _ in 0..rounds {
+        for (contender, rates) in all.iter_mut().zip(&mut rates) {
+            bar.set_message(contender.who().to_owned());
+            rates.push(contender.round(time)?.rate());
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let ratio = |a: u64, b: u64| if b > 0 { a as f64 / b as f64 } else { 0.0 };
+    let mut medians = Vec::new();
+    for (((name, contender), (before, packets_before)), mut rates) in names.iter().zip(&mut all).zip(before).zip(rates)
+    {
+        rates.sort_by(f64::total_cmp);
+        let rate = rates[rates.len() / 2];
+        medians.push((*name, rate));
+        let (tally, packets) = contender.tally();
+        let tally = tally.since(&before);
+        let failed = contender.account().failed;
+        if failed > 0 {
+            return Err(Failure::Stuck(format!("{name}: {failed} requests were answered wrongly or not at all")));
+        }
+        let mut push = |row: Row| rows.push(row.at("lanes", lanes).at("ratio", format!("1:{}", s5.ratio).as_str()));
+        push(Row::measured(name, "requests_per_s", rate, "requests"));
+        push(Row::counted(
+            name,
+            "shared_writes_per_packet",
+            ratio(tally.shared_writes, packets - packets_before),
+            "writes",
+        ));
+        push(Row::counted(name, "retries_per_op", ratio(tally.retries, tally.taken), "retries"));
+    }
+    if let Some((_, base)) = medians.iter().find(|(name, _)| *name == "r0") {
+        for (name, rate) in &medians {
+            rows.push(Row::measured(name, "times_r0", rate / base, "").at("lanes", lanes));
+        }
+    }
+    Ok(())
+}
