@@ -16,6 +16,10 @@ pub trait Contender {
     fn checksums(&self) -> &'static str;
     /// Lanes of each end, or what comes closest.
     fn lanes(&self) -> usize;
+    /// Cores that it works on, if its shares do not tell.
+    fn cores(&self) -> Option<usize> {
+        None
+    }
     /// Fills caches, tables and memory until a round is like the next one.
     fn warm_up(&mut self) -> Result<(), Failure>;
     /// Works for about `time`.
@@ -42,6 +46,8 @@ pub struct Round {
     pub shares: Vec<Share>,
     /// Packets sent by both ends, if they were counted.
     pub packets: Option<u64>,
+    /// Processor time of the lanes alone, in seconds, where applications have threads of their own.
+    pub lane_cpu_s: Option<f64>,
 }
 
 impl Round {
@@ -58,6 +64,11 @@ impl Round {
     pub fn cpu_us_per_op(&self) -> f64 {
         let cpu: f64 = self.shares.iter().map(|share| share.cpu_s).sum();
         if self.ops() > 0.0 { cpu * 1e6 / self.ops() } else { 0.0 }
+    }
+    /// What of it the lanes had, where that is known apart.
+    pub fn lane_cpu_us_per_op(&self) -> Option<f64> {
+        let cpu = self.lane_cpu_s?;
+        Some(if self.ops() > 0.0 { cpu * 1e6 / self.ops() } else { 0.0 })
     }
 }
 

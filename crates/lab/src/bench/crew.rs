@@ -164,7 +164,8 @@ impl Shape {
         links * ADDRESSES * (usize::from(self.ports.1 - self.ports.0) + 1)
     }
 
-    fn config(&self, end: End) -> Config {
+    /// The settings of one end.
+    pub fn config(&self, end: End) -> Config {
         let mut config = Config::default();
         config.tcp.msl_us = self.msl_us;
         config.software_checksums = self.checksums == Checksums::Software;
@@ -184,9 +185,12 @@ impl Shape {
     }
 }
 
+/// Which end of a link.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub enum End {
+    /// That listens.
     Server,
+    /// That connects.
     Client,
 }
 

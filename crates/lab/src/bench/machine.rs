@@ -40,6 +40,24 @@ pub fn process_cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
+/// This process's threads whose names begin so.
+pub fn threads(prefix: &str) -> Vec<i32> {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let is_one = |id: &i32| {
+        std::fs::read_to_string(format!("/proc/self/task/{id}/comm")).is_ok_and(|name| name.starts_with(prefix))
+    };
+    tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).filter(is_one).collect()
+}
+
+/// Seconds of processor time that these threads of this process have had, as the scheduler counts it.
+pub fn threads_cpu_s(threads: &[i32]) -> f64 {
+    let of = |id: &i32| {
+        let text = std::fs::read_to_string(format!("/proc/self/task/{id}/schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    };
+    threads.iter().filter_map(of).sum::<u64>() as f64 * 1e-9
+}
+
 /// Bytes of memory that this process occupies.
 pub fn resident_bytes() -> usize {
     let pages =

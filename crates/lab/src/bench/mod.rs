@@ -16,13 +16,14 @@ mod peer_smoltcp;
 pub(crate) mod report;
 pub(crate) mod rr;
 mod stream;
+mod threads;
 
 use contender::{Contender, Round};
 use crew::{Shape, Work};
 use failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
 use laneway_stack::sharing::{Accept, Decomposed, Epoch, Global, LaneOwned, Plain, TimeWaitApart};
-use options::{Bench, Peer, ReferencesName as Name, SharingName, Unit};
+use options::{Api, Bench, Checksums, Peer, ReferencesName as Name, SharingName, Unit};
 use ours::Ours;
 use outlet::AnyWay;
 use peer_linux::Linux;
@@ -39,6 +40,8 @@ const STREAM_BUFFER: u32 = 65_536;
 
 fn shape(bench: &Bench, conns: usize) -> Result<Shape, Failure> {
     let count = bench.ports_per_address.or(bench.ops.map(|_| PORTS_COUNTED));
+    // The kernel's loopback leaves super-packets whole; whoever leaves checksums out may do that too.
+    let segmentation = bench.api == Api::Thread && bench.unit == Unit::Stream && bench.checksums == Checksums::Offload;
     let ports = count.map_or(PORTS, |count| (5_000, 5_000 + (count - 1)));
     Ok(Shape {
         conns,
@@ -48,13 +51,13 @@ fn shape(bench: &Bench, conns: usize) -> Result<Shape, Failure> {
         msl_us: bench.msl,
         ports,
         choice: bench.ports,
-        ring_bytes: bench.ring(conns),
+        ring_bytes: bench.ring(conns).max(if segmentation { 1 << 21 } else { 0 }),
         counters: bench.counters,
         buffer: buffer(bench),
         ipv6: bench.ipv6,
         presized: bench.unit == Unit::Crr && bench.ops.is_none(),
         is_virtual: bench.ops.is_some(),
-        segmentation: false,
+        segmentation,
         references: bench.references,
     })
 }
@@ -131,6 +134,9 @@ fn counted<W: Work>(bench: &Bench, work: &W, shape: &Shape, ops: u64, warm_up: u
 /// Ours twice, and whom else the caller named.
 fn contenders(bench: &Bench, conns: usize) -> Result<Vec<Box<dyn Contender>>, Failure> {
     let shape = shape(bench, conns)?;
+    if bench.api == Api::Thread {
+        return threaded(bench, conns, &shape);
+    }
     let mut all: Vec<Box<dyn Contender>> = Vec::new();
     for who in ["laneway", "laneway-aa"] {
         all.push(match bench.unit {
@@ -156,12 +162,7 @@ fn contenders(bench: &Bench, conns: usize) -> Result<Vec<Box<dyn Contender>>, Fa
                 buffer(bench),
             ))),
             Peer::Linux => {
-                let most = Linux::conns_max();
-                if conns > most {
-                    eprintln!(
-                        "laneway-lab: linux is left out at {conns} connections: this process may open {most} with both ends ('ulimit -Hn')"
-                    );
-                } else {
+                if linux_has_room(conns) {
                     all.push(Box::new(Linux::new(bench.unit, conns, bench.message)));
                 }
             }
@@ -179,6 +180,40 @@ fn ours_crr(bench: &Bench, who: &'static str, shape: &Shape) -> Result<Box<dyn C
         SharingName::Decomposed => Box::new(Ours::<_, Decomposed<Plain>>::new(who, &crr::Crr, shape, true)?),
         SharingName::Epoch => Box::new(Ours::<_, Epoch<Plain>>::new(who, &crr::Crr, shape, true)?),
     })
+}
+
+/// Application threads with our sockets, twice; the same work on the lanes; and application threads with the kernel's sockets.
+fn threaded(bench: &Bench, conns: usize, shape: &Shape) -> Result<Vec<Box<dyn Contender>>, Failure> {
+    let job = threads::Job::new(bench.unit, conns, bench.threads(conns), bench.message);
+    let mut all: Vec<Box<dyn Contender>> = Vec::new();
+    for who in ["laneway", "laneway-aa"] {
+        all.push(Box::new(threads::Threads::new(who, threads::Laneway::new(shape)?, job.clone())));
+    }
+    let opens = bench.unit == Unit::Crr;
+    all.push(match bench.unit {
+        Unit::Crr => Box::new(Ours::<_, LaneOwned>::new("on-lane", &crr::Crr, shape, opens)?.beside_threads()),
+        Unit::Rr => {
+            Box::new(Ours::<_, LaneOwned>::new("on-lane", &rr::Rr::new(bench.message), shape, opens)?.beside_threads())
+        }
+        Unit::Stream | Unit::Idle => {
+            Box::new(Ours::<_, LaneOwned>::new("on-lane", &stream::Stream, shape, opens)?.beside_threads())
+        }
+    });
+    if bench.peer.contains(&Peer::Linux) && linux_has_room(conns) {
+        all.push(Box::new(threads::Threads::new("linux", threads::Kernel::new(), job)));
+    }
+    Ok(all)
+}
+
+/// Says so if the kernel's descriptors do not suffice.
+fn linux_has_room(conns: usize) -> bool {
+    let most = Linux::conns_max();
+    if conns > most {
+        eprintln!(
+            "laneway-lab: linux is left out at {conns} connections: this process may open {most} with both ends ('ulimit -Hn')"
+        );
+    }
+    conns <= most
 }
 
 fn ours<W: Work>(bench: &Bench, who: &'static str, work: &W, shape: &Shape) -> Result<Box<dyn Contender>, Failure> {

@@ -74,6 +74,15 @@ pub enum ReferencesName {
     Lane,
 }
 
+/// How applications use the stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Api {
+    /// They live on the lanes
+    Lane,
+    /// They have threads of their own, and sockets: a lane at each end; beside the on-lane API, and beside the kernel's sockets in the same structure
+    Thread,
+}
+
 /// What else does the same work in the same run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Peer {
@@ -92,6 +101,9 @@ Examples:
   laneway-lab bench rr --conns 100 --checksums offload --json
   laneway-lab bench stream --conns 1 --mtu 65535 --peer smoltcp
   laneway-lab bench idle --conns 1000000
+  laneway-lab bench rr --api thread --conns 9000 --peer linux          4 application threads with pollers, beside the on-lane API
+  laneway-lab bench rr --api thread --conns 1 --message 1 --peer linux ping-pong between two threads, blocking calls
+  laneway-lab bench stream --api thread --conns 1 --checksums offload --peer linux --json
 
 Every contender does its rounds in turn (A B A B …), beside a twin of ours (laneway-aa): a difference
 smaller than the twin's is noise.";
@@ -120,6 +132,12 @@ pub struct Bench {
     /// Measure this beside it; may be given twice
     #[arg(long, value_enum)]
     pub peer: Vec<Peer>,
+    /// How applications use the stack
+    #[arg(long, value_enum, default_value_t = Api::Lane)]
+    pub api: Api,
+    /// Application threads, half of which serve (with --api thread) [default: 2 for one connection, else 4]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
     /// How lanes share connections
     #[arg(long, value_enum, default_value_t = SharingName::Lane)]
     pub sharing: SharingName,
@@ -205,6 +223,31 @@ impl Bench {
         self.ring.unwrap_or((conns * each).next_power_of_two().clamp(self.ring_least().max(131_072), 1 << 26))
     }
 
+    /// Application threads for so many connections.
+    pub fn threads(&self, conns: usize) -> usize {
+        self.threads.unwrap_or(if conns == 1 { 2 } else { 4 })
+    }
+
+    fn check_threads(&self) -> Result<(), Failure> {
+        if self.unit == Unit::Idle || self.ops.is_some() {
+            return misuse("--api thread does crr, rr and stream, for a time: leave out idle and --ops");
+        }
+        if self.lanes != 1 || self.cores.is_some() || self.sharing != SharingName::Lane || self.ports != Ports::Lane {
+            return misuse("--api thread has one lane at each end: leave out --lanes, --cores, --sharing and --ports");
+        }
+        if self.ipv6 || self.peer.contains(&Peer::Smoltcp) {
+            return misuse(
+                "--api thread is measured with IPv4, and smoltcp has no sockets for threads: leave out --ipv6 and --peer smoltcp",
+            );
+        }
+        match self.threads {
+            Some(n) if n % 2 != 0 || !(2..=128).contains(&n) => {
+                misuse(format!("--threads must be even and 2 to 128, because half of them serve, not {n}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Checks what clap cannot.
     pub fn check(&self) -> Result<(), Failure> {
         if self.conns.contains(&0) || self.conns.is_empty() {
@@ -260,6 +303,11 @@ impl Bench {
             if matches!(self.unit, Unit::Stream | Unit::Idle) {
                 return misuse("--references is for bench crr and bench rr");
             }
+        }
+        if self.api == Api::Thread {
+            self.check_threads()?;
+        } else if self.threads.is_some() {
+            return misuse("--threads are the application's: add --api thread");
         }
         if self.unit == Unit::Stream && !self.peer.is_empty() && self.message.is_some() {
             return misuse("--message is for bench rr");
@@ -336,6 +384,10 @@ mod tests {
             "idle --peer linux",
             "stream --references r0",
             "crr --references r0 --sharing global",
+            "rr --threads 4",
+            "rr --api thread --threads 3",
+            "rr --api thread --peer smoltcp",
+            "idle --api thread",
             "crr --ring 100",
             "rr --sharing epoch",
             "crr --conns 9999999",

@@ -53,6 +53,8 @@ pub struct Ours<W: Work, S: Sharing, C: Sharing = S, T: Way = LinkTx> {
     measured_from: Counters,
     peak_time_waits: usize,
     peak_queued: usize,
+    /// It is compared with one whose applications have threads of their own.
+    tells_lanes: bool,
 }
 
 impl<W: Work, S: Sharing, C: Sharing, T: Way> Ours<W, S, C, T> {
@@ -70,6 +72,7 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Ours<W, S, C, T> {
             measured_from: Counters::default(),
             peak_time_waits: 0,
             peak_queued: 0,
+            tells_lanes: false,
         })
     }
 
@@ -83,6 +86,12 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Ours<W, S, C, T> {
     /// The control planes, for a thread of their own. Not before the warm-up, which needs them.
     pub fn take_controls(&mut self) -> Vec<Control> {
         self.crews.iter_mut().flat_map(Crew::take_controls).collect()
+    }
+
+    /// Its lanes' processor time is told apart, for one whose applications have threads of their own.
+    pub fn beside_threads(mut self) -> Self {
+        self.tells_lanes = true;
+        self
     }
 
     fn established(&mut self) -> u64 {
@@ -118,13 +127,15 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Ours<W, S, C, T> {
             threads.into_iter().map(|thread| thread.join().expect("a crew does not panic")).collect::<Vec<_>>()
         });
         self.elapsed_us = shares.iter().map(|(_, ended)| ended.as_us()).max().unwrap_or(before_us);
-        let shares = shares.into_iter().map(|(share, _)| share).collect();
+        let shares: Vec<Share> = shares.into_iter().map(|(share, _)| share).collect();
+        // The application lives on the lanes: they have all of it.
+        let lane_cpu_s = self.tells_lanes.then(|| shares.iter().map(|share| share.cpu_s).sum());
         let (live, queued) =
             self.crews.iter_mut().map(Crew::time_waits).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         self.peak_time_waits = self.peak_time_waits.max(live);
         self.peak_queued = self.peak_queued.max(queued);
         let packets = counters(&mut self.crews).get(Mib::IpOutRequests) - packets;
-        Round { shares, packets: Some(packets) }
+        Round { shares, packets: Some(packets), lane_cpu_s }
     }
 }
 

@@ -104,7 +104,11 @@ impl Linux {
         let panicked = |_| Failure::Stuck("a thread of --peer linux panicked".into());
         let server = server.map_err(panicked)?.map_err(|errno| refused("serve", errno))?;
         let client = client.map_err(panicked)?.map_err(|errno| refused("connect", errno))?;
-        Ok(Round { shares: vec![Share { ops: 0.0, cpu_s: server, wall_s: client.wall_s }, client], packets: None })
+        Ok(Round {
+            shares: vec![Share { ops: 0.0, cpu_s: server, wall_s: client.wall_s }, client],
+            packets: None,
+            lane_cpu_s: None,
+        })
     }
 
     fn client(

@@ -304,7 +304,7 @@ impl Smoltcp {
             wall_s: began.elapsed().as_secs_f64(),
             cpu_s: machine::thread_cpu_s() - cpu,
         };
-        Round { shares: vec![share], packets: Some(self.device.sent.get() - packets) }
+        Round { shares: vec![share], packets: Some(self.device.sent.get() - packets), lane_cpu_s: None }
     }
 }
 

@@ -55,6 +55,12 @@ pub struct Row {
     p99_us: Option<f64>,
     p999_us: Option<f64>,
     packets_per_op: Option<f64>,
+    /// With `--api thread` only: what of the processor time the lanes had, …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lane_cpu_us_per_op: Option<f64>,
+    /// … and what the application's threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    app_cpu_us_per_op: Option<f64>,
     bytes_per_conn: Option<f64>,
     tw_evicted: Option<u64>,
     /// Operations per second of each round.
@@ -91,7 +97,11 @@ impl Report {
     ) {
         let rates: Vec<f64> = rounds.iter().map(Round::rate).collect();
         let rate = median(rates.iter().copied());
-        let cores = rounds.first().map_or(1, |round| round.shares.len().max(1));
+        let shares = rounds.first().map_or(1, |round| round.shares.len().max(1));
+        let cores = contender.cores().unwrap_or(shares);
+        let lane_cpu: Option<Vec<f64>> = rounds.iter().map(Round::lane_cpu_us_per_op).collect();
+        let lane_cpu = lane_cpu.map(|all| median(all.into_iter()));
+        let cpu = median(rounds.iter().map(Round::cpu_us_per_op));
         let us = |quantile| account.latency.as_ref().map(|all| all.value_at_quantile(quantile) as f64 / 1e3);
         let packets: Option<Vec<f64>> = rounds.iter().map(|round| Some(round.packets? as f64 / round.ops())).collect();
         let total = Row {
@@ -104,7 +114,9 @@ impl Report {
             ops_per_s: rate,
             ops_per_s_per_core: rate / cores as f64,
             gbit_s: rate * payload_bytes as f64 * 8e-9,
-            cpu_us_per_op: median(rounds.iter().map(Round::cpu_us_per_op)),
+            cpu_us_per_op: cpu,
+            lane_cpu_us_per_op: lane_cpu,
+            app_cpu_us_per_op: lane_cpu.map(|lanes| (cpu - lanes).max(0.0)),
             p50_us: us(0.5),
             p99_us: us(0.99),
             p999_us: us(0.999),
@@ -114,8 +126,8 @@ impl Report {
             rounds: rates,
             part: None,
         };
-        let parts = (0..cores).filter(|_| cores > 1).map(|core| {
-            let one = |round: &Round| Round { shares: vec![round.shares[core]], packets: None };
+        let parts = (0..shares).filter(|_| shares > 1).map(|core| {
+            let one = |round: &Round| Round { shares: vec![round.shares[core]], packets: None, lane_cpu_s: None };
             let rates: Vec<f64> = rounds.iter().map(|round| one(round).rate()).collect();
             let rate = median(rates.iter().copied());
             Row {
@@ -128,6 +140,8 @@ impl Report {
                 p99_us: None,
                 p999_us: None,
                 packets_per_op: None,
+                lane_cpu_us_per_op: None,
+                app_cpu_us_per_op: None,
                 bytes_per_conn: None,
                 tw_evicted: None,
                 rounds: rates,
@@ -161,6 +175,8 @@ impl Report {
             p99_us: idle.us.map(|us| us[1]),
             p999_us: idle.us.map(|us| us[2]),
             packets_per_op: None,
+            lane_cpu_us_per_op: None,
+            app_cpu_us_per_op: None,
             bytes_per_conn: Some(idle.bytes_per_conn),
             tw_evicted: idle.tw_evicted,
             rounds: vec![idle.ops_per_s],
@@ -218,10 +234,31 @@ impl Report {
                 or_dash(row.bytes_per_conn, 0),
             );
         }
+        out += &self.by_lanes();
         out += &self.ratios();
         out.push('\n');
         for remark in &self.remarks {
             out += remark;
+            out.push('\n');
+        }
+        out
+    }
+
+    /// Where lanes and application threads have processor time of their own: how much of it.
+    fn by_lanes(&self) -> String {
+        let mut out = String::new();
+        for row in &self.rows {
+            if let Some((lanes, apps)) = row.lane_cpu_us_per_op.zip(row.app_cpu_us_per_op) {
+                out += &format!(
+                    "\n{} at {} ({}): CPU us/op of the lanes {lanes:.3}, of the application's threads {apps:.3}; {} ops for a second of the lanes",
+                    row.who,
+                    row.conns,
+                    row.api,
+                    grouped(if lanes > 0.0 { 1e6 / lanes } else { 0.0 }),
+                );
+            }
+        }
+        if !out.is_empty() {
             out.push('\n');
         }
         out
@@ -245,6 +282,12 @@ impl Report {
                         ours.conns,
                         median(ratios.iter().copied()),
                     );
+                }
+                if let Some((a, b)) = other.lane_cpu_us_per_op.zip(ours.lane_cpu_us_per_op) {
+                    out += &format!(", per lane CPU {:.2} x", a / b);
+                }
+                if let Some((a, b)) = ours.p50_us.zip(other.p50_us) {
+                    out += &format!(", p50 {:.2} x", a / b);
                 }
             }
         }

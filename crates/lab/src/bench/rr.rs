@@ -22,6 +22,11 @@ impl Rr {
         }
     }
 
+    /// What is asked, and what is answered.
+    pub fn messages(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.request.to_vec(), self.response.to_vec())
+    }
+
     /// Payload bytes of a request and its response.
     pub fn bytes(&self) -> usize {
         self.request.len() + self.response.len()

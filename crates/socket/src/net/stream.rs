@@ -76,6 +76,15 @@ impl TcpStream {
         Self::open(stack, addr, Some(Instant::now() + timeout))
     }
 
+    /// Begins to open a connection on a stack, and does not wait for it: what a non-blocking `connect` of the kernel's is. The
+    /// stream is non-blocking. It becomes writable (see [`Poller`](super::Poller)) when the connection is established or has
+    /// failed; [`take_error`](Self::take_error) and [`peer_addr`](Self::peer_addr) tell which.
+    pub fn begin_connect_on(stack: &Stack, addr: &SocketAddr) -> io::Result<TcpStream> {
+        let stream = Self::begin(stack, addr)?;
+        stream.set_nonblocking(true)?;
+        Ok(stream)
+    }
+
     fn open(stack: &Stack, addr: &SocketAddr, deadline: Option<Instant>) -> io::Result<TcpStream> {
         let stream = Self::begin(stack, addr)?;
         while !stream.poll_connected()? {
