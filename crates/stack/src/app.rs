@@ -39,6 +39,9 @@ pub struct UdpId(pub u16);
 
 /// An application that lives on a lane and runs to completion: it is called when something happened, and what it does
 /// takes effect at the end of the same poll. It must not block: every connection of the lane waits for it.
+///
+/// In a running stack a callback about a connection that panics loses that connection (it is reset, and counted as
+/// `AppPanics`), and the lane goes on; a panic in any other callback takes the stack down.
 pub trait App {
     /// Once a poll, whether or not anything happened. The place to start connections.
     fn on_poll(&mut self, cx: &mut Context<'_>) {
@@ -130,6 +133,7 @@ impl Context<'_> {
                 return None;
             };
             if let Some(slot) = self.tables.slot(id) {
+                self.local.last_accepted = Some(id);
                 slot.accepted = true;
                 // What arrived before it was accepted is shown now.
                 if let Tcb::Synchronized(connection) = &slot.tcb

@@ -72,6 +72,8 @@ mib! {
     TcpRefused,
     /// SYNs of our own active opens that were sent again.
     ConnectRetries,
+    /// Callbacks of the application that panicked; each lost the connection that it was about.
+    AppPanics,
 }
 
 /// The counters of one lane.

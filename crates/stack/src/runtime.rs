@@ -19,7 +19,8 @@
 //!
 //! # How a stack ends
 //! [`Runtime::stop`] closes every listener, then tells each lane's application ([`App::on_stop`]), turns until its
-//! connections are gone or the grace period is over, resets what is left, and joins the threads. A lane that panics says so
+//! connections are gone or the grace period is over, resets what is left, and joins the threads. An application that panics
+//! about a connection loses that connection (`runtime/guard.rs`). A lane that panics says so
 //! and takes the whole stack down with it: the flows that hash to it would be lost without a word otherwise.
 
 use crate::app::{App, Context, ListenerId, UdpId};
@@ -277,7 +278,8 @@ impl Runtime {
         });
         let cores = cores();
         let mut runtime = Runtime { shared: Arc::clone(&shared), lanes: Vec::new(), control: None };
-        for (id, seat) in seats.into_iter().enumerate() {
+        for (id, Seat { lane, queue, app }) in seats.into_iter().enumerate() {
+            let seat = Seat { lane, queue, app: guard::Guarded(app) };
             let core = (options.pin && lanes <= cores.len()).then(|| cores[id]);
             let lane = LaneThread {
                 seat,
@@ -819,6 +821,7 @@ const STOP_CHECK: Duration = Duration::from_millis(10);
 
 mod aloud;
 mod asker;
+mod guard;
 use aloud::Aloud;
 pub use asker::{Asker, Trace, Unanswered};
 

@@ -12,26 +12,44 @@ use laneway_proto::tcp::CloseReason;
 use laneway_wire::flow::Address;
 use std::sync::mpsc::{Sender, channel};
 
+/// Where an application panics.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Panics {
+    #[default]
+    Nowhere,
+    OnPoll,
+    /// Over every second connection, as it is accepted or as its data arrives.
+    OnAccept,
+    OnData,
+}
+
 /// Echoes, or sends 100 bytes and waits for them to come back; then tells.
 #[derive(Default)]
 struct Echo {
     to_start: usize,
-    panics: bool,
+    panics: Panics,
+    accepted: u64,
     done: Option<Sender<CloseReason>>,
 }
 
 impl App for Echo {
     fn on_poll(&mut self, cx: &mut Context<'_>) {
+        assert!(self.panics != Panics::OnPoll || self.accepted == 0, "planted");
         while self.to_start > 0 {
             cx.connect(None, Address::from_v4([10, 0, 0, 1]), 7, 1).expect("there are ports");
             self.to_start -= 1;
         }
     }
+    fn on_accept(&mut self, cx: &mut Context<'_>, id: ConnId) {
+        self.accepted += 1;
+        cx.set_token(id, 2 + self.accepted % 2);
+        assert!(self.panics != Panics::OnAccept || self.accepted.is_multiple_of(2), "planted");
+    }
     fn on_connect(&mut self, cx: &mut Context<'_>, id: ConnId) {
         cx.send(id, &[7; 100]);
     }
     fn on_data(&mut self, cx: &mut Context<'_>, id: ConnId, data: &[u8]) -> usize {
-        assert!(!self.panics, "planted");
+        assert!(self.panics != Panics::OnData || cx.token(id) == 2, "planted");
         if cx.token(id) == 1 {
             cx.close(id)
         } else {
@@ -47,7 +65,7 @@ impl App for Echo {
 }
 
 /// Two stacks of `lanes` lanes; the client starts `each` connections on each lane.
-fn pair(lanes: usize, each: usize, panics: bool, done: Sender<CloseReason>, options: Options) -> (Runtime, Runtime) {
+fn pair(lanes: usize, each: usize, panics: Panics, done: Sender<CloseReason>, options: Options) -> (Runtime, Runtime) {
     let clock = Clock::start();
     let bells = [Bells::new(lanes).unwrap(), Bells::new(lanes).unwrap()];
     let secrets = [BootSecrets::from_seed(1), BootSecrets::from_seed(2)];
@@ -79,7 +97,7 @@ fn pair(lanes: usize, each: usize, panics: bool, done: Sender<CloseReason>, opti
 fn threads_serve_threads() {
     for lanes in [1, 2] {
         let (done, ended) = channel();
-        let (server, client) = pair(lanes, 200, false, done, Options { pin: false, ..Options::default() });
+        let (server, client) = pair(lanes, 200, Panics::Nowhere, done, Options { pin: false, ..Options::default() });
         for _ in 0..200 * lanes {
             assert_eq!(
                 ended.recv_timeout(Duration::from_secs(20)).expect("a connection is stuck"),
@@ -99,7 +117,7 @@ fn threads_serve_threads() {
 fn a_sleeping_lane_hears_control_at_once() {
     let (done, _ended) = channel();
     let (server, client) =
-        pair(2, 0, false, done, Options { pin: false, park_max_us: 10_000_000, ..Options::default() });
+        pair(2, 0, Panics::Nowhere, done, Options { pin: false, park_max_us: 10_000_000, ..Options::default() });
     thread::sleep(Duration::from_millis(50));
     let start = std::time::Instant::now();
     let id = server.listen("0.0.0.0:8".parse().unwrap(), 16).unwrap();
@@ -123,7 +141,7 @@ fn a_lane_that_panics_takes_the_stack_down_and_says_so() {
     let hear = Arc::clone(&said);
     let on_failure: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |what| *hear.lock().unwrap() = what.to_owned());
     let options = Options { pin: false, grace_us: 100_000, on_failure: Some(on_failure), ..Options::default() };
-    let (server, client) = pair(2, 1, true, done, options);
+    let (server, client) = pair(2, 1, Panics::OnPoll, done, options);
     let start = std::time::Instant::now();
     while server.failure().is_none() {
         assert!(start.elapsed() < Duration::from_secs(10), "nobody noticed");
@@ -137,8 +155,31 @@ fn a_lane_that_panics_takes_the_stack_down_and_says_so() {
 }
 
 #[test]
+fn an_application_that_panics_loses_its_connection_and_not_the_lane() {
+    for panics in [Panics::OnAccept, Panics::OnData] {
+        let (done, ended) = channel();
+        let (server, client) = pair(1, 40, panics, done, Options { pin: false, ..Options::default() });
+        let mut reasons = [0; 2];
+        for _ in 0..40 {
+            match ended.recv_timeout(Duration::from_secs(20)).expect("a connection is stuck") {
+                CloseReason::Normal => reasons[0] += 1,
+                CloseReason::Reset => reasons[1] += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(reasons, [20, 20], "every second one is reset, and the others are served");
+        assert_eq!(server.failure(), None);
+        let (counters, _) = server.counters().unwrap();
+        assert_eq!(counters.get(Mib::AppPanics), 20);
+        let ended = server.stop();
+        assert_eq!(ended.failure, None);
+        drop(client);
+    }
+}
+
+#[test]
 fn a_bind_is_agreed_on_by_every_lane_and_undone() {
-    let (server, client) = pair(2, 0, false, channel().0, Options { pin: false, ..Options::default() });
+    let (server, client) = pair(2, 0, Panics::Nowhere, channel().0, Options { pin: false, ..Options::default() });
     let none = BindOptions::default();
     let (id, at) = server.bind("10.0.0.1:0".parse().unwrap(), none).unwrap();
     assert!(Config::default().ip_local_port_range.0 <= at.port());
@@ -159,7 +200,7 @@ fn a_bind_is_agreed_on_by_every_lane_and_undone() {
 #[test]
 fn a_listing_shows_each_lanes_share_of_a_destination() {
     let (done, told) = channel();
-    let (_server, client) = pair(2, 3, false, done, Options { pin: false, ..Options::default() });
+    let (_server, client) = pair(2, 3, Panics::Nowhere, done, Options { pin: false, ..Options::default() });
     for _ in 0..6 {
         told.recv_timeout(Duration::from_secs(20)).expect("a connection ended");
     }
