@@ -338,6 +338,12 @@ impl Context<'_> {
         self.with(connection, |c, _| c.set_nodelay(on));
     }
 
+    /// The application answers from another thread, later than in the turn in which it is told: an acknowledgement waits for
+    /// the answer that carries it, for 1 ms and the tick of the timers that follows.
+    pub fn set_answers_later(&mut self, connection: ConnId, on: bool) {
+        self.with(connection, |c, _| c.set_answers_later(on));
+    }
+
     /// `SO_KEEPALIVE`.
     pub fn set_keepalive(&mut self, connection: ConnId, on: bool) {
         self.with(connection, |c, cx| c.set_keepalive(on, cx));

@@ -109,6 +109,8 @@ impl Facts {
     pub(super) const CORK_OVER: u32 = 1 << 22;
     /// Unacknowledged text came with PSH: its sender has no more, or holds it back until it hears of this.
     pub(super) const PUSHED: u32 = 1 << 24;
+    /// The application has its turn elsewhere: its answer comes soon, but not in this poll.
+    pub(super) const ANSWERS_LATER: u32 = 1 << 25;
     /// That data is held back has been reported.
     pub(super) const HELD: u32 = 1 << 23;
 
@@ -441,6 +443,12 @@ impl Connection {
             self.facts.set(Facts::RESET_DUE);
         }
         self.die(CloseReason::Aborted, cx);
+    }
+
+    /// Whether the application answers later than in the turn in which it is told, from a thread of its own. What was pushed
+    /// is then not acknowledged at the end of the turn, but when the answer leaves, or after 1 ms.
+    pub fn set_answers_later(&mut self, on: bool) {
+        if on { self.facts.set(Facts::ANSWERS_LATER) } else { self.facts.clear(Facts::ANSWERS_LATER) }
     }
 
     /// `TCP_NODELAY`.

@@ -11,6 +11,10 @@ use crate::time::Instant;
 use core::ops::ControlFlow::{self, Break, Continue};
 use laneway_wire::tcp::{Flags, Segment, SeqNum};
 
+/// An application with a thread of its own has so long to answer before what was pushed is acknowledged without it, in
+/// microseconds. Short: its peer may hold the rest of its message back until then (Nagle).
+const LATE_ANSWER_US: u64 = 1_000;
+
 /// What a segment brought. The application is shown `text` (then [`Connection::finish`] must be called with what it took)
 /// and, if `readable`, what [`Connection::readable`] has.
 #[derive(Default)]
@@ -459,12 +463,16 @@ impl Connection {
 
     #[inline]
     fn note_ack_pending(&mut self, pushed: bool, cx: &Cx<'_>) {
-        if pushed {
+        let later = self.facts.has(Facts::ANSWERS_LATER);
+        if pushed && !later {
             self.facts.set(Facts::PUSHED);
         }
         if !self.facts.has(Facts::ACK_PENDING) {
             self.facts.set(Facts::ACK_PENDING);
             self.delack_at = cx.now.after_us(cx.config.delayed_ack_us);
+        }
+        if pushed && later {
+            self.delack_at = self.delack_at.min(cx.now.after_us(LATE_ANSWER_US));
         }
     }
 

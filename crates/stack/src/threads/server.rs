@@ -398,6 +398,7 @@ impl App for Server {
         let listeners = self.listeners.values().any(|side| side.news);
         let sockets = self.sockets.values().any(|side| side.news != 0);
         if self.news.is_empty() && self.farewells.is_empty() && !listeners && !sockets {
+            cx.set_answers_later(id, true);
             return;
         }
         look_fence(); // one for all that this poll has published
@@ -503,6 +504,7 @@ impl App for Server {
             let at = record.end.taken() + record.end.waiting() as u64;
             record.closing = true;
             record.notes.get_or_insert_default().push_back((at, Op::Close));
+        cx.set_answers_later(connection, true);
             self.tell_later(index, READ | WRITE);
             self.serve(cx, index);
         }
