@@ -209,6 +209,57 @@ fn a_poller_tells_in_each_mode() {
 }
 
 #[test]
+fn a_connection_that_is_begun_becomes_writable_or_says_why() {
+    let (server, client) = stacks();
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
+    let poller = Poller::new().unwrap();
+    let begin = |key, at: std::net::SocketAddr| {
+        let stream = TcpStream::begin_connect_on(&client, &at).unwrap();
+        poller.add(&stream, key, Interest::WRITABLE, Mode::Oneshot).unwrap();
+        let mut events = Vec::new();
+        assert_eq!(poller.wait(&mut events, Some(Duration::from_secs(5))).unwrap(), 1);
+        assert_eq!((events[0].key, events[0].writable), (key, true));
+        stream
+    };
+    let at = listener.local_addr().unwrap();
+    let open = begin(1, at);
+    assert_eq!(open.peer_addr().unwrap(), at);
+    assert!(open.take_error().unwrap().is_none());
+    assert_eq!((&open).read(&mut [0; 4]).unwrap_err().kind(), ErrorKind::WouldBlock, "it is non-blocking");
+    let refused = begin(2, "10.0.0.1:9".parse().unwrap());
+    assert_eq!(refused.take_error().unwrap().map(|error| error.kind()), Some(ErrorKind::ConnectionRefused));
+}
+
+/// The lane looks by itself at those that speak in every poll: it must not forget them when they stop, nor stay awake.
+#[test]
+fn one_who_speaks_in_fits_and_starts_is_heard() {
+    let (server, client) = stacks();
+    let (a, b) = pair(&server, &client);
+    let reader = thread::spawn(move || {
+        let mut all = Vec::new();
+        (&b).read_to_end(&mut all).map(|_| all)
+    });
+    let mut sent = Vec::new();
+    for i in 0..3_000u32 {
+        let piece = i.to_be_bytes();
+        (&a).write_all(&piece).unwrap();
+        sent.extend(piece);
+        match i % 500 {
+            499 => thread::sleep(Duration::from_millis(2)), // the lane has let go of it, and sleeps
+            n if n % 50 == 49 => thread::yield_now(),
+            _ => {}
+        }
+    }
+    drop(a);
+    assert_eq!(reader.join().unwrap().unwrap(), sent);
+    thread::sleep(Duration::from_millis(50));
+    let idle = |stack: &Stack| stack.counters().unwrap().get(laneway::on_lane::Mib::PollsBusy);
+    let before = idle(&client);
+    thread::sleep(Duration::from_millis(100));
+    assert!(idle(&client) - before < 1_000, "the lane looks at somebody who has gone");
+}
+
+#[test]
 fn a_poller_s_descriptor_nests_in_the_kernel_s() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let (server, client) = stacks();

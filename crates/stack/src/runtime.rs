@@ -129,6 +129,11 @@ impl Bells {
         }
     }
 
+    /// What stands on the line of a lane's bell: 1 while it sleeps.
+    pub(crate) fn line(&self, lane: usize) -> u64 {
+        self.0.get(lane).map_or(0, |bell| u64::from(!bell.flag.was_taken()))
+    }
+
     /// Wakes every lane that sleeps.
     pub fn ring_all(&self) {
         self.0.iter().for_each(Bell::ring);

@@ -108,6 +108,22 @@ impl Desk {
         self.posts.iter().map(|post| post.pool.bytes()).sum()
     }
 
+    /// What stands on every line that a conversation's application and its lane share and that holds no data: its own four, the
+    /// list's, the pool's, the bell's. Whoever compares two answers learns which of them were written between. For counting how
+    /// often lines travel, while nobody else uses the desk.
+    pub fn lines(&self, talk: &Conversation) -> Vec<u64> {
+        let post = &self.posts[usize::from(talk.app().lane.load(Acquire))];
+        let [first, second, third] = talk.lines();
+        let (app, lane) = (talk.app(), talk.lane());
+        let state = u64::from(app.state.load(Relaxed)) << 16 | u64::from(app.noted.load(Relaxed));
+        let words = u64::from(lane.status.load(Relaxed)) << 32 | u64::from(lane.event.now());
+        let words = words ^ u64::from(lane.noted.load(Relaxed)).rotate_left(48);
+        let mut lines = vec![first, second.rotate_left(32) ^ state, third, words, post.wake.line()];
+        lines.extend(post.pool.lines());
+        lines.push(self.bells.line(usize::from(app.lane.load(Acquire))));
+        lines
+    }
+
     /// Begins to open a connection, on the next lane in turn.
     pub fn connect(&self, from: Option<Address>, to: SocketAddr) -> Arc<Conversation> {
         let lane = self.next.fetch_add(1, Relaxed) % self.posts.len();

@@ -20,6 +20,10 @@
 //! were just read), the ring is free again at once, and the core protocol knows nothing of threads. Receiving has no such
 //! copy: from the frame into the ring, from there to the caller.
 //!
+//! **Who speaks all the time is not on the list.** A lane that has few conversations to serve keeps them for the next poll, and
+//! looks itself: their threads then write their own line and nothing else, and neither the list nor the bell travels from core to core.
+//! One that has nothing to say when its turn comes is released, and goes by the list again. A lane never sleeps while it keeps one.
+//!
 //! **What bounds what.** A ring holds [`RING`] bytes in each direction, a lane's blocks [`POOL`] bytes of each size; a
 //! lane looks at [`SERVED_MAX`] conversations and takes [`COMMANDS_MAX`] commands per poll; of notes there may be
 //! [`NOTES_MAX`] in a conversation. Whoever wants more waits, or is told that it would.
@@ -41,6 +45,8 @@ pub const RING: u32 = 256 * 1024;
 pub const POOL: usize = 256 << 20;
 /// Conversations that a lane looks at in one poll because their application asked for it.
 pub const SERVED_MAX: usize = 256;
+/// Conversations that a lane looks at in every poll for as long as they have something to say each time.
+pub const KEPT_MAX: usize = 16;
 /// Commands that a lane takes in one poll.
 pub const COMMANDS_MAX: usize = 64;
 /// Notes that may wait in one conversation.

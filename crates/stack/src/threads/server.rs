@@ -7,13 +7,13 @@ use super::poll::{Watch, Watched};
 use super::words::{
     AppWords, CONNECTED, Conversation, ENDED, FULL, Fault, GONE, LaneWords, NO_SLOT, Op, READ, WRITE, wake_those,
 };
-use super::{COMMANDS_MAX, SERVED_MAX};
+use super::{COMMANDS_MAX, KEPT_MAX, SERVED_MAX};
 use crate::app::{App, ConnId, Context, ListenerId, UdpId};
 use crate::error::Error;
 use laneway_proto::tcp::CloseReason;
 use laneway_proto::time::Instant;
 use laneway_sync::ring::bytes::LaneEnd;
-use laneway_sync::wake::look_fence;
+use laneway_sync::wake::{look_fence, release};
 use laneway_wire::flow::Address;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -39,6 +39,8 @@ struct Record {
     news: u8,
     /// It is on the list of those that hold blocks.
     lender: bool,
+    /// Something was said since that list was last gone through: its blocks are in use, though perhaps empty now.
+    spoke: bool,
     /// The application is gone, and only the bytes before its close remain to be sent.
     closing: bool,
 }
@@ -49,6 +51,10 @@ pub struct Server {
     lane: usize,
     inbox: Inbox,
     commands: VecDeque<Command>,
+    /// Conversations that spoke in the last poll: they are looked at without being on the list.
+    kept: Vec<Arc<Conversation>>,
+    /// Conversations that the last poll served.
+    served: usize,
     records: Vec<Option<Record>>,
     free: Vec<u32>,
     /// Records with news.
@@ -70,6 +76,8 @@ impl Server {
             lane,
             inbox,
             commands: VecDeque::new(),
+            kept: Vec::with_capacity(KEPT_MAX),
+            served: 0,
             records: Vec::new(),
             free: Vec::new(),
             news: Vec::new(),
@@ -95,7 +103,7 @@ impl Server {
     }
 
     fn insert(&mut self, end: LaneEnd<AppWords, LaneWords>, id: ConnId) -> u32 {
-        let record = Record { end, id, watch: None, notes: None, news: 0, lender: false, closing: false };
+        let record = Record { end, id, watch: None, notes: None, news: 0, lender: false, spoke: false, closing: false };
         let index = match self.free.pop() {
             Some(index) => {
                 self.records[index as usize] = Some(record);
@@ -138,6 +146,7 @@ impl Server {
     #[inline]
     fn lend(&mut self, index: u32, now: Instant) {
         let Some(record) = self.records.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        record.spoke = true;
         if !record.lender {
             record.lender = true;
             if self.lenders.is_empty() {
@@ -147,9 +156,10 @@ impl Server {
         }
     }
 
-    /// Does for one connection whatever its thread has asked for.
-    fn serve(&mut self, cx: &mut Context<'_>, index: u32) {
-        let Some(record) = self.records.get_mut(index as usize).and_then(Option::as_mut) else { return };
+    /// Does for one connection whatever its thread has asked for. True if nothing is left to do: false also if the connection
+    /// has no room for more, and goes on by itself when it has.
+    fn serve(&mut self, cx: &mut Context<'_>, index: u32) -> bool {
+        let Some(record) = self.records.get_mut(index as usize).and_then(Option::as_mut) else { return false };
         let id = record.id;
         let mut aborts = false;
         if !record.end.pipe().app().notes.is_empty() {
@@ -174,9 +184,10 @@ impl Server {
         if aborts {
             cx.set_token(id, 0);
             cx.abort(id);
-            return self.remove(index, None);
+            self.remove(index, None);
+            return false;
         }
-        let mut sent = 0;
+        let (mut sent, mut all) = (0, true);
         loop {
             let taken = record.end.taken();
             let mut until = usize::MAX;
@@ -187,7 +198,8 @@ impl Server {
                         if matches!(op, Some(Op::Close)) {
                             cx.set_token(id, 0);
                             cx.close(id);
-                            return self.remove(index, None);
+                            self.remove(index, None);
+                            return false;
                         }
                         op.into_iter().for_each(|op| apply(cx, id, op));
                         continue;
@@ -206,6 +218,7 @@ impl Server {
             record.end.advance(n);
             sent += n;
             if n < len {
+                all = false;
                 break; // `on_writable` goes on
             }
         }
@@ -222,6 +235,74 @@ impl Server {
         if sent > 0 {
             self.lend(index, cx.now());
         }
+        all
+    }
+
+    /// Serves those that were kept, and those on the list; says how many.
+    fn serve_all(&mut self, cx: &mut Context<'_>) -> usize {
+        let mut served = 0;
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.retain(|talk| {
+            let index = self.place(talk);
+            if index.is_some_and(|index| self.has_work(index) && self.serve(cx, index)) {
+                served += 1;
+                return true;
+            }
+            release(talk);
+            served += usize::from(self.serve_released(cx, talk, index));
+            false
+        });
+        // Where many are served, each of them has little to say, and looking at all of them again would cost more than the list.
+        let keeps = self.served <= KEPT_MAX;
+        while served < SERVED_MAX
+            && let Some(talk) = self.inbox.woken.pop_and_keep()
+        {
+            served += 1;
+            let index = self.place(&talk);
+            if keeps && kept.len() < KEPT_MAX && index.is_some_and(|index| self.serve(cx, index)) {
+                kept.push(talk);
+                continue;
+            }
+            release(&talk);
+            self.serve_released(cx, &talk, index);
+        }
+        self.kept = kept;
+        self.served = served;
+        served
+    }
+
+    /// Looks at a conversation after it was released: what was published before was not pushed. True if there was something.
+    fn serve_released(&mut self, cx: &mut Context<'_>, talk: &Arc<Conversation>, index: Option<u32>) -> bool {
+        match index {
+            Some(index) if self.has_work(index) => {
+                self.serve(cx, index);
+                true
+            }
+            Some(_) => false,
+            // Perhaps it was handed to another lane meanwhile.
+            None if usize::from(talk.app().lane.load(Acquire)) != self.lane => {
+                self.desk.serve(talk);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Where this lane keeps a conversation, if it does.
+    #[inline]
+    fn place(&self, talk: &Conversation) -> Option<u32> {
+        if usize::from(talk.app().lane.load(Acquire)) != self.lane {
+            return None;
+        }
+        let index = talk.lane().slot.load(Relaxed);
+        (index != NO_SLOT).then_some(index)
+    }
+
+    /// Its thread has said something that was not looked at.
+    #[inline]
+    fn has_work(&self, index: u32) -> bool {
+        let Some(Some(record)) = self.records.get(index as usize) else { return false };
+        record.end.waiting() > 0 || !record.end.pipe().app().notes.is_empty()
     }
 
     fn on_command(&mut self, cx: &mut Context<'_>, command: Command) {
@@ -320,6 +401,7 @@ impl Server {
             talk.lane().status.store(CONNECTED, Release);
             let index = self.insert(end, id);
             cx.set_token(id, u64::from(index) + 1);
+            cx.set_answers_later(id, true);
             if let Some(side) = self.listeners.get_mut(&listener.0) {
                 let _ = side.offers.offer(Arc::new(Newcomer(talk)));
                 side.news = true;
@@ -336,7 +418,9 @@ impl Server {
         for _ in 0..n {
             let Some(index) = self.lenders.pop_front() else { break };
             let Some(record) = self.record(index) else { continue };
-            if record.lender && record.end.retire() {
+            if std::mem::take(&mut record.spoke) {
+                self.lenders.push_back(index);
+            } else if record.lender && record.end.retire() {
                 record.lender = false;
             } else if record.lender {
                 self.lenders.push_back(index);
@@ -364,20 +448,7 @@ impl App for Server {
         for command in self.commands.drain(..commands).collect::<Vec<_>>() {
             self.on_command(cx, command);
         }
-        let mut served = 0;
-        while served < SERVED_MAX
-            && let Some(talk) = self.inbox.woken.pop()
-        {
-            served += 1;
-            if usize::from(talk.app().lane.load(Acquire)) != self.lane {
-                self.desk.serve(&talk); // it was handed to another lane meanwhile
-                continue;
-            }
-            let index = talk.lane().slot.load(Relaxed);
-            if index != NO_SLOT {
-                self.serve(cx, index);
-            }
-        }
+        let served = self.serve_all(cx);
         let mut datagrams = 0;
         while datagrams < DATAGRAMS_MAX
             && let Some(ticket) = self.inbox.woken_udp.pop()
@@ -391,14 +462,13 @@ impl App for Server {
             }
         }
         self.sweep(cx.now());
-        self.busy = commands + served + datagrams > 0;
+        self.busy = commands + served + datagrams + self.kept.len() > 0;
     }
 
     fn on_poll_end(&mut self) {
         let listeners = self.listeners.values().any(|side| side.news);
         let sockets = self.sockets.values().any(|side| side.news != 0);
         if self.news.is_empty() && self.farewells.is_empty() && !listeners && !sockets {
-            cx.set_answers_later(id, true);
             return;
         }
         look_fence(); // one for all that this poll has published
@@ -439,6 +509,7 @@ impl App for Server {
             flow.into_iter().for_each(|flow| words.set_flow(flow));
             words.status.fetch_or(CONNECTED, Release);
         }
+        cx.set_answers_later(connection, true);
         self.tell_later(index, READ | WRITE);
         self.serve(cx, index);
     }
@@ -504,7 +575,6 @@ impl App for Server {
             let at = record.end.taken() + record.end.waiting() as u64;
             record.closing = true;
             record.notes.get_or_insert_default().push_back((at, Op::Close));
-        cx.set_answers_later(connection, true);
             self.tell_later(index, READ | WRITE);
             self.serve(cx, index);
         }

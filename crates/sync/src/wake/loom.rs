@@ -11,6 +11,8 @@ use crate::primitive::{Unless, Weakness, explore};
 enum Clears {
     BeforeReading,
     AfterReading,
+    /// It was kept, and is released between two looks.
+    BetweenReadings,
 }
 
 /// Two pieces of work for one item. The consumer looks until the list is empty and the producer has ended; then all of the
@@ -33,8 +35,11 @@ fn two_pieces(clears: Clears) {
                 item.flags().clear();
             }
             seen = item.load(Relaxed);
-            if clears == Clears::AfterReading {
-                item.flags().clear();
+            if clears != Clears::BeforeReading {
+                release(&item);
+            }
+            if clears == Clears::BetweenReadings {
+                seen = item.load(Relaxed);
             }
         }
     };
@@ -101,7 +106,13 @@ fn want_space(looks: Looks) {
 
 #[test]
 fn nothing_is_forgotten() {
-    for model in [|| two_pieces(Clears::BeforeReading), two_producers, || want_space(Looks::AgainAfterWanting)] {
+    let models = [
+        || two_pieces(Clears::BeforeReading),
+        || two_pieces(Clears::BetweenReadings),
+        two_producers,
+        || want_space(Looks::AgainAfterWanting),
+    ];
+    for model in models {
         let (schedules, _) = explore(Weakness::None, model);
         assert!(schedules > 1, "only {schedules} schedule was explored");
     }

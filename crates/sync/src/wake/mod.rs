@@ -34,6 +34,10 @@
 //! by read-modify-writes, which form one order: either the producer's comes after the consumer's clearing, and then it
 //! pushes again; or it comes before, and then the clearing reads from it and the work is visible.
 //!
+//! A consumer may keep an item for some rounds without clearing SCHEDULED, and look at its work in each of them: producers
+//! that speak all the time then touch nothing but their own line, neither the list nor the bell. It must clear, **and look
+//! once more**, before it stops looking.
+//!
 //! The list is a stack that is taken whole and turned round, so its order is that of arrival, and there is no pop that could
 //! meet a node twice.
 //!
@@ -105,6 +109,11 @@ impl Flags {
     #[inline]
     pub fn get(&self, bits: u32) -> u32 {
         self.0.load(Relaxed) & bits
+    }
+
+    /// All of it, for counting how often its line travels.
+    pub(crate) fn word(&self) -> u32 {
+        self.0.load(Relaxed)
     }
 
     /// True for whoever set it.
@@ -244,6 +253,11 @@ impl<T: Linked> Clone for WakeList<T> {
 }
 
 impl<T: Linked + Send + Sync> WakeList<T> {
+    /// What stands on the line of the list's head, for counting how often it travels, while nobody else uses the list.
+    pub fn line(&self) -> u64 {
+        self.0.0.load(Relaxed).addr() as u64
+    }
+
     /// Has the consumer look at `item`. Publish the work first. `true`: the list was empty, so the consumer may be asleep,
     /// and the caller rings its bell.
     #[inline]
@@ -272,6 +286,13 @@ impl<T: Linked> Woken<T> {
         Some(item)
     }
 
+    /// As [`pop`](Self::pop), and the item counts as scheduled until it is [released](release): its producers
+    /// publish, and neither push nor ring. The consumer looks at it in every round meanwhile.
+    #[inline]
+    pub fn pop_and_keep(&mut self) -> Option<Arc<T>> {
+        self.next()
+    }
+
     /// Nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -291,6 +312,13 @@ impl<T: Linked> Woken<T> {
         self.chain = item.link().load(Relaxed); // before SCHEDULED is cleared: then the link is the producer's again
         Some(item)
     }
+}
+
+/// Ends what [`Woken::pop_and_keep`] began: from now on it can be pushed again. Look at it once more **after** this, for what
+/// was published before.
+#[inline]
+pub fn release<T: Linked>(item: &Arc<T>) {
+    item.flags().clear();
 }
 
 impl<T: Linked> Drop for Woken<T> {

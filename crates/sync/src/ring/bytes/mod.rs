@@ -41,7 +41,10 @@
 //!   out of a word, `hold`, for as long as it writes, and puts it back afterwards; the lane takes it out of the same word, by
 //!   a compare-exchange that fails if anything was written since it looked (the word carries the position).
 //!
-//! After that the next byte begins a new chain. The writer says where: `chain_start` is its position, `first` its block. A
+//! A writer that finds everything read writes at the front of the block that it holds, as if the chain began there. So a
+//! conversation of short messages lives in the first lines of one block, and they stay in the cache.
+//!
+//! After either, the next byte begins a new chain. The writer says where: `chain_start` is its position, `first` its block. A
 //! reader that stands at `chain_start` goes to `first`, whatever it remembered; it stands there exactly once.
 //!
 //! Each side keeps what it last saw of the other's index and looks again when that says full, or empty. All that a side
@@ -61,6 +64,10 @@
 //!                                         sees taken = produced
 //!   writes into the block, publishes
 //!                                         gives the block back        ← take it out of `hold`, not out of one's memory
+//!
+//!   sees taken = produced, and goes back to the front of its block
+//!                                         sees the byte, looks behind the last one
+//!                                                                     ← `chain_start` says where: read it first, always
 //!
 //!                                         sees hold = (0, block)
 //!   takes it, writes, puts it back
@@ -112,6 +119,8 @@ struct Out {
     hold: AtomicU64,
     chain_start: AtomicU64,
     first: AtomicU32,
+    /// The application's: what it waits for, and whether it is on a wake list. Here, on the line that the lane reads anyway.
+    flags: Flags,
 }
 
 impl Out {
@@ -121,6 +130,7 @@ impl Out {
             hold: AtomicU64::new(NONE),
             chain_start: AtomicU64::new(0),
             first: AtomicU32::new(0),
+            flags: Flags::default(),
         }
     }
 }
@@ -173,7 +183,16 @@ impl<'a> Direction<'a> {
             self.pool.take(left.max(waiting as usize) > self.pool.small())
         };
         let mut block = match (held as u32).checked_sub(1) {
-            Some(number) => BlockId(number),
+            Some(number) => {
+                if self.taken.load(order::observe()) == at {
+                    // Everything is read. What is said now and then uses the same few lines again, and not the whole block.
+                    writing.taken_seen = at as u32;
+                    self.out.first.store(number, Relaxed);
+                    self.out.chain_start.store(at, Relaxed);
+                    writing.offset = 0;
+                }
+                BlockId(number)
+            }
             None => {
                 let Some(block) = take(len) else {
                     self.out.hold.store(NONE, order::publish());
@@ -320,8 +339,9 @@ struct AppSide<A, L> {
     taken: AtomicU64,
     next: AtomicPtr<Pipe<A, L>>,
     writing: Mutex<Writing>,
+    // A line further: what changes only when the application reads, or asks for something.
     reading: Mutex<Reading>,
-    flags: Flags,
+    limit: u32,
     said: A,
 }
 
@@ -329,10 +349,10 @@ struct AppSide<A, L> {
 struct LaneSide<L> {
     out: Out,
     taken: AtomicU64,
-    pool: Arc<BlockPool>,
     writing: UnsafeCell<Writing>,
     reading: UnsafeCell<Reading>,
-    limit: u32,
+    // A line further: what the application looks at in every call, and what changes only when something happens.
+    pool: Arc<BlockPool>,
     said: L,
 }
 
@@ -361,20 +381,19 @@ pub fn pipe<A, L>(pool: &Arc<BlockPool>, limit: u32, app: A, lane: L) -> (Arc<Pi
     let pipe = Arc::new(Pipe {
         app: AppSide {
             out: Out::new(),
-            flags: Flags::default(),
             taken: AtomicU64::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
             writing: Mutex::default(),
             reading: Mutex::default(),
+            limit,
             said: app,
         },
         lane: LaneSide {
             out: Out::new(),
-            limit,
             taken: AtomicU64::new(0),
-            pool: pool.clone(),
             writing: UnsafeCell::new(Writing::default()),
             reading: UnsafeCell::new(Reading::default()),
+            pool: pool.clone(),
             said: lane,
         },
     });
@@ -389,12 +408,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<A, L> Pipe<A, L> {
     fn to_lane(&self) -> Direction<'_> {
         let lane = &self.lane;
-        Direction { out: &self.app.out, taken: &lane.taken, pool: &lane.pool, limit: lane.limit }
+        Direction { out: &self.app.out, taken: &lane.taken, pool: &lane.pool, limit: self.app.limit }
     }
 
     fn to_app(&self) -> Direction<'_> {
         let lane = &self.lane;
-        Direction { out: &lane.out, taken: &self.app.taken, pool: &lane.pool, limit: lane.limit }
+        Direction { out: &lane.out, taken: &self.app.taken, pool: &lane.pool, limit: self.app.limit }
     }
 
     /// Appends bytes for the lane; says how many there was room for.
@@ -447,12 +466,12 @@ impl<A, L> Pipe<A, L> {
     #[inline]
     pub fn writable(&self) -> usize {
         let waiting = self.app.out.produced.load(Relaxed) - self.lane.taken.load(order::observe());
-        self.lane.limit as usize - waiting as usize
+        self.app.limit as usize - waiting as usize
     }
 
     /// The most bytes that can wait in one direction.
     pub fn limit(&self) -> usize {
-        self.lane.limit as usize
+        self.app.limit as usize
     }
 
     /// What the application's threads say beside the bytes.
@@ -467,17 +486,45 @@ impl<A, L> Pipe<A, L> {
         &self.lane.said
     }
 
+    /// What stands on the lines of this value that one side writes and the other reads, and that are not the callers': the
+    /// application's two, the lane's first. For counting how often a line travels, while nobody else uses the conversation.
+    pub fn lines(&self) -> [u64; 3] {
+        let fold = |words: &[u64]| words.iter().fold(1, |sum: u64, word| sum.rotate_left(9) ^ word);
+        let out = |out: &Out| {
+            let (chain_start, first) = (out.chain_start.load(Relaxed), out.first.load(Relaxed));
+            fold(&[
+                out.produced.load(Relaxed),
+                out.hold.load(Relaxed),
+                chain_start,
+                first.into(),
+                out.flags.word().into(),
+            ])
+        };
+        let app = &self.app;
+        let writing = lock(&app.writing);
+        let first = [
+            out(&app.out),
+            app.taken.load(Relaxed),
+            writing.taken_seen.into(),
+            writing.offset.into(),
+            app.next.load(Relaxed).addr() as u64,
+        ];
+        let reading = lock(&app.reading);
+        let second = [reading.produced_seen.into(), reading.block.into(), reading.offset.into()];
+        [fold(&first), fold(&second), fold(&[out(&self.lane.out), self.lane.taken.load(Relaxed)])]
+    }
+
     /// What the application waits for.
     #[inline]
     pub fn flags(&self) -> &Flags {
-        &self.app.flags
+        &self.app.out.flags
     }
 }
 
 impl<A, L> Linked for Pipe<A, L> {
     #[inline]
     fn flags(&self) -> &Flags {
-        &self.app.flags
+        &self.app.out.flags
     }
     #[inline]
     fn link(&self) -> &AtomicPtr<Self> {
@@ -594,4 +641,7 @@ const _: () = {
         std::mem::offset_of!(Sample, lane) - std::mem::offset_of!(Sample, app) == 128,
         "in no pair of lines are both"
     );
+    type App = AppSide<[u64; 5], [u64; 7]>;
+    assert!(std::mem::offset_of!(App, reading) == 64, "what every send writes is on one line");
+    assert!(std::mem::offset_of!(LaneSide<[u64; 7]>, pool) == 64, "what every turn writes is on one line");
 };

@@ -60,6 +60,15 @@ impl BlockPool {
         self.bytes() - self.classes.iter().map(|class| class.free_blocks() * class.size as usize).sum::<usize>()
     }
 
+    /// What stands on the lines that all users of the pool share: the heads of its free lists, the counts of its blocks. For
+    /// counting how often they travel, while nobody else uses the pool.
+    pub fn lines(&self) -> [u64; 4] {
+        let [small, large] = &self.classes;
+        let of = |class: &Class| (class.free.load(Relaxed), u64::from(class.made.load(Relaxed)));
+        let ((a, b), (c, d)) = (of(small), of(large));
+        [a, b, c, d]
+    }
+
     #[inline]
     fn class(&self, id: BlockId) -> (&Class, u32) {
         (&self.classes[(id.0 & 1) as usize], id.0 >> 1)
