@@ -18,9 +18,9 @@ use std::time::Duration;
 const SPIN: Duration = Duration::from_micros(50);
 
 /// The far end, seen from the lane that sends to it: what it has heard is answered when the lane looks.
-struct FarRx {
-    far: FarEnd,
-    answers: Answers,
+pub(super) struct FarRx {
+    pub(super) far: FarEnd,
+    pub(super) answers: Answers,
 }
 
 impl Rx for FarRx {

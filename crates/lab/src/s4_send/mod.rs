@@ -5,6 +5,7 @@
 //! [`t0`] one lock across everything, [`t1`] an owner and a backlog, [`lane`] not at all: the product's sockets.
 
 mod lane;
+mod lines;
 mod sender;
 mod sink;
 mod t0;
@@ -110,7 +111,7 @@ pub fn run(options: &S4) -> Result<(), Failure> {
         rows.remark("this machine gives one core: the two threads take turns, and the shape of the wall is not seen");
     }
     for (name, outcomes) in variants.iter().zip(&outcomes) {
-        report(name, options, outcomes, &mut rows);
+        report(name, options, outcomes, &mut rows)?;
     }
     let page = page(&rows);
     wall::finish(&options.wall, &rows, &page)
@@ -281,7 +282,7 @@ fn until(signs: &Signs, come: impl Fn() -> bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn report(name: &str, options: &S4, outcomes: &[Outcome], rows: &mut Rows) {
+fn report(name: &str, options: &S4, outcomes: &[Outcome], rows: &mut Rows) -> Result<(), Failure> {
     let median = |of: &dyn Fn(&Outcome) -> f64| {
         let mut all: Vec<f64> = outcomes.iter().map(of).collect();
         all.sort_by(f64::total_cmp);
@@ -301,17 +302,16 @@ fn report(name: &str, options: &S4, outcomes: &[Outcome], rows: &mut Rows) {
     push(measured("cpu_us_per_kb", median(&|o| ratio(cpu(o), o.octets as f64 / 1_000.0)), "us"));
     push(measured("sender_cpu_us_per_packet", median(&|o| ratio(o.sender_cpu_s * 1e6, o.packets as f64)), "us"));
     if is_lane {
-        return push(Row::counted(
-            name,
-            "acks_per_mb",
-            median(&|o| ratio(o.answers as f64, o.octets as f64 * 1e-6)),
-            "acks",
-        ));
+        let transfers = lines::per_batch(usize::from(options.mtu), options.write as usize, 1)?;
+        push(Row::counted(name, "line_transfers_per_send", transfers, "lines"));
+        push(Row::counted(name, "acks_per_mb", median(&|o| ratio(o.answers as f64, o.octets as f64 * 1e-6)), "acks"));
+        return Ok(());
     }
     let handovers = median(&|o| ratio(o.handovers as f64, o.sends as f64));
     push(Row::counted(name, "handovers_per_send", handovers, "handovers"));
     push(Row::model(name, "line_transfers_per_send", handovers * LINES_PER_HANDOVER, "lines"));
     push(Row::counted(name, "acks_per_mb", median(&|o| ratio(o.answers as f64, o.octets as f64 * 1e-6)), "acks"));
+    Ok(())
 }
 
 fn page(rows: &Rows) -> Page {
