@@ -117,8 +117,8 @@ type Shard<K> = Padded<Lock<Tables, <K as Kit>::Mutex>>;
 struct World<K: Kit> {
     info: RwLock<Census, K::Rw>,
     shards: Box<[Shard<K>]>,
-    time_wait: Lock<usize, K::Mutex>,
-    list: Lock<Census, K::Mutex>,
+    time_wait: Padded<Lock<usize, K::Mutex>>,
+    list: Padded<Lock<Census, K::Mutex>>,
     /// When all TIME_WAIT records are to be scanned again, in microseconds.
     scan_at: AtomicU64,
     /// Which shard has the flows of which lane.
@@ -148,8 +148,8 @@ impl<R: Rules, K: Kit> Sharing for Locked<R, K> {
         let world = Arc::new(World {
             info: RwLock::new("rw:info", Census::default()),
             shards: (0..lanes).map(|_| Padded(Lock::new("pcb", make()))).collect(),
-            time_wait: Lock::new("timewait", 0),
-            list: Lock::new("list", Census::default()),
+            time_wait: Padded(Lock::new("timewait", 0)),
+            list: Padded(Lock::new("list", Census::default())),
             scan_at: AtomicU64::new(0),
             directory: Published::new(&domain, (0..lanes).collect()),
         });

@@ -25,11 +25,8 @@ impl Object {
         self.text.with(|text| assert_eq!(unsafe { *text }, 1));
     }
 
-    fn put(&self) {
-        // The witness is for the compiler: there is no memory to be freed here.
-        let (domain, _limbo) = Domain::new(0);
-        let guard = domain.guard();
-        if self.count.put(&guard.pin()) {
+    fn put(&self, witness: &Pinned<'_>) {
+        if self.count.put(witness) {
             self.ends.fetch_add(1, Relaxed);
             // SAFETY: nobody has a reference, and nobody can get one.
             self.text.with_mut(|text| unsafe { *text = 0 });
@@ -45,16 +42,26 @@ impl Object {
     }
 }
 
+/// The witness is for the compiler: there is no memory to be freed here. It is taken before anything else, because taking it
+/// orders whatever came before.
+fn witnessed(then: impl FnOnce(&Pinned<'_>)) {
+    let (domain, _limbo) = Domain::new(0);
+    let guard = domain.guard();
+    then(&guard.pin());
+}
+
 fn get_against_the_last_put(from_zero: bool) {
     let object = object();
     let there = Unless::panicking(Arc::clone(&object));
     let reader = ::loom::thread::spawn(move || {
-        if there.get(from_zero) {
-            there.look();
-            there.put();
-        }
+        witnessed(|witness| {
+            if there.get(from_zero) {
+                there.look();
+                there.put(witness);
+            }
+        });
     });
-    object.put();
+    witnessed(|witness| object.put(witness));
     reader.join().expect("no panic");
     assert_eq!(object.ends.load(Relaxed), 1, "torn down once");
 }
