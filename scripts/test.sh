@@ -63,6 +63,7 @@ elif [ ! -c /dev/net/tun ]; then
 elif ! scripts/need.sh clients; then
     skip "interop" "programs are missing, see above"
 else
+    step "example for interop" cargo build -q --workspace --all-features --example axum_tls
     step "interop, quick" crates/cli/tests/interop.sh --quick
     step "replies come home, TUN" cargo test -q -p laneway --all-features --test tun -- --ignored
 fi
