@@ -199,7 +199,7 @@ pub trait Tx {
     fn gather(&mut self, parts: [&[u8]; 3], meta: TxMeta) -> bool {
         let len = parts.iter().map(|part| part.len()).sum();
         let Some(mut buf) = self.reserve(len) else { return false };
-        for part in parts {
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
             let (here, rest) = buf.split_at_mut(part.len());
             here.copy_from_slice(part);
             buf = rest;

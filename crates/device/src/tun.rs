@@ -486,6 +486,9 @@ impl TunTx {
     }
 }
 
+/// Up to so many bytes a frame is sooner copied together than described to the kernel part by part.
+const SMALL: usize = 16 << 10;
+
 /// Writes one frame, which is taken whole or not at all.
 fn write_frame(mut file: &File, counters: &TunCounters, parts: &[IoSlice<'_>]) {
     loop {
@@ -532,6 +535,15 @@ impl Tx for TunTx {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         if len > self.capabilities.frame_max() {
             frame_too_long(len, self.capabilities.frame_max());
+        }
+        if len <= SMALL {
+            let mut at = SLOT_HEADROOM;
+            for part in parts {
+                self.buffer[at..at + part.len()].copy_from_slice(part);
+                at += part.len();
+            }
+            self.commit(len, meta);
+            return true;
         }
         let is_v6 = parts[0].get(self.capabilities.medium.header_len()).is_some_and(|first| first >> 4 == 6);
         let vnet = vnet::emit(&meta, is_v6);

@@ -491,6 +491,12 @@ impl Connection {
     #[inline(always)]
     pub fn build(&self, plan: &Plan, now: Instant, offloaded: bool, buf: &mut [u8]) -> Sum {
         let (head, body) = buf.split_at_mut(plan.header_len as usize);
+        self.emit_header(plan, now, head);
+        self.payload(plan.seq, plan.len, offloaded, body)
+    }
+
+    #[inline(always)]
+    fn emit_header(&self, plan: &Plan, now: Instant, head: &mut [u8]) {
         if plan.header_len == PLAIN_HEADER && self.facts.are(Facts::TIMESTAMPS | Facts::URGENT_OUT, Facts::TIMESTAMPS) {
             // Nearly always: timestamps and nothing else. The same bytes as below, without asking for the rest.
             let options = Options::timestamps(self.timestamps(now));
@@ -498,13 +504,12 @@ impl Connection {
         } else {
             self.header(plan, now).emit(head);
         }
-        self.payload(plan.seq, plan.len, offloaded, body)
     }
 
     /// The header of `plan` alone, checksum field zero, into the front of `head`; and its payload where it is queued, for a device
     /// that gathers.
     pub fn parts(&self, plan: &Plan, now: Instant, head: &mut [u8]) -> (&[u8], &[u8]) {
-        self.header(plan, now).emit(&mut head[..plan.header_len as usize]);
+        self.emit_header(plan, now, &mut head[..plan.header_len as usize]);
         self.snd.buf.slices(plan.seq.offset_from(self.snd.una).max(0) as u32, plan.len)
     }
 
