@@ -101,6 +101,52 @@ pub trait App {
     }
 }
 
+/// An application whose kind was forgotten, for where it is not worth a stack of its own.
+impl<A: App + ?Sized> App for Box<A> {
+    fn on_poll(&mut self, cx: &mut Context<'_>) {
+        (**self).on_poll(cx);
+    }
+    fn on_acceptable(&mut self, cx: &mut Context<'_>, listener: ListenerId) {
+        (**self).on_acceptable(cx, listener);
+    }
+    fn on_accept(&mut self, cx: &mut Context<'_>, connection: ConnId) {
+        (**self).on_accept(cx, connection);
+    }
+    fn on_connect(&mut self, cx: &mut Context<'_>, connection: ConnId) {
+        (**self).on_connect(cx, connection);
+    }
+    fn on_data(&mut self, cx: &mut Context<'_>, connection: ConnId, data: &[u8]) -> usize {
+        (**self).on_data(cx, connection, data)
+    }
+    fn on_writable(&mut self, cx: &mut Context<'_>, connection: ConnId) {
+        (**self).on_writable(cx, connection);
+    }
+    fn on_peer_closed(&mut self, cx: &mut Context<'_>, connection: ConnId) {
+        (**self).on_peer_closed(cx, connection);
+    }
+    fn on_closed(&mut self, cx: &mut Context<'_>, connection: ConnId, token: u64, reason: CloseReason) {
+        (**self).on_closed(cx, connection, token, reason);
+    }
+    fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
+        (**self).on_unreachable(cx, socket, to);
+    }
+    fn on_poll_end(&mut self) {
+        (**self).on_poll_end();
+    }
+    fn is_busy(&self) -> bool {
+        (**self).is_busy()
+    }
+    fn poll_timeout(&self) -> Instant {
+        (**self).poll_timeout()
+    }
+    fn on_stop(&mut self, cx: &mut Context<'_>) {
+        (**self).on_stop(cx);
+    }
+    fn on_datagram(&mut self, cx: &mut Context<'_>, socket: UdpId, from: SocketAddr, data: &[u8]) {
+        (**self).on_datagram(cx, socket, from, data);
+    }
+}
+
 /// What an application can do while it is called.
 pub struct Context<'a> {
     pub(crate) tables: &'a mut Tables,

@@ -386,7 +386,7 @@ impl Builder {
         secrets: BootSecrets,
         device: String,
         notes: Vec<String>,
-        app: impl FnMut(usize) -> A,
+        mut app: impl FnMut(usize) -> A,
     ) -> Result<Stack, StartError>
     where
         R: Rx + Send + 'static,
@@ -408,7 +408,7 @@ impl Builder {
                 // A frame that is held back announces itself in no other way than by being asked for.
                 self.options.park_max_us = self.options.park_max_us.min(2_000);
             }
-            self.run_wrapped(wrapped, &secrets, app)?
+            self.run_wrapped(wrapped, &secrets, &mut move |lane| Box::new(app(lane)))?
         };
         let control = match &self.control {
             Some(socket) => {
@@ -431,31 +431,31 @@ impl Builder {
         self.fault.is_none() && self.sharing == Sharing::Lane && self.references == References::Lane
     }
 
-    fn run_wrapped<A: App + Send + 'static>(
+    /// What is for trying out or for comparing takes the application by its vtable: else every program would be compiled with a stack for each
+    /// of the variants.
+    fn run_wrapped(
         &self,
         queues: Vec<AnyQueue>,
         secrets: &BootSecrets,
-        app: impl FnMut(usize) -> A,
+        app: &mut dyn FnMut(usize) -> Box<dyn App + Send>,
     ) -> Result<Runtime, StartError> {
         let options = self.options.clone();
         match (self.sharing, self.references) {
-            (Sharing::Lane, References::Lane) => self.run_shared::<_, LaneOwned>(queues, secrets, app, options),
-            (Sharing::Global, References::Lane) => self.run_shared::<_, sharing::Global>(queues, secrets, app, options),
-            (Sharing::Accept, References::Lane) => self.run_shared::<_, sharing::Accept>(queues, secrets, app, options),
+            (Sharing::Lane, References::Lane) => self.run_shared::<LaneOwned>(queues, secrets, app, options),
+            (Sharing::Global, References::Lane) => self.run_shared::<sharing::Global>(queues, secrets, app, options),
+            (Sharing::Accept, References::Lane) => self.run_shared::<sharing::Accept>(queues, secrets, app, options),
             (Sharing::TimeWait, References::Lane) => {
-                self.run_shared::<_, sharing::TimeWaitApart>(queues, secrets, app, options)
+                self.run_shared::<sharing::TimeWaitApart>(queues, secrets, app, options)
             }
             (Sharing::Decomposed, References::Lane) => {
-                self.run_shared::<_, sharing::Decomposed>(queues, secrets, app, options)
+                self.run_shared::<sharing::Decomposed>(queues, secrets, app, options)
             }
-            (Sharing::Epoch, References::Lane) => self.run_shared::<_, sharing::Epoch>(queues, secrets, app, options),
-            (Sharing::Lane, References::R0) => self.run_referring::<references::R0, _>(queues, secrets, app, options),
-            (Sharing::Lane, References::R1) => self.run_referring::<references::R1, _>(queues, secrets, app, options),
-            (Sharing::Lane, References::R2) => self.run_referring::<references::R2, _>(queues, secrets, app, options),
-            (Sharing::Lane, References::R3) => self.run_referring::<references::R3, _>(queues, secrets, app, options),
-            (Sharing::Lane, References::Arc) => {
-                self.run_referring::<references::ByArc, _>(queues, secrets, app, options)
-            }
+            (Sharing::Epoch, References::Lane) => self.run_shared::<sharing::Epoch>(queues, secrets, app, options),
+            (Sharing::Lane, References::R0) => self.run_referring::<references::R0>(queues, secrets, app, options),
+            (Sharing::Lane, References::R1) => self.run_referring::<references::R1>(queues, secrets, app, options),
+            (Sharing::Lane, References::R2) => self.run_referring::<references::R2>(queues, secrets, app, options),
+            (Sharing::Lane, References::R3) => self.run_referring::<references::R3>(queues, secrets, app, options),
+            (Sharing::Lane, References::Arc) => self.run_referring::<references::ByArc>(queues, secrets, app, options),
             (_, _) => {
                 let text = "another way of referring to routes is compared with the product's own sharing of connections: leave one of the two out";
                 Err(StartError::Misuse(text.to_owned()))
@@ -463,27 +463,27 @@ impl Builder {
         }
     }
 
-    fn run_shared<A: App + Send + 'static, S: sharing::Sharing>(
+    fn run_shared<S: sharing::Sharing>(
         &self,
         queues: Vec<AnyQueue>,
         secrets: &BootSecrets,
-        app: impl FnMut(usize) -> A,
+        app: &mut dyn FnMut(usize) -> Box<dyn App + Send>,
         options: Options,
     ) -> Result<Runtime, StartError> {
         Ok(Runtime::start(self.host::<_, _, _, S>(queues, secrets, app)?, self.clock, options)?)
     }
 
-    fn run_referring<F: references::References, A: App + Send + 'static>(
+    fn run_referring<F: references::References>(
         &self,
         queues: Vec<AnyQueue>,
         secrets: &BootSecrets,
-        app: impl FnMut(usize) -> A,
+        app: &mut dyn FnMut(usize) -> Box<dyn App + Send>,
         options: Options,
     ) -> Result<Runtime, StartError>
     where
         F::Outlet<Box<dyn Tx + Send>>: Send,
     {
-        let host: Host<_, _, A, LaneOwned> = self.host(F::attach(queues), secrets, app)?;
+        let host: Host<_, _, Box<dyn App + Send>, LaneOwned> = self.host(F::attach(queues), secrets, app)?;
         Ok(Runtime::start(host, self.clock, options)?)
     }
 
