@@ -221,8 +221,8 @@ check_nmap() {
         flag=
         [ $address = $v6 ] && flag=-6
         # shellcheck disable=SC2086
-        # From a port that no client before it had: TIME_WAIT would answer such a SYN with an ACK, and rightly.
-        out=$(on nmap $flag -g 2000 -sS -p- -n -Pn -T4 --min-rate 5000 $address 2>&1)
+        # From a port below those that clients choose: to one that was used before, TIME_WAIT answers a SYN with an ACK, and rightly.
+        out=$(on nmap $flag -g 1000 -sS -p- -n -Pn -T4 --min-rate 5000 $address 2>&1)
         [ "$(grep -c '^[0-9]*/tcp *open' <<<"$out")" = 1 ] && grep -q '^80/tcp *open' <<<"$out" && grep -q '65534 closed' <<<"$out" &&
             ok "nmap -sS -p-" "$address: 80 open, 65534 closed" || bad "nmap -sS -p-" "$address: $(grep -E 'tcp|shown' <<<"$out" | head -5 | tr '\n' ' ')"
     done

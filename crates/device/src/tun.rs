@@ -486,7 +486,7 @@ impl TunTx {
     }
 }
 
-/// Up to so many bytes a frame is sooner copied together than described to the kernel part by part.
+/// Up to so many bytes a frame is copied together, and one buffer given to the kernel instead of four.
 const SMALL: usize = 16 << 10;
 
 /// Writes one frame, which is taken whole or not at all.

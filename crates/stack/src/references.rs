@@ -312,6 +312,18 @@ impl<T: Tx, E: Entry> Referring<T, E> {
             self.tally.shared_writes += 1;
         }
     }
+
+    /// The packet for whose sake the reference was taken has been handed over.
+    #[inline]
+    fn left(&mut self, len: usize, meta: TxMeta) {
+        if let Some(kept) = &self.kept {
+            // The device cuts a super-packet into such as fit.
+            let whole = meta.gso_size == 0;
+            let packet_len = if whole { len - self.tx.capabilities().medium.header_len() } else { 0 };
+            self.tally.misfits += u64::from(!E::line(kept).suits(packet_len));
+        }
+        self.give_back();
+    }
 }
 
 impl<T: Tx, E: Entry> Tx for Referring<T, E> {
@@ -349,13 +361,17 @@ impl<T: Tx, E: Entry> Tx for Referring<T, E> {
     #[inline]
     fn commit(&mut self, len: usize, meta: TxMeta) {
         self.tx.commit(len, meta);
-        if let Some(kept) = &self.kept {
-            // The device cuts a super-packet into such as fit.
-            let whole = meta.gso_size == 0;
-            let packet_len = if whole { len - self.tx.capabilities().medium.header_len() } else { 0 };
-            self.tally.misfits += u64::from(!E::line(kept).suits(packet_len));
+        self.left(len, meta);
+    }
+
+    #[inline]
+    fn gather(&mut self, parts: [&[u8]; 3], meta: TxMeta) -> bool {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let taken = self.tx.gather(parts, meta);
+        if taken {
+            self.left(len, meta);
         }
-        self.give_back();
+        taken
     }
 
     #[inline]

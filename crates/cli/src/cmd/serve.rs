@@ -64,8 +64,8 @@ pub struct Args {
     #[arg(long, default_value = "lane", value_name = "NAME", value_parser = sharing_names())]
     sharing: String,
     /// What a packet does to its route: nothing, as the product, or one of the ways that it is compared with.
-    #[arg(long, default_value = "lane", value_enum, value_name = "NAME")]
-    references: ReferencesArg,
+    #[arg(long, default_value = "lane", value_name = "NAME", value_parser = references_names())]
+    references: String,
     /// Where the control socket shall be that `laneway ss` and its kin ask, or `none` [default: NAME.sock in
     /// /run/laneway for root, in $XDG_RUNTIME_DIR/laneway for others]
     #[arg(long, value_name = "PATH")]
@@ -84,27 +84,8 @@ fn sharing_names() -> clap::builder::PossibleValuesParser {
     Sharing::ALL.map(Sharing::name).into()
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum ReferencesArg {
-    R0,
-    R1,
-    R2,
-    R3,
-    Arc,
-    Lane,
-}
-
-impl From<ReferencesArg> for References {
-    fn from(name: ReferencesArg) -> Self {
-        match name {
-            ReferencesArg::R0 => References::R0,
-            ReferencesArg::R1 => References::R1,
-            ReferencesArg::R2 => References::R2,
-            ReferencesArg::R3 => References::R3,
-            ReferencesArg::Arc => References::Arc,
-            ReferencesArg::Lane => References::Lane,
-        }
-    }
+fn references_names() -> clap::builder::PossibleValuesParser {
+    References::ALL.map(References::name).into()
 }
 
 /// Runs until it is told to end.
@@ -153,7 +134,9 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     if let Some(sharing) = Sharing::ALL.into_iter().find(|sharing| sharing.name() == args.sharing) {
         builder = builder.sharing(sharing);
     }
-    builder = builder.references(args.references.into());
+    if let Some(references) = References::ALL.into_iter().find(|references| references.name() == args.references) {
+        builder = builder.references(references);
+    }
     let (socket, no_socket) = control_socket(args.control.as_deref(), &tun);
     if let Some(socket) = socket {
         builder = builder.control(socket);

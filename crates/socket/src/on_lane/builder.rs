@@ -129,6 +129,24 @@ pub enum References {
     Lane,
 }
 
+impl References {
+    /// All of them, in the order of history.
+    pub const ALL: [References; 6] =
+        [References::R0, References::R1, References::R2, References::R3, References::Arc, References::Lane];
+
+    /// The name on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            References::R0 => "r0",
+            References::R1 => "r1",
+            References::R2 => "r2",
+            References::R3 => "r3",
+            References::Arc => "arc",
+            References::Lane => "lane",
+        }
+    }
+}
+
 /// What is settled before a stack starts. Made by [`Stack::builder`].
 pub struct Builder {
     device: Device,

@@ -278,12 +278,11 @@ fn is_established(tables: &Tables, arriving: &Arriving<'_>) -> bool {
     matches!(slot, Some(Slot { tcb: Tcb::Synchronized(connection), .. }) if connection.state() == State::Established)
 }
 
-/// INFO, as it is held.
-#[allow(dead_code)] // what notes the order is held until the lock is given back, and never looked at
+/// INFO, as it is held; with it, until it is given back, what notes the order of locks.
 enum Info<'a, K: Kit> {
     None,
-    Read(Reading<'a, Census, K::Rw>, Held),
-    Write(Writing<'a, Census, K::Rw>, Held),
+    Read { reading: Reading<'a, Census, K::Rw>, _held: Held },
+    Write { census: Writing<'a, Census, K::Rw>, _held: Held },
 }
 
 impl<'a, K: Kit> Info<'a, K> {
@@ -292,20 +291,20 @@ impl<'a, K: Kit> Info<'a, K> {
         match mode {
             Mode::None => Info::None,
             Mode::Read => {
-                let held = taking(Class::Info);
-                Info::Read(lock.read(sites::info(site)), held)
+                let _held = taking(Class::Info);
+                Info::Read { reading: lock.read(sites::info(site)), _held }
             }
             Mode::Write => {
-                let held = taking(Class::Info);
-                Info::Write(lock.write(sites::info(site)), held)
+                let _held = taking(Class::Info);
+                Info::Write { census: lock.write(sites::info(site)), _held }
             }
         }
     }
 
     fn census(&mut self) -> Option<&mut Census> {
         match self {
-            Info::Write(census, _) => Some(census),
-            Info::None | Info::Read(..) => None,
+            Info::Write { census, .. } => Some(census),
+            Info::None | Info::Read { .. } => None,
         }
     }
 }
@@ -348,7 +347,7 @@ impl<'a, R: Rules, K: Kit> Section<'a, R, K> {
     /// INFO for writing instead of reading, if nobody else reads it.
     fn upgrade(mut self) -> Option<Self> {
         let (upgraded, held) = match std::mem::replace(&mut self.info, Info::None) {
-            Info::Read(reading, held) => (reading.try_upgrade(sites::upgrade()), held),
+            Info::Read { reading, _held } => (reading.try_upgrade(sites::upgrade()), _held),
             other => {
                 self.info = other;
                 return None;
@@ -356,11 +355,11 @@ impl<'a, R: Rules, K: Kit> Section<'a, R, K> {
         };
         match upgraded {
             Ok(writing) => {
-                self.info = Info::Write(writing, held);
+                self.info = Info::Write { census: writing, _held: held };
                 Some(self)
             }
             Err(reading) => {
-                self.info = Info::Read(reading, held);
+                self.info = Info::Read { reading, _held: held };
                 None
             }
         }
