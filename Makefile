@@ -22,7 +22,7 @@ interop: ## real clients (curl, ab, wrk, h2load, nmap, …) through a TUN device
 	cargo build --release --bin laneway
 	cargo build --release -p laneway --features axum --example axum_tls
 	@crates/cli/tests/interop.sh
-	cargo test -q -p laneway --all-features --test tun -- --ignored --nocapture
+	cargo test -q --workspace --all-features --test tun -- --ignored --nocapture
 
 storm: ## simulated networks by seed: SEEDS=0..10000
 	@scripts/need.sh rust
