@@ -143,8 +143,10 @@ impl RcuRef {
     #[must_use = "on true the caller must retire the object"]
     pub fn put(&self, pinned: &Pinned<'_>) -> bool {
         let _ = pinned;
-        let new = self.0.fetch_sub(1, order::publish()).wrapping_sub(1);
-        new > MAXREF && self.put_slow(new)
+        // What is put into place is judged by what was there, and not by a second look. Asked in this way the processor's
+        // flags say it without another subtraction.
+        let old = self.0.fetch_sub(1, order::publish());
+        old.cast_signed() <= 0 && self.put_slow(old.wrapping_sub(1))
     }
 
     #[cold]
