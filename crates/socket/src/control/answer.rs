@@ -12,6 +12,7 @@ use laneway_stack::sharing::profile;
 use laneway_stack::trace::{Filter, SNAPLEN_MAX};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -40,6 +41,10 @@ impl From<io::Error> for Cut {
 
 /// A lane that is busy is asked for a page this often at the most: that leaves it 97 % of its time and more.
 const PACE: Duration = Duration::from_millis(2);
+/// And while lanes are busy, whoever lists rests so many times as long as a page has cost him: he and the client, whose page
+/// costs about as much again, have together a few per cent of a core. Being nice alone does not achieve that: a lane that
+/// slept for a moment waits until the nicest thread's slice is over.
+const REST: u32 = 64;
 
 /// Answers one question.
 pub(super) fn answer(stream: &UnixStream, asker: &Asker, about: &About, ask: &Ask) -> Result<(), Cut> {
@@ -199,18 +204,24 @@ fn each_page(
     for lane in 0..asker.lanes() {
         let mut page = first();
         loop {
-            let asked = Instant::now();
+            let (asked, used) = (Instant::now(), processor_time());
             page = asker.page(lane, page)?;
             each(&page, asker.now())?;
             if page.place.is_end() {
                 break;
             }
             if page.busy {
-                std::thread::sleep(PACE.saturating_sub(asked.elapsed()));
+                let cost = processor_time().saturating_sub(used);
+                std::thread::sleep(PACE.max(cost * REST).saturating_sub(asked.elapsed()));
             }
         }
     }
     Ok(())
+}
+
+/// What this thread has had of a processor.
+fn processor_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 /// Frames read from one lane before the next has its turn.
