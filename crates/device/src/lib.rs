@@ -189,8 +189,15 @@ pub trait Tx {
     /// Hands over the first `len` bytes of the last reservation.
     fn commit(&mut self, len: usize, meta: TxMeta);
 
+    /// Whether a frame of `len` bytes costs less in parts than written into what [`reserve`](Tx::reserve) lends.
+    #[inline]
+    fn gathers(&self, len: usize) -> bool {
+        let _ = len;
+        false
+    }
+
     /// Hands over one frame that lies in parts: headers in the first, payload in the others, where the sender keeps it. The
-    /// bytes are taken before this returns. A device that gathers saves the copy that [`reserve`](Tx::reserve) would cost.
+    /// bytes are taken before this returns. Worth it where [`gathers`](Tx::gathers) says so.
     ///
     /// False: full; try again after the next poll.
     ///
@@ -269,6 +276,10 @@ impl<T: Tx + ?Sized> Tx for Box<T> {
     #[inline]
     fn commit(&mut self, len: usize, meta: TxMeta) {
         (**self).commit(len, meta);
+    }
+    #[inline]
+    fn gathers(&self, len: usize) -> bool {
+        (**self).gathers(len)
     }
     #[inline]
     fn gather(&mut self, parts: [&[u8]; 3], meta: TxMeta) -> bool {

@@ -531,19 +531,14 @@ impl Tx for TunTx {
         write_frame(&self.file, &self.counters, &[frame]);
     }
 
+    fn gathers(&self, len: usize) -> bool {
+        len > SMALL
+    }
+
     fn gather(&mut self, parts: [&[u8]; 3], meta: TxMeta) -> bool {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         if len > self.capabilities.frame_max() {
             frame_too_long(len, self.capabilities.frame_max());
-        }
-        if len <= SMALL {
-            let mut at = SLOT_HEADROOM;
-            for part in parts {
-                self.buffer[at..at + part.len()].copy_from_slice(part);
-                at += part.len();
-            }
-            self.commit(len, meta);
-            return true;
         }
         let is_v6 = parts[0].get(self.capabilities.medium.header_len()).is_some_and(|first| first >> 4 == 6);
         let vnet = vnet::emit(&meta, is_v6);

@@ -126,10 +126,15 @@ impl Paths {
         let mtu = self.learned.get(dst, self.now).map_or(link_mtu, |learned| learned.min(link_mtu));
         let by_family = || snapshot.addresses.iter().find(|a| a.is_v4() == dst.is_v4()).copied();
         let source = route.source.or_else(by_family);
-        let mut spec =
-            HeaderSpec::new(if src.is_unspecified() { source.unwrap_or(dst) } else { src }, dst, protocol::TCP);
-        spec.hop_limit = self.hop_limit;
-        let header = output::Template::new(&spec);
+        // Mostly it is a path that was known, in a world in which something else has changed.
+        let before = self.places[mix_pair(&src, &dst) % PATHS].as_ref();
+        let before = before.filter(|path| path.src == src && path.dst == dst && !src.is_unspecified());
+        let header = before.map(|path| path.header).unwrap_or_else(|| {
+            let mut spec =
+                HeaderSpec::new(if src.is_unspecified() { source.unwrap_or(dst) } else { src }, dst, protocol::TCP);
+            spec.hop_limit = self.hop_limit;
+            output::Template::new(&spec)
+        });
         Some(Path {
             generation,
             src,
@@ -208,12 +213,7 @@ pub fn segment<T: Tx>(
         local.counters.count(Mib::TxBusy);
         return Sent::Full;
     };
-    let (link, rest) = buf.split_at_mut(link_len);
-    if let Ok(link) = <&mut [u8; ethernet::HEADER_LEN]>::try_from(link) {
-        *link = path.link;
-    }
-    let (ip, tcp) = rest.split_at_mut(ip_len);
-    path.header.emit(ip, tcp_len);
+    let tcp = in_front(path, buf, link_len, tcp_len);
     let pseudo = path.header.pseudo(tcp_len);
     let payload = write(tcp, offloaded);
     let mut meta = TxMeta::default();
@@ -247,21 +247,30 @@ pub fn super_segment<T: Tx>(
     let (resolved, next_hop) = (path.resolved, path.next_hop);
     let ip_len = path.header.len();
     let header_len = usize::from(plan.header_len);
-    let mss = usize::from(plan.mss);
     let tcp_len = plan.segment_len();
     if resolved && ip_len + tcp_len <= tso_max {
-        // The device cuts all of it, and takes the text from where it is queued.
-        let mut head = [0; HEADERS_MAX];
-        let (link, rest) = head.split_at_mut(link_len);
-        link.copy_from_slice(&path.link[..link_len]);
-        let (ip, tcp) = rest.split_at_mut(ip_len);
-        path.header.emit(ip, tcp_len);
-        let (first, second) = connection.parts(plan, now, tcp);
-        Header::fill_partial(tcp, path.header.pseudo(tcp_len));
+        // The device cuts all of it.
+        let total = link_len + ip_len + tcp_len;
         let checksum_partial = Some(PartialChecksum { start: (link_len + ip_len) as u16, offset: 16 });
-        let header_len = link_len + ip_len + header_len;
-        let meta = TxMeta { checksum_partial, gso_size: plan.mss, header_len: header_len as u16 };
-        if !tx.gather([&head[..header_len], first, second], meta) {
+        let headers = link_len + ip_len + header_len;
+        let meta = TxMeta { checksum_partial, gso_size: plan.mss, header_len: headers as u16 };
+        let taken = if tx.gathers(total) {
+            // And takes the text from where it is queued.
+            let mut head = [0; HEADERS_MAX];
+            let tcp = in_front(path, &mut head[..headers], link_len, tcp_len);
+            let (first, second) = connection.parts(plan, now, tcp);
+            Header::fill_partial(tcp, path.header.pseudo(tcp_len));
+            tx.gather([&head[..headers], first, second], meta)
+        } else if let Some(buf) = tx.reserve(total) {
+            let tcp = in_front(path, buf, link_len, tcp_len);
+            connection.build(plan, now, true, tcp);
+            Header::fill_partial(tcp, path.header.pseudo(tcp_len));
+            tx.commit(total, meta);
+            true
+        } else {
+            false
+        };
+        if !taken {
             local.counters.count(Mib::TxBusy);
             return (Sent::Full, 0);
         }
@@ -270,6 +279,7 @@ pub fn super_segment<T: Tx>(
         return (Sent::Yes, plan.len);
     }
     let (link_header, template) = (path.link, path.header);
+    let mss = usize::from(plan.mss);
     // Whole segments only, as many as the device takes in one piece.
     let room = tso_max.saturating_sub(ip_len + header_len) / mss * mss;
     let most = if resolved { room.max(mss) } else { mss };
@@ -326,6 +336,18 @@ pub fn super_segment<T: Tx>(
         local.counters.add(Mib::IpExtOutOctets, (ip_len + header_len + at) as u64);
     }
     (if at == len { Sent::Yes } else { sent }, if sent == Sent::Nowhere { plan.len } else { at as u32 })
+}
+
+/// Writes link and IP header in front of `tcp_len` bytes of TCP, and says where those go.
+#[inline(always)]
+fn in_front<'a>(path: &Path, buf: &'a mut [u8], link_len: usize, tcp_len: usize) -> &'a mut [u8] {
+    let (link, rest) = buf.split_at_mut(link_len);
+    if let Ok(link) = <&mut [u8; ethernet::HEADER_LEN]>::try_from(link) {
+        *link = path.link;
+    }
+    let (ip, tcp) = rest.split_at_mut(path.header.len());
+    path.header.emit(ip, tcp_len);
+    tcp
 }
 
 /// The path of a flow, and news of its next hop for the control plane. Without a path the packet is counted as lost.

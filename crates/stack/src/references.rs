@@ -365,6 +365,11 @@ impl<T: Tx, E: Entry> Tx for Referring<T, E> {
     }
 
     #[inline]
+    fn gathers(&self, len: usize) -> bool {
+        self.tx.gathers(len)
+    }
+
+    #[inline]
     fn gather(&mut self, parts: [&[u8]; 3], meta: TxMeta) -> bool {
         let len = parts.iter().map(|part| part.len()).sum();
         let taken = self.tx.gather(parts, meta);

@@ -538,8 +538,11 @@ impl Connection {
         if b.is_empty() && !offloaded {
             return copy_and_sum(body, a);
         }
-        body[..a.len()].copy_from_slice(a);
-        body[a.len()..].copy_from_slice(b);
+        let (front, back) = body.split_at_mut(a.len());
+        front.copy_from_slice(a);
+        if !b.is_empty() {
+            back.copy_from_slice(b);
+        }
         if offloaded { Sum::ZERO } else { Sum::of(body) }
     }
 
