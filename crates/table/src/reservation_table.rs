@@ -9,8 +9,6 @@
 //! conflict is, the caller says.
 
 use laneway_sync::padded::Padded;
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hash};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[cfg(test)]
@@ -36,18 +34,19 @@ type Bucket<K, V> = Padded<Mutex<Vec<(K, Reservation<V>)>>>;
 /// Key to reservations. See the [module](self).
 pub struct ReservationTable<K, V> {
     buckets: Box<[Bucket<K, V>]>,
-    hash: RandomState,
+    hash: Box<dyn Fn(&K) -> u64 + Send + Sync>,
 }
 
-impl<K: Hash + Eq, V> ReservationTable<K, V> {
-    /// An empty table of so many buckets, rounded up to a power of two.
-    pub fn with_buckets(buckets: usize) -> Self {
+impl<K: Eq, V> ReservationTable<K, V> {
+    /// An empty table of so many buckets, rounded up to a power of two. `hash` spreads keys over them: under a secret of the
+    /// caller's where strangers choose the keys. The table asks nobody for chance.
+    pub fn with_buckets(buckets: usize, hash: impl Fn(&K) -> u64 + Send + Sync + 'static) -> Self {
         let buckets = (0..buckets.max(1).next_power_of_two()).map(|_| Padded(Mutex::new(Vec::new()))).collect();
-        ReservationTable { buckets, hash: RandomState::new() }
+        ReservationTable { buckets, hash: Box::new(hash) }
     }
 
     fn bucket(&self, key: &K) -> MutexGuard<'_, Vec<(K, Reservation<V>)>> {
-        let at = self.hash.hash_one(key) as usize & (self.buckets.len() - 1);
+        let at = (self.hash)(key) as usize & (self.buckets.len() - 1);
         // No step below leaves a list half changed.
         self.buckets[at].lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,7 +10,7 @@ fn unless_shared(mine: bool) -> impl FnMut(&Reservation<bool>) -> bool {
 
 #[test]
 fn who_comes_first_keeps_others_out_until_it_goes() {
-    let table = ReservationTable::with_buckets(4);
+    let table = ReservationTable::with_buckets(4, |key: &&str| u64::from(key.as_bytes()[0]));
     assert_eq!(table.reserve("a", 1, false, unless_shared(false)), Ok(()));
     assert_eq!(table.reserve("a", 2, false, unless_shared(false)), Err(Conflict(1)), "though it is only pending");
     assert!(table.commit(&"a", 1) && !table.commit(&"a", 2));
@@ -25,7 +25,7 @@ fn who_comes_first_keeps_others_out_until_it_goes() {
 
 #[test]
 fn a_holder_changes_only_if_nobody_minds() {
-    let table = ReservationTable::with_buckets(1);
+    let table = ReservationTable::with_buckets(1, |_| 0);
     table.reserve(7, 1, true, unless_shared(true)).unwrap();
     table.reserve(7, 2, true, unless_shared(true)).unwrap();
     assert_eq!(table.change(&7, 1, |other| other.value, |mine| *mine = false), Err(Conflict(2)));
@@ -36,7 +36,7 @@ fn a_holder_changes_only_if_nobody_minds() {
 
 #[test]
 fn of_many_threads_that_want_one_key_one_gets_it() {
-    let table = ReservationTable::with_buckets(8);
+    let table = ReservationTable::with_buckets(8, |key| u64::from(*key));
     let holders = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for thread in 0..4u32 {
@@ -56,4 +56,21 @@ fn of_many_threads_that_want_one_key_one_gets_it() {
         }
     });
     assert!((0..3).all(|key| !table.is_reserved(&key)));
+}
+
+#[test]
+fn a_key_lies_where_the_callers_hash_says() {
+    let asked = std::sync::Arc::new(AtomicUsize::new(0));
+    let counts = asked.clone();
+    let table = ReservationTable::with_buckets(4, move |key: &u64| {
+        counts.fetch_add(1, Ordering::Relaxed);
+        *key
+    });
+    for key in 0..8 {
+        table.reserve(key, 1, (), |_| true).unwrap();
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 8);
+    let filled: Vec<Vec<u64>> =
+        table.buckets.iter().map(|b| b.lock().unwrap().iter().map(|(k, _)| *k).collect()).collect();
+    assert_eq!(filled, [[0, 4], [1, 5], [2, 6], [3, 7]]);
 }

@@ -77,6 +77,7 @@ fn a_clock_outside_clock_rs_is_found() {
     assert_eq!(rules("crates/stack/src/worker.rs", planted), [RULE_MACHINE]);
     assert_eq!(rules("crates/stack/src/clock.rs", planted), [""; 0]);
     assert_eq!(rules("crates/stack/src/runtime.rs", "use std::time::Duration;"), [""; 0]);
+    assert_eq!(rules("crates/table/src/slab/mod.rs", "hash: RandomState::new(),"), [RULE_MACHINE]);
 }
 
 #[test]
