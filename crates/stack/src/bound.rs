@@ -7,6 +7,7 @@
 use crate::binding::{BindOptions, Binding};
 use crate::lane::Local;
 use crate::mail::ToControl;
+use crate::port_set::PortSet;
 use crate::ports::Claim;
 use crate::tables::{Tables, Tcb};
 use laneway_proto::tcp::TimeWait;
@@ -33,6 +34,8 @@ struct Survey {
     /// Next positions in the queues of records, once they have been begun.
     records: [Option<u32>; 2],
     in_use: bool,
+    /// All ports in whose way a connection stands are wanted, and not only whether one stands in the way of `port`.
+    census: Option<PortSet>,
 }
 
 /// The bound ports of one lane.
@@ -55,10 +58,17 @@ impl BoundPorts {
 }
 
 /// From now on the port is bound, and whether that can be is looked into.
-pub(crate) fn reserve(tables: &mut Tables, local: &mut Local, id: u16, binding: Binding, port: u16) {
+pub(crate) fn reserve(
+    tables: &mut Tables,
+    local: &mut Local,
+    id: u16,
+    binding: Binding,
+    port: u16,
+    census: Option<PortSet>,
+) {
     tables.ports.reserve(port);
     local.bound.all.push(Bound { id, binding, port });
-    local.bound.surveys.push(Survey { id, binding, port, slot: 0, records: [None; 2], in_use: false });
+    local.bound.surveys.push(Survey { id, binding, port, slot: 0, records: [None; 2], in_use: false, census });
 }
 
 /// It is not bound any more.
@@ -78,8 +88,9 @@ pub(crate) fn survey(tables: &mut Tables, local: &mut Local) {
         if !survey.go_on(tables, &mut budget) {
             return;
         }
-        let answer = ToControl::Surveyed { id: survey.id, in_use: survey.in_use };
-        if local.mail.to_control.push(answer).is_err() {
+        let answer = ToControl::Surveyed { id: survey.id, in_use: survey.in_use, census: survey.census.take() };
+        if let Err(ToControl::Surveyed { census, .. }) = local.mail.to_control.push(answer) {
+            survey.census = census;
             return; // the ring is full: again in the next poll
         }
         local.bound.surveys.remove(0);
@@ -89,7 +100,7 @@ pub(crate) fn survey(tables: &mut Tables, local: &mut Local) {
 impl Survey {
     /// True once the answer is known.
     fn go_on(&mut self, tables: &Tables, budget: &mut usize) -> bool {
-        while !self.in_use && self.slot < tables.slots.end() {
+        while !self.is_settled() && self.slot < tables.slots.end() {
             if *budget == 0 {
                 return false;
             }
@@ -99,7 +110,9 @@ impl Survey {
                     Tcb::Synchronized(connection) => connection.is_finished(),
                     Tcb::Handshaking(_) => false,
                 };
-                self.in_use = !closed && self.minds(slot.key(), slot.reuse);
+                if !closed {
+                    self.look_at(slot.key(), slot.reuse);
+                }
             }
             self.slot += 1;
         }
@@ -112,7 +125,7 @@ impl Survey {
         if at.wrapping_sub(head) as usize > queue.len() {
             at = head; // those in between have been reaped
         }
-        while !self.in_use && at != queue.end() {
+        while !self.is_settled() && at != queue.end() {
             if *budget == 0 {
                 self.records[which] = Some(at);
                 return false;
@@ -121,7 +134,7 @@ impl Survey {
             if let Some(record) = queue.get(at)
                 && !record.is_dead()
             {
-                self.in_use = self.minds(&record.key(), Claim::unpack(record.tag()).1);
+                self.look_at(&record.key(), Claim::unpack(record.tag()).1);
             }
             at = at.wrapping_add(1);
         }
@@ -129,10 +142,21 @@ impl Survey {
         true
     }
 
-    fn minds(&self, flow: &FlowKey, reuse: u8) -> bool {
-        flow.local_port == self.port && {
-            let options = BindOptions::from_bits(reuse);
-            self.binding.conflicts(&Binding { address: flow.local, options, listens: false })
+    /// Nothing that is still to be looked at could change the answer.
+    fn is_settled(&self) -> bool {
+        self.in_use && self.census.is_none()
+    }
+
+    fn look_at(&mut self, flow: &FlowKey, reuse: u8) {
+        if flow.local_port != self.port && self.census.is_none() {
+            return;
+        }
+        let options = BindOptions::from_bits(reuse);
+        if self.binding.conflicts(&Binding { address: flow.local, options, listens: false }) {
+            self.in_use |= flow.local_port == self.port;
+            if let Some(census) = &mut self.census {
+                census.insert(flow.local_port);
+            }
         }
     }
 }

@@ -296,7 +296,7 @@ impl Control {
                     }
                 }
             }
-            ToControl::Surveyed { id, in_use } => self.on_surveyed(id, in_use),
+            ToControl::Surveyed { id, in_use, census } => self.on_surveyed(id, in_use, census),
             ToControl::Listening(id) => self.on_listening(id.0),
             ToControl::Counters(counters, bytes) => self.counters[lane] = Some((*counters, bytes)),
             ToControl::Page(page) => self.pages.push(page),

@@ -23,6 +23,7 @@ pub mod lock_order;
 pub mod mail;
 mod narrowing;
 pub mod neighbours;
+pub mod port_set;
 pub mod ports;
 pub mod references;
 pub mod runtime;

@@ -4,6 +4,7 @@ use crate::app::{ListenerId, UdpId};
 use crate::binding::Binding;
 use crate::counters::Counters;
 use crate::listing::Page;
+use crate::port_set::PortSet;
 use crate::snapshot::Snapshot;
 use crate::trace::Tap;
 use laneway_sync::ring::items::{ItemConsumer, ItemProducer, items};
@@ -22,6 +23,9 @@ pub enum ToLane {
         binding: Binding,
         /// Port.
         port: u16,
+        /// An empty set, to be sent back with every port that this could not be bound to for connections of the lane: the caller
+        /// may have any of them.
+        census: Option<PortSet>,
     },
     /// It is not bound any more.
     Release(u16),
@@ -77,6 +81,8 @@ pub enum ToControl {
         id: u16,
         /// A connection of this lane stands in the way.
         in_use: bool,
+        /// The set that came with the question, filled.
+        census: Option<PortSet>,
     },
     /// This lane listens: what arrives from now on meets the listener.
     Listening(ListenerId),

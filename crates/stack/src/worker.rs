@@ -239,7 +239,9 @@ fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
                     }
                 }
             }
-            ToLane::Reserve { id, binding, port } => bound::reserve(&mut tables, local, id, binding, port),
+            ToLane::Reserve { id, binding, port, census } => {
+                bound::reserve(&mut tables, local, id, binding, port, census);
+            }
             ToLane::Release(id) => bound::release(&mut tables, local, id),
             ToLane::Listen { id, binding, port, backlog } => {
                 // With shared tables the first lane's addition serves all.

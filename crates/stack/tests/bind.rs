@@ -503,6 +503,40 @@ fn a_port_that_connections_use_is_passed_over_when_it_is_left_to_us() {
     assert_eq!(ours.tcp(any, 0).map(drop), Err(Errno::ADDRINUSE));
 }
 
+/// However many ports are in use, three questions find the free one: a guess, a guess with a census, and one that the census leaves.
+#[test]
+fn a_port_left_to_us_costs_a_few_rounds_however_many_are_used() {
+    let config = Config { ip_local_port_range: (40_000, 41_999), ..Config::default() };
+    let mut ours = Ours::new(&config);
+    ours.tell(|cx| {
+        for _ in 0..1_999 {
+            cx.connect(None, Address::from_v4([10, 0, 0, 77]), 80, 0).unwrap(); // nobody answers there
+        }
+    });
+    let used = |ours: &mut Ours, port| {
+        ours.host.seats[0].lane.tables(|t| t.slots.iter().any(|(_, slot)| slot.key().local_port == port))
+    };
+    // Each survey of 1,999 connections is one poll.
+    let mut rounds = 0;
+    let id = ours.host.control.bind(Kind::Any4.ours(0), BindOptions::default()).unwrap();
+    let at = loop {
+        if let Some(outcome) = ours.host.control.outcome(id.0) {
+            break outcome.unwrap();
+        }
+        ours.turn(1);
+        rounds += 1;
+        assert!(rounds <= 6, "still asking");
+    };
+    assert!(!used(&mut ours, at.port()));
+    // And that there is none left is found out as soon.
+    let id = ours.host.control.bind(Kind::Any4.ours(0), BindOptions::default()).unwrap();
+    for _ in 0..6 {
+        ours.turn(1);
+    }
+    let none = Err(Error::AddressInUse(Kind::Any4.ours(0)));
+    assert_eq!(ours.host.control.outcome(id.0), Some(none));
+}
+
 #[test]
 fn a_bound_socket_connects_from_its_port_once_to_each_destination() {
     let mut ours = Ours::new(&Config::default());

@@ -4,6 +4,10 @@
 //! that message on it keeps the port out of `connect`'s choice, and it answers whether a connection that it still has stands in
 //! the way. When all have answered, the reservation is committed or rolled back. Nobody waits but the caller; `connect` never does.
 //!
+//! Of a port that was left to us, the first choice is a guess. If it was wrong, lanes are asked with the next one for a census of all
+//! ports that their connections use, and the third is none of those. So the caller waits for three rounds of the lanes, and for one
+//! more each time that a `connect` takes the very port in between, however many ports are in use.
+//!
 //! UDP has no connections that lanes could keep, so there the first phase is all.
 
 use super::Control;
@@ -11,6 +15,7 @@ use crate::app::{ListenerId, UdpId};
 use crate::binding::{BindOptions, Binding, Transport};
 use crate::error::Error;
 use crate::mail::ToLane;
+use crate::port_set::PortSet;
 use laneway_table::ReservationTable;
 use laneway_table::reservation_table::Conflict;
 use laneway_wire::flow::Address;
@@ -61,6 +66,8 @@ pub(super) struct Held {
     then_listen: Option<usize>,
     /// The port was left to us: ports still to be tried after this one.
     others: Option<u32>,
+    /// Ports of those that connections have used since the first try.
+    census: Option<PortSet>,
 }
 
 pub(super) struct Binds {
@@ -123,7 +130,9 @@ impl Binds {
             let port = held.at.port();
             let binding = held.binding;
             let reserved = held.others.is_some()
-                && (self.ports.reserved.contains(&port) || self.table.is_reserved(&(held.transport, port)));
+                && (held.census.as_ref().is_some_and(|census| census.contains(port))
+                    || self.ports.reserved.contains(&port)
+                    || self.table.is_reserved(&(held.transport, port)));
             if !reserved {
                 let done = self
                     .table
@@ -261,14 +270,15 @@ impl Control {
         }
         let binding = Binding { address, options, listens: then_listen.is_some() };
         let state = if transport == Transport::Tcp { State::Asking } else { State::Bound };
-        let mut held = Held { id, transport, at, binding, state, missing: 0, in_use: false, then_listen, others };
+        let (missing, in_use, census) = (0, false, None);
+        let mut held = Held { id, transport, at, binding, state, missing, in_use, then_listen, others, census };
         if let Err(error) = self.binds.reserve(&mut held) {
             self.binds.free_ids.push_back(id);
             return Err(error);
         }
         let port = held.at.port();
         match transport {
-            Transport::Tcp => held.missing = self.ask_lanes(id, binding, port),
+            Transport::Tcp => held.missing = self.ask_lanes(&held),
             Transport::Udp => {
                 self.binds.table.commit(&(transport, port), id.into());
                 for mail in &mut self.mail {
@@ -281,8 +291,14 @@ impl Control {
     }
 
     /// The second phase begins. The answer is how many answers there will be.
-    fn ask_lanes(&mut self, id: u16, binding: Binding, port: u16) -> usize {
-        self.mail.iter_mut().filter_map(|mail| mail.to_lane.push(ToLane::Reserve { id, binding, port }).ok()).count()
+    fn ask_lanes(&mut self, held: &Held) -> usize {
+        let ask = || ToLane::Reserve {
+            id: held.id,
+            binding: held.binding,
+            port: held.at.port(),
+            census: held.census.is_some().then(PortSet::new),
+        };
+        self.mail.iter_mut().filter_map(|mail| mail.to_lane.push(ask()).ok()).count()
     }
 
     fn tell_to_listen(&mut self, id: u16, backlog: usize) -> Result<(), Error> {
@@ -296,10 +312,13 @@ impl Control {
     }
 
     /// A lane has answered the question of the second phase.
-    pub(super) fn on_surveyed(&mut self, id: u16, in_use: bool) {
+    pub(super) fn on_surveyed(&mut self, id: u16, in_use: bool, census: Option<PortSet>) {
         let Some(held) = self.binds.get(id) else { return };
         held.missing = held.missing.saturating_sub(1);
         held.in_use |= in_use;
+        if let (Some(all), Some(some)) = (&mut held.census, &census) {
+            all.merge(some);
+        }
         if held.missing > 0 {
             return;
         }
@@ -336,6 +355,7 @@ impl Control {
         let again = match &mut held.others {
             Some(others) if *others > 0 => {
                 *others -= 1;
+                held.census.get_or_insert_default();
                 held.at.set_port(self.binds.next_port(refused.port()));
                 self.binds.reserve(&mut held)
             }
@@ -343,7 +363,7 @@ impl Control {
             None => Err(Error::AddressInUse(refused)),
         };
         match again {
-            Ok(()) => held.missing = self.ask_lanes(id, held.binding, held.at.port()),
+            Ok(()) => held.missing = self.ask_lanes(&held),
             Err(error) => held.state = State::Failed(error),
         }
         self.binds.held.push(held);
