@@ -19,7 +19,7 @@ use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{Flags, Segment, SeqNum};
 
 /// An ACK out of the blue may carry a cookie for this long after cookies were last sent.
-const COOKIE_LIFE_US: u64 = 180_000_000;
+const COOKIE_LIFE_US: u64 = 120_000_000;
 
 /// A segment whose meaning has been read, with its flow.
 #[derive(Clone, Copy)]

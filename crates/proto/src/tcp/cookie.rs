@@ -7,7 +7,12 @@
 //! ```
 //!
 //! so that the numbers of one four-tuple move on as those of `tcp::isn` do, 2²⁴ a minute, and never slower than the
-//! peer's. `base` is secret: of the 2³² numbers that a forger can try, 24 are accepted at a time.
+//! peer's. `base` is secret: of the 2³² numbers that a forger can try, 16 are accepted at a time.
+//!
+//! Nothing is remembered of a cookie that was redeemed. While the connection that it made lives, or waits in TIME-WAIT, a second copy
+//! of the ACK is a segment of that flow. After that, until the cookie is too old, it makes a second connection where the first
+//! began: whoever can copy packets could as well have sent them, and an ACK that the network doubled is within a minute or two of its
+//! first copy. So a cookie is good for no longer than a handshake may need.
 
 use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{SeqNum, WindowScale};
@@ -19,8 +24,8 @@ use super::isn::{Purpose, hash_flow};
 /// tunnels, PPPoE, Ethernet over IPv6 and IPv4, and jumbo frames.
 pub const MSS_TABLE: [u16; 8] = [64, 536, 1220, 1360, 1400, 1440, 1460, 8940];
 
-/// A cookie is accepted in the minute in which it was made and the two after it: for 2 to 3 minutes.
-pub const MINUTES_VALID: u32 = 2;
+/// A cookie is accepted in the minute in which it was made and the one after it: for 1 to 2 minutes, as Linux's.
+pub const MINUTES_VALID: u32 = 1;
 
 const BODY_BITS: u32 = 24;
 const BODY_MASK: u32 = (1 << BODY_BITS) - 1;

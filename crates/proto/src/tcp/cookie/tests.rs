@@ -35,7 +35,7 @@ fn numbers_of_one_four_tuple_move_forward() {
 
 #[test]
 fn blind_guesses_fail() {
-    // 24 of 2^32 are good; of 100 000 none should be.
+    // 16 of 2^32 are good; of 100 000 none should be.
     let hits = (0..100_000u32).filter(|i| {
         let guess = SeqNum::new(i.wrapping_mul(2_654_435_761));
         decode(&[9, 9], &flow(2), SeqNum::new(1), guess, 1000).is_some()
@@ -63,7 +63,7 @@ proptest! {
         prop_assert_eq!(decoded, (age <= MINUTES_VALID).then_some(MSS_TABLE[index]));
     }
 
-    /// Nothing else decodes it. A stranger's chance is 24 in 2^32 per case, and cases are few.
+    /// Nothing else decodes it. A stranger's chance is 16 in 2^32 per case, and cases are few.
     #[test]
     fn is_bound_to_everything(secret in any::<[u64; 2]>(), port in any::<u16>(), isn in any::<u32>(), minute in any::<u32>(), mss in any::<u16>(),
                               other in 1u32..) {
