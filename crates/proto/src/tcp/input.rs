@@ -220,9 +220,13 @@ impl Connection {
         // The window is taken from the newest segment only, so that a reordered one cannot shrink it.
         // What acknowledges something new is newer than all before it, even if it repeats old text, whose number is low: its
         // window belongs to its ACK, and the one before it, counted from the new SND.UNA, would reach too far.
+        // The numbers of two window updates may be the same. If SND.NXT lies beyond the narrower, that one was overtaken: a
+        // window's right edge does not move left; except to say that it is closed, which is heard from whoever says it.
         if arrival.acked
             || self.snd.wl1.before(seg.seq)
-            || (self.snd.wl1 == seg.seq && self.snd.wl2.at_or_before(seg.ack))
+            || (self.snd.wl1 == seg.seq
+                && self.snd.wl2.at_or_before(seg.ack)
+                && (window >= self.flight().min(self.snd.wnd) || window == 0))
         {
             if window != 0 && self.facts.has(Facts::PERSIST) {
                 // What a probe carried was refused, or this ACK would cover it: it goes out again with what follows it.
