@@ -296,19 +296,22 @@ impl Context<'_> {
     #[inline]
     pub fn send(&mut self, connection: ConnId, bytes: &[u8]) -> usize {
         let sent = self.with(connection, |c, cx| (c.is_gathering(), c.send(bytes, cx)));
-        self.gathered(sent)
+        self.gathered(connection, bytes.len(), sent)
     }
 
     /// As [`send`](Self::send), and more will follow soon (`MSG_MORE`): a small segment at the end waits for it, for 200 ms
     /// at the most.
     pub fn send_more(&mut self, connection: ConnId, bytes: &[u8]) -> usize {
         let sent = self.with(connection, |c, cx| (c.is_gathering(), c.send_more(bytes, cx)));
-        self.gathered(sent)
+        self.gathered(connection, bytes.len(), sent)
     }
 
     #[inline]
-    fn gathered(&mut self, sent: Option<(bool, usize)>) -> usize {
+    fn gathered(&mut self, connection: ConnId, len: usize, sent: Option<(bool, usize)>) -> usize {
         let (gathers, taken) = sent.unwrap_or_default();
+        if taken == 0 && len > 0 {
+            self.refused(connection);
+        }
         if gathers && taken > 0 {
             self.tables.counters.count(Mib::TcpExtTCPAutoCorking);
         }
@@ -317,7 +320,21 @@ impl Context<'_> {
 
     /// As [`send`](Self::send), the last byte of it being urgent (RFC 6093: it stays in line).
     pub fn send_urgent(&mut self, connection: ConnId, bytes: &[u8]) -> usize {
-        self.with(connection, |c, cx| c.send_urgent(bytes, cx)).unwrap_or(0)
+        let sent = self.with(connection, |c, cx| (false, c.send_urgent(bytes, cx)));
+        self.gathered(connection, bytes.len(), sent)
+    }
+
+    /// Nothing was taken. If that is for want of memory, the connection is told when there is some again.
+    #[cold]
+    fn refused(&mut self, id: ConnId) {
+        if !self.tables.connection(id).is_some_and(Connection::starves) {
+            return;
+        }
+        let (starving, tables) = (&mut self.local.starving, &mut *self.tables);
+        if starving.len() > 2 * tables.slots.len() {
+            starving.retain(|id| tables.connection(*id).is_some()); // the others have ended
+        }
+        starving.push_back(id);
     }
 
     /// Copies bytes that were kept; says how many.

@@ -71,6 +71,8 @@ pub struct Local {
     pub(crate) waits_for_neighbour: bool,
     /// Connections whose kept bytes the application wants to see again.
     pub(crate) resumed: Vec<ConnId>,
+    /// Connections that had nothing to send with for want of memory, in the order in which they asked.
+    pub(crate) starving: VecDeque<ConnId>,
     /// What the application took from a listener's queue last, in case it panics over it.
     pub(crate) last_accepted: Option<ConnId>,
     /// UDP sockets that end with this poll: what they were given to send goes out first.
@@ -133,6 +135,7 @@ impl<S: Sharing> Lane<S> {
             unsent: VecDeque::new(),
             waits_for_neighbour: false,
             resumed: Vec::new(),
+            starving: VecDeque::new(),
             last_accepted: None,
             unbinding: Vec::new(),
             due: Vec::new(),

@@ -30,6 +30,8 @@ use laneway_wire::ethernet::Mac;
 const REAP_MAX: usize = 64;
 /// Index entries moved to a larger table in one poll.
 const MAINTAIN_MAX: usize = 64;
+/// Connections told in one poll that there is memory again.
+const FEED_MAX: usize = 64;
 /// Timers looked at in one poll.
 const TIMERS_MAX: usize = 256;
 /// A poll longer than this is counted as `PollsSlow`.
@@ -73,6 +75,7 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
     let mailed = lane_mail(lane, tx, app);
     let timers = expire(lane, tx, app);
     lane.resume(tx, app);
+    lane.feed(app);
     {
         let mut tables = lane.shared.enter(Site::Verb);
         app.on_poll(&mut Context { tables: &mut tables, local: &mut lane.local });
@@ -92,7 +95,8 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
         ring.publish();
     }
     app.on_poll_end();
-    let busy = frames > 0 || mailed || timers || commands || unfinished || narrowing || app.is_busy();
+    let feeds = lane.can_feed();
+    let busy = frames > 0 || mailed || timers || commands || unfinished || narrowing || feeds || app.is_busy();
     lane.local.busy = busy;
     lane.local.counters.count(if busy { Mib::PollsBusy } else { Mib::PollsIdle });
     // A busy lane turns again at once, and need not ask when.
@@ -597,6 +601,25 @@ impl<S: Sharing> Lane<S> {
             let mut tables = self.shared.enter(Site::Verb);
             Stage { tables: &mut tables, local: &mut self.local, tx: &mut *tx, app: &mut *app }.show_kept(id);
         }
+    }
+
+    /// Tells those that were refused memory that there is some again, as long as there is.
+    fn feed<A: App>(&mut self, app: &mut A) {
+        for _ in 0..self.local.starving.len().min(FEED_MAX) {
+            let mut tables = self.shared.enter(Site::Verb);
+            if !tables.pool.has_some() {
+                return;
+            }
+            let Some(id) = self.local.starving.pop_front() else { return };
+            if tables.connection(id).is_some_and(Connection::feed) {
+                app.on_writable(&mut Context { tables: &mut tables, local: &mut self.local }, id);
+            }
+        }
+    }
+
+    /// There is somebody to tell, in the next poll.
+    fn can_feed(&mut self) -> bool {
+        !self.local.starving.is_empty() && self.shared.enter(Site::Look).pool.has_some()
     }
 
     /// When something is due even if nothing arrives.

@@ -43,6 +43,18 @@ impl BufferPool {
         self.kept
     }
 
+    /// Whether there is anything left to lend.
+    #[inline]
+    pub fn has_some(&self) -> bool {
+        self.lent + SMALLEST <= self.quota
+    }
+
+    /// The largest ring that it could lend now.
+    fn largest(&self) -> usize {
+        let left = self.quota.saturating_sub(self.lent);
+        (0..CLASSES).map(class_bytes).rev().find(|size| *size <= left).unwrap_or(0)
+    }
+
     #[inline]
     fn take(&mut self, bytes: usize) -> Option<Box<[u8]>> {
         let class = if bytes <= SMALLEST { 0 } else { class_of(bytes)? };
@@ -181,6 +193,19 @@ impl Ring {
         self.write_at(self.len, bytes);
         self.len += bytes.len() as u32;
         true
+    }
+
+    /// As [`push`](Self::push) to a send ring, of as many of `bytes` as there is memory for; says how many.
+    #[inline]
+    pub fn push_some(&mut self, bytes: &[u8], pool: &mut BufferPool) -> usize {
+        if self.push(bytes, 0, pool) { bytes.len() } else { self.push_part(bytes, pool) }
+    }
+
+    #[cold]
+    fn push_part(&mut self, bytes: &[u8], pool: &mut BufferPool) -> usize {
+        let most = self.memory.len().max(pool.largest());
+        let part = (most - self.len as usize).min(bytes.len());
+        if self.push(&bytes[..part], 0, pool) { part } else { 0 }
     }
 
     /// Writes `bytes` at `gap` bytes beyond the ordered ones, where they wait for the gap to fill.

@@ -113,6 +113,8 @@ impl Facts {
     pub(super) const ANSWERS_LATER: u32 = 1 << 25;
     /// That data is held back has been reported.
     pub(super) const HELD: u32 = 1 << 23;
+    /// That no memory could be had to send has been reported.
+    pub(super) const STARVED: u32 = 1 << 26;
 
     #[inline]
     pub(super) fn has(self, fact: u32) -> bool {
@@ -322,8 +324,9 @@ impl Connection {
 
     // Verbs ----------------------------------------------------------------------------------------------------
 
-    /// Queues bytes to be sent, as many as the send buffer has room for; says how many. The rest is the caller's:
-    /// [`takes_room`](Self::takes_room) tells when there is room again.
+    /// Queues bytes to be sent, as many as the send buffer has room and the pool has memory for; says how many. The rest is
+    /// the caller's: [`takes_room`](Self::takes_room) tells when there is room again, and if not a byte was taken,
+    /// [`starves`](Self::starves) whether it is memory that is missing.
     #[inline]
     pub fn send(&mut self, bytes: &[u8], cx: &mut Cx<'_>) -> usize {
         self.facts.clear(Facts::MORE);
@@ -352,7 +355,7 @@ impl Connection {
         }
         let room = self.send_limit().saturating_sub(self.snd.buf.len()) as usize;
         let take = bytes.len().min(room);
-        let taken = if self.snd.buf.push(&bytes[..take], 0, cx.pool) { take } else { 0 };
+        let taken = self.snd.buf.push_some(&bytes[..take], cx.pool);
         if taken < bytes.len() {
             self.facts.set(Facts::WANTS_ROOM);
         }
@@ -501,6 +504,24 @@ impl Connection {
             self.facts.clear(Facts::WANTS_ROOM);
         }
         room
+    }
+
+    /// True once, when the application was refused everything for want of memory while nothing is queued: no acknowledgement
+    /// will come and make room. Call [`feed`](Self::feed) when the pool has some again.
+    pub fn starves(&mut self) -> bool {
+        let starves = self.facts.are(Facts::WANTS_ROOM | Facts::STARVED | Facts::FIN_QUEUED, Facts::WANTS_ROOM)
+            && self.snd.buf.is_empty()
+            && self.state.can_send();
+        if starves {
+            self.facts.set(Facts::STARVED);
+        }
+        starves
+    }
+
+    /// The pool has memory again. True if the application still waits for room and should hear of it.
+    pub fn feed(&mut self) -> bool {
+        self.facts.clear(Facts::STARVED);
+        self.takes_room()
     }
 
     /// Nothing is left to do for it, and nothing to read: it can be removed.
