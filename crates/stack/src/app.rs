@@ -61,9 +61,14 @@ pub trait App {
     fn on_connect(&mut self, cx: &mut Context<'_>, connection: ConnId) {
         let _ = (cx, connection);
     }
-    /// Bytes have arrived, and lie where the device put them. Says how many were taken: the rest is kept, and shown again
-    /// when more arrives or when [`Context::resume`] asks for it.
+    /// Bytes have arrived, and lie where the device put them. Says how many were taken: the rest is kept, and shown again,
+    /// with everything that has come behind it, when more arrives or when [`Context::resume`] asks for it.
     fn on_data(&mut self, cx: &mut Context<'_>, connection: ConnId, data: &[u8]) -> usize;
+    /// What it leaves of [`on_data`](Self::on_data) it has no room for, and it never waits until more bytes lie together: what is
+    /// kept may be shown to it in pieces, and need not be moved.
+    fn takes_pieces(&self) -> bool {
+        false
+    }
     /// After a short `send`, there is room again.
     fn on_writable(&mut self, cx: &mut Context<'_>, connection: ConnId) {
         let _ = (cx, connection);
@@ -117,6 +122,9 @@ impl<A: App + ?Sized> App for Box<A> {
     }
     fn on_data(&mut self, cx: &mut Context<'_>, connection: ConnId, data: &[u8]) -> usize {
         (**self).on_data(cx, connection, data)
+    }
+    fn takes_pieces(&self) -> bool {
+        (**self).takes_pieces()
     }
     fn on_writable(&mut self, cx: &mut Context<'_>, connection: ConnId) {
         (**self).on_writable(cx, connection);

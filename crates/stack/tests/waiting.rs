@@ -1,4 +1,4 @@
-//! Whoever waits is told in the end: for memory to send with.
+//! Whoever waits is told in the end: for memory to send with, for bytes that lie together.
 
 use laneway_device::memory::{LinkConfig, LinkQueue, LinkRx, LinkTx, link};
 use laneway_proto::time::Instant;
@@ -136,4 +136,21 @@ fn who_left_before_there_was_memory_is_not_told() {
     world.tell_server(move |cx| cx.resume(ids[0]));
     assert_eq!(world.server.seats[0].app.taken.len(), 5_000);
     assert!(world.server.seats[0].app.writable.is_empty());
+}
+
+#[test]
+fn a_message_that_wraps_in_the_kept_bytes_is_shown_whole() {
+    let mut world = World::new(&Config::default(), 1);
+    let id = world.client.seats[0].app.connections[0];
+    world.server.seats[0].app.message = 3_000;
+    let byte = |at: usize| (at ^ (at >> 8)) as u8;
+    for n in 0..60 {
+        // So that there is always something left, and the ring is never given back.
+        let piece: Vec<u8> = (n * 1_700..(n + 1) * 1_700).map(byte).collect();
+        world.tell_client(move |cx| assert_eq!(cx.send(id, &piece), piece.len()));
+        let whole = (n + 1) * 1_700 / 3_000 * 3_000;
+        assert_eq!(world.server.seats[0].app.taken.len(), whole, "after {n} pieces");
+    }
+    let taken = &world.server.seats[0].app.taken;
+    assert!(taken.iter().enumerate().all(|(at, got)| *got == byte(at)));
 }

@@ -171,6 +171,17 @@ impl Ring {
         self.slices(0, self.len).0
     }
 
+    /// Moves bytes so that those in order lie together, and whatever waits beyond them where it did. False: they lay together.
+    pub fn straighten(&mut self) -> bool {
+        if self.front().len() == self.len as usize {
+            return false;
+        }
+        let at = self.place(0);
+        self.memory.rotate_left(at);
+        self.start = 0;
+        true
+    }
+
     #[inline]
     fn write_at(&mut self, offset: u32, bytes: &[u8]) {
         let at = self.place(offset);

@@ -384,6 +384,11 @@ impl Connection {
         self.rcv.buf.len()
     }
 
+    /// Moves unread bytes so that [`readable`](Self::readable) has all of them. False: it had.
+    pub fn straighten(&mut self) -> bool {
+        self.rcv.buf.straighten()
+    }
+
     /// Takes the whole receive buffer out, so that the application can look at it while it uses its other verbs. Give
     /// it back with [`return_readable`](Self::return_readable) before the next event.
     pub fn lend_readable(&mut self) -> Ring {

@@ -57,6 +57,9 @@ impl<A: App> App for Guarded<A> {
     fn on_data(&mut self, cx: &mut Context<'_>, connection: ConnId, data: &[u8]) -> usize {
         guard(cx, connection, data.len(), |cx| self.0.on_data(cx, connection, data))
     }
+    fn takes_pieces(&self) -> bool {
+        self.0.takes_pieces()
+    }
     #[inline]
     fn on_writable(&mut self, cx: &mut Context<'_>, connection: ConnId) {
         guard(cx, connection, (), |cx| self.0.on_writable(cx, connection));

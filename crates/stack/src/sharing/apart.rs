@@ -34,6 +34,9 @@ impl<A: App> App for Later<'_, A> {
     fn on_data(&mut self, cx: &mut Context<'_>, connection: ConnId, data: &[u8]) -> usize {
         self.app.on_data(cx, connection, data)
     }
+    fn takes_pieces(&self) -> bool {
+        self.app.takes_pieces()
+    }
     fn on_writable(&mut self, cx: &mut Context<'_>, connection: ConnId) {
         self.app.on_writable(cx, connection);
     }

@@ -538,6 +538,11 @@ impl App for Server {
         n
     }
 
+    /// What the conversation's ring has no room for.
+    fn takes_pieces(&self) -> bool {
+        true
+    }
+
     fn on_writable(&mut self, cx: &mut Context<'_>, connection: ConnId) {
         if let Some(index) = self.find(cx.token(connection)) {
             self.serve(cx, index);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 proptest! {
     /// The ring is a queue of bytes, whatever the order of pushes, early arrivals and reads.
     #[test]
-    fn a_ring_is_a_queue(steps in proptest::collection::vec((0u8..3, 1usize..3000), 1..60)) {
+    fn a_ring_is_a_queue(steps in proptest::collection::vec((0u8..4, 1usize..3000), 1..60)) {
         let mut pool = BufferPool::new(64 << 20);
         let mut ring = Ring::default();
         let mut model = std::collections::VecDeque::new();
@@ -17,9 +17,17 @@ proptest! {
                     // The second half first, then the first half: what reassembly does.
                     let (a, b) = bytes.split_at(n / 2);
                     prop_assert!(ring.put(a.len() as u32, b, 0, &mut pool));
+                    if n % 2 == 0 {
+                        ring.straighten(); // what waits moves along
+                    }
                     prop_assert!(ring.push(a, (a.len() + b.len()) as u32, &mut pool));
                     ring.extend(b.len() as u32);
                     model.extend(bytes.iter());
+                }
+                2 => {
+                    let wrapped = ring.front().len() < model.len();
+                    prop_assert_eq!(ring.straighten(), wrapped);
+                    prop_assert!(ring.front().iter().eq(&model));
                 }
                 _ => {
                     let n = n.min(model.len());
