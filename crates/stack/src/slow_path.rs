@@ -179,6 +179,17 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         self.app.on_datagram(&mut context, socket, from, datagram.payload);
     }
 
+    /// Gives up the datagrams that were not whole in time, and tells their senders where the first fragment had come.
+    pub fn give_up_fragments(&mut self) {
+        while let Some(expired) = self.local.reassembly.poll_expired(self.local.now) {
+            self.local.counters.count(Mib::IpReasmFails);
+            self.local.counters.discard(Discard::FragmentTimeout);
+            if let Some(first) = expired.first_fragment {
+                self.problem(&first.packet(), Problem::ReassemblyTimeExceeded);
+            }
+        }
+    }
+
     fn problem(&mut self, packet: &Packet<'_>, problem: Problem) {
         if packet.link_broadcast {
             return;

@@ -323,9 +323,7 @@ fn expire<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A
     if now >= local.housekeeping_at {
         local.housekeeping_at = now.after_us(100_000);
         local.paths.on_timeout(now);
-        while local.reassembly.poll_expired(now).is_some() {
-            local.counters.discard(laneway_proto::discard::Discard::FragmentTimeout);
-        }
+        Stage { tables: &mut *tables, local: &mut *local, tx: &mut *tx, app: &mut *app }.give_up_fragments();
     }
     let mut due = std::mem::take(&mut local.due);
     let more = tables.timers.expire(now, TIMERS_MAX, &mut due);
@@ -635,7 +633,20 @@ impl<S: Sharing> Lane<S> {
             Instant::NEVER
         };
         let migrating = if tables.flows.backlog() > 0 { self.local.now } else { Instant::NEVER };
-        tables.timers.next().unwrap_or(Instant::NEVER).min(waits).min(migrating).min(neighbour)
+        // The memory of shared tables may come back on another lane.
+        let hunger =
+            if S::SHARED && !self.local.starving.is_empty() { self.local.now.after_us(1_000) } else { Instant::NEVER };
+        let fragments =
+            self.local.reassembly.poll_timeout().map_or(Instant::NEVER, |at| at.max(self.local.housekeeping_at));
+        tables
+            .timers
+            .next()
+            .unwrap_or(Instant::NEVER)
+            .min(waits)
+            .min(migrating)
+            .min(neighbour)
+            .min(fragments)
+            .min(hunger)
     }
 
     /// Ethernet or bare IP.

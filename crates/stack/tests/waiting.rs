@@ -1,6 +1,8 @@
-//! Whoever waits is told in the end: for memory to send with, for bytes that lie together.
+//! Whoever waits is told in the end: for memory to send with, for bytes that lie together, for fragments that never came.
 
 use laneway_device::memory::{LinkConfig, LinkQueue, LinkRx, LinkTx, link};
+use laneway_device::{Rx, Tx};
+use laneway_proto::discard::Discard;
 use laneway_proto::time::Instant;
 use laneway_stack::app::{App, ConnId, Context};
 use laneway_stack::config::Config;
@@ -8,6 +10,7 @@ use laneway_stack::control::Network;
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
 use laneway_wire::flow::Address;
+use laneway_wire::{icmpv4, icmpv6, ipv4, ipv6, protocol};
 use std::collections::VecDeque;
 
 type Verb = Box<dyn FnMut(&mut Context<'_>)>;
@@ -153,4 +156,104 @@ fn a_message_that_wraps_in_the_kept_bytes_is_shown_whole() {
     }
     let taken = &world.server.seats[0].app.taken;
     assert!(taken.iter().enumerate().all(|(at, got)| *got == byte(at)));
+}
+
+const FROM_V4: Address = Address::from_v4([10, 0, 0, 2]);
+const TO_V4: Address = Address::from_v4([10, 0, 0, 1]);
+
+fn v6(last: u8) -> Address {
+    Address::from_v6([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last])
+}
+
+/// A fragment of a UDP datagram, not the last.
+fn fragment_v4(id: u16, fragment_offset: u16) -> Vec<u8> {
+    let mut packet = vec![0; 20];
+    let (src, dst) = (FROM_V4, TO_V4);
+    let (dont_fragment, more_fragments, protocol) = (false, true, protocol::UDP);
+    ipv4::Header {
+        dscp: 0,
+        ecn: 0,
+        id,
+        dont_fragment,
+        more_fragments,
+        fragment_offset,
+        ttl: 64,
+        protocol,
+        src,
+        dst,
+        payload_len: 800,
+    }
+    .emit(&mut packet);
+    packet.extend((0..800).map(|i| i as u8));
+    packet
+}
+
+fn fragment_v6() -> Vec<u8> {
+    use laneway_proto::ip::output::{HeaderSpec, emit};
+    let mut packet = vec![0; 48];
+    ipv6::Fragment { offset: 0, more: true, id: 9 }.emit(protocol::UDP, &mut packet[40..]);
+    packet.extend([5; 80]);
+    emit(&HeaderSpec::new(v6(2), v6(1), 44), &mut packet, 88);
+    packet
+}
+
+fn send(queue: &mut LinkQueue, packet: &[u8]) {
+    queue.tx.reserve(packet.len()).unwrap().copy_from_slice(packet);
+    queue.tx.commit(packet.len(), Default::default());
+    queue.tx.flush();
+}
+
+fn received(queue: &mut LinkQueue) -> Vec<Vec<u8>> {
+    let n = queue.rx.poll(64);
+    let all = (0..n).map(|i| queue.rx.frame(i).bytes.to_vec()).collect();
+    queue.rx.release();
+    all
+}
+
+#[test]
+fn a_sender_is_told_that_the_rest_of_its_fragments_did_not_come() {
+    let mut now = Instant::from_us(3_600_000_000);
+    let (mut a, b) = link(LinkConfig::default());
+    let wire = &mut a[0];
+    let mut host = host(&Config::default(), &["10.0.0.1/24", "fd00::1/64"], b, now);
+    host.turn(now);
+    received(wire);
+    send(wire, &fragment_v4(1, 0));
+    send(wire, &fragment_v4(2, 800)); // of this one the first is missing
+    send(wire, &fragment_v6());
+    host.turn(now);
+    // It wakes up for that by itself.
+    let turn = host.turn(now);
+    assert!(!turn.busy && turn.deadline.since_us(now) <= 30_000_000, "{turn:?}");
+    now = now.after_us(29_000_000);
+    host.turn(now);
+    assert_eq!(received(wire), [[0u8; 0]; 0]);
+
+    now = now.after_us(1_100_000);
+    host.turn(now);
+    let told = received(wire);
+    assert_eq!(told.len(), 1, "one for the first datagram, and none for the second");
+    let (header, message) = ipv4::Header::parse(&told[0]).unwrap();
+    assert_eq!((header.src, header.dst, header.protocol), (TO_V4, FROM_V4, protocol::ICMPV4));
+    let quoted = &fragment_v4(1, 0)[..548]; // RFC 1812: the whole message has at most 576 bytes
+    assert_eq!(icmpv4::Message::parse(message).unwrap(), icmpv4::Message::TimeExceeded { code: 1, quoted });
+
+    now = now.after_us(30_000_000);
+    host.turn(now);
+    let told = received(wire);
+    assert_eq!(told.len(), 1);
+    let message = icmpv6::View::new(&told[0][40..], &v6(1), &v6(2)).unwrap();
+    let quoted = &fragment_v6()[..];
+    assert_eq!(message.message().unwrap(), icmpv6::Message::TimeExceeded { code: 1, quoted });
+    assert_eq!(host.counters().discarded(Discard::FragmentTimeout), 3);
+
+    // Whoever sends many is told of some: the limit is that of every other error.
+    (0..200).for_each(|id| send(wire, &fragment_v4(id, 0)));
+    (0..8).for_each(|_| _ = host.turn(now));
+    now = now.after_us(31_000_000);
+    host.turn(now);
+    let told = received(wire).len();
+    assert!((20..=60).contains(&told), "{told} messages");
+    assert_eq!(host.counters().discarded(Discard::FragmentTimeout), 203);
+    assert_eq!(host.counters().discarded(Discard::IcmpRateLimited), 200 - told as u64);
 }

@@ -13,6 +13,7 @@ use crate::discard::Discard;
 use crate::ip::input::{FragmentInfo, Packet};
 use crate::time::Instant;
 use laneway_wire::checksum::Sum;
+use laneway_wire::flow::Address;
 use laneway_wire::{ipv4, ipv6, protocol};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -63,8 +64,55 @@ pub struct Reassembled {
 /// A datagram that was not whole in time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Expired {
-    /// The first fragment, cut to what an ICMP error quotes, if it had come: "time exceeded, code 1" may be sent for it.
-    pub first_fragment: Option<Vec<u8>>,
+    /// The first fragment, if it had come: "time exceeded, code 1" is sent for it (RFC 1122 section 3.3.2, RFC 8200 section
+    /// 4.5).
+    pub first_fragment: Option<FirstFragment>,
+}
+
+/// The first fragment of a datagram, its payload cut to what an ICMP error quotes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FirstFragment {
+    src: Address,
+    dst: Address,
+    protocol: u8,
+    hop_limit: u8,
+    ecn: u8,
+    link_broadcast: bool,
+    info: FragmentInfo,
+    header: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+impl FirstFragment {
+    /// All but the payload.
+    fn of(packet: &Packet<'_>, info: FragmentInfo) -> Self {
+        FirstFragment {
+            src: packet.src,
+            dst: packet.dst,
+            protocol: packet.protocol,
+            hop_limit: packet.hop_limit,
+            ecn: packet.ecn,
+            link_broadcast: packet.link_broadcast,
+            info,
+            header: packet.header.to_vec(),
+            payload: Vec::new(),
+        }
+    }
+
+    /// As it came, for [`crate::icmp::error_reply`].
+    pub fn packet(&self) -> Packet<'_> {
+        Packet {
+            src: self.src,
+            dst: self.dst,
+            protocol: self.protocol,
+            hop_limit: self.hop_limit,
+            ecn: self.ecn,
+            header: &self.header,
+            payload: &self.payload,
+            fragment: Some(self.info),
+            link_broadcast: self.link_broadcast,
+        }
+    }
 }
 
 /// Which fragments belong together. (RFC 791: IPv4 tells apart protocols too; RFC 8200 does not, and 0 stands there.)
@@ -103,8 +151,8 @@ struct Collecting {
     held: usize,
     /// The datagram's length, once its last fragment has come.
     total: Option<u32>,
-    /// The header of the first fragment: the datagram gets it.
-    header: Option<Vec<u8>>,
+    /// The first fragment without its payload: the datagram gets its header.
+    first: Option<FirstFragment>,
     /// Which of the four ECN values were seen, a bit each.
     ecn_seen: u8,
 }
@@ -354,7 +402,7 @@ impl Collecting {
             return Err(Discard::FragmentBudget);
         }
         if info.offset == 0 {
-            self.header = Some(packet.header.to_vec());
+            self.first = Some(FirstFragment::of(packet, info));
         }
         if !info.more {
             self.total = Some(end);
@@ -372,7 +420,7 @@ impl Collecting {
 
     /// The datagram as one packet, under the first fragment's header.
     fn join(self) -> Result<Reassembled, Discard> {
-        let Some(header) = self.header else {
+        let Some(FirstFragment { header, .. }) = self.first else {
             return Err(Discard::FragmentMalformed);
         };
         let v4 = header.first().is_some_and(|first| first >> 4 == 4);
@@ -397,12 +445,12 @@ impl Collecting {
     }
 
     /// What an ICMP error about the datagram would quote.
-    fn quote(&self) -> Option<Vec<u8>> {
+    fn quote(self) -> Option<FirstFragment> {
         const QUOTED_MAX: usize = 1232;
-        let mut quoted = self.header.clone()?;
+        let mut quoted = self.first?;
         let first = self.pieces.first().filter(|piece| piece.offset == 0)?;
-        let room = QUOTED_MAX.saturating_sub(quoted.len());
-        quoted.extend_from_slice(&first.bytes[..first.bytes.len().min(room)]);
+        let room = QUOTED_MAX.saturating_sub(quoted.header.len());
+        quoted.payload = first.bytes[..first.bytes.len().min(room)].to_vec();
         Some(quoted)
     }
 }

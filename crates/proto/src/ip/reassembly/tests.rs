@@ -1,7 +1,6 @@
 use super::*;
 use crate::ip::input::input;
 use crate::ip::output::{self, HeaderSpec};
-use laneway_wire::flow::Address;
 use proptest::prelude::*;
 
 const NOW: Instant = Instant::from_us(1_000_000);
@@ -187,7 +186,11 @@ fn a_datagram_that_is_late_is_given_up() {
     assert_eq!(deadline.since_us(NOW), 30_000_000);
     assert_eq!(reassembly.poll_expired(NOW), None);
     let expired = reassembly.poll_expired(deadline).unwrap();
-    assert_eq!(expired.first_fragment.unwrap().len(), 36);
+    let first = expired.first_fragment.unwrap();
+    let quoted = first.packet();
+    assert_eq!((quoted.src, quoted.dst, quoted.protocol), (v4(1), v4(2), protocol::UDP));
+    assert_eq!((quoted.header.len(), quoted.payload), (20, &fragment(0, 16, true).bytes[..]));
+    assert!(crate::icmp::error_reply(&quoted, crate::icmp::Problem::ReassemblyTimeExceeded).is_some());
     assert_eq!(reassembly.poll_expired(deadline), None);
     let expired = reassembly.poll_expired(deadline.after_us(1)).unwrap();
     assert_eq!(expired.first_fragment, None);
