@@ -113,6 +113,8 @@ impl Facts {
     pub(super) const ANSWERS_LATER: u32 = 1 << 25;
     /// That data is held back has been reported.
     pub(super) const HELD: u32 = 1 << 23;
+    /// A repair has begun, and no ACK has said yet whether it was needed. `rtt_at` is when.
+    pub(super) const DOUBTED: u32 = 1 << 27;
     /// That no memory could be had to send has been reported.
     pub(super) const STARVED: u32 = 1 << 26;
 
@@ -202,6 +204,7 @@ pub struct Connection {
     pub(super) congestion: Congestion,
     pub(super) rtt: RttEstimator,
     pub(super) rtt_seq: SeqNum,
+    /// When what is being timed left; nothing is while a repair is doubted, and then it is when that began.
     pub(super) rtt_at: Instant,
     pub(super) recover: SeqNum,
     /// What lies before this has been retransmitted in the current phase (HighRxt).
@@ -737,7 +740,7 @@ impl Connection {
             self.recover = self.snd.nxt;
             self.rexmit_nxt = self.snd.una;
             self.facts.set(Facts::FORCE);
-            self.facts.clear(Facts::TIMING);
+            self.facts.clear(Facts::TIMING | Facts::DOUBTED);
         }
     }
 }

@@ -2,10 +2,14 @@
 //!
 //! With SACK this is RFC 6675, without it NewReno (RFC 6582); after a timeout everything up to `recover` counts as lost
 //! and is sent again under slow start (RFC 5681 section 3.1).
+//!
+//! Where both ends use timestamps, the first ACK that acknowledges something new says whether a repair was needed: if it answers
+//! what was sent before the repair began, nothing was lost, and the repair is taken back (Eifel: RFC 3522, RFC 4015).
 
 use super::Cx;
 use super::congestion::Controller;
 use super::connection::{Connection, Facts, Phase};
+use crate::time::Instant;
 use laneway_wire::tcp::{Segment, SeqNum, SeqRange};
 
 /// Duplicate ACKs that mean a loss (RFC 5681 section 3.2).
@@ -52,6 +56,12 @@ impl Connection {
     /// An ACK that moved SND.UNA by `acked`, while something is being repaired or suspected.
     pub(super) fn repair_on_ack(&mut self, seg: &Segment<'_>, acked: u32, cx: &mut Cx<'_>) {
         self.note_sack(seg);
+        if self.facts.has(Facts::DOUBTED) {
+            self.facts.clear(Facts::DOUBTED);
+            if let Some(rtt_us) = self.mistaken_for(seg, cx.now) {
+                return self.take_back(rtt_us);
+            }
+        }
         match self.phase {
             Phase::Open => {
                 self.dup_acks = 0;
@@ -75,6 +85,40 @@ impl Connection {
             }
             Phase::Loss => self.rexmit_nxt = self.rexmit_nxt.latest(seg.ack),
         }
+    }
+
+    /// A repair begins. Until an ACK says otherwise, it may be a mistake.
+    fn doubt(&mut self, now: Instant) {
+        if self.facts.has(Facts::TIMESTAMPS) {
+            self.facts.set(Facts::DOUBTED);
+            self.rtt_at = now;
+        }
+    }
+
+    /// Whether the first ACK after a repair began shows that it was a mistake; then the age of what it answers, in microseconds.
+    ///
+    /// Not if it acknowledges all that is in flight: then perhaps only the ACKs were lost, and the path is no better for that. A
+    /// D-SACK says the same for certain.
+    fn mistaken_for(&self, seg: &Segment<'_>, now: Instant) -> Option<u32> {
+        //= https://www.rfc-editor.org/rfc/rfc3522#section-3.2
+        //# If the value of the Timestamp Echo Reply field of the acceptable ACK's Timestamps option is smaller than the value
+        //# of the variable RetransmitTS, then proceed to step (5), else proceed to step (DONE).
+        let echo = seg.options.timestamps?.echo;
+        let is_older = (echo.wrapping_sub(self.ts_now(self.rtt_at)) as i32) < 0;
+        let repeated = seg.options.sack.iter().next().is_some_and(|block| block.start.before(seg.ack));
+        let age_ms = self.ts_now(now).wrapping_sub(echo);
+        (is_older && !repeated && seg.ack != self.snd.nxt).then(|| age_ms.saturating_mul(1_000))
+    }
+
+    /// Nothing was lost: sending goes on where it was, and as fast.
+    fn take_back(&mut self, rtt_us: u32) {
+        if self.phase == Phase::Loss {
+            self.rtt.on_spurious_timeout(rtt_us);
+        }
+        self.congestion.undo();
+        self.phase = Phase::Open;
+        self.dup_acks = 0;
+        self.facts.clear(Facts::FORCE);
     }
 
     /// An ACK that moved nothing while data is in flight.
@@ -110,6 +154,7 @@ impl Connection {
         //= https://www.rfc-editor.org/rfc/rfc6675#section-5
         //# ssthresh = cwnd = (FlightSize / 2)
         self.congestion.on_congestion(cx.now, self.flight());
+        self.doubt(cx.now);
         self.phase = Phase::Recovery;
         self.recover = self.snd.nxt;
         self.rexmit_nxt = self.snd.una;
@@ -123,6 +168,9 @@ impl Connection {
         self.rtt.on_timeout();
         if self.phase != Phase::Loss || self.rexmit_nxt.after(self.snd.una) {
             self.congestion.on_timeout(cx.now, in_flight);
+        }
+        if self.phase == Phase::Open {
+            self.doubt(cx.now);
         }
         self.phase = Phase::Loss;
         self.recover = self.snd.nxt;

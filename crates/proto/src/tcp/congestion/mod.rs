@@ -57,7 +57,7 @@ pub trait Controller {
     /// Everything outstanding at the time of the loss has been acknowledged.
     fn on_recovered(&mut self, now: Instant);
 
-    /// The last reduction was a mistake (Eifel, F-RTO or D-SACK says so): take it back.
+    /// The last loss was a mistake (RFC 3522): take its reductions back.
     fn undo(&mut self);
 
     /// About to send after `idle_us` without sending; `rto_us` is the current retransmission time-out. After more than
