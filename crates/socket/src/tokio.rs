@@ -247,7 +247,11 @@ impl TcpStream {
     }
 
     fn poll_send(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let sent = self.registration.poll(cx, |waits| &mut waits.writer, || self.inner.try_write(bufs));
+        let try_write = || {
+            self.inner.announce(bufs);
+            self.inner.try_write(bufs)
+        };
+        let sent = self.registration.poll(cx, |waits| &mut waits.writer, try_write);
         if sent.is_pending() && self.inner.has_room() {
             // There is room and no memory for it: other connections hold it all, and none of them knows of us.
             cx.waker().wake_by_ref();

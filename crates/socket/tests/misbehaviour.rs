@@ -208,6 +208,65 @@ fn a_poller_tells_in_each_mode() {
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
+/// There was room all the time, so that there is room is no news.
+#[test]
+fn small_writes_do_not_wake_a_poller_that_would_write() {
+    let (server, client) = stacks();
+    let (a, b) = pair(&server, &client);
+    a.set_nonblocking(true).unwrap();
+    let poller = Poller::new().unwrap();
+    let wait = |ms| {
+        let mut events = Vec::new();
+        poller.wait(&mut events, Some(Duration::from_millis(ms))).unwrap();
+        events
+    };
+    poller.add(&a, 1, Interest::BOTH, Mode::Edge).unwrap();
+    let writable = Event { key: 1, readable: false, writable: true };
+    while wait(50) == [writable] {}
+    let mut buf = [0; 100];
+    for round in 0..50 {
+        (&a).write_all(&[round; 100]).unwrap();
+        (&b).read_exact(&mut buf).unwrap();
+    }
+    assert_eq!(wait(50), [], "nothing has happened that it could wait for");
+    (&b).write_all(b"x").unwrap();
+    assert_eq!(wait(5_000), [Event { key: 1, readable: true, writable: true }]);
+    assert_eq!(wait(20), []);
+}
+
+/// Whoever was refused is told, whatever the lane does between the look and the wait.
+#[test]
+fn a_writer_that_was_refused_room_is_told_of_it() {
+    let (server, client) = stacks();
+    for mode in [Mode::Edge, Mode::Level, Mode::Oneshot] {
+        let (a, b) = pair(&server, &client);
+        a.set_nonblocking(true).unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add(&a, 1, Interest::WRITABLE, mode).unwrap();
+        let reader = thread::spawn(move || io::copy(&mut &b, &mut io::sink()).unwrap());
+        const BYTES: usize = 20 << 20;
+        let (mut sent, mut events, piece) = (0, Vec::new(), vec![3; 100_000]);
+        while sent < BYTES {
+            match (&a).write(&piece[..piece.len().min(BYTES - sent)]) {
+                Ok(n) if n == piece.len() => sent += n,
+                other => {
+                    // Short or refused: both say that it is full.
+                    sent += other.unwrap_or(0);
+                    if sent < BYTES {
+                        let n = poller.wait(&mut events, Some(Duration::from_secs(5))).unwrap();
+                        assert!(n == 1, "{mode:?}: nobody tells of room after {sent} bytes");
+                        if mode == Mode::Oneshot {
+                            poller.modify(1, Interest::WRITABLE, mode).unwrap();
+                        }
+                    }
+                }
+            }
+        }
+        drop(a);
+        assert_eq!(reader.join().unwrap(), BYTES as u64);
+    }
+}
+
 #[test]
 fn a_connection_that_is_begun_becomes_writable_or_says_why() {
     let (server, client) = stacks();

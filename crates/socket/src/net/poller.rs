@@ -40,7 +40,8 @@ pub enum Mode {
     /// By every `wait`, for as long as it is so.
     #[default]
     Level,
-    /// Once each time that something has happened.
+    /// Once each time that something has happened: that bytes came, or that room came after a write, or a `wait`, had found too
+    /// little of it.
     Edge,
     /// Once; then not again before [`Poller::modify`].
     Oneshot,
@@ -270,7 +271,7 @@ impl Waiting {
             if interest & (GONE | LISTED) != 0 {
                 continue; // no longer wanted, or told of already
             }
-            let ready = watch.source.ready() & interest;
+            let ready = watch.source.look_for(interest & (READ | WRITE));
             if ready == 0 {
                 continue;
             }

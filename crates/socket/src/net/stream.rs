@@ -5,7 +5,7 @@ use super::{deadline, each, left, set_timeout, timeout};
 use crate::error::Why;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::words::{
-    CONNECTED, Conversation, ENDED, FULL, GONE, KEEPALIVE, NODELAY, Op, READ, SHUT_READ, SHUT_WRITE, WRITE,
+    CONNECTED, Conversation, ENDED, FULL, GONE, KEEPALIVE, NODELAY, Op, READ, ROOM, SHUT_READ, SHUT_WRITE, WRITE,
 };
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
@@ -197,6 +197,14 @@ impl TcpStream {
         }
     }
 
+    /// Before a write that does not wait: if there is not room for all of it, a poller will tell when there is. Said before one
+    /// looks, so that the lane either has made room that the write finds, or sees that it is waited for.
+    pub(crate) fn announce(&self, bufs: &[IoSlice<'_>]) {
+        if self.talk.writable() < bufs.iter().map(|buf| buf.len()).sum() {
+            self.talk.flags().want(ROOM);
+        }
+    }
+
     /// Queues what there is room for; `WouldBlock` if there is none.
     pub(crate) fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         self.check()?;
@@ -226,6 +234,9 @@ impl TcpStream {
 
     fn write_with(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut until = None;
+        if self.talk.app().nonblocking.load(Relaxed) {
+            self.announce(bufs);
+        }
         loop {
             match self.try_write(bufs) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

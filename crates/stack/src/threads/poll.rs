@@ -2,7 +2,7 @@
 
 use super::accept::Acceptors;
 use super::datagram::Datagrams;
-use super::words::{CONNECTED, Conversation, ENDED, GONE, READ, SHUT_READ, SHUT_WRITE, WRITE};
+use super::words::{CONNECTED, Conversation, ENDED, GONE, READ, ROOM, SHUT_READ, SHUT_WRITE, WRITE};
 use laneway_sync::doorbell::ParkFlag;
 use laneway_sync::wake::{Job, WakeList, Woken, wake_list};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -37,6 +37,19 @@ impl Source {
             Source::Datagrams(socket) => socket.ready(),
         }
     }
+
+    /// Which of `wanted` would not have to wait. Of room to send that is wanted and not there, the lane tells when there is
+    /// enough.
+    pub fn look_for(&self, wanted: u32) -> u32 {
+        let ready = self.ready() & wanted;
+        if wanted & !ready & WRITE != 0
+            && let Source::Conversation(talk) = self
+        {
+            talk.flags().want(ROOM);
+            return self.ready() & wanted;
+        }
+        ready
+    }
 }
 
 /// Which of [`READ`] and [`WRITE`] would not have to wait on a connection.
@@ -70,7 +83,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Something happened to it that may be one of `bits`.
+    /// Something happened to it that may be one of `bits` (0: nothing).
     pub(super) fn tell(this: &Arc<Watch>, bits: u32) {
         if this.interest.load(Relaxed) & bits != 0 {
             Self::look(this);

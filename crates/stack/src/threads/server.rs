@@ -5,7 +5,8 @@ use super::datagram::LaneDatagrams;
 use super::desk::{Command, Desk, Inbox, refuse};
 use super::poll::{Watch, Watched};
 use super::words::{
-    AppWords, CONNECTED, Conversation, ENDED, FULL, Fault, GONE, LaneWords, NO_SLOT, Op, READ, WRITE, wake_those,
+    AppWords, CONNECTED, Conversation, ENDED, FULL, Fault, GONE, LaneWords, NO_SLOT, Op, READ, WRITE, poll_news,
+    wake_those,
 };
 use super::{COMMANDS_MAX, KEPT_MAX, SERVED_MAX};
 use crate::app::{App, ConnId, Context, ListenerId, UdpId};
@@ -478,7 +479,7 @@ impl App for Server {
             let pipe = record.end.pipe();
             wake_those(pipe.flags(), &pipe.lane().event, bits);
             if let Some(watch) = &record.watch {
-                Watched::tell(watch, bits);
+                Watched::tell(watch, poll_news(pipe.flags(), bits));
             }
         }
         for (talk, watch) in self.farewells.drain(..) {
@@ -576,6 +577,7 @@ impl App for Server {
         for index in 0..self.records.len() as u32 {
             let Some(record) = self.record(index) else { continue };
             record.end.pipe().lane().fail(Fault::Stopped);
+            record.watch.iter().for_each(Watched::look); // whatever it waits for
             // What was sent still goes out, and then a FIN.
             let at = record.end.taken() + record.end.waiting() as u64;
             record.closing = true;

@@ -17,6 +17,8 @@ pub type Conversation = Pipe<AppWords, LaneWords>;
 pub const READ: u32 = 1;
 /// Wants: room to send.
 pub const WRITE: u32 = 2;
+/// Has looked for room to send and found too little, and is told by a poller; nobody sleeps for it in a call.
+pub const ROOM: u32 = 4;
 
 /// The connection is established.
 pub const CONNECTED: u32 = 1;
@@ -223,6 +225,12 @@ pub(super) fn wake_those(flags: &Flags, event: &Event, bits: u32) {
     if flags.take(bits) != 0 {
         event.wake();
     }
+}
+
+/// What of `bits` is news to a poller. That there is room is news only to whoever has found too little of it: else each
+/// small write would wake the poller when its bytes leave. The caller's work is visible and fenced.
+pub(super) fn poll_news(flags: &Flags, bits: u32) -> u32 {
+    if bits & WRITE != 0 && flags.take(ROOM) == 0 { bits & !WRITE } else { bits }
 }
 
 const _: () = assert!(size_of::<Conversation>() == 256, "an idle conversation is two pairs of lines");
