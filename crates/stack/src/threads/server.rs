@@ -285,6 +285,15 @@ impl Server {
                 self.desk.serve(talk);
                 false
             }
+            // It ended before the lane knew who watches it: the farewell reached nobody.
+            None if talk.lane().status.load(Relaxed) & GONE != 0 => {
+                for (_, op) in talk.app().notes.take_all() {
+                    if let Op::Watch(Some(watch)) = op {
+                        Watched::look(&watch);
+                    }
+                }
+                false
+            }
             None => false,
         }
     }
