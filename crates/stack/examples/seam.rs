@@ -9,7 +9,7 @@ use laneway_proto::time::Instant;
 use laneway_stack::app::ListenerId;
 use laneway_stack::binding::{BindOptions, Binding};
 use laneway_stack::counters::Mib;
-use laneway_stack::entropy::BootSecrets;
+use laneway_stack::entropy::{BootSecrets, KeptKey};
 use laneway_stack::ports::{LanePorts, PortParts};
 use laneway_stack::sharing::{LaneOwned, Sharing, Site};
 use laneway_stack::steering::Steering;
@@ -133,7 +133,7 @@ fn main() {
         let parts = PortParts {
             range: (32_768, 60_999),
             reserved: [].into(),
-            key: secrets.port,
+            key: KeptKey::new(secrets.port),
             steering: Steering::new(secrets.steering, 1),
         };
         let ports = Box::new(LanePorts::new(parts));

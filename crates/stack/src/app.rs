@@ -280,7 +280,7 @@ impl Context<'_> {
     fn open(&mut self, key: FlowKey, opening: Opening, mtu: u32, token: u64, reuse: u8) -> ConnId {
         let now = self.local.now;
         let Opening { grant, hash, beyond } = opening;
-        let secrets = &self.local.secrets;
+        let secrets = self.local.secrets.get();
         let mut iss = isn::isn(&secrets.isn, &key, now.as_us());
         if let Some(least) = beyond
             && !iss.after(least)

@@ -391,7 +391,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     #[inline]
     fn time_wait(&mut self, handle: Handle, arriving: &Arriving<'_, '_>) {
         let now = self.local.now;
-        let secrets = &self.local.secrets;
+        let secrets = self.local.secrets.get();
         let key = arriving.key;
         let ts_offset = || isn::ts_offset(&secrets.timestamp, &key.local, &key.remote);
         let tables = &mut *self.tables;
@@ -457,7 +457,8 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             return self.send_cookie(arriving);
         }
         let cx = cx!(self);
-        let half = HalfOpen::on_syn(key, segment, listener.0, over.map(|(_, least)| least), &self.local.secrets, &cx);
+        let half =
+            HalfOpen::on_syn(key, segment, listener.0, over.map(|(_, least)| least), &self.local.secrets.get(), &cx);
         let index = self.tables.insert_half_open(*hash, half, over.map(|(handle, _)| handle));
         let retry = next_ms(self.local.now, half.retry_at_ms());
         self.tables.timers.arm(Handle::new(Kind::HalfOpen, index), retry);
@@ -486,7 +487,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         }
         let mss = announced_mss(mtu(self.local, arriving.key), arriving.key.is_v4());
         let cx = cx!(self);
-        let header = listen::cookie_syn_ack(arriving.key, arriving.segment, mss, &self.local.secrets, &cx);
+        let header = listen::cookie_syn_ack(arriving.key, arriving.segment, mss, &self.local.secrets.get(), &cx);
         self.local.cookies_until = self.local.now.after_us(COOKIE_LIFE_US);
         self.tables.counters.count(Mib::TcpExtSyncookiesSent);
         let _ = egress::header(self.local, self.tx, arriving.key, &header);
@@ -501,7 +502,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             return false;
         };
         let cx = cx!(self);
-        let Some(agreed) = listen::on_cookie_ack(arriving.key, arriving.segment, &self.local.secrets, &cx) else {
+        let Some(agreed) = listen::on_cookie_ack(arriving.key, arriving.segment, &self.local.secrets.get(), &cx) else {
             self.tables.counters.count(Mib::TcpExtSyncookiesFailed);
             self.tables.counters.discard(Discard::TcpCookieInvalid);
             return false;

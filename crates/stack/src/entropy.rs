@@ -2,6 +2,7 @@
 
 use crate::steering::reaches_every_bucket;
 use laneway_proto::tcp::listen::Secrets;
+use laneway_sync::fork::Secret;
 use laneway_wire::keyed_hash::HashKey;
 
 /// A small generator for choices that need not be secret (jitter, tie-breaks), and the source of secrets at start.
@@ -89,6 +90,54 @@ impl BootSecrets {
             fill(&mut steering);
         }
         BootSecrets { tcp, flow, port, seed, steering }
+    }
+}
+
+/// They are drawn once and handed to those who need them, who keep them as [`KeptKey`] and [`KeptSecrets`]; of what carried them
+/// nothing stays in memory that is given back.
+impl Drop for BootSecrets {
+    fn drop(&mut self) {
+        self.tcp = Secrets { isn: [0; 2], timestamp: [0; 2], cookie: [0; 2] };
+        (self.flow, self.port) = (HashKey::new(0, 0), HashKey::new(0, 0));
+        (self.seed, self.steering) = (0, [0; 40]);
+        std::hint::black_box(self); // somebody may look: the stores are not idle
+    }
+}
+
+/// A key, where a child of the process finds only zeroes.
+#[derive(Clone, Debug)]
+pub struct KeptKey(Secret<2>);
+
+impl KeptKey {
+    /// Keeps it.
+    pub fn new(key: HashKey) -> Self {
+        KeptKey(Secret::new([key.k0, key.k1]))
+    }
+
+    /// The key.
+    #[inline]
+    pub fn get(&self) -> HashKey {
+        let [k0, k1] = *self.0.words();
+        HashKey { k0, k1 }
+    }
+}
+
+/// TCP's secrets, where a child of the process finds only zeroes.
+#[derive(Clone, Debug)]
+pub struct KeptSecrets(Secret<6>);
+
+impl KeptSecrets {
+    /// Keeps them.
+    pub fn new(secrets: &Secrets) -> Self {
+        let ([a, b], [c, d], [e, f]) = (secrets.isn, secrets.timestamp, secrets.cookie);
+        KeptSecrets(Secret::new([a, b, c, d, e, f]))
+    }
+
+    /// The secrets.
+    #[inline]
+    pub fn get(&self) -> Secrets {
+        let [a, b, c, d, e, f] = *self.0.words();
+        Secrets { isn: [a, b], timestamp: [c, d], cookie: [e, f] }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::binding::BindOptions;
 use crate::config::Config;
 use crate::control::{BindId, Control, Network, PortRange};
 use crate::counters::Counters;
-use crate::entropy::BootSecrets;
+use crate::entropy::{BootSecrets, KeptKey};
 use crate::error::Error;
 use crate::lane::{Lane, LaneParts};
 use crate::mail;
@@ -81,7 +81,7 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
         let parts = PortParts {
             range: config.ip_local_port_range,
             reserved: config.ip_local_reserved_ports.as_slice().into(),
-            key: secrets.port,
+            key: KeptKey::new(secrets.port),
             steering: steering.clone(),
         };
         let shared = S::spread(lanes, || {

@@ -213,7 +213,7 @@ fn segment<'a>(
     local.counters.count(Mib::TcpInSegs);
     let (remote_port, local_port) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
     let key = FlowKey { local: dst, remote: src, local_port, remote_port };
-    let hash = key.hash(&local.hash_key);
+    let hash = key.hash(&local.hash_key.get());
     // A device lends at most a batch; the mail ring, too.
     let _ = batch.try_push(Arriving { key, hash, tcp, packet, size, verified, hint: None });
     if size != 0 {

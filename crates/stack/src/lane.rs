@@ -7,7 +7,7 @@ use crate::bound::BoundPorts;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::egress::Paths;
-use crate::entropy::{BootSecrets, Entropy};
+use crate::entropy::{BootSecrets, Entropy, KeptKey, KeptSecrets};
 use crate::mail::LaneMail;
 use crate::narrowing::Narrowing;
 use crate::neighbours::WaitingRoom;
@@ -20,9 +20,7 @@ use crate::udp::UdpSockets;
 use laneway_device::{Capabilities, Medium};
 use laneway_proto::icmp::RateLimit;
 use laneway_proto::ip::reassembly::{self, Reassembly};
-use laneway_proto::tcp::listen::Secrets;
 use laneway_proto::time::Instant;
-use laneway_wire::keyed_hash::HashKey;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -39,8 +37,8 @@ pub struct Local {
     /// The last poll did something.
     pub(crate) busy: bool,
     pub(crate) config: Arc<Config>,
-    pub(crate) secrets: Secrets,
-    pub(crate) hash_key: HashKey,
+    pub(crate) secrets: KeptSecrets,
+    pub(crate) hash_key: KeptKey,
     pub(crate) entropy: Entropy,
     pub(crate) steering: Steering,
     pub(crate) snapshot: Snapshot,
@@ -112,8 +110,8 @@ impl<S: Sharing> Lane<S> {
             id,
             now: Instant::ZERO,
             busy: false,
-            secrets: secrets.tcp,
-            hash_key: secrets.flow,
+            secrets: KeptSecrets::new(&secrets.tcp),
+            hash_key: KeptKey::new(secrets.flow),
             entropy: Entropy::from_seed(secrets.seed ^ (id as u64).wrapping_mul(0x9e37_79b9)),
             snapshot,
             paths: Paths::new(&capabilities, config.ip_default_ttl),

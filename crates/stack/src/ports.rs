@@ -19,9 +19,9 @@ mod lane;
 
 pub use lane::LanePorts;
 
+use crate::entropy::KeptKey;
 use crate::steering::Steering;
 use laneway_wire::flow::{Address, FlowKey};
-use laneway_wire::keyed_hash::HashKey;
 use std::sync::Arc;
 
 /// What an active open asks for.
@@ -237,7 +237,7 @@ pub struct PortParts {
     /// `ip_local_reserved_ports`: never granted.
     pub reserved: Arc<[u16]>,
     /// The secret of RFC 6056.
-    pub key: HashKey,
+    pub key: KeptKey,
     /// Who owns which flow.
     pub steering: Steering,
 }

@@ -167,7 +167,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             self.local.counters.count(Mib::SteerMiss);
             return mail_packet(self.local, owner, bytes, vouched);
         }
-        let hash = datagram.key.hash(&self.local.hash_key);
+        let hash = datagram.key.hash(&self.local.hash_key.get());
         let Some(socket) = self.local.udp.find(&datagram.key.local, datagram.key.local_port, hash) else {
             self.local.counters.count(Mib::UdpNoPorts);
             self.local.counters.discard(Discard::UdpNoPort);

@@ -3,6 +3,7 @@
 use crate::accept::Listeners;
 use crate::app::{ConnId, ListenerId};
 use crate::counters::{Counters, Mib};
+use crate::entropy::KeptKey;
 use crate::ports::{Ask, Claim, Exhausted, Grant, PortChoice, Probe};
 use crate::timers::Timers;
 use laneway_proto::tcp::{BufferPool, Connection, HalfOpen, Handshake, TimeWait, TimeWaitV4, TimeWaitV6};
@@ -100,7 +101,7 @@ pub struct Tables {
     /// Flow hash to [`Handle`].
     pub flows: HandleTable,
     /// Key of the flow hash.
-    pub hash_key: HashKey,
+    pub hash_key: KeptKey,
     /// Handshaking and synchronized.
     pub slots: Slab<Slot>,
     /// SYN-RECEIVED of passive opens.
@@ -136,7 +137,7 @@ impl Tables {
     ) -> Self {
         Tables {
             flows: HandleTable::with_capacity(connections),
-            hash_key,
+            hash_key: KeptKey::new(hash_key),
             slots: Slab::with_chunk(256),
             half_open: Slab::with_chunk(256),
             tw4: Fifo::new(),
@@ -154,7 +155,7 @@ impl Tables {
     /// The hash of a flow.
     #[inline]
     pub fn hash(&self, key: &FlowKey) -> u64 {
-        key.hash(&self.hash_key)
+        key.hash(&self.hash_key.get())
     }
 
     /// What there is of this flow.
@@ -170,7 +171,7 @@ impl Tables {
         let Tables { ports, flows, slots, half_open, tw4, tw6, hash_key, .. } = self;
         let shapes = Shapes { slots, half_open, tw4, tw6 };
         let grant = ports.allocate(ask, &mut |key| {
-            let hash = key.hash(hash_key);
+            let hash = key.hash(&hash_key.get());
             let found = flows.find(hash, |raw| shapes.is_flow(Handle(raw), key)).map(Handle);
             let over = found.and_then(|handle| Some((handle, shapes.reusable(handle, now, delay_ms)?)));
             last = Some((key.local_port, hash, over));
@@ -217,7 +218,7 @@ impl Tables {
         let Tables { ports, flows, slots, half_open, tw4, tw6, hash_key, .. } = self;
         let shapes = Shapes { slots, half_open, tw4, tw6 };
         ports.unreserve(port, &mut |key| {
-            let found = flows.find(key.hash(hash_key), |raw| shapes.is_flow(Handle(raw), key));
+            let found = flows.find(key.hash(&hash_key.get()), |raw| shapes.is_flow(Handle(raw), key));
             found.map_or(Claim::NONE, |raw| shapes.claim(Handle(raw)))
         });
     }
@@ -404,12 +405,12 @@ impl Tables {
 
     /// Over the cap: the oldest record goes before its time.
     fn evict_time_wait(&mut self) {
-        let mut gone = false;
+        let (mut gone, hash_key) = (false, self.hash_key.get());
         while !gone && (!self.tw4.is_empty() || !self.tw6.is_empty()) {
             gone = if self.tw6.len() > self.tw4.len() {
-                pop(&mut self.tw6, Kind::TimeWaitV6, &mut self.flows, &self.hash_key, &mut *self.ports)
+                pop(&mut self.tw6, Kind::TimeWaitV6, &mut self.flows, &hash_key, &mut *self.ports)
             } else {
-                pop(&mut self.tw4, Kind::TimeWaitV4, &mut self.flows, &self.hash_key, &mut *self.ports)
+                pop(&mut self.tw4, Kind::TimeWaitV4, &mut self.flows, &hash_key, &mut *self.ports)
             };
         }
         if gone {
@@ -425,7 +426,7 @@ impl Tables {
         // the dead fall out, the living go to the end, where they are reaped late, which is safe.
         let crowded = self.tw4.len() + self.tw6.len() > 2 * self.time_waits + CROWDED;
         let Tables { tw4, tw6, flows, hash_key, ports, .. } = self;
-        let ports = &mut **ports;
+        let (ports, hash_key) = (&mut **ports, &hash_key.get());
         let (a, live4) = reap(tw4, Kind::TimeWaitV4, flows, hash_key, ports, now, msl_us, (budget, crowded));
         let (b, live6) = reap(tw6, Kind::TimeWaitV6, flows, hash_key, ports, now, msl_us, (budget - a, crowded));
         self.time_waits -= live4 + live6;
@@ -457,7 +458,7 @@ impl Tables {
                 Kind::TimeWaitV4 => tw4.get(position(tw4, handle)).map(TimeWait::key),
                 Kind::TimeWaitV6 => tw6.get(position(tw6, handle)).map(TimeWait::key),
             };
-            key.map_or(0, |key| key.hash(hash_key))
+            key.map_or(0, |key| key.hash(&hash_key.get()))
         });
     }
 

@@ -1,5 +1,7 @@
-//! Whether this process is a copy of one that had the thing: a child has the memory and none of the threads.
+//! Whether this process is a copy of one that had the thing: a child has the memory and none of the threads. And what of the
+//! memory it has not: see [`Secret`].
 
+use crate::pages::{InAChild, Pages};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -43,6 +45,59 @@ impl Birth {
     }
 }
 
+/// Words of which a child of this process, and a dump of it, finds only zeroes.
+///
+/// ```
+/// use laneway_sync::fork::{Secret, in_a_child};
+/// let key = Secret::new([1, 2]);
+/// assert_eq!(key.words(), &[1, 2]);
+/// assert_eq!(in_a_child(|| (key.words() == &[0, 0]).into())?, 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Secret<const N: usize>(Place<N>);
+
+enum Place<const N: usize> {
+    Apart(Pages),
+    /// Where pages cannot be had.
+    Heap(Box<[u64; N]>),
+}
+
+impl<const N: usize> Secret<N> {
+    /// Keeps these words. They take a page.
+    pub fn new(words: [u64; N]) -> Self {
+        match Pages::zeroed(size_of::<[u64; N]>(), InAChild::Zeroes) {
+            Some(pages) => {
+                // SAFETY: the pages are as long as this, aligned to more, and nobody else has them.
+                unsafe { pages.at().cast::<[u64; N]>().write(words) };
+                Secret(Place::Apart(pages))
+            }
+            None => Secret(Place::Heap(Box::new(words))),
+        }
+    }
+
+    /// The words; in a child, zeroes.
+    #[inline]
+    pub fn words(&self) -> &[u64; N] {
+        match &self.0 {
+            // SAFETY: written in `new` and never again; any bytes are words, also those that a child finds.
+            Place::Apart(pages) => unsafe { pages.at().cast::<[u64; N]>().as_ref() },
+            Place::Heap(words) => words,
+        }
+    }
+}
+
+impl<const N: usize> Clone for Secret<N> {
+    fn clone(&self) -> Self {
+        Self::new(*self.words())
+    }
+}
+
+impl<const N: usize> std::fmt::Debug for Secret<N> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
 /// Runs `act` in a child and answers what it answered: for tests of what a child may do. In a program with threads it must
 /// take no lock that another thread may hold at this moment.
 ///
@@ -75,6 +130,17 @@ mod tests {
         assert!(birth.is_here() && birth == Birth::here());
         in_the_child(); // as the system would call it, there
         assert!(!birth.is_here() && Birth::here().is_here());
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn a_child_learns_no_secret() {
+        let secret = Secret::new([0x5eed, u64::MAX, 1]);
+        let copy = secret.clone();
+        let learns = |secret: &Secret<3>| in_a_child(|| u8::from(secret.words() != &[0; 3])).unwrap();
+        assert_eq!((learns(&secret), learns(&copy)), (0, 0));
+        drop(secret);
+        assert_eq!(copy.words(), &[0x5eed, u64::MAX, 1]);
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //! * [`bucket_lock`] — four bytes that let one thread at a time into a bucket.
 //! * [`rw_lock`] — many may look or one may change, and a lone reader may try to upgrade.
 //! * [`profiled_lock`] — any lock, and who waited for whom at it.
-//! * [`fork`] — says whether this process is the child of one that had the thing.
+//! * [`fork`] — says whether this process is the child of one that had the thing, and keeps secrets from it.
 //! * [`padded`] — keeps what two cores write on lines of their own.
 //!
 //! Models: `RUSTFLAGS="--cfg laneway_loom" cargo test -p laneway-sync --release --lib loom`.
@@ -29,6 +29,7 @@ pub mod doorbell;
 pub mod epoch;
 pub mod fork;
 pub mod padded;
+mod pages;
 mod primitive;
 pub mod profiled_lock;
 pub mod rcuref;

@@ -87,7 +87,7 @@ impl Order {
             forbidden: PortSet::of(&parts.reserved),
             tallies: Tallies::default(),
             range: Range::new(parts.range),
-            key: parts.key,
+            key: parts.key.get(),
             lines: Lines::new(lines),
         }
     }

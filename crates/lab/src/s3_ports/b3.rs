@@ -50,7 +50,7 @@ impl Looker {
         Looker {
             shared,
             order: Order::new(&parts),
-            key: parts.key,
+            key: parts.key.get(),
             flows: Slab::with_chunk(1_024),
             index: HandleTable::with_capacity(1_024),
         }

@@ -1,7 +1,7 @@
 //! What every way of choosing ports must do, the product's among them, whatever it costs.
 
 use super::Ports;
-use laneway_stack::entropy::{BootSecrets, Entropy};
+use laneway_stack::entropy::{BootSecrets, Entropy, KeptKey};
 use laneway_stack::ports::{Ask, Claim, Exhausted, PortChoice, PortParts, Probe};
 use laneway_stack::steering::Steering;
 use laneway_wire::flow::{Address, FlowKey};
@@ -28,7 +28,8 @@ struct Bench {
 fn lanes(ports: Ports, lanes: usize, range: (u16, u16), reserved: &[u16]) -> Vec<Bench> {
     let secrets = BootSecrets::from_seed(7);
     let steering = Steering::new(secrets.steering, lanes);
-    let parts = PortParts { range, reserved: reserved.into(), key: secrets.port, steering: steering.clone() };
+    let parts =
+        PortParts { range, reserved: reserved.into(), key: KeptKey::new(secrets.port), steering: steering.clone() };
     let mut make = ports.maker();
     (0..lanes)
         .map(|lane| Bench {

@@ -13,13 +13,13 @@
 use super::Control;
 use crate::app::{ListenerId, UdpId};
 use crate::binding::{BindOptions, Binding, Transport};
+use crate::entropy::KeptKey;
 use crate::error::Error;
 use crate::mail::ToLane;
 use crate::port_set::PortSet;
 use laneway_table::ReservationTable;
 use laneway_table::reservation_table::Conflict;
 use laneway_wire::flow::Address;
-use laneway_wire::keyed_hash::HashKey;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct PortRange {
     /// `ip_local_reserved_ports`.
     pub reserved: Arc<[u16]>,
     /// The secret that makes the choice unpredictable.
-    pub key: HashKey,
+    pub key: KeptKey,
 }
 
 #[derive(PartialEq, Debug)]
@@ -115,7 +115,7 @@ impl Binds {
         let (first, last) = self.ports.range;
         let count = u64::from(last.max(first) - first) + 1;
         self.chosen += 1;
-        let random = self.ports.key.sip13_words(&[self.chosen, u64::from_le_bytes(*b"bind 0\0\0")]);
+        let random = self.ports.key.get().sip13_words(&[self.chosen, u64::from_le_bytes(*b"bind 0\0\0")]);
         first + (random % count) as u16
     }
 

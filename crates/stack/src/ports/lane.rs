@@ -485,7 +485,7 @@ impl LanePorts {
     fn choose(&mut self, ask: &Ask<'_>, probe: &mut dyn FnMut(&FlowKey) -> Probe) -> Option<Grant> {
         let layout = self.prepare(ask);
         let key = destination_key(ask);
-        let hash = key.hash(&self.parts.key);
+        let hash = key.hash(&self.parts.key.get());
         self.tallies.destination_hashes += 1;
         let (slot, offset) = ((hash >> 32) as usize % PERTURBATIONS, hash as u32);
         // Where to begin: a row of the slice and a place in it.
@@ -591,7 +591,7 @@ impl PortChoice for LanePorts {
     fn adopt(&mut self, ask: &Ask<'_>, port: u16) -> Claim {
         self.prepare(ask);
         let key = destination_key(ask);
-        let hash = key.hash(&self.parts.key);
+        let hash = key.hash(&self.parts.key.get());
         self.tallies.destination_hashes += 1;
         let at = match self.find(hash, &key) {
             Some(at) => at,
@@ -712,7 +712,7 @@ impl LanePorts {
     /// Free places of a destination by its index, by its lists, and the two lists' lengths.
     pub(super) fn audit(&self, ask: &Ask<'_>) -> Option<usize> {
         let key = destination_key(ask);
-        let destination = self.destinations.get(self.find(key.hash(&self.parts.key), &key)?)?;
+        let destination = self.destinations.get(self.find(key.hash(&self.parts.key.get()), &key)?)?;
         let slice = self.slice_of(destination);
         let mut seen = [0; 2];
         let mut taken = std::collections::HashSet::new();

@@ -1,7 +1,7 @@
 //! The product's choice against a model of the flow table: exact, unique, exhaustible, unpredictable, and what it costs.
 
 use super::*;
-use crate::entropy::{BootSecrets, Entropy};
+use crate::entropy::{BootSecrets, Entropy, KeptKey};
 use crate::steering::BUCKETS;
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -34,7 +34,8 @@ impl Model {
     fn new(seed: u64, lanes: usize, range: (u16, u16), reserved: &[u16]) -> Self {
         let secrets = BootSecrets::from_seed(seed);
         let steering = Steering::new(secrets.steering, lanes);
-        let parts = PortParts { range, reserved: reserved.into(), key: secrets.port, steering: steering.clone() };
+        let parts =
+            PortParts { range, reserved: reserved.into(), key: KeptKey::new(secrets.port), steering: steering.clone() };
         Model {
             ports: LanePorts::new(parts),
             flows: HashMap::new(),
@@ -332,8 +333,12 @@ fn a_key_under_which_all_ports_hash_alike_is_dull_and_harmless() {
     let secrets = BootSecrets::from_seed(1);
     for lanes in [1, 2] {
         let steering = Steering::new([0; 40], lanes);
-        let parts =
-            PortParts { range: (1, 65_535), reserved: [].into(), key: secrets.port, steering: steering.clone() };
+        let parts = PortParts {
+            range: (1, 65_535),
+            reserved: [].into(),
+            key: KeptKey::new(secrets.port),
+            steering: steering.clone(),
+        };
         let mut ports = LanePorts::new(parts);
         let mut used = HashSet::new();
         for i in 0..70_000u64 {

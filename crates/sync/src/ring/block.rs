@@ -1,5 +1,7 @@
-//! A block of zeroed memory, aligned to a cache line, that two threads divide between themselves by agreement.
+//! A block of zeroed memory, aligned to a cache line, that two threads divide between themselves by agreement. A child of the
+//! process does not get it, unless it is smaller than a page.
 
+use crate::pages::{InAChild, LEAST, Pages};
 use crate::primitive::Shadow;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -10,6 +12,8 @@ const ALIGN: usize = 64;
 pub(crate) struct Block {
     bytes: NonNull<u8>,
     len: usize,
+    /// Whose memory it is, if not the heap's.
+    pages: Option<Pages>,
     shadow: Shadow,
 }
 
@@ -22,9 +26,15 @@ impl Block {
     /// `len` bytes, a positive multiple of 8.
     pub(crate) fn zeroed(len: usize) -> Self {
         let layout = Self::layout(len);
+        let shadow = Shadow::new(len / 8);
+        if len >= LEAST
+            && let Some(pages) = Pages::zeroed(len, InAChild::Nothing)
+        {
+            return Self { bytes: pages.at(), len, pages: Some(pages), shadow };
+        }
         // SAFETY: the layout's size is positive, `layout` has checked it.
         let Some(bytes) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
-        Self { bytes, len, shadow: Shadow::new(len / 8) }
+        Self { bytes, len, pages: None, shadow }
     }
 
     fn layout(len: usize) -> Layout {
@@ -93,7 +103,31 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` with the same layout, and dropped once.
-        unsafe { dealloc(self.bytes.as_ptr(), Self::layout(self.len)) }
+        if self.pages.is_none() {
+            // SAFETY: allocated in `zeroed` with the same layout, and dropped once.
+            unsafe { dealloc(self.bytes.as_ptr(), Self::layout(self.len)) }
+        }
+    }
+}
+
+#[cfg(all(test, not(miri), not(laneway_loom)))]
+mod tests {
+    use super::*;
+    use crate::fork::in_a_child;
+
+    #[test]
+    fn a_child_has_no_part_in_a_block() {
+        let block = Block::zeroed(8_192);
+        // SAFETY: nobody else has it.
+        unsafe { block.exclusive(0, 8_192) }.fill(7);
+        // SAFETY: as above, and the child has no other thread.
+        let seen = in_a_child(|| unsafe { block.shared(0, 8_192) }[0]);
+        assert!(seen.is_err(), "a child has read {seen:?} in memory that is the parent's alone");
+        // SAFETY: as above.
+        assert_eq!(unsafe { block.shared(8_191, 1) }, [7]);
+        // A short one lies among other things on the heap, which a child has: its own copy.
+        let short = Block::zeroed(64);
+        // SAFETY: as above.
+        assert_eq!(in_a_child(|| unsafe { short.shared(0, 64) }[63]).expect("the child answers"), 0);
     }
 }
