@@ -213,6 +213,7 @@ impl TcpStream {
 
     /// Hands a connection to the runtime that this is called in.
     pub fn from_std(stack: &Stack, stream: crate::TcpStream) -> io::Result<TcpStream> {
+        stream.set_nonblocking(true)?; // its thread has other tasks, and does no lane's work
         Ok(TcpStream { registration: Registration::new(driver(stack)?, &stream)?, inner: stream })
     }
 

@@ -64,6 +64,10 @@ mib! {
     PollsIdle,
     /// Polls that took more than 10 ms.
     PollsSlow,
+    /// Times that a thread of the application worked in a sleeping lane's stead, …
+    StandIns,
+    /// … and for how long in all, in microseconds.
+    StandInUs,
     /// Calls of `accept`.
     SCAccept,
     /// Calls of `accept` that found nobody.

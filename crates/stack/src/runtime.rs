@@ -3,10 +3,10 @@
 //!
 //! # When a lane sleeps
 //! A lane that finds nothing to do turns for up to 50 µs more, because work usually comes in bursts and falling asleep
-//! costs more than that. Then it announces that it sleeps, *turns once more*, and only then waits in `poll(2)` for its
-//! queue's descriptor and for its bell. Whoever brings work publishes it first and rings then; by
-//! [`ParkFlag`]'s argument either the last turn sees the work, or the ringer sees the announcement. A bell costs a
-//! system call only when it finds the lane asleep.
+//! costs more than that. Then it announces that it sleeps, *turns once more*, and only then waits for its bell, in `poll(2)` if its
+//! queue has a descriptor that it waits for too. Whoever brings work publishes it first and rings then; by
+//! [`Duty`](laneway_sync::duty)'s argument either the last turn sees the work, or the ringer sees the announcement. A bell costs a
+//! system call only when it finds the lane asleep; and not then, if the ringer [works in its stead](Options::stand_in).
 //!
 //! | who brings work | how the lane learns of it |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | the network, through a memory link | the link's interrupt rings: [`Bells::interrupt`] |
 //! | another lane (a packet on the wrong queue) | that lane rings after its turn |
 //! | the control thread | it rings after its turn |
-//! | a timer | the timeout of `poll(2)` |
-//! | another thread of the application | it rings: [`Bells::ring`] |
+//! | a timer | the timeout of its sleep |
+//! | another thread of the application | it rings: [`Bells::ring`]; or it works itself: [`Bells::attend`] |
 //!
 //! # How a stack ends
 //! [`Runtime::stop`] closes every listener, then tells each lane's application ([`App::on_stop`]), turns until its
@@ -27,7 +27,7 @@ use crate::app::{App, Context, ListenerId, UdpId};
 use crate::binding::BindOptions;
 use crate::clock::Clock;
 use crate::control::{BindId, Control, Tables};
-use crate::counters::Counters;
+use crate::counters::{Counters, Mib};
 use crate::error::Error;
 use crate::host::{Host, Seat};
 use crate::listing::Page;
@@ -35,13 +35,11 @@ use crate::ports::{Slice, Tallies};
 use crate::sharing::{Sharing, Site};
 use crate::trace::Tap;
 use crate::worker::{SLOW_US, Turn};
-use laneway_device::memory::Wake;
 use laneway_device::pcap::Capture;
 use laneway_device::{Medium, Rx, Tx};
 use laneway_proto::ip::route::RouteTable;
 use laneway_proto::time::Instant;
-use laneway_sync::doorbell::{Doorbell, ParkFlag, Sleeper, doorbell};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use laneway_sync::doorbell::{Doorbell, Sleeper, doorbell};
 use rustix::fd::OwnedFd;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::cmp::Reverse;
@@ -69,6 +67,9 @@ pub struct Options {
     pub park_max_us: u64,
     /// Bind each lane to a core of its own, as long as there are enough.
     pub pin: bool,
+    /// While a lane sleeps, threads that bring work may do it in its stead ([`Bells::attend`]). Its application is then called
+    /// on their threads too.
+    pub stand_in: bool,
     /// How long a stopping lane waits for its connections to end before it resets them, in microseconds.
     pub grace_us: u64,
     /// The bells, if something outside (a memory link's interrupt, another thread) has to ring them.
@@ -85,64 +86,12 @@ impl Default for Options {
             spin_us: 50,
             park_max_us: 1_000_000,
             pin: true,
+            stand_in: false,
             grace_us: 1_000_000,
             bells: None,
             capture: None,
             on_failure: None,
         }
-    }
-}
-
-/// What wakes one lane.
-struct Bell {
-    flag: ParkFlag,
-    event: OwnedFd,
-}
-
-impl Bell {
-    fn ring(&self) {
-        if self.flag.take() {
-            // It cannot be full: every write is read before the flag is set again.
-            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
-        }
-    }
-}
-
-/// A bell for each lane of a stack. Clones are the same bells.
-#[derive(Clone)]
-pub struct Bells(Arc<[Bell]>);
-
-impl Bells {
-    /// Bells for `lanes` lanes.
-    pub fn new(lanes: usize) -> io::Result<Self> {
-        let bell =
-            |_| Ok(Bell { flag: ParkFlag::new(), event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? });
-        let bells: io::Result<Vec<Bell>> = (0..lanes).map(bell).collect();
-        Ok(Bells(bells?.into()))
-    }
-
-    /// Wakes a lane if it sleeps. Publish the work first.
-    #[inline]
-    pub fn ring(&self, lane: usize) {
-        if let Some(bell) = self.0.get(lane) {
-            bell.ring();
-        }
-    }
-
-    /// What stands on the line of a lane's bell: 1 while it sleeps.
-    pub(crate) fn line(&self, lane: usize) -> u64 {
-        self.0.get(lane).map_or(0, |bell| u64::from(!bell.flag.was_taken()))
-    }
-
-    /// Wakes every lane that sleeps.
-    pub fn ring_all(&self) {
-        self.0.iter().for_each(Bell::ring);
-    }
-
-    /// The interrupt of a memory link whose queues are these lanes'.
-    pub fn interrupt(&self) -> Wake {
-        let bells = self.clone();
-        Arc::new(move |queue| bells.ring(queue))
     }
 }
 
@@ -286,18 +235,34 @@ impl Runtime {
         for (id, Seat { lane, queue, app }) in seats.into_iter().enumerate() {
             let seat = Seat { lane, queue, app: guard::Guarded(app) };
             let core = (options.pin && lanes <= cores.len()).then(|| cores[id]);
-            let lane = LaneThread {
+            let readiness = seat.queue.rx.readiness().map(|fd| fd.try_clone_to_owned()).transpose();
+            let readiness = readiness.inspect_err(|_| shared.begin_stop())?;
+            let work = LaneWork {
                 seat,
                 id,
                 clock,
                 shared: Arc::clone(&shared),
+                capture: options.capture.clone(),
+                aloud: Aloud::new(id),
+                sleeps_until: Instant::NEVER,
+                failed: false,
+            };
+            let place = Arc::new(Place(Mutex::new(Some(work))));
+            if options.stand_in {
+                let work: Arc<dyn bells::Work> = place.clone();
+                shared.bells.0[id].lend(Arc::downgrade(&work));
+            }
+            let lane = LaneThread {
+                place,
+                id,
+                clock,
+                shared: Arc::clone(&shared),
+                readiness,
                 spin_us: options.spin_us,
                 // With shared tables a lane's timers may fire on another lane, which leaves word but does not ring.
                 park_max_us: if S::SHARED { options.park_max_us.min(1_000) } else { options.park_max_us },
                 grace_us: options.grace_us,
-                capture: options.capture.clone(),
                 ended: Ending(Arc::clone(&shared)),
-                aloud: Aloud::new(id),
             };
             let spawned = thread::Builder::new().name(format!("lane-{id}")).spawn(move || lane.run(core));
             match spawned {
@@ -502,22 +467,45 @@ impl Drop for Ending {
     }
 }
 
-/// A lane and what its thread needs.
-struct LaneThread<S: Sharing, R, T, A> {
+/// A lane, and what its turns need.
+struct LaneWork<S: Sharing, R, T, A> {
     seat: Seat<S, R, T, A>,
     id: usize,
     clock: Clock,
     shared: Arc<Shared>,
+    capture: Option<Capture>,
+    aloud: Aloud,
+    /// When its thread, which sleeps, wakes by itself.
+    sleeps_until: Instant,
+    /// It has panicked on a thread that stood in for its own.
+    failed: bool,
+}
+
+/// Where a lane's work lies. Nobody ever waits for this mutex: whose turn it is, the lane's bell says.
+struct Place<W>(Mutex<Option<W>>);
+
+impl<W> Place<W> {
+    fn lock(&self) -> MutexGuard<'_, Option<W>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A lane's thread.
+struct LaneThread<S: Sharing, R, T, A> {
+    place: Arc<Place<LaneWork<S, R, T, A>>>,
+    id: usize,
+    clock: Clock,
+    shared: Arc<Shared>,
+    /// What tells that a frame waits.
+    readiness: Option<OwnedFd>,
     spin_us: u64,
     park_max_us: u64,
     grace_us: u64,
-    capture: Option<Capture>,
     ended: Ending,
-    aloud: Aloud,
 }
 
 impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
-    fn run(mut self, core: Option<usize>) -> Option<Counters> {
+    fn run(self, core: Option<usize>) -> Option<Counters> {
         let pinned = core.is_some_and(pin_to);
         match core {
             Some(core) if !pinned => {
@@ -529,40 +517,41 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         if let Err(panic) = outcome {
             self.shared.fail(&format!("lane {}", self.id), &*panic);
         }
-        // Shared tables are counted once.
-        let whole = !S::SHARED || self.id == 0;
-        let seat = &mut self.seat;
-        let counters =
-            catch_unwind(AssertUnwindSafe(
-                || if whole { seat.lane.counters() } else { seat.lane.local.counters.clone() },
-            ));
         // The queue is closed before the lane counts as ended.
-        let LaneThread { seat, ended, .. } = self;
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(seat)));
+        let LaneThread { place, readiness, ended, .. } = self;
+        let work = place.lock().take();
+        let counters = work.and_then(LaneWork::end);
+        drop(readiness);
         drop(ended);
-        counters.ok()
+        counters
     }
 
-    fn turn_until_stopped(&mut self) {
+    fn turn_until_stopped(&self) {
+        if self.readiness.is_none() {
+            self.shared.bells.0[self.id].sleeps_alone();
+        }
+        let mut place = self.place.lock();
         let mut busy_at = self.clock.now();
         let mut stopping = None;
-        loop {
+        while let Some(work) = place.as_mut()
+            && !work.failed
+        {
             let now = self.clock.now();
-            let turn = self.turn(now);
+            let turn = work.turn(now);
             if self.shared.stop.load(Ordering::Acquire) {
                 let until = *stopping.get_or_insert_with(|| {
-                    let Seat { lane, app, .. } = &mut self.seat;
+                    let Seat { lane, app, .. } = &mut work.seat;
                     let mut tables = lane.shared.enter(Site::Walk);
                     app.on_stop(&mut Context { tables: &mut tables, local: &mut lane.local });
                     now.after_us(self.grace_us)
                 });
-                if !turn.busy && self.connections() == 0 {
-                    self.turn(now); // the last segments of the last connection
+                if !turn.busy && work.connections() == 0 {
+                    work.turn(now); // the last segments of the last connection
                     return;
                 }
                 if now >= until {
-                    self.abort_all();
-                    self.turn(now);
+                    work.abort_all();
+                    work.turn(now);
                     return;
                 }
             }
@@ -571,12 +560,43 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
             } else if now.since_us(busy_at) < self.spin_us {
                 std::hint::spin_loop();
             } else {
-                self.park(stopping);
+                place = self.park(place, stopping);
                 busy_at = self.clock.now();
             }
         }
     }
 
+    /// Sleeps until somebody brings work, unless somebody already has.
+    fn park<'a>(
+        &'a self,
+        mut place: WorkGuard<'a, S, R, T, A>,
+        stopping: Option<Instant>,
+    ) -> WorkGuard<'a, S, R, T, A> {
+        let Some(work) = place.as_mut() else { return place };
+        let bell = &self.shared.bells.0[self.id];
+        bell.duty.announce();
+        let now = self.clock.now();
+        let turn = work.turn(now);
+        let stop_is_news = stopping.is_none() && self.shared.stop.load(Ordering::Acquire);
+        let mut until = work.due(&turn).min(now.after_us(self.park_max_us));
+        if stopping.is_some() {
+            until = until.min(now.after_us(1_000));
+        }
+        let sleep_us = until.since_us(now);
+        if turn.busy || stop_is_news || sleep_us == 0 {
+            bell.duty.stay();
+            return place;
+        }
+        work.sleeps_until = until;
+        drop(place); // for whoever stands in
+        bell.sleep(self.readiness.as_ref(), Duration::from_micros(sleep_us));
+        self.place.lock()
+    }
+}
+
+type WorkGuard<'a, S, R, T, A> = MutexGuard<'a, Option<LaneWork<S, R, T, A>>>;
+
+impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
     fn turn(&mut self, now: Instant) -> Turn {
         if let Some(capture) = &self.capture {
             capture.set_time(Clock::wall_us());
@@ -603,46 +623,9 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         turn
     }
 
-    /// Sleeps until somebody brings work, unless somebody already has.
-    fn park(&mut self, stopping: Option<Instant>) {
-        let shared = Arc::clone(&self.shared);
-        let bell = &shared.bells.0[self.id];
-        bell.flag.announce();
-        let now = self.clock.now();
-        let turn = self.turn(now);
-        let stop_is_news = stopping.is_none() && self.shared.stop.load(Ordering::Acquire);
-        if turn.busy || stop_is_news {
-            bell.flag.retract();
-            return self.clear(bell);
-        }
-        let mut until = turn.deadline.min(self.seat.app.poll_timeout()).min(now.after_us(self.park_max_us));
-        if stopping.is_some() {
-            until = until.min(now.after_us(1_000));
-        }
-        let sleep_us = until.since_us(now);
-        if sleep_us > 0 {
-            let timeout =
-                Timespec { tv_sec: (sleep_us / 1_000_000) as i64, tv_nsec: (sleep_us % 1_000_000 * 1_000) as _ };
-            let mut fds = [PollFd::new(&bell.event, PollFlags::IN), PollFd::new(&bell.event, PollFlags::IN)];
-            let readiness = self.seat.queue.rx.readiness();
-            let used = match &readiness {
-                Some(fd) => {
-                    fds[1] = PollFd::new(fd, PollFlags::IN);
-                    2
-                }
-                None => 1,
-            };
-            // A signal, or a descriptor gone bad: the next turn finds out.
-            let _ = poll(&mut fds[..used], Some(&timeout));
-        }
-        bell.flag.retract();
-        self.clear(bell);
-    }
-
-    /// Forgets rings that have been heard.
-    fn clear(&self, bell: &Bell) {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&bell.event, &mut count);
+    /// When the next turn is due after one that found nothing to do.
+    fn due(&self, turn: &Turn) -> Instant {
+        turn.deadline.min(self.seat.app.poll_timeout())
     }
 
     /// Connections of this lane that are not over.
@@ -660,6 +643,48 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
             let id = tables.id(index);
             Context { tables: &mut tables, local: &mut lane.local }.abort(id);
         }
+    }
+
+    /// What it has counted.
+    fn end(mut self) -> Option<Counters> {
+        // Shared tables are counted once.
+        let whole = !S::SHARED || self.id == 0;
+        let seat = &mut self.seat;
+        let counters =
+            catch_unwind(AssertUnwindSafe(
+                || if whole { seat.lane.counters() } else { seat.lane.local.counters.clone() },
+            ));
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(self.seat)));
+        counters.ok()
+    }
+}
+
+impl<S: Sharing, R: Rx + Send, T: Tx + Send, A: App + Send> bells::Work for Place<LaneWork<S, R, T, A>> {
+    fn stand_in(&self) -> bool {
+        // Free, as the bell has said.
+        let Ok(mut place) = self.0.try_lock() else { return false };
+        let Some(work) = place.as_mut() else { return false };
+        let began = work.clock.now();
+        let (mut now, mut done) = (began, false);
+        for _ in 0..bells::TURNS_MAX {
+            let turn = match catch_unwind(AssertUnwindSafe(|| work.turn(now))) {
+                Ok(turn) => turn,
+                Err(panic) => {
+                    work.failed = true;
+                    work.shared.fail(&format!("lane {}", work.id), &*panic);
+                    return false;
+                }
+            };
+            now = work.clock.now();
+            if !turn.busy {
+                done = work.due(&turn) >= work.sleeps_until && !work.shared.stop.load(Ordering::Acquire);
+                break;
+            }
+        }
+        let counters = &mut work.seat.lane.local.counters;
+        counters.count(Mib::StandIns);
+        counters.add(Mib::StandInUs, now.since_us(began));
+        done
     }
 }
 
@@ -826,9 +851,11 @@ const STOP_CHECK: Duration = Duration::from_millis(10);
 
 mod aloud;
 mod asker;
+mod bells;
 mod guard;
 use aloud::Aloud;
 pub use asker::{Asker, Trace, Unanswered};
+pub use bells::Bells;
 
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@
 //! * [`rcuref`] — counts references without a loop, for what is freed after a grace period.
 //! * [`counted`] — an object that many find and each keeps for a while, and where its count lies.
 //! * [`doorbell`] — wakes a consumer that sleeps, and costs a fence and a load when it does not.
+//! * [`duty`] — lets whoever brings work to a sleeper do it in its stead, and nobody wait.
 //! * [`bucket_lock`] — four bytes that let one thread at a time into a bucket.
 //! * [`rw_lock`] — many may look or one may change, and a lone reader may try to upgrade.
 //! * [`profiled_lock`] — any lock, and who waited for whom at it.
@@ -26,6 +27,7 @@
 pub mod bucket_lock;
 pub mod counted;
 pub mod doorbell;
+pub mod duty;
 pub mod epoch;
 pub mod fork;
 pub mod padded;

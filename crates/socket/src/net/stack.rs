@@ -77,7 +77,7 @@ impl Drop for Entered {
 impl Stack {
     /// Begins to settle what a stack on this device shall be like.
     pub fn builder(device: Device) -> Builder {
-        Builder { inner: on_lane::Stack::builder(device), spin: false, pin: false }
+        Builder { inner: on_lane::Stack::builder(device), spin: false, pin: false, stand_in: true, look: None }
     }
 
     /// Until the answer is dropped, this thread's new sockets are of this stack.
@@ -205,6 +205,8 @@ pub struct Builder {
     inner: on_lane::Builder,
     spin: bool,
     pin: bool,
+    stand_in: bool,
+    look: Option<Duration>,
 }
 
 impl Builder {
@@ -254,6 +256,21 @@ impl Builder {
         self.change(|inner| inner.pin(pin))
     }
 
+    /// Whether a thread whose calls wait, and which finds a lane asleep that it would have to wake, takes the lane's next turns itself. It
+    /// does, unless this says otherwise: to wake a lane for a short message costs more than the message. Threads whose calls do not
+    /// wait never do.
+    pub fn stand_in(mut self, stand_in: bool) -> Self {
+        self.stand_in = stand_in;
+        self
+    }
+
+    /// How long a thread whose call waits looks for what it waits for before it sleeps, at the most: it does as long as that has been
+    /// worth it on the same connection. 20 µs, and nothing on a machine with one core; never more than 1 ms.
+    pub fn look(mut self, look: Duration) -> Self {
+        self.look = Some(look);
+        self
+    }
+
     /// How long [`Stack::stop`] waits for connections to end before it resets them. 1 s.
     pub fn grace(self, grace: Duration) -> Self {
         self.change(|inner| inner.grace(grace))
@@ -283,6 +300,7 @@ impl Builder {
         if !self.pin {
             inner = inner.pin(false);
         }
+        inner = inner.stand_in(self.stand_in);
         let backlog = inner.somaxconn();
         let mut made = None;
         let stack = inner.start_beside(|lanes, bells| {
@@ -291,6 +309,9 @@ impl Builder {
             servers
         })?;
         let desk: Arc<Desk> = made.expect("made before the lanes were");
+        if let Some(look) = self.look {
+            desk.set_look_us(look.as_micros().min(1_000) as u32);
+        }
         let lanes = stack.lanes();
         Ok(Stack(Arc::new(Inner {
             desk,

@@ -13,6 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
+/// Bytes of a write that are still a message, and not a piece of a stream.
+const ATTEND_MAX: usize = 16_384;
+
 /// A TCP connection, with the methods of [`std::net::TcpStream`].
 ///
 /// ```
@@ -125,6 +128,9 @@ impl TcpStream {
 
     /// Sleeps until one of `bits` may be so, unless `ready` says that it is; false if `deadline` has come.
     fn wait(&self, bits: u32, deadline: Option<Instant>, ready: impl Fn(&Self) -> bool) -> bool {
+        if self.desk.looks(&self.talk, || ready(self)) {
+            return true;
+        }
         let event = &self.talk.lane().event;
         let seen = event.now();
         self.talk.flags().want(bits);
@@ -205,8 +211,17 @@ impl TcpStream {
         }
     }
 
-    /// Queues what there is room for; `WouldBlock` if there is none.
+    /// Queues what there is room for, for a caller that has others to serve; `WouldBlock` if there is none.
+    #[cfg(feature = "tokio")]
     pub(crate) fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let n = self.queue(bufs)?;
+        if n > 0 {
+            self.desk.serve(&self.talk);
+        }
+        Ok(n)
+    }
+
+    fn queue(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         self.check()?;
         if self.talk.app().state.load(Relaxed) & SHUT_WRITE != 0 {
             return Err(self.talk.lane().take_error().map_or(Why::BrokenPipe, Why::Fault).into());
@@ -217,7 +232,6 @@ impl TcpStream {
         }
         let n = self.talk.send_all_of(bufs);
         if n > 0 {
-            self.desk.serve(&self.talk);
             return Ok(n);
         }
         if bufs.iter().all(|buf| buf.is_empty()) {
@@ -238,7 +252,7 @@ impl TcpStream {
             self.announce(bufs);
         }
         loop {
-            match self.try_write(bufs) {
+            match self.queue(bufs) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let words = self.talk.app();
                     if words.nonblocking.load(Relaxed) {
@@ -257,7 +271,17 @@ impl TcpStream {
                         return Err(error);
                     }
                 }
-                done => return done,
+                Ok(0) => return Ok(0),
+                Ok(n) => {
+                    // Who waits for an answer does the work of a lane that sleeps; who has others to serve, or much to say, does not.
+                    if n > ATTEND_MAX || self.talk.app().nonblocking.load(Relaxed) {
+                        self.desk.serve(&self.talk);
+                    } else {
+                        self.desk.attend(&self.talk);
+                    }
+                    return Ok(n);
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -425,7 +449,7 @@ impl TcpStream {
                 return Err(Why::WouldBlock.into());
             }
             let soon = Instant::now() + Duration::from_millis(10);
-            self.wait(WRITE, Some(soon), |_| false);
+            self.wait(WRITE, Some(soon), |s| s.talk.lane().status.load(Acquire) & GONE != 0);
         }
         Ok(())
     }

@@ -320,6 +320,12 @@ impl Builder {
         self.start(move |_| apps.next().expect("one for each lane"))
     }
 
+    /// Whether other threads may take the turns of a lane that sleeps.
+    pub(crate) fn stand_in(mut self, stand_in: bool) -> Self {
+        self.options.stand_in = stand_in;
+        self
+    }
+
     /// Largest backlog that a listener may have.
     pub(crate) fn somaxconn(&self) -> usize {
         self.config.somaxconn

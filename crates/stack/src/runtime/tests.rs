@@ -21,7 +21,11 @@ enum Panics {
     /// Over every second connection, as it is accepted or as its data arrives.
     OnAccept,
     OnData,
+    /// In the next poll after [`PANIC`] was set.
+    WhenTold,
 }
+
+static PANIC: AtomicBool = AtomicBool::new(false);
 
 /// Echoes, or sends 100 bytes and waits for them to come back; then tells.
 #[derive(Default)]
@@ -35,6 +39,7 @@ struct Echo {
 impl App for Echo {
     fn on_poll(&mut self, cx: &mut Context<'_>) {
         assert!(self.panics != Panics::OnPoll || self.accepted == 0, "planted");
+        assert!(self.panics != Panics::WhenTold || !PANIC.load(Ordering::Acquire), "planted");
         while self.to_start > 0 {
             cx.connect(None, Address::from_v4([10, 0, 0, 1]), 7, 1).expect("there are ports");
             self.to_start -= 1;
@@ -209,4 +214,45 @@ fn a_listing_shows_each_lanes_share_of_a_destination() {
     assert_eq!(slices.iter().map(|slice| slice.time_wait).sum::<usize>(), 6);
     assert_eq!(slices.iter().map(|slice| slice.owned).sum::<usize>(), 28_232, "the slices are the range");
     assert_eq!((tallies.asks, tallies.probes, tallies.flow_hashes, tallies.locks), (6, 6, 6, 0));
+}
+
+#[test]
+fn who_brings_work_to_a_sleeping_lane_does_it() {
+    let options = Options { pin: false, stand_in: true, park_max_us: 10_000_000, ..Options::default() };
+    let (server, client) = pair(1, 0, Panics::Nowhere, channel().0, options);
+    let counted = |mib| server.counters().unwrap().0.get(mib);
+    let start = std::time::Instant::now();
+    while counted(Mib::StandIns) == 0 {
+        assert!(start.elapsed() < Duration::from_secs(10), "the lane never slept");
+        thread::sleep(Duration::from_millis(5)); // asking has woken it
+        server.bells().attend(0);
+    }
+    // It still hears everything: from others, of time, and of the end.
+    server.listen("0.0.0.0:8".parse().unwrap(), 16).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..2_000).for_each(|_| server.bells().attend(0)));
+        }
+        (0..20).for_each(|_| _ = counted(Mib::PollsIdle));
+    });
+    let start = std::time::Instant::now();
+    assert_eq!((server.stop().failure, client.stop().failure), (None, None));
+    assert!(start.elapsed() < Duration::from_secs(5), "somebody slept through a bell");
+}
+
+#[test]
+fn a_lane_that_panics_on_another_thread_ends_as_on_its_own() {
+    let options = Options { pin: false, stand_in: true, grace_us: 100_000, ..Options::default() };
+    let (server, client) = pair(1, 0, Panics::WhenTold, channel().0, options);
+    PANIC.store(true, Ordering::Release);
+    let start = std::time::Instant::now();
+    while server.failure().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(10), "nobody noticed");
+        thread::sleep(Duration::from_millis(1));
+        server.bells().attend(0); // here, or the lane itself
+    }
+    assert_eq!(server.listen("0.0.0.0:9".parse().unwrap(), 1), Err(Error::Closed));
+    let failure = server.stop().failure.unwrap();
+    assert!(failure.starts_with("lane ") && failure.ends_with("planted"), "{failure}");
+    drop(client);
 }

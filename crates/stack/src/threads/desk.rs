@@ -2,11 +2,14 @@
 
 use super::accept::{Acceptors, LaneAcceptor};
 use super::datagram::{Datagrams, LaneDatagrams};
+use super::patience::LOOK_US;
 use super::poll::Watch;
 use super::words::{AppWords, Conversation, LaneWords, NO_SLOT, Op};
 use super::{NOTES_MAX, POOL, RING};
 use crate::app::{ListenerId, UdpId};
-use crate::runtime::Bells;
+use crate::clock::Clock;
+use crate::runtime::{Bells, cores};
+use laneway_proto::time::Instant;
 use laneway_sync::fork::Birth;
 use laneway_sync::padded::Padded;
 use laneway_sync::ring::bytes::{BlockPool, LaneEnd, pipe};
@@ -14,7 +17,7 @@ use laneway_sync::wake::{Job, PushList, WakeList, Woken, look_fence, wake_list};
 use laneway_wire::flow::Address;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 
 /// A UDP socket, for the wake list of the lane that sends for it.
 pub type UdpTicket = Job<Arc<Datagrams>>;
@@ -52,6 +55,9 @@ pub struct Desk {
     posts: Box<[Padded<Post>]>,
     bells: Bells,
     born: Birth,
+    clock: Clock,
+    /// How long a thread that waits looks before it sleeps, in microseconds.
+    look_us: AtomicU32,
     /// Written by every connect, and so not beside the pointers above, which every wake-up reads.
     next: Padded<AtomicUsize>,
     stopped: AtomicBool,
@@ -77,6 +83,8 @@ impl Desk {
             posts,
             bells,
             born: Birth::here(),
+            clock: Clock::start(),
+            look_us: AtomicU32::new(if cores().len() > 1 { LOOK_US } else { 0 }),
             next: Padded(AtomicUsize::new(0)),
             stopped: AtomicBool::new(false),
         });
@@ -145,6 +153,32 @@ impl Desk {
         }
     }
 
+    /// As [`serve`](Self::serve), by a caller who is about to wait for what comes of it: if the lane sleeps, it does the lane's work.
+    #[inline]
+    pub fn attend(&self, talk: &Arc<Conversation>) {
+        let lane = usize::from(talk.app().lane.load(Acquire));
+        if self.posts[lane].wake.push(talk) {
+            self.bells.attend(lane);
+        }
+    }
+
+    /// How long a thread that waits looks before it sleeps: see [`looks`](Self::looks). 0: it sleeps at once.
+    pub fn set_look_us(&self, us: u32) {
+        self.look_us.store(us, Relaxed);
+    }
+
+    pub(super) fn look_us(&self) -> u32 {
+        self.look_us.load(Relaxed)
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    pub(super) fn needs_this_core(&self, talk: &Conversation) -> bool {
+        self.bells.needs_this_core(usize::from(talk.app().lane.load(Relaxed)))
+    }
+
     /// Asks for something behind the bytes sent so far. False: too much is asked already, wait for [`WRITE`].
     ///
     /// [`WRITE`]: super::words::WRITE
@@ -161,8 +195,10 @@ impl Desk {
             words.notes.push((at, op));
             true
         });
-        if noted {
-            self.serve(talk);
+        match noted {
+            true if talk.app().nonblocking.load(Relaxed) => self.serve(talk),
+            true => self.attend(talk),
+            false => {}
         }
         noted
     }

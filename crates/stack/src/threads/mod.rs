@@ -11,7 +11,7 @@
 //!         number of bytes that it stands behind
 //! ```
 //!
-//! An application thread takes no lock that a lane takes, and never touches a connection. What the two share, per connection,
+//! An application thread takes no lock that a lane takes, and touches a connection only where it is the lane (below). What the two share, per connection,
 //! is a [`Conversation`](words::Conversation): 128 bytes of each side, and blocks while something lies in it.
 //!
 //! **One copy more.** The lane copies from the ring into the connection's send buffer, and does not send out of the ring. What
@@ -24,6 +24,12 @@
 //! looks itself: their threads then write their own line and nothing else, and neither the list nor the bell travels from core to core.
 //! One that has nothing to say when its turn comes is released, and goes by the list again. A lane never sleeps while it keeps one.
 //!
+//! **Who works while the lane sleeps.** To wake a lane for one short message costs more than the message. A thread whose calls wait
+//! will most likely wait next; if it finds the lane asleep it takes the lane's turns itself, and gives up after a few
+//! ([`Bells::attend`](crate::runtime::Bells::attend)). A thread whose calls do not wait has others to serve first: it rings, and
+//! the lane serves many at a time. A thread that waits looks for a moment before it sleeps, for as long as that has been worth it
+//! ([`Desk::looks`](desk::Desk::looks)).
+//!
 //! **What bounds what.** A ring holds [`RING`] bytes in each direction, a lane's blocks [`POOL`] bytes of each size; a
 //! lane looks at [`SERVED_MAX`] conversations and takes [`COMMANDS_MAX`] commands per poll; of notes there may be
 //! [`NOTES_MAX`] in a conversation. Whoever wants more waits, or is told that it would.
@@ -31,6 +37,7 @@
 pub mod accept;
 pub mod datagram;
 pub mod desk;
+mod patience;
 pub mod poll;
 mod server;
 pub mod words;

@@ -1,5 +1,6 @@
 //! Owns what an application and a lane say to each other about one connection, beside its bytes.
 
+use super::patience::PATIENCE_FIRST;
 use super::poll::Watch;
 use laneway_sync::ring::bytes::{Notes, Pipe};
 use laneway_sync::wake::Flags;
@@ -74,6 +75,8 @@ pub struct AppWords {
     pub nonblocking: AtomicBool,
     /// What was shut or asked for: [`SHUT_WRITE`] and its neighbours.
     pub state: AtomicU8,
+    /// What looking before sleeping has been worth: see [`Desk::looks`](super::desk::Desk::looks).
+    pub(super) patience: AtomicU8,
     /// `TCP_USER_TIMEOUT` that was asked for.
     pub user_timeout_ms: AtomicU32,
     /// How many handles the application has; the last one closes.
@@ -92,6 +95,7 @@ impl AppWords {
             lane: AtomicU16::new(lane as u16),
             nonblocking: AtomicBool::new(false),
             state: AtomicU8::new(0),
+            patience: AtomicU8::new(PATIENCE_FIRST),
             user_timeout_ms: AtomicU32::new(0),
             handles: AtomicU32::new(1),
         }

@@ -8,6 +8,7 @@ use super::net::{Net, Ready};
 use laneway::on_lane::{Cidr, LinkConfig};
 use laneway::{Device, Event, Interest, Mode, Poller, Stack, TcpListener, TcpStream};
 use laneway_device::Medium;
+use laneway_stack::counters::Mib;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
@@ -70,6 +71,11 @@ impl Laneway {
         Err(Failure::Machine("the threads of the lanes are not listed in /proc/self/task".into()))
     }
 
+    /// What both stacks have counted.
+    fn sum(&self, mib: Mib) -> u64 {
+        [&self.server, &self.client].iter().filter_map(|stack| Some(stack.counters().ok()?.get(mib))).sum()
+    }
+
     fn server_at(pair: usize, number: usize) -> SocketAddr {
         SocketAddr::new(at(1 + number % ADDRESSES).into(), PORT + pair as u16)
     }
@@ -89,12 +95,18 @@ impl Net for Laneway {
             Checksums::Offload => "offload",
         }
     }
-    fn lane_threads(&self) -> &[i32] {
-        &self.lanes
+    fn lane_cpu_s(&self) -> Option<f64> {
+        let stood_in = self.sum(Mib::StandInUs) as f64 * 1e-6;
+        Some(machine::threads_cpu_s(&self.lanes) + stood_in)
     }
     fn remarks(&self) -> String {
         let memory = [&self.server, &self.client].map(|stack| stack.memory().map_or(0, |(_, blocks)| blocks));
-        format!("; blocks: {} KiB at the servers, {} KiB at the clients", memory[0] >> 10, memory[1] >> 10)
+        format!(
+            "; blocks: {} KiB at the servers, {} KiB at the clients; threads stood in for lanes {} times",
+            memory[0] >> 10,
+            memory[1] >> 10,
+            self.sum(Mib::StandIns)
+        )
     }
 
     fn listen(&self, pair: usize) -> io::Result<TcpListener> {

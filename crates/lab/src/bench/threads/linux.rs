@@ -60,8 +60,8 @@ impl Net for Kernel {
     fn checksums(&self) -> &'static str {
         "offload" // loopback leaves them out
     }
-    fn lane_threads(&self) -> &[i32] {
-        &[]
+    fn lane_cpu_s(&self) -> Option<f64> {
+        None
     }
 
     fn listen(&self, pair: usize) -> io::Result<TcpListener> {

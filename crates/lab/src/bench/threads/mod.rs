@@ -190,15 +190,14 @@ impl<N: Net> Threads<N> {
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(SETTLE);
-        let lanes = self.net.lane_threads();
-        let take = || (floor.done(), machine::threads_cpu_s(lanes), machine::process_cpu_s());
+        let take = || (floor.done(), self.net.lane_cpu_s(), machine::process_cpu_s());
         floor.phase.store(MEASURING, Ordering::Release);
         let (began, (done, lane_cpu, cpu)) = (Instant::now(), take());
         std::thread::sleep(time);
         let (wall_s, (done_then, lane_cpu_then, cpu_then)) = (began.elapsed().as_secs_f64(), take());
         let unit = if self.job.unit == Unit::Stream { MEBIBYTE as f64 } else { 1.0 };
         let share = Share { ops: (done_then - done) as f64 / unit, wall_s, cpu_s: cpu_then - cpu };
-        let lane_cpu_s = (!lanes.is_empty()).then_some(lane_cpu_then - lane_cpu);
+        let lane_cpu_s = lane_cpu_then.zip(lane_cpu).map(|(then, before)| then - before);
         Ok(Round { shares: vec![share], packets: None, lane_cpu_s })
     }
 }

@@ -29,8 +29,9 @@ pub trait Net: Send + Sync {
 
     /// Who computes checksums.
     fn checksums(&self) -> &'static str;
-    /// Kernel threads that do the work of the network, by number, if it has its own.
-    fn lane_threads(&self) -> &[i32];
+    /// Seconds of processor time that the network's own threads have had so far, and that others have had in their stead; `None`: it
+    /// has none of its own.
+    fn lane_cpu_s(&self) -> Option<f64>;
     /// For a reader.
     fn remarks(&self) -> String {
         String::new()

@@ -1,0 +1,249 @@
+//! Owns what wakes lanes, and who works in their stead while they sleep.
+//!
+//! # Standing in
+//! To wake a lane for a short message costs more than the message: a system call, often an interrupt to another core, a switch of
+//! threads; and its answer the same once more. So a lane that sleeps leaves its work where others can reach it
+//! ([`Duty`]), and a thread of the application that would have to wake it may take a few turns in its stead
+//! ([`Bells::attend`]), as the kernel's TCP runs in its callers. Nobody waits for anybody: who finds the lane awake, or another thread at
+//! it, has been heard and goes; a lane that wakes by itself meanwhile is given its work back after the turn. What is
+//! more than [a few turns](TURNS_MAX), or is due earlier than the lane would wake, is left to the lane.
+//!
+//! What such a turn sends over a memory link wakes a lane at the other end. That one's turns the same thread takes too, after the
+//! first one's and not within them.
+
+use laneway_sync::duty::{Duty, Left, Relief};
+use laneway_sync::wake::look_fence;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::OwnedFd;
+use rustix::thread::sched_getcpu;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::Thread;
+use std::time::Duration;
+
+use laneway_device::memory::Wake;
+
+/// Turns that a thread takes in a lane's stead before it gives up and wakes it. One for what it brought, one for what came of
+/// that, and one that finds nothing are the rule.
+pub(super) const TURNS_MAX: usize = 8;
+/// How often a thread begins again because more was brought while it was at it.
+const AGAIN_MAX: usize = 4;
+/// Lanes that a thread looks after on one occasion.
+const VISITS_MAX: usize = 8;
+
+/// What a lane works on, to a thread that stands in for it.
+pub(super) trait Work: Send + Sync {
+    /// Takes turns until there is nothing to do. False: there is, and it is the lane's.
+    fn stand_in(&self) -> bool;
+}
+
+/// What wakes one lane.
+pub(super) struct Bell {
+    pub(super) duty: Duty,
+    /// What the lane sleeps on, if it waits for another descriptor too.
+    event: OwnedFd,
+    /// Its thread, if it waits for nothing else.
+    thread: OnceLock<Thread>,
+    /// What it works on, if others may.
+    work: OnceLock<Weak<dyn Work>>,
+    /// The core on which it woke.
+    core: AtomicUsize,
+}
+
+impl Bell {
+    fn new() -> io::Result<Self> {
+        Ok(Bell {
+            duty: Duty::new(),
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            thread: OnceLock::new(),
+            work: OnceLock::new(),
+            core: AtomicUsize::new(usize::MAX),
+        })
+    }
+
+    fn ring(&self) {
+        if self.duty.ring() {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        match self.thread.get() {
+            Some(thread) => thread.unpark(),
+            // It cannot be full: it is read after every sleep that it ended.
+            None => _ = rustix::io::write(&self.event, &1u64.to_ne_bytes()),
+        }
+    }
+
+    /// The calling thread is the lane's, and will wait for nothing else.
+    pub(super) fn sleeps_alone(&self) {
+        let _ = self.thread.set(std::thread::current());
+    }
+
+    /// Others may do its work.
+    pub(super) fn lend(&self, work: Weak<dyn Work>) {
+        let _ = self.work.set(work);
+    }
+
+    /// Sleeps until somebody rings, `fd` is readable, or `timeout` has passed; then takes the duty back. The caller has
+    /// [announced](Duty::announce), and has found nothing since.
+    pub(super) fn sleep(&self, fd: Option<&OwnedFd>, timeout: Duration) {
+        if self.duty.sleep() {
+            self.wait(fd, Some(timeout));
+            while !self.duty.resume() {
+                self.wait(None, None);
+            }
+        }
+        self.core.store(sched_getcpu(), Relaxed);
+    }
+
+    /// May end for no reason.
+    fn wait(&self, fd: Option<&OwnedFd>, timeout: Option<Duration>) {
+        if self.thread.get().is_some() {
+            return timeout.map_or_else(std::thread::park, std::thread::park_timeout);
+        }
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: timeout.as_secs().min(1 << 40) as i64,
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        let mut fds = [PollFd::new(&self.event, PollFlags::IN), PollFd::new(&self.event, PollFlags::IN)];
+        let used = match fd {
+            Some(fd) => {
+                fds[1] = PollFd::new(fd, PollFlags::IN);
+                2
+            }
+            None => 1,
+        };
+        // A signal, or a descriptor gone bad: the next turn finds out.
+        let _ = poll(&mut fds[..used], timeout.as_ref());
+        if !fds[0].revents().is_empty() {
+            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        }
+    }
+
+    /// Works until there is nothing to do, or too much. The caller has relieved the lane.
+    fn stand_in(&self) {
+        let work = self.work.get().and_then(Weak::upgrade);
+        for _ in 0..AGAIN_MAX {
+            if !work.as_ref().is_some_and(|work| work.stand_in()) {
+                break;
+            }
+            match self.duty.leave() {
+                Left::Asleep => return,
+                Left::Again => {}
+                Left::Owed => return self.wake(),
+            }
+        }
+        self.duty.hand_over();
+        self.wake();
+    }
+}
+
+/// A bell for each lane of a stack. Clones are the same bells.
+#[derive(Clone)]
+pub struct Bells(pub(super) Arc<[Bell]>);
+
+/// A thread that stands in for lanes.
+struct Round {
+    is_under_way: Cell<bool>,
+    /// Lanes that its work has woken, to be looked after next.
+    next: RefCell<VecDeque<(Bells, usize)>>,
+}
+
+thread_local! {
+    static ROUND: Round = const { Round { is_under_way: Cell::new(false), next: RefCell::new(VecDeque::new()) } };
+}
+
+impl Round {
+    fn is_under_way() -> bool {
+        ROUND.try_with(|round| round.is_under_way.get()).unwrap_or(false)
+    }
+
+    fn next() -> Option<(Bells, usize)> {
+        ROUND.try_with(|round| round.next.borrow_mut().pop_front()).ok().flatten()
+    }
+}
+
+/// Ends a round, however it ends: whoever was still to be looked after is woken.
+struct Ends;
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = ROUND.try_with(|round| round.is_under_way.set(false));
+        while let Some((bells, lane)) = Round::next() {
+            bells.ring(lane);
+        }
+    }
+}
+
+impl Bells {
+    /// Bells for `lanes` lanes.
+    pub fn new(lanes: usize) -> io::Result<Self> {
+        let bells: io::Result<Vec<Bell>> = (0..lanes).map(|_| Bell::new()).collect();
+        Ok(Bells(bells?.into()))
+    }
+
+    /// Wakes a lane if it sleeps. Publish the work first.
+    #[inline]
+    pub fn ring(&self, lane: usize) {
+        let Some(bell) = self.0.get(lane) else { return };
+        if Round::is_under_way() && bell.work.get().is_some() {
+            look_fence();
+            if bell.duty.is_asleep() {
+                let _ = ROUND.try_with(|round| round.next.borrow_mut().push_back((self.clone(), lane)));
+                return;
+            }
+        }
+        bell.ring();
+    }
+
+    /// As [`ring`](Self::ring), by a thread that has time to do the work if the lane sleeps, and whose lane lets others do it.
+    pub fn attend(&self, lane: usize) {
+        let Some(bell) = self.0.get(lane) else { return };
+        if bell.work.get().is_none() || Round::is_under_way() {
+            return self.ring(lane);
+        }
+        if bell.duty.relieve() != Relief::Taken {
+            return;
+        }
+        if ROUND.try_with(|round| round.is_under_way.set(true)).is_err() {
+            // The thread is about to end, and can remember nothing.
+            bell.duty.hand_over();
+            return bell.wake();
+        }
+        let ends = Ends;
+        bell.stand_in();
+        for _ in 1..VISITS_MAX {
+            let Some((bells, lane)) = Round::next() else { break };
+            if bells.0[lane].duty.relieve() == Relief::Taken {
+                bells.0[lane].stand_in();
+            }
+        }
+        drop(ends);
+    }
+
+    /// A lane is awake and needs the core that the caller is on, as far as can be told: looking for what it is to bring would keep it
+    /// from bringing it.
+    pub fn needs_this_core(&self, lane: usize) -> bool {
+        self.0.get(lane).is_some_and(|bell| bell.duty.is_owners() && bell.core.load(Relaxed) == sched_getcpu())
+    }
+
+    /// What stands on the line of a lane's bell: 1 while it sleeps.
+    pub(crate) fn line(&self, lane: usize) -> u64 {
+        self.0.get(lane).map_or(0, |bell| u64::from(!bell.duty.is_owners()))
+    }
+
+    /// Wakes every lane that sleeps.
+    pub fn ring_all(&self) {
+        self.0.iter().for_each(Bell::ring);
+    }
+
+    /// The interrupt of a memory link whose queues are these lanes'.
+    pub fn interrupt(&self) -> Wake {
+        let bells = self.clone();
+        Arc::new(move |queue| bells.ring(queue))
+    }
+}

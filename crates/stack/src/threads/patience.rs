@@ -1,0 +1,65 @@
+//! Owns how long a thread looks for what it waits for before it sleeps.
+//!
+//! To fall asleep and to be woken costs a thread several microseconds, and whoever wakes it one more; an answer that comes sooner is
+//! better waited for awake. Whether it does, a conversation remembers: after each wait that ended while the thread still looked, it
+//! is a little more worth it, after each other a little less, and from then on only every [`PROBE_EVERY`]th wait finds out
+//! whether that has changed.
+
+use super::desk::Desk;
+use super::words::Conversation;
+use std::sync::atomic::Ordering::*;
+
+/// How long a thread looks, in microseconds, unless the builder of its stack says otherwise: what it costs to be woken.
+pub(super) const LOOK_US: u32 = 20;
+/// Of the waits of those for whom it was not worth it, every so many'th looks all the same.
+const PROBE_EVERY: u8 = 32;
+/// From here on it is worth it.
+const WORTH: u8 = PROBE_EVERY;
+const WORTH_MAX: u8 = WORTH + 8;
+/// Of a conversation of which nothing is known.
+pub(super) const PATIENCE_FIRST: u8 = WORTH + 4;
+/// Looks between two looks at the clock.
+const LOOKS: u32 = 16;
+
+impl Desk {
+    /// Looks whether something is `ready`, for a moment, if that has been worth it. True: it is. False: the caller sleeps, after it
+    /// has looked once more in the way of [`Flags`](laneway_sync::wake::Flags).
+    ///
+    /// Nobody looks where there is but one core, or where the lane is awake and waits for this one.
+    pub fn looks(&self, talk: &Conversation, mut ready: impl FnMut() -> bool) -> bool {
+        let most_us = self.look_us();
+        if most_us == 0 {
+            return false;
+        }
+        let patience = &talk.app().patience;
+        let before = patience.load(Relaxed);
+        // Several threads may count at once, and then one of them is not counted: nothing depends on it.
+        if before < PROBE_EVERY - 1 {
+            patience.store(before + 1, Relaxed);
+            return false;
+        }
+        if self.needs_this_core(talk) {
+            return false;
+        }
+        let began = self.now();
+        let seen = loop {
+            if (0..LOOKS).any(|_| {
+                std::hint::spin_loop();
+                ready()
+            }) {
+                break true;
+            }
+            if self.now().since_us(began) >= most_us.into() {
+                break false;
+            }
+        };
+        let after = match (seen, before) {
+            (true, before) => (before + 1).clamp(WORTH, WORTH_MAX),
+            (false, WORTH_MAX..) => WORTH_MAX - 1,
+            (false, before) if before > WORTH => before - 1,
+            (false, _) => 0,
+        };
+        patience.store(after, Relaxed);
+        seen
+    }
+}
