@@ -177,6 +177,12 @@ impl Context<'_> {
         self.local.steering.lanes()
     }
 
+    /// Says that a connection will be needed soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, connection: ConnId) {
+        self.tables.prefetch(connection);
+    }
+
     /// Takes a finished connection from a listener's queue on this lane.
     #[inline]
     pub fn accept(&mut self, listener: ListenerId) -> Option<ConnId> {

@@ -477,6 +477,12 @@ impl Tables {
         self.slots.get_mut(id.index())
     }
 
+    /// Asks for the lines of a connection that will be needed soon.
+    #[inline]
+    pub fn prefetch(&self, id: ConnId) {
+        self.slots.prefetch_lines(id.index(), 6);
+    }
+
     /// The synchronized connection of that name.
     #[inline]
     pub fn connection(&mut self, id: ConnId) -> Option<&mut Connection> {

@@ -95,16 +95,24 @@ fn an_answer_some_turns_later_carries_the_acknowledgement() {
     assert!(later <= 20, "only those at the start of the connection are left: {later}");
 }
 
+/// The client speaks once, unasked.
+fn speaks(world: &mut World) {
+    let client = &mut world[1].seats[0].app;
+    (client.heard, client.due) = (ROUNDS, Some(0));
+}
+
 #[test]
 fn without_an_answer_the_peer_hears_soon() {
     let mut now = Instant::from_us(3_600_000_000);
     let mut world = world(Some(0), true, now);
     run(&mut world, &mut now, 20 * ROUNDS); // past the start, in which everything is acknowledged at once
     world[0].seats[0].app.after = None;
-    world[1].seats[0].app.heard = 0;
     let before = run(&mut world, &mut now, 0);
-    let connection = world[1].seats[0].app.connection;
-    world[1].seats[0].app.due = connection.map(|_| 0); // asks once more
-    assert_eq!(run(&mut world, &mut now, 50), before, "it waits for an answer");
-    assert_eq!(run(&mut world, &mut now, 250), before + 1, "for a millisecond, and the tick that follows");
+    speaks(&mut world);
+    assert_eq!(run(&mut world, &mut now, 9_000), before, "after so many answers it waits for one more");
+    assert_eq!(run(&mut world, &mut now, 1_500), before + 1, "for 100 ms, and the tick that follows");
+    // Now it has spoken twice without an answer: it may have held the second back.
+    speaks(&mut world);
+    assert_eq!(run(&mut world, &mut now, 50), before + 1, "it waits for an answer");
+    assert_eq!(run(&mut world, &mut now, 250), before + 2, "for a millisecond, and the tick that follows");
 }

@@ -37,6 +37,8 @@ const PORTS: (u16, u16) = (32_768, 60_999);
 const PORTS_COUNTED: u16 = 1_024;
 /// Buffers of a stream, the same for everybody whose buffers we can choose.
 const STREAM_BUFFER: u32 = 65_536;
+/// Those of threads' sockets: what a conversation's ring holds. The kernel's are what the kernel makes them, a few mebibytes.
+const THREAD_BUFFER: u32 = laneway_stack::threads::RING;
 
 fn shape(bench: &Bench, conns: usize) -> Result<Shape, Failure> {
     let count = bench.ports_per_address.or(bench.ops.map(|_| PORTS_COUNTED));
@@ -63,7 +65,8 @@ fn shape(bench: &Bench, conns: usize) -> Result<Shape, Failure> {
 }
 
 fn buffer(bench: &Bench) -> Option<u32> {
-    bench.buffer.or((bench.unit == Unit::Stream).then_some(STREAM_BUFFER))
+    let usual = if bench.api == Api::Thread { THREAD_BUFFER } else { STREAM_BUFFER };
+    bench.buffer.or((bench.unit == Unit::Stream).then_some(usual))
 }
 
 /// Runs what was asked for, and prints it.

@@ -183,7 +183,7 @@ pub struct Bench {
     /// Bytes of a request and of a response (rr)
     #[arg(long, value_name = "BYTES", hide = true)]
     pub message: Option<usize>,
-    /// Bytes of send and receive buffers, ours and smoltcp's
+    /// Bytes of send and receive buffers, ours and smoltcp's [default: of a stream 65536, with --api thread 262144]
     #[arg(long, value_name = "BYTES")]
     pub buffer: Option<u32>,
 }

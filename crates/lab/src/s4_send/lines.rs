@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn a_batch_of_sends_costs_a_line_each_way() {
-        // What fits a block; a batch that needs a second one moves the pool's line as well, both ways.
-        for (write, sends) in [(100, 1), (100, 8)] {
+        // The last does not fit the first block that a conversation is given.
+        for (write, sends) in [(100, 1), (100, 8), (1_000, 8)] {
             let lines = per_batch(1_500, write, sends).unwrap_or_else(|error| panic!("{error}"));
             // The application's line to the lane, at the least; the lane's back, at the most.
             assert!((1.0..=2.0).contains(&lines), "{sends} x {write} bytes: {lines} lines");

@@ -111,6 +111,8 @@ impl Facts {
     pub(super) const PUSHED: u32 = 1 << 24;
     /// The application has its turn elsewhere: its answer comes soon, but not in this poll.
     pub(super) const ANSWERS_LATER: u32 = 1 << 25;
+    /// The peer has pushed, and nothing new was said since.
+    pub(super) const ASKED: u32 = 1 << 26;
     /// That data is held back has been reported.
     pub(super) const HELD: u32 = 1 << 23;
     /// A repair has begun, and no ACK has said yet whether it was needed. `rtt_at` is when.
@@ -197,6 +199,8 @@ pub struct Connection {
     pub(super) retries: u8,
     pub(super) probes: u8,
     pub(super) quick_acks: u8,
+    /// How often in a row a word of the peer's was answered before its next came, for an application that answers later.
+    pub(super) exchanges: u8,
     pub(super) reason: CloseReason,
     pub(super) facts: Facts,
     pub(super) snd: Send,
@@ -269,6 +273,7 @@ impl Connection {
             retries: 0,
             probes: 0,
             quick_acks: config.quick_acks,
+            exchanges: 0,
             reason: CloseReason::Normal,
             facts,
             snd: Send {
@@ -457,7 +462,8 @@ impl Connection {
     }
 
     /// Whether the application answers later than in the turn in which it is told, from a thread of its own. What was pushed
-    /// is then not acknowledged at the end of the turn, but when the answer leaves, or after 1 ms.
+    /// is then not acknowledged at the end of the turn, but when the answer leaves, or after 1 ms; after 100 ms, once the two
+    /// ends have long spoken in turns.
     pub fn set_answers_later(&mut self, on: bool) {
         if on { self.facts.set(Facts::ANSWERS_LATER) } else { self.facts.clear(Facts::ANSWERS_LATER) }
     }

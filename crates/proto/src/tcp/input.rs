@@ -14,6 +14,11 @@ use laneway_wire::tcp::{Flags, Segment, SeqNum};
 /// An application with a thread of its own has so long to answer before what was pushed is acknowledged without it, in
 /// microseconds. Short: its peer may hold the rest of its message back until then (Nagle).
 const LATE_ANSWER_US: u64 = 1_000;
+/// The same where each side has waited for the other's word so far: nothing is held back there, and the answer will come. Less than
+/// the shortest time after which a sender repeats itself.
+const PATIENT_ANSWER_US: u64 = 100_000;
+/// So many exchanges in a row make a conversation.
+const CONVERSATION: u8 = 8;
 
 /// What a segment brought. The application is shown `text` (then [`Connection::finish`] must be called with what it took)
 /// and, if `readable`, what [`Connection::readable`] has.
@@ -467,17 +472,22 @@ impl Connection {
 
     #[inline]
     fn note_ack_pending(&mut self, pushed: bool, cx: &Cx<'_>) {
-        let later = self.facts.has(Facts::ANSWERS_LATER);
-        if pushed && !later {
+        let mut wait_us = cx.config.delayed_ack_us;
+        if pushed && !self.facts.has(Facts::ANSWERS_LATER) {
             self.facts.set(Facts::PUSHED);
+        } else if pushed {
+            if self.facts.has(Facts::ASKED) {
+                self.exchanges = 0; // it speaks again before it was answered: perhaps it had held that back
+            }
+            self.facts.set(Facts::ASKED);
+            wait_us = if self.exchanges >= CONVERSATION { PATIENT_ANSWER_US } else { LATE_ANSWER_US };
         }
+        let at = cx.now.after_us(wait_us);
         if !self.facts.has(Facts::ACK_PENDING) {
             self.facts.set(Facts::ACK_PENDING);
-            self.delack_at = cx.now.after_us(cx.config.delayed_ack_us);
+            self.delack_at = at;
         }
-        if pushed && later {
-            self.delack_at = self.delack_at.min(cx.now.after_us(LATE_ANSWER_US));
-        }
+        self.delack_at = self.delack_at.min(at);
     }
 
     /// An ACK for a segment that is not acceptable. One without text is answered only so often, or two confused ends

@@ -573,6 +573,10 @@ impl Connection {
                     self.progress_ms = now.as_ms() as u32;
                 }
                 self.snd.nxt = end;
+                if self.facts.has(Facts::ASKED) {
+                    self.facts.clear(Facts::ASKED);
+                    self.exchanges = self.exchanges.saturating_add(1);
+                }
                 // After the segment, and never by a retransmission: what is noted is the last small one of new data.
                 if plan.small {
                     self.snd.sml = end;

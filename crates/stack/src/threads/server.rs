@@ -15,6 +15,7 @@ use laneway_proto::tcp::CloseReason;
 use laneway_proto::time::Instant;
 use laneway_sync::ring::bytes::LaneEnd;
 use laneway_sync::wake::{look_fence, release};
+use laneway_table::prefetch::{LINE, prefetch_line, prefetch_lines};
 use laneway_wire::flow::Address;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -25,6 +26,8 @@ use std::sync::atomic::Ordering::*;
 const IDLE_US: u64 = 4_000;
 /// Conversations that are asked for their blocks in one poll.
 const SWEEP_MAX: usize = 256;
+/// Conversations that are looked at together.
+const BATCH: usize = 16;
 /// Datagrams that one poll sends for threads.
 const DATAGRAMS_MAX: usize = 64;
 
@@ -56,6 +59,8 @@ pub struct Server {
     kept: Vec<Arc<Conversation>>,
     /// Conversations that the last poll served.
     served: usize,
+    /// Those that are served next; empty between polls.
+    batch: Vec<Arc<Conversation>>,
     records: Vec<Option<Record>>,
     free: Vec<u32>,
     /// Records with news.
@@ -79,6 +84,7 @@ impl Server {
             commands: VecDeque::new(),
             kept: Vec::with_capacity(KEPT_MAX),
             served: 0,
+            batch: Vec::with_capacity(BATCH),
             records: Vec::new(),
             free: Vec::new(),
             news: Vec::new(),
@@ -189,6 +195,7 @@ impl Server {
             return false;
         }
         let (mut sent, mut all) = (0, true);
+        let before = record.end.taken();
         loop {
             let taken = record.end.taken();
             let mut until = usize::MAX;
@@ -225,7 +232,10 @@ impl Server {
         }
         let pipe = record.end.pipe();
         let wants = pipe.lane().status.load(Relaxed) & FULL != 0;
-        let has_space = pipe.writable() >= pipe.limit() / 3;
+        // Whoever waits for room has seen less than a third of the ring free. The turn that makes it more tells, and no other
+        // needs to. How little it may have been is reckoned from what was sent by now, and not from what was when the turn began.
+        let (room, enough) = (pipe.writable(), pipe.limit() / 3);
+        let has_space = room >= enough && room < enough + (record.end.taken() - before) as usize;
         if wants && record.end.unread() <= pipe.limit() / 3 * 2 {
             pipe.lane().status.fetch_and(!FULL, Relaxed);
             cx.resume(id);
@@ -255,18 +265,40 @@ impl Server {
         });
         // Where many are served, each of them has little to say, and looking at all of them again would cost more than the list.
         let keeps = self.served <= KEPT_MAX;
-        while served < SERVED_MAX
-            && let Some(talk) = self.inbox.woken.pop_and_keep()
-        {
-            served += 1;
-            let index = self.place(&talk);
-            if keeps && kept.len() < KEPT_MAX && index.is_some_and(|index| self.serve(cx, index)) {
-                kept.push(talk);
-                continue;
+        let mut batch = std::mem::take(&mut self.batch);
+        while served < SERVED_MAX {
+            // In passes, as packets are: by the time one is served, its lines are on their way.
+            while batch.len() < BATCH
+                && let Some(talk) = self.inbox.woken.pop_and_keep()
+            {
+                prefetch_lines(Arc::as_ptr(&talk), size_of::<Conversation>() / LINE);
+                batch.push(talk);
             }
-            release(&talk);
-            self.serve_released(cx, &talk, index);
+            if batch.is_empty() {
+                break;
+            }
+            for talk in &batch {
+                if let Some(record) = self.records.get(talk.lane().slot.load(Relaxed) as usize) {
+                    prefetch_line(record);
+                }
+            }
+            for talk in &batch {
+                if let Some(Some(record)) = self.records.get(talk.lane().slot.load(Relaxed) as usize) {
+                    cx.prefetch(record.id);
+                }
+            }
+            for talk in batch.drain(..) {
+                served += 1;
+                let index = self.place(&talk);
+                if keeps && kept.len() < KEPT_MAX && index.is_some_and(|index| self.serve(cx, index)) {
+                    kept.push(talk);
+                    continue;
+                }
+                release(&talk);
+                self.serve_released(cx, &talk, index);
+            }
         }
+        self.batch = batch;
         self.kept = kept;
         self.served = served;
         served
@@ -482,7 +514,12 @@ impl App for Server {
             return;
         }
         look_fence(); // one for all that this poll has published
-        for index in self.news.drain(..) {
+        for (i, &index) in self.news.iter().enumerate() {
+            // What those that come later will need is fetched meanwhile: the record, and then what it leads to.
+            if let Some(Some(later)) = self.news.get(i + 4).and_then(|later| self.records.get(*later as usize)) {
+                prefetch_line(later.end.pipe().flags());
+                later.watch.iter().for_each(|watch| prefetch_line(Arc::as_ptr(watch)));
+            }
             let Some(Some(record)) = self.records.get_mut(index as usize) else { continue };
             let bits = u32::from(std::mem::take(&mut record.news));
             let pipe = record.end.pipe();
@@ -491,6 +528,7 @@ impl App for Server {
                 Watched::tell(watch, poll_news(pipe.flags(), bits));
             }
         }
+        self.news.clear();
         for (talk, watch) in self.farewells.drain(..) {
             wake_those(talk.flags(), &talk.lane().event, READ | WRITE);
             watch.iter().for_each(Watched::look);

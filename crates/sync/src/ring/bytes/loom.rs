@@ -132,12 +132,12 @@ fn reclaims_by_memory() {
     let writes = (pool.clone(), shared.clone(), taken.clone());
     let writer = ::loom::thread::spawn(move || {
         let (pool, out, taken) = writes;
-        let direction = Direction { out: &out, taken: &taken, pool: &pool, limit: 16 };
+        let direction = Direction { out: &out, taken: &taken, pool: &pool, limit: 16, writer_lends: false };
         let mut writing = Writing::default();
         direction.write(&mut writing, &1u64.to_ne_bytes()[..]);
         direction.write(&mut writing, &2u64.to_ne_bytes()[..]);
     });
-    let direction = Direction { out: &shared, taken: &taken, pool: &pool, limit: 16 };
+    let direction = Direction { out: &shared, taken: &taken, pool: &pool, limit: 16, writer_lends: false };
     let mut reading = Reading::default();
     if let Some((block, _, _)) = direction.front(&mut reading) {
         direction.advance(&mut reading, 8);

@@ -36,7 +36,7 @@
 //! the lane, which lent it, takes it, whichever side it is:
 //!
 //! * As writer: it sees `taken` = `produced`; the reader, then, touches nothing before more is published. The block goes
-//!   back to the pool.
+//!   back to the pool. Nobody else takes one, so it need not take it out of a word before it writes.
 //! * As reader: it sees the direction empty, but the application may be about to write. Therefore the writer takes the block
 //!   out of a word, `hold`, for as long as it writes, and puts it back afterwards; the lane takes it out of the same word, by
 //!   a compare-exchange that fails if anything was written since it looked (the word carries the position).
@@ -157,6 +157,8 @@ struct Direction<'a> {
     taken: &'a AtomicU64,
     pool: &'a BlockPool,
     limit: u32,
+    /// Who writes is also who takes blocks back, so nobody can take one from it meanwhile.
+    writer_lends: bool,
 }
 
 impl<'a> Direction<'a> {
@@ -176,11 +178,9 @@ impl<'a> Direction<'a> {
             return 0;
         }
         let at = own(&self.out.produced);
-        let held = self.out.hold.swap(BUSY, order::exchange());
-        // Large blocks are for those who have much to say, or whose reader lags.
-        let take = |left: usize| {
-            let waiting = at - self.taken.load(Relaxed);
-            self.pool.take(left.max(waiting as usize) > self.pool.small())
+        let held = match self.writer_lends {
+            true => own(&self.out.hold),
+            false => self.out.hold.swap(BUSY, order::exchange()),
         };
         let mut block = match (held as u32).checked_sub(1) {
             Some(number) => {
@@ -194,7 +194,7 @@ impl<'a> Direction<'a> {
                 BlockId(number)
             }
             None => {
-                let Some(block) = take(len) else {
+                let Some(block) = self.pool.take(/* large= */ len > self.pool.small()) else {
                     self.out.hold.store(NONE, order::publish());
                     return 0;
                 };
@@ -208,7 +208,9 @@ impl<'a> Direction<'a> {
         while written < len {
             let size = self.pool.size(block);
             if writing.offset == size {
-                let Some(next) = take(len - written) else { break };
+                // Who fills a block has much to say, or a reader who lags: the next one is large. It is held from then on, and while
+                // everything is read in time no other is needed, and nobody goes to the pool.
+                let Some(next) = self.pool.take(/* large= */ true) else { break };
                 self.pool.room(block).next.store(next.0, Relaxed);
                 block = next;
                 writing.offset = 0;
@@ -408,12 +410,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<A, L> Pipe<A, L> {
     fn to_lane(&self) -> Direction<'_> {
         let lane = &self.lane;
-        Direction { out: &self.app.out, taken: &lane.taken, pool: &lane.pool, limit: self.app.limit }
+        Direction {
+            out: &self.app.out,
+            taken: &lane.taken,
+            pool: &lane.pool,
+            limit: self.app.limit,
+            writer_lends: false,
+        }
     }
 
     fn to_app(&self) -> Direction<'_> {
         let lane = &self.lane;
-        Direction { out: &lane.out, taken: &self.app.taken, pool: &lane.pool, limit: self.app.limit }
+        Direction {
+            out: &lane.out,
+            taken: &self.app.taken,
+            pool: &lane.pool,
+            limit: self.app.limit,
+            writer_lends: true,
+        }
     }
 
     /// Appends bytes for the lane; says how many there was room for.
