@@ -52,6 +52,7 @@ mod loom;
 #[cfg(all(test, not(laneway_loom)))]
 mod tests;
 
+use crate::met;
 use crate::primitive::{AtomicU32, UnsafeCell, order, relax};
 use crate::profiled_lock::Site;
 use std::fmt;
@@ -61,7 +62,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// What a lock must do, so that [`Lock`] and [`Profiled`](crate::profiled_lock::Profiled) can be made of it.
 ///
 /// # Safety
-/// Between a `lock` (or a `try_lock` that was true) and its `unlock` no other `lock` returns and no other `try_lock` is
+/// Between a `lock` or `wait` (or a `try_lock` that was true) and its `unlock` no other `lock` returns and no other `try_lock` is
 /// true; and what happened before an `unlock` happens before what follows the next `lock`.
 pub unsafe trait RawLock {
     /// Free. `class` is what the lock protects, the same for all locks of a table.
@@ -71,7 +72,15 @@ pub unsafe trait RawLock {
     fn try_lock(&self, site: &'static Site) -> bool;
 
     /// Takes it, whatever that costs.
-    fn lock(&self, site: &'static Site);
+    #[inline]
+    fn lock(&self, site: &'static Site) {
+        if !self.try_lock(site) {
+            self.wait(site);
+        }
+    }
+
+    /// Takes it after a [`try_lock`](Self::try_lock) that failed: one contended acquisition ([`met`]).
+    fn wait(&self, site: &'static Site);
 
     /// Gives it back.
     ///
@@ -98,30 +107,26 @@ unsafe impl RawLock for BucketLock {
         self.0.compare_exchange(FREE, HELD, order::observe(), Relaxed).is_ok()
     }
 
-    #[inline]
-    fn lock(&self, site: &'static Site) {
-        if !self.try_lock(site) {
-            self.wait(site);
+    #[cold]
+    #[inline(never)]
+    fn wait(&self, site: &'static Site) {
+        met::contended();
+        let mut looks = 0;
+        loop {
+            if self.0.load(Relaxed) == FREE {
+                if self.try_lock(site) {
+                    return;
+                }
+                met::retried();
+            }
+            relax(looks);
+            looks += 1;
         }
     }
 
     #[inline]
     unsafe fn unlock(&self) {
         self.0.store(FREE, order::publish());
-    }
-}
-
-impl BucketLock {
-    #[cold]
-    fn wait(&self, site: &'static Site) {
-        let mut looks = 0;
-        loop {
-            if self.0.load(Relaxed) == FREE && self.try_lock(site) {
-                return;
-            }
-            relax(looks);
-            looks += 1;
-        }
     }
 }
 

@@ -60,6 +60,7 @@ mod loom;
 mod tests;
 
 use crate::epoch::{Domain, Pinned};
+use crate::met;
 use crate::padded::Padded;
 use crate::primitive::{Arc, AtomicU32, order};
 use crate::rcuref::RcuRef;
@@ -134,6 +135,7 @@ impl Count for CasRef {
                 Ok(_) => return Some(retries),
                 Err(now) => value = now,
             }
+            met::retried();
             retries += 1;
         }
     }

@@ -95,7 +95,7 @@ pub struct Profiled<L, C = Monotonic> {
     clock: PhantomData<fn() -> C>,
 }
 
-// SAFETY: `lock`, `try_lock` and `unlock` each call the inner lock's once; all else is counting.
+// SAFETY: `try_lock`, `wait` and `unlock` each call the inner lock's once; all else is counting.
 unsafe impl<L: RawLock, C: Clock> RawLock for Profiled<L, C> {
     fn new(class: &'static str) -> Self {
         Profiled {
@@ -116,15 +116,13 @@ unsafe impl<L: RawLock, C: Clock> RawLock for Profiled<L, C> {
         taken
     }
 
-    fn lock(&self, site: &'static Site) {
+    fn wait(&self, site: &'static Site) {
         let record = site.record(self.class);
-        if !self.inner.try_lock(site) {
-            let holder = self.holder.load(Relaxed);
-            self.arrived.fetch_add(1, Relaxed);
-            let began = C::now_ns();
-            self.inner.lock(site);
-            record.on_wait(holder, C::now_ns().saturating_sub(began));
-        }
+        let holder = self.holder.load(Relaxed);
+        self.arrived.fetch_add(1, Relaxed);
+        let began = C::now_ns();
+        self.inner.wait(site);
+        record.on_wait(holder, C::now_ns().saturating_sub(began));
         self.taken(record);
     }
 
@@ -147,8 +145,7 @@ pub struct Share<H> {
     since: u64,
 }
 
-// SAFETY: each method calls the inner lock's of the same name at most once, after a `try_` of it that failed; all else is
-// counting.
+// SAFETY: each method calls the inner lock's of the same name once; all else is counting.
 unsafe impl<L: RawRwLock, C: Clock> RawRwLock for Profiled<L, C> {
     type Held = Share<L::Held>;
 
@@ -167,16 +164,16 @@ unsafe impl<L: RawRwLock, C: Clock> RawRwLock for Profiled<L, C> {
         self.inner.try_read(site).map(|inner| self.shared(inner, site.record(self.class)))
     }
 
-    fn read(&self, site: &'static Site) -> Self::Held {
-        self.waited(site, L::try_read, L::read)
+    fn wait_read(&self, site: &'static Site) -> Self::Held {
+        self.waited(site, L::wait_read)
     }
 
     fn try_write(&self, site: &'static Site) -> Option<Self::Held> {
         self.inner.try_write(site).map(|inner| self.shared(inner, site.record(self.class)))
     }
 
-    fn write(&self, site: &'static Site) -> Self::Held {
-        self.waited(site, L::try_write, L::write)
+    fn wait_write(&self, site: &'static Site) -> Self::Held {
+        self.waited(site, L::wait_write)
     }
 
     unsafe fn try_upgrade(&self, held: Self::Held, site: &'static Site) -> Option<Self::Held> {
@@ -206,21 +203,13 @@ impl<L: RawRwLock, C: Clock> Profiled<L, C> {
         Share { inner, record, since: C::now_ns() }
     }
 
-    fn waited<H>(
-        &self,
-        site: &'static Site,
-        attempt: impl FnOnce(&L, &'static Site) -> Option<H>,
-        wait: impl FnOnce(&L, &'static Site) -> H,
-    ) -> Share<H> {
+    fn waited<H>(&self, site: &'static Site, wait: impl FnOnce(&L, &'static Site) -> H) -> Share<H> {
         let record = site.record(self.class);
-        let inner = attempt(&self.inner, site).unwrap_or_else(|| {
-            let holder = self.holder.load(Relaxed);
-            self.arrived.fetch_add(1, Relaxed);
-            let began = C::now_ns();
-            let inner = wait(&self.inner, site);
-            record.on_wait(holder, C::now_ns().saturating_sub(began));
-            inner
-        });
+        let holder = self.holder.load(Relaxed);
+        self.arrived.fetch_add(1, Relaxed);
+        let began = C::now_ns();
+        let inner = wait(&self.inner, site);
+        record.on_wait(holder, C::now_ns().saturating_sub(began));
         self.shared(inner, record)
     }
 

@@ -59,6 +59,7 @@ mod loom;
 #[cfg(all(test, not(laneway_loom)))]
 mod tests;
 
+use crate::met;
 use crate::primitive::{AtomicU32, UnsafeCell, order, relax};
 use crate::profiled_lock::Site;
 use std::mem::ManuallyDrop;
@@ -80,11 +81,21 @@ pub unsafe trait RawRwLock {
     /// Takes it for reading, if nobody has it for writing or waits for that.
     fn try_read(&self, site: &'static Site) -> Option<Self::Held>;
     /// Takes it for reading, whatever that costs.
-    fn read(&self, site: &'static Site) -> Self::Held;
+    #[inline]
+    fn read(&self, site: &'static Site) -> Self::Held {
+        self.try_read(site).unwrap_or_else(|| self.wait_read(site))
+    }
+    /// The same after a [`try_read`](Self::try_read) that failed: one contended acquisition ([`met`]).
+    fn wait_read(&self, site: &'static Site) -> Self::Held;
     /// Takes it for writing, if nobody has it.
     fn try_write(&self, site: &'static Site) -> Option<Self::Held>;
     /// Takes it for writing, whatever that costs.
-    fn write(&self, site: &'static Site) -> Self::Held;
+    #[inline]
+    fn write(&self, site: &'static Site) -> Self::Held {
+        self.try_write(site).unwrap_or_else(|| self.wait_write(site))
+    }
+    /// The same after a [`try_write`](Self::try_write) that failed: one contended acquisition.
+    fn wait_write(&self, site: &'static Site) -> Self::Held;
     /// Turns the only reader into the writer.
     ///
     /// # Safety
@@ -121,10 +132,13 @@ unsafe impl RawRwLock for SpinRwLock {
     fn try_read(&self, _: &'static Site) -> Option<()> {
         let word = self.0.load(Relaxed);
         let free = word & (WRITER | WANTED) == 0;
-        (free && self.0.compare_exchange(word, word + 1, order::observe(), Relaxed).is_ok()).then_some(())
+        (free && self.exchange(word, word + 1)).then_some(())
     }
 
-    fn read(&self, site: &'static Site) {
+    #[cold]
+    #[inline(never)]
+    fn wait_read(&self, site: &'static Site) {
+        met::contended();
         let mut looks = 0;
         while self.try_read(site).is_none() {
             relax(looks);
@@ -136,10 +150,13 @@ unsafe impl RawRwLock for SpinRwLock {
     fn try_write(&self, _: &'static Site) -> Option<()> {
         let word = self.0.load(Relaxed);
         let free = word & !WANTED == 0;
-        (free && self.0.compare_exchange(word, WRITER, order::observe(), Relaxed).is_ok()).then_some(())
+        (free && self.exchange(word, WRITER)).then_some(())
     }
 
-    fn write(&self, site: &'static Site) {
+    #[cold]
+    #[inline(never)]
+    fn wait_write(&self, site: &'static Site) {
+        met::contended();
         let mut looks = 0;
         while self.try_write(site).is_none() {
             if self.0.load(Relaxed) & WANTED == 0 {
@@ -155,7 +172,7 @@ unsafe impl RawRwLock for SpinRwLock {
         let word = self.0.load(Relaxed);
         let alone = word & !WANTED == 1;
         let upgraded = (word & WANTED) | WRITER;
-        (alone && self.0.compare_exchange(word, upgraded, order::observe(), Relaxed).is_ok()).then_some(())
+        (alone && self.exchange(word, upgraded)).then_some(())
     }
 
     #[inline]
@@ -166,6 +183,18 @@ unsafe impl RawRwLock for SpinRwLock {
     #[inline]
     unsafe fn unlock_write(&self, (): ()) {
         self.0.fetch_and(!WRITER, order::publish());
+    }
+}
+
+impl SpinRwLock {
+    /// Takes it, unless the word has changed since it was looked at.
+    #[inline]
+    fn exchange(&self, word: u32, taken: u32) -> bool {
+        let was = self.0.compare_exchange(word, taken, order::observe(), Relaxed).is_ok();
+        if !was {
+            met::retried();
+        }
+        was
     }
 }
 

@@ -6,6 +6,7 @@
 //! pool has as many as it may. Nobody ever waits for anybody.
 
 use super::super::block::Block;
+use crate::met;
 use crate::padded::Padded;
 use crate::primitive::{AtomicU32, AtomicU64, order};
 use std::fmt;
@@ -151,7 +152,10 @@ impl Class {
             let version = (head >> 32).wrapping_add(1) << 32;
             match self.free.compare_exchange_weak(head, version | next, order::exchange(), order::observe()) {
                 Ok(_) => return Some(index),
-                Err(now) => head = now,
+                Err(now) => {
+                    met::retried();
+                    head = now;
+                }
             }
         }
     }
@@ -164,7 +168,10 @@ impl Class {
             let version = (head >> 32).wrapping_add(1) << 32;
             match self.free.compare_exchange_weak(head, version | u64::from(index + 1), order::exchange(), Relaxed) {
                 Ok(_) => return,
-                Err(now) => head = now,
+                Err(now) => {
+                    met::retried();
+                    head = now;
+                }
             }
         }
     }
@@ -184,7 +191,10 @@ impl Class {
             }
             match self.made.compare_exchange_weak(made, made + 1, order::exchange(), Relaxed) {
                 Ok(_) => break made,
-                Err(now) => made = now,
+                Err(now) => {
+                    met::retried();
+                    made = now;
+                }
             }
         };
         let (piece, at, places) = Self::place(index);

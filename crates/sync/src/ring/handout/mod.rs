@@ -51,6 +51,7 @@ mod loom;
 #[cfg(all(test, not(laneway_loom)))]
 mod tests;
 
+use crate::met;
 use crate::padded::Padded;
 use crate::primitive::{Arc, AtomicPtr, AtomicU32, order};
 use std::fmt;
@@ -88,7 +89,10 @@ impl<T> Shared<T> {
                 // SAFETY: it came from `Arc::into_raw`, was in slot `position` while that was the oldest, and whoever moves
                 // `taken` over it owns it.
                 Ok(_) => return Some(unsafe { Arc::from_raw(value) }),
-                Err(now) => position = now,
+                Err(now) => {
+                    met::retried();
+                    position = now;
+                }
             }
         }
     }
