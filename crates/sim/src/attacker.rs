@@ -31,8 +31,9 @@ pub fn strike(world: &mut World) {
         world.turn(host);
     }
     let mut victims: Vec<(usize, FlowKey, Standing)> = Vec::new();
-    for (lane, seat) in world.actors[host].host.seats.iter_mut().enumerate() {
-        seat.lane.tables(|tables| {
+    let stack = &mut world.actors[host].host;
+    for lane in 0..stack.lanes() {
+        stack.tables(lane, &mut |tables| {
             for (_, slot) in tables.slots.iter() {
                 if let Some(standing) = standing(slot) {
                     victims.push((lane, *slot.key(), standing));
@@ -60,7 +61,8 @@ pub fn strike(world: &mut World) {
     }
     world.flush(host);
     world.turn(host);
-    let after = world.actors[host].host.seats[lane].lane.tables(|tables| find(tables, &key));
+    let mut after = None;
+    world.actors[host].host.tables(lane, &mut |tables| after = find(tables, &key));
     let moved = match after {
         None => Some("the connection is gone".to_owned()),
         Some(after) if after.state == State::Closed && after.reason == CloseReason::Reset => {

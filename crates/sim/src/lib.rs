@@ -7,6 +7,7 @@
 pub mod attacker;
 pub mod check;
 pub mod dice;
+pub mod host;
 pub mod network;
 pub mod nodes;
 pub mod offload;
@@ -18,5 +19,6 @@ pub mod stage;
 pub mod storm;
 pub mod world;
 
+pub use host::SharingName;
 pub use scenario::Scenario;
 pub use world::{Verdict, World};

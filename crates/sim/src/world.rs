@@ -3,6 +3,7 @@
 use crate::attacker;
 use crate::check::{byte_stream, liveness, no_leak, rfc};
 use crate::dice::Dice;
+use crate::host::{self, AnyHost, HostParts, SharingName};
 use crate::network::{Network, Node, Way};
 use crate::nodes;
 use crate::offload;
@@ -11,14 +12,13 @@ use crate::pattern::Pattern;
 use crate::puppet::Puppet;
 use crate::scenario::{SECOND, Scenario, Segmentation};
 use crate::stage::{Finding, Stage};
-use laneway_device::memory::{LinkConfig, LinkQueue, LinkRx, LinkTx, Steer, link};
+use laneway_device::memory::{LinkConfig, LinkQueue, Steer, link};
 use laneway_device::{Medium, Rx, Tx};
 use laneway_proto::time::Instant;
 use laneway_stack::ListenerId;
 use laneway_stack::control::Network as Addresses;
 use laneway_stack::counters::Mib;
 use laneway_stack::entropy::BootSecrets;
-use laneway_stack::host::Host;
 use laneway_stack::steering::Steering;
 use laneway_wire::flow::Address;
 use std::cell::RefCell;
@@ -30,7 +30,7 @@ const HEAD_START_US: u64 = 3_600 * SECOND;
 
 /// One host and its wire.
 pub struct Actor {
-    pub(crate) host: Host<LinkRx, LinkTx, Puppet>,
+    pub(crate) host: Box<dyn AnyHost>,
     wire: LinkQueue,
     wake_us: u64,
     poll_delay_us: u64,
@@ -106,10 +106,10 @@ pub(crate) fn link_header(medium: Medium, to: usize, v4: bool) -> Vec<u8> {
 }
 
 impl World {
-    /// The world of a scenario.
-    pub fn new(scenario: Scenario, pattern: Rc<Pattern>, trace: bool) -> Self {
+    /// The world of a scenario; lanes share their connections as is said.
+    pub fn new(scenario: Scenario, sharing: SharingName, pattern: Rc<Pattern>, trace: bool) -> Self {
         let stage = Rc::new(RefCell::new(Stage::new(&scenario, Rc::clone(&pattern))));
-        let actors = [0, 1].map(|host| actor(&scenario, host, &stage));
+        let actors = [0, 1].map(|host| actor(&scenario, sharing, host, &stage));
         let network = network(&scenario);
         let dice = Dice::new(scenario.seed, "world");
         World {
@@ -361,11 +361,11 @@ impl World {
                 Listening::Begin(i) => {
                     let plan = self.scenario.listeners[i];
                     let any = std::net::SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, plan.port));
-                    let id = actor.host.control.listen(any, plan.backlog).expect("nobody else listens there");
+                    let id = actor.host.control().listen(any, plan.backlog).expect("nobody else listens there");
                     actor.listeners.push((plan.until_us.max(plan.from_us + 1), Listening::End(id)));
                     self.stage.borrow_mut().listeners[host].insert(id, plan);
                 }
-                Listening::End(id) => actor.host.control.unlisten(id),
+                Listening::End(id) => actor.host.control().unlisten(id),
             }
             self.stage.borrow_mut().now_us = self.now_us;
             // A turn reserves and asks, the next one listens.
@@ -468,9 +468,10 @@ impl World {
 
     fn left(&mut self) -> Option<String> {
         for (i, actor) in self.actors.iter_mut().enumerate() {
-            for seat in &mut actor.host.seats {
-                let lane = seat.lane.id();
-                if let Some(what) = seat.lane.tables(|tables| no_leak::left(tables)) {
+            for lane in 0..actor.host.lanes() {
+                let mut left = None;
+                actor.host.tables(lane, &mut |tables| left = no_leak::left(tables));
+                if let Some(what) = left {
                     return Some(format!("host {i}, lane {lane}: {what}"));
                 }
             }
@@ -479,7 +480,7 @@ impl World {
     }
 }
 
-fn actor(scenario: &Scenario, host: usize, stage: &Rc<RefCell<Stage>>) -> Actor {
+fn actor(scenario: &Scenario, sharing: SharingName, host: usize, stage: &Rc<RefCell<Stage>>) -> Actor {
     let plan = &scenario.hosts[host];
     let secrets = BootSecrets::from_seed(scenario.seed.wrapping_mul(2).wrapping_add(host as u64));
     let steering = Steering::new(secrets.steering, plan.lanes);
@@ -510,8 +511,8 @@ fn actor(scenario: &Scenario, host: usize, stage: &Rc<RefCell<Stage>>) -> Actor 
         stage: Rc::clone(stage),
     };
     let now = Instant::from_us(HEAD_START_US);
-    let host_ =
-        Host::new(plan.config.clone(), &addresses, &secrets, queues, now, puppet).expect("the scenario makes sense");
+    let parts = HostParts { config: plan.config.clone(), network: &addresses, secrets: &secrets, queues, now };
+    let host_ = host::host(sharing, parts, puppet);
     let listeners = scenario.listeners.iter().enumerate().filter(|(_, l)| l.host == host);
     Actor {
         host: host_,

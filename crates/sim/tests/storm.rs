@@ -1,6 +1,6 @@
 //! Some hundred worlds. `make storm` runs ten thousand.
 
-use laneway_sim::storm;
+use laneway_sim::{SharingName, storm};
 
 #[test]
 fn some_hundred_worlds() {
@@ -15,6 +15,24 @@ fn some_hundred_worlds() {
             });
         }
     });
+}
+
+/// A few worlds for each way of sharing; in a debug build the order of the locks is checked all the while.
+/// `storm --sharing NAME` runs as many as one likes.
+#[test]
+fn some_worlds_of_every_sharing() {
+    for sharing in SharingName::all() {
+        for seed in 0..12 {
+            let verdict = storm::run_shared(seed, sharing, false);
+            assert!(
+                verdict.finding.is_none(),
+                "storm --seed {seed} --sharing {}: {:?}",
+                sharing.name(),
+                verdict.finding
+            );
+            assert!(verdict.frames > 0);
+        }
+    }
 }
 
 #[test]

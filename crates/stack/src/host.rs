@@ -48,6 +48,14 @@ pub struct Host<R, T, A, S: Sharing = Product> {
     pub seats: Vec<Seat<S, R, T, A>>,
 }
 
+/// What a stack is told of itself and of the world.
+struct Given<'a> {
+    config: Config,
+    network: &'a Network,
+    secrets: &'a BootSecrets,
+    now: Instant,
+}
+
 impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
     /// A stack with one lane per queue. `app` makes the application of each lane.
     pub fn new(
@@ -69,9 +77,36 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
         secrets: &BootSecrets,
         queues: Vec<Queue<R, T>>,
         now: Instant,
+        ports: impl FnMut(PortParts) -> Box<dyn PortChoice>,
+        app: impl FnMut(usize) -> A,
+    ) -> Result<Self, Error> {
+        let given = Given { config, network, secrets, now };
+        Self::of(given, queues, ports, |lanes, make| S::spread(lanes, make), app)
+    }
+
+    /// As [`new`](Self::new), with a way of sharing that is chosen at run time: `spread` makes one value per lane, with tables of
+    /// the given making. See [`Chosen::spread_as`](crate::sharing::Chosen::spread_as).
+    pub fn new_shared(
+        config: Config,
+        network: &Network,
+        secrets: &BootSecrets,
+        queues: Vec<Queue<R, T>>,
+        now: Instant,
+        spread: impl FnOnce(usize, &mut dyn FnMut() -> Tables) -> Vec<S>,
+        app: impl FnMut(usize) -> A,
+    ) -> Result<Self, Error> {
+        let given = Given { config, network, secrets, now };
+        Self::of(given, queues, |parts| Box::new(LanePorts::new(parts)), spread, app)
+    }
+
+    fn of(
+        given: Given<'_>,
+        queues: Vec<Queue<R, T>>,
         mut ports: impl FnMut(PortParts) -> Box<dyn PortChoice>,
+        spread: impl FnOnce(usize, &mut dyn FnMut() -> Tables) -> Vec<S>,
         mut app: impl FnMut(usize) -> A,
     ) -> Result<Self, Error> {
+        let Given { config, network, secrets, now } = given;
         let lanes = queues.len();
         let snapshot = network.snapshot()?;
         let steering = Steering::new(secrets.steering, lanes);
@@ -84,7 +119,7 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
             key: KeptKey::new(secrets.port),
             steering: steering.clone(),
         };
-        let shared = S::spread(lanes, || {
+        let shared = spread(lanes, &mut || {
             Tables::new(secrets.flow, config.connections, config.tcp_mem, now, ports(parts.clone()))
         });
         let seats = queues.into_iter().zip(lane_mail).zip(shared).enumerate().map(|(id, ((queue, mail), shared))| {

@@ -23,6 +23,7 @@ use std::ops::DerefMut;
 
 pub mod accept;
 pub(crate) mod apart;
+pub mod chosen;
 pub mod decomposed;
 pub mod epoch;
 pub mod global;
@@ -31,6 +32,7 @@ mod sites;
 pub mod timewait;
 
 pub use accept::Accept;
+pub use chosen::Chosen;
 pub use decomposed::Decomposed;
 pub use epoch::Epoch;
 pub use global::Global;

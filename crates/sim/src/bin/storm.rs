@@ -3,7 +3,7 @@
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use laneway_sim::{Verdict, storm};
+use laneway_sim::{SharingName, Verdict, storm};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::ops::Range;
@@ -28,6 +28,9 @@ struct Arguments {
     /// Go on after a finding, and list all of them at the end
     #[arg(long)]
     all: bool,
+    /// How the lanes of each host share their connections: global, accept, timewait, decomposed, epoch, or as the product
+    #[arg(long, value_name = "NAME", default_value = SharingName::LANE.name())]
+    sharing: SharingName,
     /// Threads
     #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, usize::from))]
     threads: usize,
@@ -58,12 +61,15 @@ fn main() -> ExitCode {
 
 fn one(seed: u64, arguments: &Arguments) -> ExitCode {
     let began = Instant::now();
-    let verdict = storm::run(seed, arguments.trace);
+    let verdict = storm::run_shared(seed, arguments.sharing, arguments.trace);
     for line in &verdict.trace {
         println!("{line}");
     }
     if arguments.json {
-        println!("{}", json(std::slice::from_ref(&verdict), 1, began.elapsed(), &Sums::of(&verdict)));
+        println!(
+            "{}",
+            json(std::slice::from_ref(&verdict), 1, began.elapsed(), &Sums::of(&verdict), arguments.sharing)
+        );
     } else {
         eprintln!(
             "seed {seed}: {}, {} conversations, {} frames, {} sent again, {:.3} s of virtual time in {:.1} ms",
@@ -75,7 +81,7 @@ fn one(seed: u64, arguments: &Arguments) -> ExitCode {
             began.elapsed().as_secs_f64() * 1e3
         );
     }
-    report(std::slice::from_ref(&verdict), arguments.json)
+    report(std::slice::from_ref(&verdict), arguments)
 }
 
 #[derive(Default)]
@@ -119,7 +125,7 @@ fn many(arguments: &Arguments) -> ExitCode {
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) && until.is_none_or(|until| Instant::now() < until) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end || to_main.send(storm::run(seed, false)).is_err() {
+                    if seed >= end || to_main.send(storm::run_shared(seed, arguments.sharing, false)).is_err() {
                         return;
                     }
                 }
@@ -140,7 +146,7 @@ fn many(arguments: &Arguments) -> ExitCode {
     progress.finish_and_clear();
     findings.sort_by_key(|v| v.seed);
     if arguments.json {
-        println!("{}", json(&findings, runs, began.elapsed(), &sums));
+        println!("{}", json(&findings, runs, began.elapsed(), &sums, arguments.sharing));
     } else {
         let seconds = began.elapsed().as_secs_f64();
         eprintln!(
@@ -152,7 +158,7 @@ fn many(arguments: &Arguments) -> ExitCode {
             seconds * 1e3 * arguments.threads as f64 / runs.max(1) as f64,
         );
     }
-    report(&findings, arguments.json)
+    report(&findings, arguments)
 }
 
 fn progress(arguments: &Arguments, endless: bool) -> ProgressBar {
@@ -176,30 +182,38 @@ fn progress(arguments: &Arguments, endless: bool) -> ProgressBar {
 }
 
 /// Says what was found: nothing but the command that shows it again goes to standard output.
-fn report(verdicts: &[Verdict], json: bool) -> ExitCode {
+fn report(verdicts: &[Verdict], arguments: &Arguments) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for verdict in verdicts {
         if let Some(finding) = &verdict.finding {
             code = ExitCode::from(1);
             eprintln!("{} at {:.6} s ({}): {}", finding.check, finding.at_us as f64 / 1e6, verdict.kind, finding.what);
-            if !json {
-                println!("storm --seed {}", verdict.seed);
+            if !arguments.json {
+                println!("{}", replay(verdict, arguments.sharing));
             }
         }
     }
     code
 }
 
-fn json(verdicts: &[Verdict], runs: u64, took: Duration, sums: &Sums) -> serde_json::Value {
+/// The command that shows it again.
+fn replay(verdict: &Verdict, sharing: SharingName) -> String {
+    match sharing {
+        SharingName::LANE => format!("storm --seed {}", verdict.seed),
+        other => format!("storm --seed {} --sharing {}", verdict.seed, other.name()),
+    }
+}
+
+fn json(verdicts: &[Verdict], runs: u64, took: Duration, sums: &Sums, sharing: SharingName) -> serde_json::Value {
     let findings = verdicts.iter().filter_map(|v| {
         let finding = v.finding.as_ref()?;
         Some(serde_json::json!({
             "seed": v.seed, "kind": v.kind, "check": finding.check, "what": finding.what,
-            "at_us": finding.at_us, "replay": format!("storm --seed {}", v.seed),
+            "at_us": finding.at_us, "replay": replay(v, sharing),
         }))
     });
     serde_json::json!({
-        "worlds": runs, "seconds": took.as_secs_f64(), "conversations": sums.talks, "frames": sums.frames,
+        "sharing": sharing.name(), "worlds": runs, "seconds": took.as_secs_f64(), "conversations": sums.talks, "frames": sums.frames,
         "retransmitted": sums.retransmitted, "virtual_s": sums.virtual_us as f64 / 1e6, "kinds": sums.kinds,
         "findings": findings.collect::<Vec<_>>(),
     })
