@@ -4,6 +4,7 @@ pub mod config;
 pub mod demo;
 pub mod doctor;
 pub mod lab;
+pub mod lanes;
 pub mod locks;
 pub mod nstat;
 pub mod serve;

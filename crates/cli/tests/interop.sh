@@ -347,12 +347,19 @@ check_sharing() {
     export LANEWAY_RUNTIME_DIR=$work/run
     for sharing in global accept timewait decomposed epoch lane; do
         start_server --sharing $sharing --lanes 2 || continue
-        (while [ ! -e "$work/enough" ]; do "$binary" locks; "$binary" locks --who; "$binary" locks --json; sleep 0.1; done) >"$work/locks" 2>&1 &
+        (while [ ! -e "$work/enough" ]; do "$binary" locks; "$binary" locks --who; "$binary" locks --json; "$binary" locks --callers; "$binary" lanes -n 1 --interval 100ms; done) >"$work/locks" 2>&1 &
         asker=$!
         ab_check "--sharing $sharing, ab" -c 100 -n $((ab_n / 8))
         touch "$work/enough"
         wait $asker
         rm "$work/enough"
+        # A heading, a line for each lane and one for all: and the lanes were seen at work.
+        if awk '$1 == "lane" && $2 == "busy" { looks++ } $1 == "all" && $2 > 0 && $6 > 0 { busy++; if ($9 > smtx) smtx = $9 }
+                END { printf "%d looks, at the most %d contended a second", looks, smtx; exit !(looks > 0 && busy > 0) }' "$work/locks" >"$work/lanes"; then
+            ok "lanes, $sharing" "$(cat "$work/lanes")"
+        else
+            bad "lanes, $sharing" "$(grep -A 3 '^lane' "$work/locks" | head -4)"
+        fi
         seen=$("$binary" locks)
         if [ $sharing = lane ]; then
             grep -q '^there is no lock' <<<"$seen" && ok "locks, $sharing" "none" || bad "locks, $sharing" "$seen"

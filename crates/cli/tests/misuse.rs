@@ -83,7 +83,9 @@ fn names_that_cannot_be() {
 
 #[test]
 fn help_has_an_example_and_is_no_misuse() {
-    for command in ["demo", "serve", "doctor", "bench", "lab", "ss", "nstat", "watch", "trace", "config"] {
+    for command in
+        ["demo", "serve", "doctor", "bench", "lab", "ss", "nstat", "watch", "lanes", "locks", "trace", "config"]
+    {
         let output = laneway(&[command, "--help"]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{command}: {}", String::from_utf8_lossy(&output.stderr));
@@ -110,7 +112,15 @@ fn stacks_that_cannot_be_asked() {
             assert!(message.contains(part), "{arguments:?}: {part:?} is not in {message}");
         }
     };
-    let commands: &[&[&str]] = &[&["ss"], &["ss", "--ports"], &["nstat"], &["watch", "-n", "1"], &["trace", "--json"]];
+    let commands: &[&[&str]] = &[
+        &["ss"],
+        &["ss", "--ports"],
+        &["nstat"],
+        &["watch", "-n", "1"],
+        &["lanes", "-n", "1"],
+        &["locks"],
+        &["trace", "--json"],
+    ];
     for command in commands {
         ask(command, &["no stack is running", "laneway serve"]);
         let with = |more: &[&'static str]| [*command, more].concat();
@@ -130,6 +140,8 @@ fn stacks_that_cannot_be_asked() {
     ask(&["ss", "--state", "asleep"], &["asleep", "established"]);
     ask(&["ss", "-a", "-l"], &["cannot be used with"]);
     ask(&["watch", "--interval", "1ms"], &["100ms"]);
+    ask(&["lanes", "--interval", "1ms"], &["100ms"]);
+    ask(&["locks", "--who", "--callers"], &["cannot be used with"]);
     ask(&["trace", "--port", "70000"], &["70000"]);
     ask(&["trace", "--proto", "quic"], &["tcp, udp, icmp"]);
     ask(&["trace", "--snaplen", "0"], &["snaplen"]);

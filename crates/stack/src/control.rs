@@ -110,6 +110,18 @@ pub struct Tables {
     pub retired: u64,
     /// Freed, of those.
     pub freed: u64,
+    /// Put before the lanes; what was replaced before that could be is passed over.
+    pub published: u64,
+}
+
+/// What lanes have counted, and the bytes of their tables, added up.
+pub(crate) fn sum(lanes: &[(Counters, usize)]) -> (Counters, usize) {
+    let mut sum = (Counters::default(), 0);
+    for (counters, bytes) in lanes {
+        sum.0.merge(counters);
+        sum.1 += bytes;
+    }
+    sum
 }
 
 /// The control plane of one stack.
@@ -180,16 +192,14 @@ impl Control {
         }
     }
 
-    /// The sum over all lanes and the bytes that their tables hold, once every lane has answered.
+    /// What each lane has counted and the bytes that its tables hold, once every lane has answered.
+    pub fn counters_by_lane(&self) -> Option<Vec<(Counters, usize)>> {
+        self.counters.iter().cloned().collect()
+    }
+
+    /// The sum of them.
     pub fn counters(&self) -> Option<(Counters, usize)> {
-        let mut sum = Counters::default();
-        let mut bytes = 0;
-        for lane in &self.counters {
-            let (counters, held) = lane.as_ref()?;
-            sum.merge(counters);
-            bytes += held;
-        }
-        Some((sum, bytes))
+        self.counters_by_lane().map(|lanes| sum(&lanes))
     }
 
     /// Has a lane fill a page; [`take_pages`](Self::take_pages) gives it back. A page that the lane cannot be sent is dropped.
@@ -272,6 +282,7 @@ impl Control {
         self.replaced.retain(|table| Arc::strong_count(table) > 1);
         self.tables.freed += (before - self.replaced.len()) as u64;
         if self.unpublished && self.replaced.len() <= TABLES_MAX {
+            self.tables.published += 1;
             self.publish();
         } else if self.untold.contains(&true) {
             self.tell(|untold| untold);

@@ -68,6 +68,16 @@ mib! {
     StandIns,
     /// … and for how long in all, in microseconds.
     StandInUs,
+    /// Microseconds of polls that did something, each with what passed until the next began. A lane that has a thread counts it.
+    LaneBusyUs,
+    /// Microseconds of polls that found nothing, and of what followed them until the next: looking again, and sleeping.
+    LaneIdleUs,
+    /// Of those, microseconds in which the lane slept.
+    LaneSleepUs,
+    /// Locks that somebody else held when the lane's thread wanted them.
+    LocksContended,
+    /// Compare-exchanges of the lane's thread that another thread's came before.
+    CasRetries,
     /// Calls of `accept`.
     SCAccept,
     /// Calls of `accept` that found nobody.
@@ -120,6 +130,13 @@ impl Counters {
     /// How many packets were dropped for this reason.
     pub fn discarded(&self, discard: Discard) -> u64 {
         self.discards[discard as usize]
+    }
+
+    /// Adds what the calling thread has met at locks and shared words: of a lane that has a thread of its own.
+    pub(crate) fn add_met_here(&mut self) {
+        let met = laneway_sync::met::here();
+        self.add(Mib::LocksContended, met.contended);
+        self.add(Mib::CasRetries, met.retries);
     }
 
     /// Adds another lane's counters.

@@ -26,7 +26,7 @@
 use crate::app::{App, Context, ListenerId, UdpId};
 use crate::binding::BindOptions;
 use crate::clock::Clock;
-use crate::control::{BindId, Control, Tables};
+use crate::control::{self, BindId, Control, Tables};
 use crate::counters::{Counters, Mib};
 use crate::error::Error;
 use crate::host::{Host, Seat};
@@ -120,7 +120,7 @@ enum Command {
     UnbindUdp(UdpId),
     ReplaceRoutes(Box<RouteTable>, SyncSender<()>),
     Tables(SyncSender<Tables>),
-    Counters(SyncSender<(Counters, usize)>),
+    Counters(SyncSender<Vec<(Counters, usize)>>),
     Page {
         lane: usize,
         page: Box<Page>,
@@ -393,7 +393,7 @@ impl Runtime {
     pub fn counters(&self) -> Result<(Counters, usize), Error> {
         let (reply, answer) = sync_channel(1);
         self.shared.say(Command::Counters(reply));
-        answer.recv().map_err(|_| Error::Closed)
+        answer.recv().map(|lanes| control::sum(&lanes)).map_err(|_| Error::Closed)
     }
 
     /// Asks on behalf of threads that only look.
@@ -588,9 +588,18 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
             return place;
         }
         work.sleeps_until = until;
+        let stood_in = |work: &LaneWork<S, R, T, A>| work.seat.lane.local.counters.get(Mib::StandInUs);
+        let before = stood_in(work);
+        let asleep = self.clock.now();
         drop(place); // for whoever stands in
         bell.sleep(self.readiness.as_ref(), Duration::from_micros(sleep_us));
-        self.place.lock()
+        let mut place = self.place.lock();
+        if let Some(work) = place.as_mut() {
+            let worked = stood_in(work) - before;
+            let slept = self.clock.now().since_us(asleep).saturating_sub(worked);
+            work.seat.lane.local.counters.add(Mib::LaneSleepUs, slept);
+        }
+        place
     }
 }
 
@@ -601,10 +610,13 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
         if let Some(capture) = &self.capture {
             capture.set_time(Clock::wall_us());
         }
-        let local = &self.seat.lane.local;
-        let took_us = now.since_us(local.now);
-        if local.busy && took_us > SLOW_US {
-            self.aloud.slow_poll(now, took_us);
+        let local = &mut self.seat.lane.local;
+        if local.now != Instant::ZERO {
+            let took_us = now.since_us(local.now);
+            local.counters.add(if local.busy { Mib::LaneBusyUs } else { Mib::LaneIdleUs }, took_us);
+            if local.busy && took_us > SLOW_US {
+                self.aloud.slow_poll(now, took_us);
+            }
         }
         let turn = self.seat.turn(now);
         // Shared tables are spoken of once.
@@ -650,10 +662,11 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
         // Shared tables are counted once.
         let whole = !S::SHARED || self.id == 0;
         let seat = &mut self.seat;
-        let counters =
-            catch_unwind(AssertUnwindSafe(
-                || if whole { seat.lane.counters() } else { seat.lane.local.counters.clone() },
-            ));
+        let counters = catch_unwind(AssertUnwindSafe(|| {
+            let mut counters = if whole { seat.lane.counters() } else { seat.lane.local.counters.clone() };
+            counters.add_met_here();
+            counters
+        }));
         let _ = catch_unwind(AssertUnwindSafe(|| drop(self.seat)));
         counters.ok()
     }
@@ -697,7 +710,7 @@ struct ControlThread {
     /// Who waits for lanes to agree, or to listen.
     binding: Vec<(u16, Reply)>,
     /// Who waits for counters.
-    counting: Vec<SyncSender<(Counters, usize)>>,
+    counting: Vec<SyncSender<Vec<(Counters, usize)>>>,
     /// Who waits for a page of a listing, by the page's number.
     paging: Vec<(u64, SyncSender<Box<Page>>)>,
     pages: u64,
@@ -832,7 +845,7 @@ impl ControlThread {
             self.paging.clear();
         }
         if !self.counting.is_empty()
-            && let Some(counters) = control.counters()
+            && let Some(counters) = control.counters_by_lane()
         {
             for reply in self.counting.drain(..) {
                 let _ = reply.send(counters.clone());

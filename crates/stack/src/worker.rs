@@ -283,6 +283,7 @@ fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
                 if !S::SHARED || local.id == 0 {
                     counters.merge(&tables.counters);
                 }
+                counters.add_met_here();
                 let _ = local.mail.to_control.push(ToControl::Counters(Box::new(counters), tables.bytes()));
             }
             ToLane::List(mut page) => {

@@ -19,7 +19,6 @@
 //! * [`profiled_lock`] — any lock, and who waited for whom at it.
 //! * [`fork`] — says whether this process is the child of one that had the thing, and keeps secrets from it.
 //! * [`met`] — what a thread has waited for and tried again, counted where nobody else looks.
-//! * [`fork`] — says whether this process is the child of one that had the thing.
 //! * [`padded`] — keeps what two cores write on lines of their own.
 //!
 //! Models: `RUSTFLAGS="--cfg laneway_loom" cargo test -p laneway-sync --release --lib loom`.

@@ -1,6 +1,8 @@
 //! Owns the answers: what is written to a client for each question, piece by piece, and when it is cut off.
 
-use super::protocol::{Ask, Counter, Hello, Last, LockRow, MeetingRow, PortsRow, SsRow, VERSION, states_by_name};
+use super::protocol::{
+    Ask, Counter, Hello, LaneRow, Last, LockRow, MeetingRow, PortsRow, SsRow, VERSION, states_by_name,
+};
 use super::server::{About, PATIENCE, is_timeout};
 use laneway_stack::device::PartialChecksum;
 use laneway_stack::device::pcap::{Direction, PcapngWriter};
@@ -80,6 +82,11 @@ pub(super) fn answer(stream: &UnixStream, asker: &Asker, about: &About, ask: &As
                 }
                 out.flush()
             })?;
+        }
+        Ask::Lanes {} => {
+            for (lane, (counters, _)) in asker.counters_by_lane()?.iter().enumerate() {
+                out.row(&LaneRow::from_counters(lane, counters));
+            }
         }
         // Kept by the locks themselves: no lane is asked.
         Ask::Locks {} => profile::rows().iter().for_each(|row| out.row(&LockRow::from_row(row))),

@@ -1,5 +1,5 @@
 //! Asking a running stack what it is doing, and answering: a Unix stream socket on which questions and answers are lines
-//! of JSON. The commands `laneway ss`, `nstat`, `watch` and `trace` are built on this, and so can your program be.
+//! of JSON. The commands `laneway ss`, `nstat`, `watch`, `lanes`, `locks` and `trace` are built on this, and so can your program be.
 //!
 //! A stack answers if it was told to: [`Builder::control`](crate::on_lane::Builder::control). Whoever may connect to the
 //! socket is its owner or root, and nobody who connects can hold up the stack: lanes fill bounded pages between two
@@ -43,8 +43,8 @@ mod server;
 pub use client::{Answers, AskError, Client, Packets};
 pub use place::{ControlSocket, FindError, directory, find};
 pub use protocol::{
-    Ask, Counter, Hello, LockRow, MeetingRow, PortsRow, STATE_FILTERS, SsInfo, SsRow, SsTimer, VERSION, state_name,
-    states_by_name,
+    Ask, Counter, Hello, LaneRow, LockRow, MeetingRow, PortsRow, STATE_FILTERS, SsInfo, SsRow, SsTimer, VERSION,
+    state_name, states_by_name,
 };
 pub use server::OpenError;
 pub(crate) use server::{About, ControlServer};

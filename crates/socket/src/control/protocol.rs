@@ -5,6 +5,7 @@
 //! rows can tell them by their first bytes. Rows may gain members within a version; a question with a member that the
 //! stack does not know is refused, because ignoring it would answer another question.
 
+use laneway_stack::counters::{Counters, Mib};
 use laneway_stack::listing::{Row, States, What};
 use laneway_stack::ports::Slice;
 use laneway_stack::proto::tcp::State;
@@ -36,6 +37,8 @@ pub enum Ask {
     Ports {},
     /// Every counter, zeroes included. Rows: [`Counter`].
     Nstat {},
+    /// What each lane has done with its time, and what it has met. Rows: [`LaneRow`].
+    Lanes {},
     /// What each place in the source that takes a lock has cost. Rows: [`LockRow`], none if the lanes share nothing.
     Locks {},
     /// Which place has waited for which. Rows: [`MeetingRow`].
@@ -132,6 +135,51 @@ pub struct Hello {
     /// How its lanes share connections: `lane`, or a variant with locks.
     #[serde(default)]
     pub sharing: String,
+}
+
+/// What a lane has done since the stack began. Whoever wants rates asks twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LaneRow {
+    /// Its number.
+    pub lane: usize,
+    /// Microseconds of polls that did something.
+    pub busy_us: u64,
+    /// Microseconds of polls that found nothing, and of sleep.
+    pub idle_us: u64,
+    /// Of those, microseconds of sleep: the core was free for others.
+    pub sleep_us: u64,
+    /// Polls that did something.
+    pub polls_busy: u64,
+    /// Polls that found nothing.
+    pub polls_idle: u64,
+    /// IP packets that came in by its queue, super-packets as one.
+    pub packets_in: u64,
+    /// IP packets that went out by it, super-packets as one.
+    pub packets_out: u64,
+    /// Frames that other lanes found in their queues and handed over.
+    pub mailed: u64,
+    /// Locks that its thread found held.
+    pub contended: u64,
+    /// Compare-exchanges of its thread that another thread's came before.
+    pub retries: u64,
+}
+
+impl LaneRow {
+    pub(super) fn from_counters(lane: usize, counters: &Counters) -> Self {
+        LaneRow {
+            lane,
+            busy_us: counters.get(Mib::LaneBusyUs),
+            idle_us: counters.get(Mib::LaneIdleUs),
+            sleep_us: counters.get(Mib::LaneSleepUs),
+            polls_busy: counters.get(Mib::PollsBusy),
+            polls_idle: counters.get(Mib::PollsIdle),
+            packets_in: counters.get(Mib::IpInReceives),
+            packets_out: counters.get(Mib::IpOutRequests),
+            mailed: counters.get(Mib::SteerMailed),
+            contended: counters.get(Mib::LocksContended),
+            retries: counters.get(Mib::CasRetries),
+        }
+    }
 }
 
 /// What one place that takes locks has cost: the nine columns of FreeBSD's `debug.lock.prof.stats`, in their order, times in

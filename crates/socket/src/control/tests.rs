@@ -116,6 +116,14 @@ fn every_question_is_answered() {
     assert_eq!(counters["TcpPassiveOpens"], 700);
     assert_eq!(counters["TcpEstabResets"], 0);
 
+    let lanes: Vec<LaneRow> = asking.ask(&Ask::Lanes {}).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(lanes.iter().map(|row| row.lane).collect::<Vec<_>>(), [0, 1]);
+    assert!(lanes.iter().map(|row| row.packets_in).sum::<u64>() >= 2 * 700, "a SYN and an ACK each: {lanes:?}");
+    for lane in &lanes {
+        assert!(lane.busy_us > 0 && lane.polls_busy > 0 && lane.sleep_us <= lane.idle_us, "{lane:?}");
+        assert_eq!((lane.contended, lane.retries), (0, 0), "a lane of the product waits for nobody");
+    }
+
     let rows = ss(&path, &[]);
     assert_eq!(rows.len(), 701);
     assert_eq!((&*rows[0].state, rows[0].local.to_string()), ("LISTEN", "0.0.0.0:80".into()));
@@ -141,6 +149,29 @@ fn every_question_is_answered() {
     server.stop();
     assert!(!path.exists(), "a stack that has ended leaves no socket behind");
     assert!(matches!(Client::connect(&path), Err(AskError::NoStack(_))));
+}
+
+/// Time that passes is either busy or idle; a lane that has nothing to do sleeps, and is not woken by who looks on for longer
+/// than it takes to answer.
+#[test]
+fn lanes_give_account_of_their_time() {
+    let place = Place::new();
+    let path = place.socket();
+    let (server, client) = stacks(&path, 1);
+    let mut asking = Client::connect(&path).unwrap();
+    let mut look = || -> Vec<LaneRow> { asking.ask(&Ask::Lanes {}).unwrap().collect::<Result<_, _>>().unwrap() };
+    let (began, before) = (Instant::now(), look());
+    std::thread::sleep(Duration::from_millis(200));
+    let (after, most_us) = (look(), began.elapsed().as_micros() as u64);
+    for (before, after) in before.iter().zip(&after) {
+        let (busy, idle) = (after.busy_us - before.busy_us, after.idle_us - before.idle_us);
+        let slept = after.sleep_us - before.sleep_us;
+        assert!((150_000..=most_us).contains(&(busy + idle)), "{busy} and {idle} of {most_us} us");
+        assert!(slept > 100_000 && slept <= idle + 1_000, "{slept} of {idle} us slept");
+        assert!(after.polls_idle > before.polls_idle && after.polls_busy > before.polls_busy, "the question is work");
+    }
+    client.stop();
+    server.stop();
 }
 
 #[test]

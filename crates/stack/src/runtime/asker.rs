@@ -3,6 +3,7 @@
 
 use super::{Command, Shared};
 use crate::clock::Clock;
+use crate::control;
 use crate::counters::Counters;
 use crate::device::Medium;
 use crate::listing::Page;
@@ -71,11 +72,16 @@ impl Asker {
         self.lanes
     }
 
-    /// The sum of all lanes' counters, and the bytes that their tables hold.
-    pub fn counters(&self) -> Result<(Counters, usize), Unanswered> {
+    /// What each lane has counted, and the bytes that its tables hold. No lane stops for it.
+    pub fn counters_by_lane(&self) -> Result<Vec<(Counters, usize)>, Unanswered> {
         let (reply, answer) = sync_channel(1);
         self.shared.say(Command::Counters(reply));
         Ok(answer.recv_timeout(PATIENCE)?)
+    }
+
+    /// The sum of all lanes' counters, and the bytes that their tables hold.
+    pub fn counters(&self) -> Result<(Counters, usize), Unanswered> {
+        self.counters_by_lane().map(|lanes| control::sum(&lanes))
     }
 
     /// Has a lane fill a page of a listing. Ask with the same page again for the next, until its place is the end.
