@@ -43,6 +43,16 @@ fn every_variant_has_the_locks_that_it_is_known_for() {
         }
         for variant in ["global", "accept", "timewait", "decomposed", "epoch", "lane"] {
             assert!(value(variant, "conns_per_s", std::slice::from_ref(&lanes)) > 100.0);
+            for lane in 0..lanes.1.as_u64().expect("a number") {
+                let at = [lanes.clone(), ("lane", Value::from(lane))];
+                let busy = value(variant, "busy_polls_share", &at);
+                assert!(busy > 0.0 && busy <= 1.0, "{variant}: lane {lane} is busy in {busy} of its polls");
+            }
+        }
+        for lane in 0..lanes.1.as_u64().expect("a number") {
+            let at = [lanes.clone(), ("lane", Value::from(lane))];
+            let met = (value("lane", "smtx_per_s", &at), value("lane", "cas_retries_per_s", &at));
+            assert_eq!(met, (0.0, 0.0), "a lane of the product waits for nobody");
         }
         assert_eq!(value("lane", "wait_us_per_conn", &[lanes]), 0.0);
     }
@@ -53,6 +63,10 @@ fn every_variant_has_the_locks_that_it_is_known_for() {
         let scans = ["global", "accept"].contains(&variant);
         assert!(if scans { most >= 2_000.0 } else { most <= 64.0 }, "{variant} reaps {most} in one poll");
         assert_eq!(value(variant, "reaped", &[("time_wait", Value::from(0))]), 0.0);
+        assert!(value(variant, "conn_us_p999", &wave) > 1.0, "{variant}: connections were timed");
+        if !scans {
+            assert_eq!(value(variant, "holds", &[("bar", "at most 64 records reaped a poll".into())]), 1.0);
+        }
     }
     let html = std::fs::read_to_string(&page).expect("a page");
     let _ = std::fs::remove_file(&page);

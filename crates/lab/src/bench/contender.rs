@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use hdrhistogram::Histogram;
+use laneway_sync::met::Met;
 use std::time::Duration;
 
 /// Does the work, in rounds.
@@ -37,6 +38,22 @@ pub struct Share {
     pub wall_s: f64,
     /// Seconds of processor time.
     pub cpu_s: f64,
+    /// What its thread met at locks and shared words.
+    pub met: Met,
+    /// Polls of the server's lane that did something, and that found nothing, if they were counted.
+    pub polls: (u64, u64),
+}
+
+impl Share {
+    /// Adds what the same core did in another round.
+    pub fn add(&mut self, other: &Share) {
+        self.ops += other.ops;
+        self.wall_s += other.wall_s;
+        self.cpu_s += other.cpu_s;
+        self.met.contended += other.met.contended;
+        self.met.retries += other.met.retries;
+        self.polls = (self.polls.0 + other.polls.0, self.polls.1 + other.polls.1);
+    }
 }
 
 /// What a round came to: one share for each core that worked.

@@ -15,7 +15,7 @@ use laneway_proto::time::Instant;
 use laneway_stack::app::{App, Context};
 use laneway_stack::config::Config;
 use laneway_stack::control::{Cidr, Control, Network};
-use laneway_stack::counters::Counters;
+use laneway_stack::counters::{Counters, Mib};
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::error::Error;
 use laneway_stack::host::{Host, Seat};
@@ -397,6 +397,12 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Crew<W, S, C, T> {
     /// Its control planes, for a thread of their own: the crew does not turn them any more.
     pub fn take_controls(&mut self) -> Vec<Control> {
         std::mem::take(&mut self.controls)
+    }
+
+    /// Polls of its servers' lanes that did something, and that found nothing.
+    pub fn server_polls(&mut self) -> (u64, u64) {
+        let counters = self.servers.iter_mut().map(|seat| seat.lane.counters());
+        counters.fold((0, 0), |sum, one| (sum.0 + one.get(Mib::PollsBusy), sum.1 + one.get(Mib::PollsIdle)))
     }
 
     /// What its lanes have counted.

@@ -13,6 +13,8 @@ pub enum Failure {
     Machine(String),
     /// The work came to a halt: a bug.
     Stuck(String),
+    /// There is a result, and it is worse than what was promised.
+    Missed(String),
 }
 
 impl Failure {
@@ -25,7 +27,7 @@ impl Failure {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Failure::Misuse(_) => ExitCode::from(2),
-            Failure::Machine(_) | Failure::Stuck(_) => ExitCode::FAILURE,
+            Failure::Machine(_) | Failure::Stuck(_) | Failure::Missed(_) => ExitCode::FAILURE,
         }
     }
 }
@@ -33,7 +35,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Misuse(text) | Failure::Machine(text) | Failure::Stuck(text) => f.write_str(text),
+            Failure::Misuse(text) | Failure::Machine(text) | Failure::Stuck(text) | Failure::Missed(text) => {
+                f.write_str(text)
+            }
         }
     }
 }

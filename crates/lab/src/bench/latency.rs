@@ -1,5 +1,6 @@
 //! Owns how long an operation took: one of 64 is timed, so that timing costs next to nothing.
 
+use super::machine;
 use hdrhistogram::Histogram;
 use std::time::Instant;
 
@@ -15,6 +16,8 @@ pub struct Stopwatch {
     /// What had passed when it was stopped last: time in which others work does not count.
     held_ns: u64,
     every: u64,
+    /// It goes by the thread's processor time.
+    of_processor: bool,
     begun: u64,
     histogram: Histogram<u64>,
 }
@@ -30,6 +33,12 @@ impl Stopwatch {
         Self::new(1)
     }
 
+    /// A stopwatch that times every operation by the processor time of the thread, which does all of it and never sleeps: what
+    /// other programs take of the core meanwhile is not in it.
+    pub fn of_processor() -> Self {
+        Stopwatch { of_processor: true, ..Self::new(1) }
+    }
+
     /// A stopwatch that times nothing and reads no clock, for runs that count instructions.
     pub fn off() -> Self {
         Self::new(u64::MAX)
@@ -38,7 +47,7 @@ impl Stopwatch {
     fn new(every: u64) -> Self {
         let histogram =
             Histogram::new_with_bounds(1, MOST_NS, 3).expect("1 ns to 100 s in three digits is a valid histogram");
-        Stopwatch { base: Instant::now(), held_ns: 0, every, begun: 0, histogram }
+        Stopwatch { base: Instant::now(), held_ns: 0, every, of_processor: false, begun: 0, histogram }
     }
 
     /// An operation begins. The answer goes to [`stop`](Self::stop) when it ends; 0 means that this one is not timed.
@@ -62,6 +71,9 @@ impl Stopwatch {
 
     #[cold]
     fn read(&self) -> u64 {
+        if self.of_processor {
+            return machine::thread_cpu_ns();
+        }
         self.base.elapsed().as_nanos() as u64
     }
 

@@ -30,8 +30,13 @@ pub fn pin(core: usize) {
 
 /// Seconds of processor time that the calling thread has had.
 pub fn thread_cpu_s() -> f64 {
+    thread_cpu_ns() as f64 * 1e-9
+}
+
+/// The same in nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Seconds of processor time that all threads of this process have had.

@@ -6,7 +6,7 @@ pub(crate) mod crr;
 pub(crate) mod deterministic;
 pub(crate) mod failure;
 mod idle;
-mod latency;
+pub mod latency;
 pub(crate) mod machine;
 pub mod options;
 pub(crate) mod ours;

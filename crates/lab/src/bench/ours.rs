@@ -14,6 +14,7 @@ use laneway_stack::control::Control;
 use laneway_stack::counters::{Counters, Mib};
 use laneway_stack::references::Tally;
 use laneway_stack::sharing::Sharing;
+use laneway_sync::met;
 use std::sync::{Barrier, OnceLock};
 use std::time::Duration;
 
@@ -145,6 +146,7 @@ fn crew_round<W: Work, S: Sharing, C: Sharing, T: Way>(
     until: Instant,
 ) -> Share {
     crew.loads().for_each(|load| load.stopwatch.go_on());
+    let (met, polls) = (met::here(), crew.server_polls());
     let (ops, began, cpu) = (crew.ops(), std::time::Instant::now(), machine::thread_cpu_s());
     loop {
         let now = clock.now();
@@ -157,6 +159,11 @@ fn crew_round<W: Work, S: Sharing, C: Sharing, T: Way>(
         ops: (crew.ops() - ops) as f64,
         wall_s: began.elapsed().as_secs_f64(),
         cpu_s: machine::thread_cpu_s() - cpu,
+        met: met::here().since(&met),
+        polls: {
+            let (busy, idle) = crew.server_polls();
+            (busy - polls.0, idle - polls.1)
+        },
     };
     crew.loads().for_each(|load| load.stopwatch.hold());
     share

@@ -105,7 +105,7 @@ impl Linux {
         let server = server.map_err(panicked)?.map_err(|errno| refused("serve", errno))?;
         let client = client.map_err(panicked)?.map_err(|errno| refused("connect", errno))?;
         Ok(Round {
-            shares: vec![Share { ops: 0.0, cpu_s: server, wall_s: client.wall_s }, client],
+            shares: vec![Share { cpu_s: server, wall_s: client.wall_s, ..Share::default() }, client],
             packets: None,
             lane_cpu_s: None,
         })
@@ -163,7 +163,7 @@ impl Linux {
         let failed = client.failed - failed;
         drop(client);
         self.failed += failed;
-        Ok(Share { ops: done, wall_s, cpu_s })
+        Ok(Share { ops: done, wall_s, cpu_s, ..Share::default() })
     }
 }
 

@@ -303,6 +303,7 @@ impl Smoltcp {
             ops: (self.ops - ops) as f64,
             wall_s: began.elapsed().as_secs_f64(),
             cpu_s: machine::thread_cpu_s() - cpu,
+            ..Share::default()
         };
         Round { shares: vec![share], packets: Some(self.device.sent.get() - packets), lane_cpu_s: None }
     }

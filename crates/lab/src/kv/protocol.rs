@@ -49,7 +49,7 @@ pub fn step(input: &[u8], store: &Store, out: &mut Vec<u8>) -> Step {
         b"incr" => count(&rest, store, /* up= */ true, out),
         b"decr" => count(&rest, store, /* up= */ false, out),
         b"version" => out.extend_from_slice(concat!("VERSION laneway-", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes()),
-        b"verbosity" => say(&rest, b"OK\r\n", out),
+        b"verbosity" if (1..=2).contains(&rest.len()) => say(&rest, b"OK\r\n", out),
         b"quit" => return Step::Close,
         _ => out.extend_from_slice(b"ERROR\r\n"),
     }
@@ -119,18 +119,16 @@ fn write(command: &[u8], words: &[&[u8]], after: &[u8], line_len: usize, store: 
         // Nobody waits for more than that: it is no longer this protocol.
         return if len <= 1 << 30 { Step::Swallow(line_len + len + 2) } else { Step::Close };
     }
+    // As memcached does: what follows such a line is looked at as if it were commands.
     let (Some(cas), true) = (cas, is_key(words[0])) else {
         out.extend_from_slice(BAD_LINE);
-        return Step::Swallow(line_len + len + 2);
+        return Step::Done(line_len);
     };
     let Some(block) = after.get(..len + 2) else { return Step::More };
     if &block[len..] != b"\r\n" {
         out.extend_from_slice(b"CLIENT_ERROR bad data chunk\r\n");
-        // As memcached does: what follows up to the end of its line is not a command.
-        return match after[len..].iter().position(|byte| *byte == b'\n') {
-            Some(end) => Step::Done(line_len + len + end + 1),
-            None => Step::Close,
-        };
+        // So long a text was announced, and what follows it is a command.
+        return Step::Done(line_len + len + 2);
     }
     let when = match command {
         b"add" => When::Absent,
@@ -153,12 +151,15 @@ fn write(command: &[u8], words: &[&[u8]], after: &[u8], line_len: usize, store: 
 
 fn delete(words: &[&[u8]], store: &Store, out: &mut Vec<u8>) {
     match words {
-        [key] | [key, b"0"] | [key, b"noreply"] | [key, b"0", b"noreply"] if is_key(key) => {
+        [] | [_, _, _, _, ..] => out.extend_from_slice(b"ERROR\r\n"),
+        [_] | [_, b"0"] | [_, b"noreply"] | [_, b"0", b"noreply"] if !is_key(words[0]) => {
+            out.extend_from_slice(BAD_LINE);
+        }
+        [key] | [key, b"0"] | [key, b"noreply"] | [key, b"0", b"noreply"] => {
             let answer: &[u8] = if store.delete(key) { b"DELETED\r\n" } else { b"NOT_FOUND\r\n" };
             say(words, answer, out);
         }
-        [] => out.extend_from_slice(b"ERROR\r\n"),
-        _ => out.extend_from_slice(BAD_LINE),
+        _ => out.extend_from_slice(b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"),
     }
 }
 
@@ -229,7 +230,11 @@ mod tests {
             (b"set a 0 0\r\n", "ERROR\r\n"),
             (b"set a x 0 1\r\n", "CLIENT_ERROR bad command line format\r\n"),
             (b"set a 0 0 -1\r\n", "CLIENT_ERROR bad command line format\r\n"),
-            (b"set a 0 0 1\r\nxyz\r\nversions\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"),
+            (b"set a 0 0 1\r\nxyz\r\nversions\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\nERROR\r\n"),
+            (b"delete a 10\r\n", "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"),
+            (b"delete a b c d\r\n", "ERROR\r\n"),
+            (b"verbosity\r\n", "ERROR\r\n"),
+            (b"cas a 0 0 1 z\r\nversions\r\n", "CLIENT_ERROR bad command line format\r\nERROR\r\n"),
             (b"incr a b\r\n", "CLIENT_ERROR invalid numeric delta argument\r\n"),
             (
                 b"set a 0 0 1\r\nx\r\nincr a 1\r\n",

@@ -8,7 +8,7 @@
 mod seed;
 mod wave;
 
-use crate::bench::contender::Contender;
+use crate::bench::contender::{Contender, Share};
 use crate::bench::crew::Shape;
 use crate::bench::crr::Crr;
 use crate::bench::failure::Failure;
@@ -17,7 +17,7 @@ use crate::bench::options::{Checksums, Cores};
 use crate::bench::ours::Ours;
 use crate::s3_ports::Ports;
 use crate::wall::page::{Chart, Page, Picture};
-use crate::wall::rows::{Row, Rows};
+use crate::wall::rows::{Row, Rows, Source};
 use crate::wall::{self, WallOptions};
 use clap::Args;
 use laneway_stack::sharing::profile::{self, Table};
@@ -112,7 +112,7 @@ pub fn run(options: &S1) -> Result<(), Failure> {
     }
     let records = options.records.unwrap_or(if options.wall.quick { 2_000 } else { 100_000 });
     for name in variants.iter().copied() {
-        by_name!(name, Plain, wave(name, u64::from(records), &mut rows))?;
+        by_name!(name, Plain, wave(name, u64::from(records), options.wall.quick, &mut rows))?;
     }
     seed::remarks(&mut rows);
     if !options.wall.json {
@@ -136,10 +136,12 @@ fn rates(options: &S1, variants: &[&'static str], lanes: u8, time: Duration, row
         bar.inc(1);
     }
     let mut seen = vec![Vec::new(); all.len()];
+    let mut shares = vec![vec![Share::default(); usize::from(lanes)]; all.len()];
     for _ in 0..rounds {
-        for (contender, seen) in all.iter_mut().zip(&mut seen) {
+        for ((contender, seen), shares) in all.iter_mut().zip(&mut seen).zip(&mut shares) {
             let round = contender.round(time)?;
             seen.push((round.rate(), round.cpu_us_per_op()));
+            shares.iter_mut().zip(&round.shares).for_each(|(sum, share)| sum.add(share));
             bar.inc(1);
         }
     }
@@ -153,6 +155,19 @@ fn rates(options: &S1, variants: &[&'static str], lanes: u8, time: Duration, row
         let lanes = u32::from(lanes);
         rows.push(Row::measured(name, "conns_per_s", median(rates), "1/s").at("lanes", lanes));
         rows.push(Row::measured(name, "cpu_us_per_conn", median(costs), "us").at("lanes", lanes));
+    }
+    for (name, shares) in variants.iter().zip(shares) {
+        for (lane, share) in shares.iter().enumerate() {
+            let (busy, idle) = share.polls;
+            let a_second = |count: u64| count as f64 / share.wall_s;
+            for row in [
+                Row::counted(name, "busy_polls_share", busy as f64 / (busy + idle).max(1) as f64, ""),
+                Row::measured(name, "smtx_per_s", a_second(share.met.contended), "1/s"),
+                Row::measured(name, "cas_retries_per_s", a_second(share.met.retries), "1/s"),
+            ] {
+                rows.push(row.at("lanes", u32::from(lanes)).at("lane", lane));
+            }
+        }
     }
     Ok(())
 }
@@ -190,21 +205,67 @@ fn profiled(name: &'static str, lanes: u8, time: Duration, rows: &mut Rows) -> R
     Ok(format!("{name}, {lanes} lanes, {conns:.0} connections with profiling on:\n{table}"))
 }
 
+/// The most records that a poll may reap where it reaps by the product's rule.
+const REAP_MAX: u64 = 64;
+/// How much longer the longest connections of a thousand may take while records expire.
+const SLOWER_MAX: f64 = 2.0;
+
 /// A wave of TIME_WAIT records whose time is over, and the same without.
-fn wave<S: Sharing>(name: &'static str, records: u64, rows: &mut Rows) -> Result<(), Failure> {
+fn wave<S: Sharing>(name: &'static str, records: u64, quick: bool, rows: &mut Rows) -> Result<(), Failure> {
     let shape = Shape { is_virtual: true, msl_us: 30_000_000, ..shape(1) };
+    let mut waves = Vec::new();
     for n in [0, records] {
         let seen = wave::run::<S>(&shape, n, records)?;
         for row in [
             Row::counted(name, "reaped_per_poll_max", seen.reaped_max as f64, ""),
             Row::counted(name, "reaped", seen.reaped as f64, ""),
+            Row::measured(name, "conn_us_p50", seen.conn_us(0.5), "us"),
+            Row::measured(name, "conn_us_p999", seen.conn_us(0.999), "us"),
+            Row::measured(name, "conn_us_max", seen.conn_us(1.0), "us"),
+            Row::measured(name, "conn_us_p999_before", seen.conn_us_p999_before, "us"),
             Row::measured(name, "poll_us_p999", seen.poll_us(0.999), "us"),
             Row::measured(name, "poll_us_max", seen.poll_us(1.0), "us"),
         ] {
             rows.push(row.at("time_wait", n as f64));
         }
+        waves.push(seen);
+    }
+    let [without, with] = &waves[..] else { return Ok(()) };
+    let most = with.reaped_max;
+    let words = format!("{most} at the most, {} in all", with.reaped);
+    if by_scan(name) {
+        rows.remark(format!(
+            "{name}, beside it: a scan takes {words}; the poll that does it takes {:.0} us, and the longest connection {:.0} us",
+            with.poll_us(1.0),
+            with.conn_us(1.0)
+        ));
+        return Ok(());
+    }
+    let all = with.reaped >= records;
+    rows.bar(name, "at most 64 records reaped a poll", most <= REAP_MAX && all, Source::Counted, &words);
+    // A thousandth of a few connections is none.
+    if !quick {
+        let (now, no_records) = (with.conn_us(0.999), without.conn_us(0.999));
+        let least = no_records.min(with.conn_us_p999_before);
+        let times = now / least;
+        rows.push(Row::measured(name, "conn_us_p999_times", times, "").at("time_wait", records as f64));
+        rows.bar(
+            name,
+            "p99.9 of a connection at most 2 x without",
+            times <= SLOWER_MAX,
+            Source::Measured,
+            &format!(
+                "{now:.1} us while {records} records expire, {no_records:.1} us without any, {:.1} us while as many wait for their time: x {times:.2}",
+                with.conn_us_p999_before
+            ),
+        );
     }
     Ok(())
+}
+
+/// FreeBSD's scan, which takes all records that are over at once.
+fn by_scan(name: &str) -> bool {
+    ["global", "accept"].contains(&name)
 }
 
 fn page(rows: &Rows, tables: &[String]) -> Page {

@@ -75,17 +75,24 @@ pub fn run(s5: &S5, rows: &mut Rows) -> Result<(), Failure> {
         bar.inc(1);
     }
     let mut rates = vec![Vec::new(); all.len()];
+    // By variant, in all rounds: compare-exchanges tried again, and seconds.
+    let mut again = vec![(0, 0.0); all.len()];
     for _ in 0..rounds {
-        for (contender, rates) in all.iter_mut().zip(&mut rates) {
+        for ((contender, rates), again) in all.iter_mut().zip(&mut rates).zip(&mut again) {
             bar.set_message(contender.who().to_owned());
-            rates.push(contender.round(time)?.rate());
+            let round = contender.round(time)?;
+            rates.push(round.rate());
+            again.0 += round.shares.iter().map(|share| share.met.retries).sum::<u64>();
+            again.1 += round.shares.iter().map(|share| share.wall_s).fold(0.0, f64::max);
             bar.inc(1);
         }
     }
     bar.finish_and_clear();
     let ratio = |a: u64, b: u64| if b > 0 { a as f64 / b as f64 } else { 0.0 };
     let mut medians = Vec::new();
-    for (((name, contender), (before, packets_before)), mut rates) in names.iter().zip(&mut all).zip(before).zip(rates)
+    let both = rates.into_iter().zip(again);
+    for (((name, contender), (before, packets_before)), (mut rates, again)) in
+        names.iter().zip(&mut all).zip(before).zip(both)
     {
         rates.sort_by(f64::total_cmp);
         let rate = rates[rates.len() / 2];
@@ -105,6 +112,7 @@ pub fn run(s5: &S5, rows: &mut Rows) -> Result<(), Failure> {
             "writes",
         ));
         push(Row::counted(name, "retries_per_op", ratio(tally.retries, tally.taken), "retries"));
+        push(Row::measured(name, "cas_retries_per_s", again.0 as f64 / again.1, "retries"));
     }
     if let Some((_, base)) = medians.iter().find(|(name, _)| *name == "r0") {
         for (name, rate) in &medians {

@@ -57,7 +57,8 @@ impl WallOptions {
     }
 }
 
-/// Gives the results out as the options say: the page first, because its place may turn out to be wrong.
+/// Gives the results out as the options say: the page first, because its place may turn out to be wrong. Fails at the end if a bar
+/// was missed.
 pub fn finish(options: &WallOptions, rows: &Rows, page: &Page) -> Result<(), Failure> {
     if let Some(file) = &options.report {
         let html = page.html(rows)?;
@@ -70,7 +71,10 @@ pub fn finish(options: &WallOptions, rows: &Rows, page: &Page) -> Result<(), Fai
     } else {
         print!("{}", rows.table());
     }
-    Ok(())
+    match &rows.missed()[..] {
+        [] => Ok(()),
+        missed => Err(Failure::Missed(format!("what was promised is not kept: {}", missed.join("; ")))),
+    }
 }
 
 /// A bar on stderr, and only where that is a terminal.

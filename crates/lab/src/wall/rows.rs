@@ -184,6 +184,19 @@ impl Rows {
         self.remarks.push(text);
     }
 
+    /// Whether something that was promised is kept. It is said in words as well, and [`finish`](super::finish) fails if one is not.
+    pub fn bar(&mut self, variant: &str, bar: &str, holds: bool, source: Source, words: &str) {
+        let row = Row::new(variant, "holds", f64::from(u8::from(holds)), "1 = yes", source);
+        self.push(row.at("bar", bar));
+        self.remark(format!("{variant}, {bar}: {}: {words}", if holds { "holds" } else { "MISSED" }));
+    }
+
+    /// What was promised and is not kept.
+    pub fn missed(&self) -> Vec<String> {
+        let missed = self.rows.iter().filter(|row| row.metric == "holds" && row.value == 0.0);
+        missed.filter_map(|row| Some(format!("{}, {}", row.variant, row.axis("bar")?))).collect()
+    }
+
     /// Those of some metrics, for the table beneath a picture.
     pub fn only(&self, metrics: &[&str]) -> Vec<&Row> {
         self.rows.iter().filter(|row| metrics.contains(&row.metric.as_str())).collect()
@@ -371,6 +384,17 @@ mod tests {
     fn what_is_measured_twice_at_one_place_is_shown_twice() {
         let twice = [Row::measured("a", "m", 1.0, "s"), Row::measured("a", "m", 2.0, "s")];
         assert_eq!(pivot(&twice.iter().collect::<Vec<_>>())[0].lines, [["a", "1"], ["a", "2"]]);
+    }
+
+    #[test]
+    fn a_bar_is_kept_or_missed() {
+        let mut rows = rows();
+        rows.bar("a", "at most 64", true, Source::Counted, "63");
+        assert!(rows.missed().is_empty());
+        rows.bar("b", "at most 64", false, Source::Counted, "65");
+        assert_eq!(rows.missed(), ["b, at most 64"]);
+        assert!(rows.table().contains("b, at most 64: MISSED: 65"));
+        assert_eq!(rows.value("a", "holds", "bar", "at most 64"), Some(1.0));
     }
 
     #[test]

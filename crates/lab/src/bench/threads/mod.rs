@@ -196,7 +196,7 @@ impl<N: Net> Threads<N> {
         std::thread::sleep(time);
         let (wall_s, (done_then, lane_cpu_then, cpu_then)) = (began.elapsed().as_secs_f64(), take());
         let unit = if self.job.unit == Unit::Stream { MEBIBYTE as f64 } else { 1.0 };
-        let share = Share { ops: (done_then - done) as f64 / unit, wall_s, cpu_s: cpu_then - cpu };
+        let share = Share { ops: (done_then - done) as f64 / unit, wall_s, cpu_s: cpu_then - cpu, ..Share::default() };
         let lane_cpu_s = lane_cpu_then.zip(lane_cpu).map(|(then, before)| then - before);
         Ok(Round { shares: vec![share], packets: None, lane_cpu_s })
     }
