@@ -9,6 +9,7 @@ use laneway_proto::time::Instant;
 use laneway_stack::app::ListenerId;
 use laneway_stack::binding::{BindOptions, Binding};
 use laneway_stack::counters::Mib;
+use laneway_stack::egress::PathPlace;
 use laneway_stack::entropy::{BootSecrets, KeptKey};
 use laneway_stack::ports::{LanePorts, PortParts};
 use laneway_stack::sharing::{LaneOwned, Sharing, Site};
@@ -42,7 +43,7 @@ impl Life {
         assert!(black_box(tables.listeners.find(&self.key.local, 80, self.hash)).is_some());
         let segment = segment(Flags::SYN);
         let cx = Cx { now: self.now, config, pool: &mut tables.pool };
-        let half = HalfOpen::on_syn(&self.key, &segment, 0, None, &secrets.tcp, &cx);
+        let half = HalfOpen::on_syn(&self.key, &segment, 0, None, &secrets.tcp, /* ts_offset= */ 0, &cx);
         self.half = tables.insert_half_open(self.hash, half, old);
         tables.timers.arm(Handle::new(Kind::HalfOpen, self.half), self.now.after_us(1_000_000));
     }
@@ -52,7 +53,7 @@ impl Life {
     fn established(&mut self, tables: &mut Tables, config: &Config) {
         assert_eq!(tables.lookup(self.hash, &self.key), Some(Handle::new(Kind::HalfOpen, self.half)));
         let connection = Connection::new(&agreed(self.key), 1_500, config, self.now);
-        let id = tables.promote(self.hash, self.half, connection, 0);
+        let id = tables.promote(self.hash, self.half, connection, 0, PathPlace::of(&self.key));
         tables.listeners.push(ListenerId(0), id);
         assert_eq!(tables.listeners.pop(ListenerId(0)), Some(id));
         tables.counters.count(Mib::TcpPassiveOpens);

@@ -4,10 +4,11 @@
 
 use crate::control::BindId;
 use crate::counters::Mib;
+use crate::egress::PathPlace;
 use crate::error::Error;
 use crate::lane::Local;
 use crate::ports::{Ask, Exhausted};
-use crate::tables::{Opening, Tables, Tcb};
+use crate::tables::{Opening, Slot, Tables, Tcb};
 use laneway_proto::tcp::{self, CloseReason, Connection, Handshake, State, isn};
 use laneway_proto::time::Instant;
 use laneway_wire::flow::{Address, FlowKey};
@@ -155,6 +156,14 @@ impl<A: App + ?Sized> App for Box<A> {
     }
 }
 
+/// The two ends of an active open, and the path between them.
+struct Ends {
+    from: Address,
+    place: PathPlace,
+    mtu: u32,
+    ts_offset: u32,
+}
+
 /// What an application can do while it is called.
 pub struct Context<'a> {
     pub(crate) tables: &'a mut Tables,
@@ -212,7 +221,8 @@ impl Context<'_> {
     /// [`Error::LaneExhausted`]: this lane has no port left towards that destination, and another lane may have. With one lane
     /// it is [`Error::PortsExhausted`] at once: all are taken.
     pub fn connect(&mut self, from: Option<Address>, to: Address, port: u16, token: u64) -> Result<ConnId, Error> {
-        let (mtu, from) = self.check_ends(from, to, port)?;
+        let ends = self.check_ends(from, to, port)?;
+        let from = ends.from;
         let random = self.local.entropy.next_u64();
         let ask = Ask {
             steering: &self.local.steering,
@@ -228,7 +238,7 @@ impl Context<'_> {
             if self.local.steering.lanes() == 1 { Error::PortsExhausted(to) } else { Error::LaneExhausted(to) }
         })?;
         let key = ask.flow(opening.grant.port);
-        Ok(self.open(key, opening, mtu, token, /* reuse= */ 0))
+        Ok(self.open(key, &ends, opening, token, /* reuse= */ 0))
     }
 
     /// As [`connect`](Self::connect), from the address and port of a bound socket. Towards different destinations one port serves
@@ -240,7 +250,8 @@ impl Context<'_> {
         let not_bound = || Error::Invalid("no such socket is bound; call bind first".into());
         let (binding, local_port) = self.local.bound.get(bound.0).map(|b| (b.binding, b.port)).ok_or_else(not_bound)?;
         let from = (!binding.address.is_unspecified()).then_some(binding.address);
-        let (mtu, from) = self.check_ends(from, to, port)?;
+        let ends = self.check_ends(from, to, port)?;
+        let from = ends.from;
         if !binding.takes(&from) {
             return Err(Error::NetworkUnreachable(to.to_ip()));
         }
@@ -258,32 +269,34 @@ impl Context<'_> {
             return Err(Error::OtherLane(owner));
         }
         let opening = self.tables.adopt(&ask, local_port, self.local.now, self.local.config.tcp_tw_reuse_delay_ms);
-        let ends = || (SocketAddr::new(from.to_ip(), local_port), SocketAddr::new(to.to_ip(), port));
-        let opening = opening.ok_or_else(|| Error::FlowInUse(ends().0, ends().1))?;
-        Ok(self.open(key, opening, mtu, token, binding.options.bits()))
+        let named = || (SocketAddr::new(from.to_ip(), local_port), SocketAddr::new(to.to_ip(), port));
+        let opening = opening.ok_or_else(|| Error::FlowInUse(named().0, named().1))?;
+        Ok(self.open(key, &ends, opening, token, binding.options.bits()))
     }
 
-    /// Whether we can reach `to`, from where, and the path's MTU.
-    fn check_ends(&mut self, from: Option<Address>, to: Address, port: u16) -> Result<(u32, Address), Error> {
-        let path = self.local.paths.get(&self.local.snapshot, to).ok_or(Error::NetworkUnreachable(to.to_ip()))?;
-        let (mtu, source) = (path.mtu, path.source);
-        let from = match from {
-            Some(from) if !self.local.snapshot.addresses.contains(&from) => {
-                return Err(Error::AddressNotAvailable(from.to_ip()));
-            }
-            Some(from) => from,
-            None => source.ok_or(Error::NetworkUnreachable(to.to_ip()))?,
+    /// Whether we can reach `to`, from where, and what the path is like.
+    fn check_ends(&mut self, from: Option<Address>, to: Address, port: u16) -> Result<Ends, Error> {
+        let Local { paths, snapshot, .. } = &mut *self.local;
+        let unreachable = || Error::NetworkUnreachable(to.to_ip());
+        let (from, is_ours) = match from {
+            Some(from) => (from, snapshot.addresses.contains(&from)),
+            None => (paths.get(snapshot, to).ok_or_else(unreachable)?.source.ok_or_else(unreachable)?, true),
         };
         if from.is_v4() != to.is_v4() || port == 0 {
             return Err(Error::Invalid(format!(
                 "cannot connect from {from} to {to} port {port}: both addresses must be of one family, and the port not 0"
             )));
         }
-        Ok((mtu, from))
+        let place = PathPlace::between(&from, &to);
+        let path = paths.at(place, snapshot, &from, &to).ok_or_else(unreachable)?;
+        if !is_ours {
+            return Err(Error::AddressNotAvailable(from.to_ip()));
+        }
+        Ok(Ends { from, place, mtu: path.mtu, ts_offset: path.ts_offset })
     }
 
     /// Begins an active open of a flow that is ours.
-    fn open(&mut self, key: FlowKey, opening: Opening, mtu: u32, token: u64, reuse: u8) -> ConnId {
+    fn open(&mut self, key: FlowKey, ends: &Ends, opening: Opening, token: u64, reuse: u8) -> ConnId {
         let now = self.local.now;
         let Opening { grant, hash, beyond } = opening;
         let secrets = self.local.secrets.get();
@@ -293,14 +306,14 @@ impl Context<'_> {
         {
             iss = least + 65_536 + 2;
         }
-        let ts_offset = isn::ts_offset(&secrets.timestamp, &key.local, &key.remote);
         let config = &self.local.config.tcp;
         let tables = &mut *self.tables;
         let cx = tcp::Cx { now, config, pool: &mut tables.pool };
-        let mut handshake = Handshake::connect(key, iss, ts_offset, announced_mss(mtu, key.is_v4()), &cx);
+        let mut handshake = Handshake::connect(key, iss, ends.ts_offset, announced_mss(ends.mtu, key.is_v4()), &cx);
         handshake.token = token;
         let (tcb, home) = (Tcb::Handshaking(handshake), self.local.id as u16);
-        let id = tables.insert(hash, tcb, home, /* accepted= */ true, grant.claim, reuse);
+        let (claim, path) = (grant.claim, ends.place);
+        let id = tables.insert(Slot { tcb, hash, home, touched: false, accepted: true, claim, reuse, path });
         tables.counters.count(Mib::TcpActiveOpens);
         self.touch(id);
         id

@@ -4,7 +4,7 @@
 
 use crate::app::{App, ConnId, Context, announced_mss};
 use crate::counters::Mib;
-use crate::egress;
+use crate::egress::{self, PathPlace};
 use crate::ingress::{self, Vouched};
 use crate::lane::Local;
 use crate::ports::Claim;
@@ -27,11 +27,16 @@ struct Arriving<'s, 'a> {
     key: &'s FlowKey,
     hash: u64,
     segment: &'s Segment<'a>,
+    /// As it came in.
+    came: &'s ingress::Arriving<'a>,
+}
+
+impl Arriving<'_, '_> {
     /// Bytes of text in each segment that it stands for.
-    size: usize,
-    /// The packet that it came in, for handing it to another lane.
-    packet: &'a [u8],
-    vouched: Vouched,
+    #[inline(always)]
+    fn size(&self) -> usize {
+        if self.came.size == 0 { self.segment.payload.len() } else { usize::from(self.came.size) }
+    }
 }
 
 /// Everything that a segment may need on its way.
@@ -97,23 +102,44 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     /// was, if it was one.
     #[inline]
     pub fn segment(&mut self, arriving: &ingress::Arriving<'_>, run: &[ingress::Arriving<'_>]) -> Option<u32> {
-        let ingress::Arriving { key, hash, tcp, packet, size, verified, hint } = arriving;
-        let Ok(segment) = Segment::parse(tcp) else {
+        // Nearly always; and then it is read to where it stays.
+        if let Some(segment) = Segment::usual(arriving.tcp) {
+            return self.meant(arriving, &segment, run);
+        }
+        self.unusual(arriving, run)
+    }
+
+    /// One with other options than timestamps, or none, or one that is malformed.
+    #[inline(never)]
+    fn unusual(&mut self, arriving: &ingress::Arriving<'_>, run: &[ingress::Arriving<'_>]) -> Option<u32> {
+        let Ok(segment) = Segment::parse(arriving.tcp) else {
             self.local.counters.count(Mib::TcpInErrs);
             self.local.counters.discard(Discard::TcpMalformed);
             return None;
         };
-        let vouched = Vouched { verified: *verified, size: *size };
-        let size = if *size == 0 { segment.payload.len() } else { usize::from(*size) };
-        let text = &Arriving { key, hash: *hash, segment: &segment, size, packet, vouched };
-        let index = match *hint {
-            Some(handle) if handle.kind() == Kind::Connection && self.synchronized(handle.index(), text) => {
+        self.meant(arriving, &segment, run)
+    }
+
+    #[inline(always)]
+    fn meant(
+        &mut self,
+        arriving: &ingress::Arriving<'_>,
+        segment: &Segment<'_>,
+        run: &[ingress::Arriving<'_>],
+    ) -> Option<u32> {
+        // Only who asks the index needs the hash.
+        let mut text = Arriving { key: &arriving.key, hash: 0, segment, came: arriving };
+        let index = match arriving.hint {
+            Some(handle) if handle.kind() == Kind::Connection && self.connection(handle.index(), &text) => {
                 Some(handle.index())
             }
-            hint => self.look_up(hint, text),
+            hint => {
+                text.hash = arriving.hash(&self.local.hash_key);
+                self.look_up(hint, &text)
+            }
         };
         if !run.is_empty() {
-            self.run(index, segment.end(), tcp.len() - segment.payload.len(), run);
+            self.run(index, segment.end(), arriving.tcp.len() - segment.payload.len(), run);
         }
         index
     }
@@ -124,6 +150,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         match self.tables.lookup_hinted(hint, text.hash, text.key) {
             Some(handle) => match handle.kind() {
                 Kind::Connection => {
+                    self.tables.recent.note(text.key, handle);
                     self.connection(handle.index(), text);
                     Some(handle.index())
                 }
@@ -175,25 +202,20 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         true
     }
 
-    /// For a connection.
-    #[inline]
-    fn connection(&mut self, index: u32, arriving: &Arriving<'_, '_>) {
-        if !self.synchronized(index, arriving) {
-            self.handshaking(index, arriving);
-        }
-    }
-
-    /// For one that is synchronized, if this is its flow: what led here may have been a guess. False if not; nothing is done
-    /// then.
+    /// For a connection, if this is its flow: what led here may have been a guess. False if not; nothing is done then.
     #[inline(never)]
-    fn synchronized(&mut self, index: u32, arriving: &Arriving<'_, '_>) -> bool {
+    fn connection(&mut self, index: u32, arriving: &Arriving<'_, '_>) -> bool {
         let Some(slot) = self.tables.slots.get_mut(index) else { return false };
-        let Tcb::Synchronized(connection) = &mut slot.tcb else { return false };
-        if connection.key() != arriving.key {
-            return false;
-        }
+        let connection = match &mut slot.tcb {
+            Tcb::Synchronized(connection) if connection.key() == arriving.key => connection,
+            Tcb::Handshaking(handshake) if handshake.key() == arriving.key => {
+                self.handshaking(index, arriving);
+                return true;
+            }
+            Tcb::Synchronized(_) | Tcb::Handshaking(_) => return false,
+        };
         let mut cx = cx!(self);
-        let arrival = connection.on_super_segment(arriving.segment, arriving.size, &mut cx);
+        let arrival = connection.on_super_segment(arriving.segment, arriving.size(), &mut cx);
         let accepted = slot.accepted;
         if !slot.touched {
             slot.touched = true;
@@ -253,9 +275,11 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     /// full, it waits for that all the same.
     #[inline(never)]
     pub fn acknowledge(&mut self, index: u32) {
-        let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.tables.slots.get_mut(index) else { return };
+        let Some(Slot { tcb: Tcb::Synchronized(connection), path, .. }) = self.tables.slots.get_mut(index) else {
+            return;
+        };
         if let Some(plan) = connection.decide_ack() {
-            let _ = worker::send(connection, &plan, &mut self.tables.counters, self.local, self.tx);
+            let _ = worker::send((connection, *path), &plan, &mut self.tables.counters, self.local, self.tx);
         }
     }
 
@@ -306,7 +330,6 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     /// For an active open under way.
     fn handshaking(&mut self, index: u32, arriving: &Arriving<'_, '_>) {
         let id = self.tables.id(index);
-        let path_mtu = self.path_mtu(arriving.key);
         let cx = cx!(self);
         let Some(slot) = self.tables.slots.get_mut(index) else { return };
         let Tcb::Handshaking(handshake) = &mut slot.tcb else { return };
@@ -318,7 +341,9 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 self.touch(id);
             }
             handshake::Outcome::Established(agreed) => {
-                let mut connection = Connection::new(&agreed, path_mtu, cx.config, cx.now);
+                let (mtu, _) = path_facts(self.local, arriving.key, slot.path);
+                let config = &self.local.config.tcp;
+                let mut connection = Connection::new(&agreed, mtu, config, self.local.now);
                 connection.token = handshake.token;
                 if arriving.segment.flags.syn() {
                     connection.owe_ack();
@@ -327,7 +352,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 self.touch(id);
                 self.app.on_connect(&mut Context { tables: self.tables, local: self.local }, id);
                 if !arriving.segment.flags.syn() {
-                    self.synchronized(index, arriving); // the end of a simultaneous open may carry text
+                    self.connection(index, arriving); // the end of a simultaneous open may carry text
                 }
             }
             handshake::Outcome::Failed(reason) => {
@@ -354,10 +379,11 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                     self.tables.counters.discard(Discard::TcpListenOverflow);
                     return;
                 }
-                let mtu = self.path_mtu(arriving.key);
+                let path = PathPlace::of(arriving.key);
+                let (mtu, _) = path_facts(self.local, arriving.key, path);
                 let mut connection = Connection::new(&agreed, mtu, &self.local.config.tcp, self.local.now);
                 connection.listener = listener.0.into();
-                let id = self.tables.promote(arriving.hash, index, connection, self.local.id as u16);
+                let id = self.tables.promote(arriving.hash, index, connection, self.local.id as u16, path);
                 self.welcome(listener, id, arriving);
             }
             listen::Outcome::Repeat => {
@@ -421,7 +447,8 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let owner = self.local.steering.lane(arriving.key);
         if owner != self.local.id {
             self.local.counters.count(Mib::SteerMiss);
-            return mail_packet(self.local, owner, arriving.packet, arriving.vouched);
+            let ingress::Arriving { packet, verified, size, .. } = *arriving.came;
+            return mail_packet(self.local, owner, packet, Vouched { verified, size });
         }
         let flags = arriving.segment.flags;
         if flags.syn() && !flags.ack() {
@@ -456,23 +483,31 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         if over.is_none() && self.tables.half_open.len() >= self.local.config.tcp_max_syn_backlog {
             return self.send_cookie(arriving);
         }
+        let path = PathPlace::of(key);
+        let (mtu, ts_offset) = path_facts(self.local, key, path);
         let cx = cx!(self);
-        let half =
-            HalfOpen::on_syn(key, segment, listener.0, over.map(|(_, least)| least), &self.local.secrets.get(), &cx);
+        let least = over.map(|(_, least)| least);
+        let half = HalfOpen::on_syn(key, segment, listener.0, least, &self.local.secrets.get(), ts_offset, &cx);
         let index = self.tables.insert_half_open(*hash, half, over.map(|(handle, _)| handle));
         let retry = next_ms(self.local.now, half.retry_at_ms());
         self.tables.timers.arm(Handle::new(Kind::HalfOpen, index), retry);
-        self.send_syn_ack(index);
+        self.send_syn_ack_by(index, path, mtu);
     }
 
     /// Sends the SYN-ACK of a half-open entry; false if the device was full, and then the entry waits in `unsent`.
     pub fn send_syn_ack(&mut self, index: u32) -> bool {
         let Some(half) = self.tables.half_open.get(index) else { return true };
-        let key = *half.key();
-        let mss = announced_mss(mtu(self.local, &key), key.is_v4());
+        let path = PathPlace::of(half.key());
+        let (mtu, _) = path_facts(self.local, half.key(), path);
+        self.send_syn_ack_by(index, path, mtu)
+    }
+
+    #[inline(never)]
+    fn send_syn_ack_by(&mut self, index: u32, path: PathPlace, mtu: u32) -> bool {
         let cx = cx!(self);
-        let header = half.syn_ack(mss, &cx);
-        let sent = egress::header(self.local, self.tx, &key, &header) != egress::Sent::Full;
+        let Some(half) = self.tables.half_open.get(index) else { return true };
+        let header = half.syn_ack(announced_mss(mtu, half.key().is_v4()), &cx);
+        let sent = egress::header_at(self.local, self.tx, half.key(), path, &header) != egress::Sent::Full;
         if !sent {
             self.local.unsent.push_front(index);
         }
@@ -485,7 +520,8 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             self.tables.counters.count(Mib::TcpExtListenDrops);
             return self.tables.counters.discard(Discard::TcpSynDropped);
         }
-        let mss = announced_mss(mtu(self.local, arriving.key), arriving.key.is_v4());
+        let (mtu, _) = path_facts(self.local, arriving.key, PathPlace::of(arriving.key));
+        let mss = announced_mss(mtu, arriving.key.is_v4());
         let cx = cx!(self);
         let header = listen::cookie_syn_ack(arriving.key, arriving.segment, mss, &self.local.secrets.get(), &cx);
         self.local.cookies_until = self.local.now.after_us(COOKIE_LIFE_US);
@@ -516,12 +552,14 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         if let Some(index) = half_open {
             self.tables.remove_half_open(index);
         }
-        let mtu = mtu(self.local, arriving.key);
+        let path = PathPlace::of(arriving.key);
+        let (mtu, _) = path_facts(self.local, arriving.key, path);
         let mut connection = Connection::new(&agreed, mtu, &self.local.config.tcp, self.local.now);
         connection.listener = listener.0.into();
         let reuse = self.tables.listeners.reuse(listener);
-        let (tcb, home) = (Tcb::Synchronized(connection), self.local.id as u16);
-        let id = self.tables.insert(arriving.hash, tcb, home, /* accepted= */ false, Claim::NONE, reuse);
+        let (tcb, hash, home) = (Tcb::Synchronized(connection), arriving.hash, self.local.id as u16);
+        let claim = Claim::NONE;
+        let id = self.tables.insert(Slot { tcb, hash, home, touched: false, accepted: false, claim, reuse, path });
         self.welcome(listener, id, arriving);
         true
     }
@@ -534,18 +572,19 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let _ = egress::header(self.local, self.tx, arriving.key, &header);
         true
     }
-
-    #[inline]
-    fn path_mtu(&mut self, key: &FlowKey) -> u32 {
-        mtu(self.local, key)
-    }
 }
 
-/// The MTU of the path to a flow's peer; without a route, the least that every path carries.
+/// The MTU of the path to a flow's peer, and the offset of timestamps on it. Without a route the former is the least that
+/// every path carries.
 #[inline]
-fn mtu(local: &mut Local, key: &FlowKey) -> u32 {
-    let least = if key.is_v4() { 576 } else { 1_280 };
-    local.paths.between(&local.snapshot, &key.local, &key.remote).map_or(least, |path| path.mtu)
+fn path_facts(local: &mut Local, key: &FlowKey, path: PathPlace) -> (u32, u32) {
+    match local.paths.at(path, &local.snapshot, &key.local, &key.remote) {
+        Some(path) => (path.mtu, path.ts_offset),
+        None => {
+            let least = if key.is_v4() { 576 } else { 1_280 };
+            (least, isn::ts_offset(&local.secrets.timestamp, &key.local, &key.remote))
+        }
+    }
 }
 
 /// The point in time whose milliseconds, wrapped to 32 bits, are `at_ms`; near `now`.

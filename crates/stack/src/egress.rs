@@ -13,7 +13,7 @@ use laneway_proto::ethernet;
 use laneway_proto::ip::fragment::Fragments;
 use laneway_proto::ip::output::{self, HeaderSpec};
 use laneway_proto::ip::pmtu::{self, PathMtuCache};
-use laneway_proto::tcp::{Connection, Plan};
+use laneway_proto::tcp::{Connection, Plan, isn};
 use laneway_proto::time::Instant;
 use laneway_wire::checksum::Sum;
 use laneway_wire::ethernet::{EtherType, Mac};
@@ -54,7 +54,28 @@ pub struct Path {
     pub mtu: u32,
     /// The address to send from, if the sender has no own.
     pub source: Option<Address>,
+    /// What is added to our clock in timestamps between these two addresses.
+    pub ts_offset: u32,
     confirmed_ms: u32,
+}
+
+/// The place of the path between two addresses, worked out once: a connection keeps its own, and looks there. What lies there may
+/// be another pair's at the moment, or old; that is seen when it is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathPlace(u16);
+
+impl PathPlace {
+    /// The place of the path from `src` to `dst`.
+    #[inline]
+    pub fn between(src: &Address, dst: &Address) -> Self {
+        PathPlace((mix_pair(src, dst) % PATHS) as u16)
+    }
+
+    /// The place of a flow's path.
+    #[inline]
+    pub fn of(key: &FlowKey) -> Self {
+        PathPlace::between(&key.local, &key.remote)
+    }
 }
 
 const PATHS: usize = 1_024;
@@ -66,27 +87,30 @@ const HEADERS_MAX: usize = ethernet::HEADER_LEN + 40 + 60;
 
 /// Paths by destination, one place each: a miss asks the route table and the neighbours again.
 pub struct Paths {
-    places: Box<[Option<Path>]>,
+    places: Box<[Option<Path>; PATHS]>,
     learned: PathMtuCache,
     medium: Medium,
     mac: Mac,
     mtu: u32,
     hop_limit: u8,
+    /// The secret behind timestamp offsets.
+    timestamp: [u64; 2],
     /// Grows by [`LEARNED`] with what is learned of paths.
     generation: u64,
     now: Instant,
 }
 
 impl Paths {
-    /// For a device that can do `capabilities`.
-    pub fn new(capabilities: &Capabilities, hop_limit: u8) -> Self {
+    /// For a device that can do `capabilities`. `timestamp` is the secret behind timestamp offsets.
+    pub fn new(capabilities: &Capabilities, hop_limit: u8, timestamp: [u64; 2]) -> Self {
         Paths {
-            places: vec![None; PATHS].into_boxed_slice(),
+            places: Box::new([None; PATHS]),
             learned: PathMtuCache::new(pmtu::Config::default()),
             medium: capabilities.medium,
             mac: Mac(capabilities.mac),
             mtu: capabilities.mtu.min(65_535) as u32,
             hop_limit,
+            timestamp,
             generation: 0,
             now: Instant::ZERO,
         }
@@ -101,16 +125,27 @@ impl Paths {
     /// The path to `dst` for packets from `src`.
     #[inline]
     pub fn between(&mut self, snapshot: &Snapshot, src: &Address, dst: &Address) -> Option<&mut Path> {
-        let at = mix_pair(src, dst) % PATHS;
+        self.at(PathPlace::between(src, dst), snapshot, src, dst)
+    }
+
+    /// The path to `dst` for packets from `src`, whose place is known.
+    #[inline(always)]
+    pub fn at(&mut self, place: PathPlace, snapshot: &Snapshot, src: &Address, dst: &Address) -> Option<&mut Path> {
+        let at = usize::from(place.0) % PATHS;
         let generation = self.generation.wrapping_add(snapshot.generation);
         let known = matches!(&self.places[at], Some(path) if path.generation == generation && path.dst == *dst && path.src == *src);
         if !known {
-            self.places[at] = self.work_out(snapshot, src, dst, generation);
+            self.renew(at, snapshot, src, dst, generation);
         }
         self.places[at].as_mut()
     }
 
     #[cold]
+    #[inline(never)]
+    fn renew(&mut self, at: usize, snapshot: &Snapshot, src: &Address, dst: &Address, generation: u64) {
+        self.places[at] = self.work_out(snapshot, src, dst, generation);
+    }
+
     fn work_out(&mut self, snapshot: &Snapshot, src: &Address, dst: &Address, generation: u64) -> Option<Path> {
         let (src, dst) = (*src, *dst);
         let number = snapshot.routes.find(dst)?;
@@ -146,6 +181,7 @@ impl Paths {
             route: number,
             mtu,
             source,
+            ts_offset: isn::ts_offset(&self.timestamp, &src, &dst),
             confirmed_ms: 0,
         })
     }
@@ -177,6 +213,8 @@ impl Paths {
 pub struct Outgoing<'a> {
     /// The flow, seen from here.
     pub key: &'a FlowKey,
+    /// The place of its path.
+    pub path: PathPlace,
     /// TCP header with options, bytes.
     pub header_len: usize,
     /// Payload bytes.
@@ -193,9 +231,9 @@ pub fn segment<T: Tx>(
     out: Outgoing<'_>,
     write: impl FnOnce(&mut [u8], bool) -> Sum,
 ) -> Sent {
-    let Outgoing { key, header_len, payload_len, alive } = out;
+    let Outgoing { key, path, header_len, payload_len, alive } = out;
     let (link_len, offloads) = (local.medium.header_len(), local.tx_checksum);
-    let Some(path) = way(local, tx, key, alive) else { return Sent::Nowhere };
+    let Some(path) = way(local, tx, key, path, alive) else { return Sent::Nowhere };
     let (resolved, next_hop) = (path.resolved, path.next_hop);
     let ip_len = path.header.len();
     let tcp_len = header_len + payload_len;
@@ -238,12 +276,12 @@ pub fn segment<T: Tx>(
 pub fn super_segment<T: Tx>(
     local: &mut Local,
     tx: &mut T,
-    connection: &Connection,
+    (connection, path): (&Connection, PathPlace),
     plan: &Plan,
     alive: bool,
 ) -> (Sent, u32) {
     let (now, link_len, tso_max) = (local.now, local.medium.header_len(), local.tso_max);
-    let Some(path) = way(local, tx, connection.key(), alive) else { return (Sent::Nowhere, plan.len) };
+    let Some(path) = way(local, tx, connection.key(), path, alive) else { return (Sent::Nowhere, plan.len) };
     let (resolved, next_hop) = (path.resolved, path.next_hop);
     let ip_len = path.header.len();
     let header_len = usize::from(plan.header_len);
@@ -351,9 +389,15 @@ fn in_front<'a>(path: &Path, buf: &'a mut [u8], link_len: usize, tcp_len: usize)
 }
 
 /// The path of a flow, and news of its next hop for the control plane. Without a path the packet is counted as lost.
-#[inline]
-fn way<'a, T: Tx>(local: &'a mut Local, tx: &mut T, key: &FlowKey, alive: bool) -> Option<&'a mut Path> {
-    let Some(path) = local.paths.between(&local.snapshot, &key.local, &key.remote) else {
+#[inline(always)]
+fn way<'a, T: Tx>(
+    local: &'a mut Local,
+    tx: &mut T,
+    key: &FlowKey,
+    place: PathPlace,
+    alive: bool,
+) -> Option<&'a mut Path> {
+    let Some(path) = local.paths.at(place, &local.snapshot, &key.local, &key.remote) else {
         local.counters.count(Mib::IpOutNoRoutes);
         local.counters.discard(Discard::IpNoRoute);
         return None;
@@ -381,9 +425,14 @@ fn complete(tcp: &mut [u8], header_len: usize, payload: Sum, pseudo: Sum) {
 }
 
 /// Sends a segment that is a header only.
-#[inline(never)]
 pub fn header<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, header: &Header) -> Sent {
-    let out = Outgoing { key, header_len: header.len(), payload_len: 0, alive: false };
+    header_at(local, tx, key, PathPlace::of(key), header)
+}
+
+/// The same, by a path whose place is known.
+#[inline(never)]
+pub fn header_at<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, path: PathPlace, header: &Header) -> Sent {
+    let out = Outgoing { key, path, header_len: header.len(), payload_len: 0, alive: false };
     segment(local, tx, out, |buf, _| {
         header.emit(buf);
         Sum::ZERO

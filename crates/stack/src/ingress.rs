@@ -1,4 +1,4 @@
-//! Owns the first pass over a batch: bytes become checked meaning, and the flow's hash is known before anyone needs it.
+//! Owns the first pass over a batch: bytes become checked meaning, and the flow is known before anyone needs it.
 //!
 //! path: `device::rx → [ingress] → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx`
 
@@ -10,10 +10,11 @@ use arrayvec::ArrayVec;
 use laneway_device::{BATCH_MAX, Medium, RxChecksum, RxFrame, RxMeta};
 use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
-use laneway_proto::ip::input::{self, Packet};
-use laneway_wire::checksum::verify_transport;
+use laneway_proto::ip::input::{self, Packet, PlainTcp};
+use laneway_wire::checksum::{verify_transport, verify_transport_v4};
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::{Address, FlowKey};
+use laneway_wire::keyed_hash::HashKey;
 use laneway_wire::protocol;
 
 /// A TCP segment that is for us, its checksum verified, on its way to its connection. Its meaning is read only when its
@@ -21,7 +22,9 @@ use laneway_wire::protocol;
 pub struct Arriving<'a> {
     /// Its flow, seen from here.
     pub key: FlowKey,
-    /// The flow's hash.
+    /// A number that says much the same and is no secret.
+    pub mix: u64,
+    /// The flow's hash in the index; 0 as long as nobody needed it.
     pub hash: u64,
     /// TCP header and text.
     pub tcp: &'a [u8],
@@ -31,11 +34,18 @@ pub struct Arriving<'a> {
     pub size: u16,
     /// The checksum field need not be filled in: the device vouches for the bytes.
     pub verified: bool,
-    /// What the second pass saw in the index under this hash. It may have changed since, so it is verified.
+    /// Where the flow was found last, or what the second pass saw in the index under its hash. It may have changed since, so it is
+    /// verified.
     pub hint: Option<Handle>,
 }
 
 impl Arriving<'_> {
+    /// The hash of its flow in the index.
+    #[inline]
+    pub fn hash(&self, key: &HashKey) -> u64 {
+        if self.hash != 0 { self.hash } else { self.key.hash(key) }
+    }
+
     /// Its PSH bit.
     #[inline]
     pub fn is_pushed(&self) -> bool {
@@ -115,7 +125,7 @@ fn continues(first: &Arriving<'_>, before: &Arriving<'_>, next: &Arriving<'_>) -
 #[inline]
 pub fn run(first: &Arriving<'_>, others: &[Arriving<'_>]) -> usize {
     match others.first() {
-        Some(next) if next.hash == first.hash => long_run(first, others),
+        Some(next) if next.mix == first.mix => long_run(first, others),
         _ => 0,
     }
 }
@@ -125,7 +135,7 @@ fn long_run(first: &Arriving<'_>, others: &[Arriving<'_>]) -> usize {
     let mut before = first;
     let mut n = 0;
     for next in others {
-        if next.hash != first.hash || !continues(first, before, next) {
+        if next.mix != first.mix || !continues(first, before, next) {
             break;
         }
         before = next;
@@ -158,11 +168,12 @@ pub fn frame<'a>(local: &mut Local, frame: RxFrame<'a>, ours: Mac, batch: &mut B
 /// Reads an IP packet.
 #[inline(always)]
 pub fn packet<'a>(local: &mut Local, bytes: &'a [u8], meta: RxMeta, group: bool, batch: &mut Batch<'a>) -> Other<'a> {
-    if let Some((src, dst, tcp)) = input::plain_tcp(bytes)
+    if let Some(PlainTcp { src, dst, addresses, tcp }) = input::plain_tcp(bytes)
         && !group
         && local.snapshot.addresses.contains(&dst)
     {
-        segment(local, bytes, (src, dst), tcp, meta, batch);
+        let verify = || verify_transport_v4(addresses, protocol::TCP, tcp);
+        segment(local, bytes, (src, dst), tcp, meta, verify, batch);
         return None;
     }
     look_closely(local, bytes, meta, group, batch)
@@ -187,11 +198,12 @@ fn look_closely<'a>(local: &mut Local, bytes: &'a [u8], meta: RxMeta, group: boo
     if group || packet.dst.is_multicast() || packet.dst.is_broadcast() {
         return drop(local, Discard::TcpMalformed);
     }
-    segment(local, bytes, (packet.src, packet.dst), packet.payload, meta, batch);
+    let (src, dst, tcp) = (packet.src, packet.dst, packet.payload);
+    segment(local, bytes, (src, dst), tcp, meta, || verify_transport(&src, &dst, protocol::TCP, tcp), batch);
     None
 }
 
-/// A TCP segment for us: verified, and its flow hashed.
+/// A TCP segment for us: verified.
 #[inline(always)]
 fn segment<'a>(
     local: &mut Local,
@@ -199,10 +211,11 @@ fn segment<'a>(
     (src, dst): (Address, Address),
     tcp: &'a [u8],
     meta: RxMeta,
+    verify: impl FnOnce() -> bool,
     batch: &mut Batch<'a>,
 ) {
     let Vouched { verified, size } = vouched(local, packet, tcp, TCP_CHECKSUM, meta);
-    if !verified && !verify_transport(&src, &dst, protocol::TCP, tcp) {
+    if !verified && !verify() {
         local.counters.count(Mib::TcpInErrs);
         return local.counters.discard(Discard::TcpChecksum);
     }
@@ -213,9 +226,9 @@ fn segment<'a>(
     local.counters.count(Mib::TcpInSegs);
     let (remote_port, local_port) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
     let key = FlowKey { local: dst, remote: src, local_port, remote_port };
-    let hash = key.hash(&local.hash_key.get());
+    let mix = key.mix();
     // A device lends at most a batch; the mail ring, too.
-    let _ = batch.try_push(Arriving { key, hash, tcp, packet, size, verified, hint: None });
+    let _ = batch.try_push(Arriving { key, mix, hash: 0, tcp, packet, size, verified, hint: None });
     if size != 0 {
         count_super(local, tcp, size);
     }

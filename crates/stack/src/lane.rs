@@ -79,6 +79,8 @@ pub struct Local {
     /// Cookies were sent lately: an ACK out of the blue may carry one.
     pub(crate) cookies_until: Instant,
     pub(crate) housekeeping_at: Instant,
+    /// The last millisecond whose timers and TIME_WAIT records were dealt with to the end.
+    pub(crate) expired_to: u64,
 }
 
 /// What a lane is made of.
@@ -114,7 +116,7 @@ impl<S: Sharing> Lane<S> {
             hash_key: KeptKey::new(secrets.flow),
             entropy: Entropy::from_seed(secrets.seed ^ (id as u64).wrapping_mul(0x9e37_79b9)),
             snapshot,
-            paths: Paths::new(&capabilities, config.ip_default_ttl),
+            paths: Paths::new(&capabilities, config.ip_default_ttl, secrets.tcp.timestamp),
             steering,
             bound: BoundPorts::default(),
             narrowing: Narrowing::default(),
@@ -139,6 +141,7 @@ impl<S: Sharing> Lane<S> {
             due: Vec::new(),
             cookies_until: Instant::ZERO,
             housekeeping_at: Instant::ZERO,
+            expired_to: 0,
             config,
         };
         Lane { shared, local }

@@ -25,6 +25,7 @@ mod narrowing;
 pub mod neighbours;
 pub mod port_set;
 pub mod ports;
+mod recent;
 pub mod references;
 pub mod runtime;
 pub mod sharing;

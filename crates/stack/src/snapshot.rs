@@ -34,8 +34,7 @@ impl Default for AddressSet {
 
 #[inline]
 fn fold(address: &Address) -> u64 {
-    let [a, b, c, d] = address.words();
-    u64::from(a ^ b.rotate_left(9) ^ c.rotate_left(18) ^ d)
+    u64::from(address.folded())
 }
 
 /// A place for an address in a small table. Not secret: both tables are of our own addresses and paths.

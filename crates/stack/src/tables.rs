@@ -3,8 +3,10 @@
 use crate::accept::Listeners;
 use crate::app::{ConnId, ListenerId};
 use crate::counters::{Counters, Mib};
+use crate::egress::PathPlace;
 use crate::entropy::KeptKey;
 use crate::ports::{Ask, Claim, Exhausted, Grant, PortChoice, Probe};
+use crate::recent::RecentFlows;
 use crate::timers::Timers;
 use laneway_proto::tcp::{BufferPool, Connection, HalfOpen, Handshake, TimeWait, TimeWaitV4, TimeWaitV6};
 use laneway_proto::time::Instant;
@@ -91,6 +93,8 @@ pub struct Slot {
     pub claim: Claim,
     /// `SO_REUSEADDR` and `SO_REUSEPORT` of the socket that it came from.
     pub(crate) reuse: u8,
+    /// Where the path of its packets lies.
+    pub path: PathPlace,
 }
 
 /// So many dead records in the queues are no reason to do anything.
@@ -100,6 +104,8 @@ const CROWDED: usize = 4_096;
 pub struct Tables {
     /// Flow hash to [`Handle`].
     pub flows: HandleTable,
+    /// Where connections were found last.
+    pub(crate) recent: RecentFlows,
     /// Key of the flow hash.
     pub hash_key: KeptKey,
     /// Handshaking and synchronized.
@@ -137,9 +143,10 @@ impl Tables {
     ) -> Self {
         Tables {
             flows: HandleTable::with_capacity(connections),
+            recent: RecentFlows::new(connections),
             hash_key: KeptKey::new(hash_key),
-            slots: Slab::with_chunk(256),
-            half_open: Slab::with_chunk(256),
+            slots: Slab::new(),
+            half_open: Slab::new(),
             tw4: Fifo::new(),
             tw6: Fifo::new(),
             pool: BufferPool::new(tcp_mem),
@@ -241,6 +248,14 @@ impl Tables {
         Shapes { slots, half_open, tw4, tw6 }.is_flow(handle, key)
     }
 
+    /// The connection that a flow of this [`mix`](FlowKey::mix) was found to be last, on its way into the cache.
+    #[inline(always)]
+    pub fn recent(&self, mix: u64) -> Option<Handle> {
+        let handle = self.recent.find(mix)?;
+        self.slots.prefetch_lines(handle.index(), 6);
+        Some(handle)
+    }
+
     /// Brings what a later `lookup` of this hash will read into the cache: first the bucket …
     #[inline]
     pub fn prefetch_bucket(&self, hash: u64) {
@@ -269,25 +284,29 @@ impl Tables {
     }
 
     /// Adds a connection to be.
-    #[inline]
-    pub fn insert(&mut self, hash: u64, tcb: Tcb, home: u16, accepted: bool, claim: Claim, reuse: u8) -> ConnId {
-        let index = self.slots.insert(Slot { tcb, hash, home, touched: false, accepted, claim, reuse });
+    #[inline(always)]
+    pub fn insert(&mut self, slot: Slot) -> ConnId {
+        let (hash, key) = (slot.hash, *slot.key());
+        let index = self.slots.insert(slot);
+        self.recent.note(&key, Handle::new(Kind::Connection, index));
         self.flows.insert(hash, Handle::new(Kind::Connection, index).raw());
         self.id(index)
     }
 
     /// Turns a half-open entry into a connection, in the same place of the index.
-    #[inline]
-    pub fn promote(&mut self, hash: u64, half: u32, connection: Connection, home: u16) -> ConnId {
+    #[inline(always)]
+    pub fn promote(&mut self, hash: u64, half: u32, connection: Connection, home: u16, path: PathPlace) -> ConnId {
         self.half_open.remove(half);
+        let key = *connection.key();
         let reuse = self.listeners.reuse(ListenerId(connection.listener as u16));
         let (tcb, claim) = (Tcb::Synchronized(connection), Claim::NONE);
-        let index = self.slots.insert(Slot { tcb, hash, home, touched: false, accepted: false, claim, reuse });
+        let index = self.slots.insert(Slot { tcb, hash, home, touched: false, accepted: false, claim, reuse, path });
         let replaced = self.flows.replace(
             hash,
             Handle::new(Kind::HalfOpen, half).raw(),
             Handle::new(Kind::Connection, index).raw(),
         );
+        self.recent.note(&key, Handle::new(Kind::Connection, index));
         debug_assert!(replaced, "a half-open entry was not in the index");
         self.id(index)
     }
@@ -495,6 +514,7 @@ impl Tables {
     /// Bytes that the tables and everything in them hold.
     pub fn bytes(&self) -> usize {
         self.flows.bytes()
+            + self.recent.bytes()
             + self.slots.bytes()
             + self.half_open.bytes()
             + self.tw4.bytes()

@@ -60,6 +60,12 @@ impl Timers {
         }
     }
 
+    /// Whether everything up to this tick has been looked at.
+    #[inline]
+    pub fn is_done(&self, tick: u64) -> bool {
+        self.done == tick
+    }
+
     /// Collects up to `budget` slots to look at. A slot comes out at most once, and must be armed again if something in
     /// it is still to come.
     pub fn expire(&mut self, now: Instant, budget: usize, due: &mut Vec<Handle>) -> bool {

@@ -9,7 +9,7 @@ use crate::app::{App, Context};
 use crate::bound;
 use crate::counters::{Counters, Mib};
 use crate::demux::{Stage, next_ms};
-use crate::egress::{self, Outgoing, Sent};
+use crate::egress::{self, Outgoing, PathPlace, Sent};
 use crate::ingress::{self, Batch, Vouched};
 use crate::lane::{Lane, Local};
 use crate::listing;
@@ -104,8 +104,8 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
     Turn { frames, busy, deadline }
 }
 
-/// A batch in three passes: hash and fetch the bucket, fetch what the bucket leads to, process. By the time a segment is
-/// looked at, everything that it needs is in the cache.
+/// A batch in three passes: fetch the connection where the flow was found last, or else hash and fetch the bucket; fetch what the
+/// bucket leads to; process. By the time a segment is looked at, everything that it needs is in the cache.
 #[inline]
 fn batch<'a, S: Sharing, T: Tx, A: App>(
     lane: &mut Lane<S>,
@@ -125,10 +125,15 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(
         } else {
             ingress::frame(local, frame, ours, &mut arriving)
         };
-        if let Some(segment) = arriving.get(before)
-            && let Some(tables) = lane.shared.peek()
-        {
-            tables.prefetch_bucket(segment.hash);
+        if let Some(segment) = arriving.get_mut(before) {
+            let tables = lane.shared.peek();
+            segment.hint = tables.and_then(|tables| tables.recent(segment.mix));
+            if segment.hint.is_none() {
+                segment.hash = segment.key.hash(&lane.local.hash_key);
+                if let Some(tables) = tables {
+                    tables.prefetch_bucket(segment.hash);
+                }
+            }
         }
         if let Some(other) = other {
             let mut tables = lane.shared.enter(Site::Slow);
@@ -140,7 +145,7 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(
         }
     }
     if let Some(tables) = lane.shared.peek() {
-        for segment in &mut arriving {
+        for segment in arriving.iter_mut().filter(|segment| segment.hint.is_none()) {
             segment.hint = tables.prefetch_entity(segment.hash);
         }
     }
@@ -316,6 +321,15 @@ fn send_waited<T: Tx>(local: &mut Local, tx: &mut T, next_hop: laneway_wire::flo
 /// Everything whose time has come.
 fn expire<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A) -> bool {
     let now = lane.local.now;
+    // Records and timers have ticks of a millisecond: one that was dealt with to its end has nothing more.
+    let tick = now.as_ms();
+    if !S::SHARED && lane.local.expired_to == tick {
+        let mut tables = lane.shared.enter(Site::Look);
+        if tables.timers.is_done(tick) {
+            tables.maintain(MAINTAIN_MAX);
+            return false;
+        }
+    }
     let reaped = lane.shared.reap(now, lane.local.config.tcp.msl_us, REAP_MAX);
     let mut guard = lane.shared.timers(now);
     let tables: &mut Tables = &mut guard;
@@ -346,7 +360,9 @@ fn expire<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A
             connection_timer(tables, local, app, Handle::new(Kind::Connection, index));
         }
     }
-    any || more || reaped == REAP_MAX
+    let unfinished = more || reaped == REAP_MAX;
+    local.expired_to = if unfinished { 0 } else { tick };
+    any || unfinished
 }
 
 fn connection_timer<A: App>(tables: &mut Tables, local: &mut Local, app: &mut A, handle: Handle) {
@@ -461,7 +477,7 @@ fn settle<G: Segmentation, T: Tx, A: App>(
         Tcb::Synchronized(connection) => connection,
         Tcb::Handshaking(handshake) => {
             if let Some(header) = handshake.decide(&Cx { now, config: &local.config.tcp, pool: &mut tables.pool }) {
-                match egress::header(local, tx, handshake.key(), &header) {
+                match egress::header_at(local, tx, handshake.key(), slot.path, &header) {
                     Sent::Full => return Settled::Full,
                     Sent::Waiting => return Settled::Later,
                     Sent::Yes | Sent::Nowhere => {}
@@ -476,7 +492,7 @@ fn settle<G: Segmentation, T: Tx, A: App>(
     };
     let mut segments = 0;
     while let Some(plan) = connection.decide::<G>(now) {
-        if let Some(stopped) = send(connection, &plan, &mut tables.counters, local, tx) {
+        if let Some(stopped) = send((connection, slot.path), &plan, &mut tables.counters, local, tx) {
             connection.pause();
             return stopped;
         }
@@ -530,7 +546,7 @@ fn settle<G: Segmentation, T: Tx, A: App>(
 /// Sends what `plan` says, and remembers it. If not all of it left: how far the connection came.
 #[inline(always)]
 pub(crate) fn send<T: Tx>(
-    connection: &mut Connection,
+    (connection, path): (&mut Connection, PathPlace),
     plan: &Plan,
     counters: &mut Counters,
     local: &mut Local,
@@ -539,10 +555,10 @@ pub(crate) fn send<T: Tx>(
     let now = local.now;
     let alive = connection.idle_ms(now) < 1_000;
     if plan.is_super() {
-        return send_super(connection, plan, counters, local, tx, alive);
+        return send_super((connection, path), plan, counters, local, tx, alive);
     }
-    let out =
-        Outgoing { key: connection.key(), header_len: plan.header_len.into(), payload_len: plan.len as usize, alive };
+    let (key, header_len) = (connection.key(), plan.header_len.into());
+    let out = Outgoing { key, path, header_len, payload_len: plan.len as usize, alive };
     match egress::segment(local, tx, out, |buf, offloaded| connection.build(plan, now, offloaded, buf)) {
         Sent::Full => return Some(Settled::Full),
         Sent::Waiting => return Some(Settled::Later),
@@ -554,14 +570,14 @@ pub(crate) fn send<T: Tx>(
 
 #[inline(never)]
 fn send_super<T: Tx>(
-    connection: &mut Connection,
+    (connection, path): (&mut Connection, PathPlace),
     plan: &Plan,
     counters: &mut Counters,
     local: &mut Local,
     tx: &mut T,
     alive: bool,
 ) -> Option<Settled> {
-    let (sent, len) = egress::super_segment(local, tx, connection, plan, alive);
+    let (sent, len) = egress::super_segment(local, tx, (&*connection, path), plan, alive);
     let left = if len == plan.len { *plan } else { plan.shortened(len) };
     if len > 0 {
         commit(connection, &left, counters, local.now);

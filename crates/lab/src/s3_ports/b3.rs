@@ -34,7 +34,7 @@ pub struct Looker {
     shared: Arc<BindHash>,
     order: Order,
     key: HashKey,
-    flows: Slab<Flow>,
+    flows: Slab<Flow, 1_024>,
     index: HandleTable,
 }
 
@@ -51,7 +51,7 @@ impl Looker {
             shared,
             order: Order::new(&parts),
             key: parts.key.get(),
-            flows: Slab::with_chunk(1_024),
+            flows: Slab::new(),
             index: HandleTable::with_capacity(1_024),
         }
     }

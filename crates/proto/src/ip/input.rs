@@ -99,10 +99,23 @@ fn v4(bytes: &[u8], verified: bool) -> Result<Packet<'_>, Discard> {
     })
 }
 
+/// A packet that is nothing but TCP over IPv4.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainTcp<'a> {
+    /// The sender.
+    pub src: Address,
+    /// The destination.
+    pub dst: Address,
+    /// Both as they lie in the header.
+    pub addresses: &'a [u8; 8],
+    /// TCP header and text.
+    pub tcp: &'a [u8],
+}
+
 /// What nearly every packet is: IPv4 without options, whole, carrying TCP, and in order. `None` says nothing bad: look
 /// closely then, with [`input`].
-#[inline]
-pub fn plain_tcp(bytes: &[u8]) -> Option<(Address, Address, &[u8])> {
+#[inline(always)]
+pub fn plain_tcp(bytes: &[u8]) -> Option<PlainTcp<'_>> {
     let header = bytes.first_chunk::<20>()?;
     let plain = header[0] == 0x45 && header[9] == protocol::TCP && (header[6] & 0x3f) | header[7] == 0;
     let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
@@ -110,9 +123,9 @@ pub fn plain_tcp(bytes: &[u8]) -> Option<(Address, Address, &[u8])> {
     if !plain || !Sum::of_array(header).is_valid() || is_martian_v4(header[12], header[16]) {
         return None;
     }
-    let src = Address::from_v4([header[12], header[13], header[14], header[15]]);
-    let dst = Address::from_v4([header[16], header[17], header[18], header[19]]);
-    Some((src, dst, tcp))
+    let addresses = header.last_chunk()?;
+    let &[s0, s1, s2, s3, d0, d1, d2, d3] = addresses;
+    Some(PlainTcp { src: Address::from_v4([s0, s1, s2, s3]), dst: Address::from_v4([d0, d1, d2, d3]), addresses, tcp })
 }
 
 /// From the first bytes of the addresses alone: "this network" and loopback at either end, and a source of class D or E

@@ -244,6 +244,7 @@ const _: () =
 
 impl Connection {
     /// A connection in ESTABLISHED, made of what the handshake settled. `path_mtu` bounds segments sent.
+    #[inline(always)]
     pub fn new(agreed: &Agreed, path_mtu: u32, config: &Config, now: Instant) -> Self {
         let mut facts = Facts::default();
         if agreed.timestamps {
@@ -753,6 +754,7 @@ impl Connection {
 
 /// Payload bytes of a full segment towards a peer that announced `peer_mss`, on a path of `mtu`. The MSS option speaks of
 /// segments without options (RFC 6691), so the timestamps of every segment come off.
+#[inline]
 pub fn effective_mss(peer_mss: u16, mtu: u32, v4: bool, timestamps: bool) -> u16 {
     let by_path = mtu.saturating_sub(if v4 { 40 } else { 60 }).min(65_535) as u16;
     let options = if timestamps { 12 } else { 0 };

@@ -53,6 +53,7 @@ pub enum Outcome {
 
 impl Handshake {
     /// Starts an active open. `iss` and `ts_offset` come from `isn`; `mss` is what we announce for this path.
+    #[inline(always)]
     pub fn connect(key: FlowKey, iss: SeqNum, ts_offset: u32, mss: u16, cx: &Cx<'_>) -> Self {
         Handshake {
             key,

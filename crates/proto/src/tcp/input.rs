@@ -51,7 +51,12 @@ pub struct MoreText<'a> {
 }
 
 /// How many segments the network carried for so many bytes of text, `size` in each.
+#[inline]
 fn carried(bytes: usize, size: u16) -> u32 {
+    // Nearly always one: no division for that.
+    if bytes <= usize::from(size) {
+        return 1;
+    }
     bytes.div_ceil(usize::from(size).max(1)).max(1) as u32
 }
 

@@ -75,13 +75,15 @@ pub(super) fn offer(config: &Config, mss: u16, scale: WindowScale) -> Options {
 
 impl HalfOpen {
     /// A SYN for a listener. `least` is the end of the sequence space of an earlier connection on the same flow that may
-    /// still have segments in the network: the new one starts beyond it (RFC 6191).
+    /// still have segments in the network: the new one starts beyond it (RFC 6191). `ts_offset` is that of
+    /// [`isn::ts_offset`] for the flow's two addresses.
     pub fn on_syn(
         key: &FlowKey,
         seg: &Segment<'_>,
         listener: u16,
         least: Option<SeqNum>,
         secrets: &Secrets,
+        ts_offset: u32,
         cx: &Cx<'_>,
     ) -> Self {
         let mut iss = isn::isn(&secrets.isn, key, cx.now.as_us());
@@ -106,7 +108,7 @@ impl HalfOpen {
             iss,
             irs: seg.seq,
             ts_recent: seg.options.timestamps.map_or(0, |ts| ts.val),
-            ts_offset: isn::ts_offset(&secrets.timestamp, &key.local, &key.remote),
+            ts_offset,
             retry_at_ms: cx.now.after_us(1_000_000).as_ms() as u32,
             listener,
             peer_mss: seg.options.mss.unwrap_or(if key.is_v4() { 536 } else { 1220 }),

@@ -45,6 +45,7 @@ impl Default for RttEstimator {
 
 impl RttEstimator {
     /// An estimator that has seen nothing: the time-out is one second.
+    #[inline]
     pub const fn new() -> Self {
         RttEstimator { srtt_x8: 0, rttvar_x4: 0, rto_us: RTO_INITIAL_US, min_rtt_us: NEVER, backoffs: 0 }
     }

@@ -18,6 +18,10 @@
 //! made again from the lists, in one step per flow of that destination. That bounds memory: all indexes of a lane together
 //! hold at most [`INDEX_BYTES`]; beyond it one that was not used lately goes.
 //!
+//! # Destinations that rest
+//! A destination whose last flow has gone rests: its index goes, and it itself stays until [`RESTING_MAX`] others have gone to rest
+//! after it. Who connects again and again to the same few finds them, and mostly without a hash, where they were found last.
+//!
 //! Flows that a peer opened have no node. They lie on ports that are bound, and so are kept out; only a listener that has gone
 //! leaves some behind. Such a port looks free, the probe says it is not, and the destination remembers it as *foreign* until
 //! there is nothing else left to try.
@@ -25,9 +29,11 @@
 use super::classes::Classes;
 use super::free_map::FreeMap;
 use super::{Ask, Claim, Exhausted, Grant, PortChoice, PortParts, Probe, Slice, Tallies};
+use crate::snapshot::mix_pair;
 use crate::steering::{BUCKETS, Steering};
 use laneway_table::{HandleTable, Slab};
 use laneway_wire::flow::FlowKey;
+use std::collections::VecDeque;
 
 /// Counters of RFC 6056 section 3.3.4, indexed by a second hash of the destination. Many, because whoever shares one with a
 /// destination of his own learns how often others use it.
@@ -42,6 +48,10 @@ const INDEX_BYTES: usize = 16 << 20;
 const SPARES: usize = 4;
 /// Foreign ports looked at again in one ask, and ports in TIME_WAIT passed over because somebody has bound them.
 const SECOND_LOOKS: usize = 8;
+/// Destinations without a flow that are remembered.
+const RESTING_MAX: usize = 256;
+/// Places to look for a destination before it is hashed.
+const RECENT: usize = 256;
 /// No node.
 const NONE: u32 = u32::MAX;
 /// No row.
@@ -102,6 +112,8 @@ struct Destination {
     index: Option<Box<Index>>,
     /// Ports that the flow table says are taken, and not by us.
     foreign: Vec<u16>,
+    /// It is in the queue of those that rest, though it may be in use again.
+    rests: bool,
 }
 
 /// Which buckets are a lane's.
@@ -146,8 +158,12 @@ pub struct LanePorts {
     layouts: Vec<Layout>,
     perturb: Box<[u32]>,
     by_hash: HandleTable,
-    destinations: Slab<Destination>,
-    nodes: Slab<Node>,
+    destinations: Slab<Destination, 64>,
+    /// Where destinations were found last, by a hash that is none: what lies there is verified.
+    recent: Box<[u32]>,
+    /// Those that rest, the one that did first at the front.
+    resting: VecDeque<u32>,
+    nodes: Slab<Node, 1_024>,
     /// Destinations that have an index, and where the hand is that looks for one to take.
     indexed: Vec<u32>,
     hand: usize,
@@ -169,8 +185,10 @@ impl LanePorts {
             layouts: Vec::new(),
             perturb: vec![0; PERTURBATIONS].into_boxed_slice(),
             by_hash: HandleTable::with_capacity(64),
-            destinations: Slab::with_chunk(64),
-            nodes: Slab::with_chunk(1_024),
+            destinations: Slab::new(),
+            recent: vec![NONE; RECENT].into_boxed_slice(),
+            resting: VecDeque::new(),
+            nodes: Slab::new(),
             indexed: Vec::new(),
             hand: 0,
             index_bytes: 0,
@@ -192,7 +210,8 @@ impl LanePorts {
         if self.classes[usize::from(ask.local.is_v4())].is_none() {
             self.make_classes(ask.local.is_v4());
         }
-        if ask.steering.indirection() != &self.indirection {
+        // A single lane owns everything, whatever moves.
+        if ask.steering.lanes() > 1 && ask.steering.indirection() != &self.indirection {
             self.moved(ask.steering);
         }
         let at = match self.layouts.iter().position(|layout| layout.lane == ask.lane) {
@@ -247,6 +266,23 @@ impl LanePorts {
         self.by_hash.find(hash, |at| self.destinations.get(at).is_some_and(|d| d.key == *key))
     }
 
+    /// The hash of a destination, and the destination if it is known.
+    #[inline]
+    fn look_up(&mut self, key: &FlowKey) -> (u64, Option<u32>) {
+        let place = (mix_pair(&key.local, &key.remote) ^ usize::from(key.remote_port)) % RECENT;
+        let recent = self.recent[place];
+        if let Some(destination) = self.destinations.get(recent)
+            && destination.key == *key
+        {
+            return (destination.hash, Some(recent));
+        }
+        let hash = key.hash(&self.parts.key);
+        self.tallies.destination_hashes += 1;
+        let known = self.find(hash, key);
+        self.recent[place] = known.unwrap_or(NONE);
+        (hash, known)
+    }
+
     fn open(&mut self, hash: u64, key: FlowKey, twist: u8) -> u32 {
         let at = self.destinations.insert(Destination {
             key,
@@ -258,16 +294,40 @@ impl LanePorts {
             waiting: EMPTY,
             index: None,
             foreign: Vec::new(),
+            rests: false,
         });
         self.by_hash.insert(hash, at);
         at
     }
 
-    /// Forgets a destination that has no flow.
-    fn close(&mut self, at: u32) {
+    /// A destination has no flow any more.
+    #[inline]
+    fn rest(&mut self, at: u32) {
         self.drop_index(at);
-        if let Some(gone) = self.destinations.remove(at) {
-            self.by_hash.remove(gone.hash, at);
+        let Some(destination) = self.destinations.get_mut(at) else { return };
+        if !destination.foreign.is_empty() {
+            destination.foreign = Vec::new();
+        }
+        if !destination.rests {
+            destination.rests = true;
+            self.resting.push_back(at);
+            self.forget_oldest();
+        }
+    }
+
+    /// Of those that rest, more than are remembered, the oldest is forgotten, unless it is in use again.
+    #[inline(never)]
+    fn forget_oldest(&mut self) {
+        if self.resting.len() <= RESTING_MAX {
+            return;
+        }
+        let Some(oldest) = self.resting.pop_front() else { return };
+        let Some(destination) = self.destinations.get_mut(oldest) else { return };
+        destination.rests = false;
+        if destination.flows == 0 {
+            let hash = destination.hash;
+            self.destinations.discard(oldest);
+            self.by_hash.remove(hash, oldest);
         }
     }
 
@@ -485,12 +545,10 @@ impl LanePorts {
     fn choose(&mut self, ask: &Ask<'_>, probe: &mut dyn FnMut(&FlowKey) -> Probe) -> Option<Grant> {
         let layout = self.prepare(ask);
         let key = destination_key(ask);
-        let hash = key.hash(&self.parts.key.get());
-        self.tallies.destination_hashes += 1;
+        let (hash, known) = self.look_up(&key);
         let (slot, offset) = ((hash >> 32) as usize % PERTURBATIONS, hash as u32);
         // Where to begin: a row of the slice and a place in it.
         let classes = self.classes(ask.local.is_v4())?;
-        let known = self.find(hash, &key);
         let twist = match known.and_then(|at| self.destinations.get(at)) {
             Some(destination) => destination.twist,
             None => ask.steering.bucket(&ask.flow(0)) as u8,
@@ -533,7 +591,7 @@ impl LanePorts {
         }
         let grant = self.second_hand(at, ask, probe);
         if self.destinations.get(at).is_some_and(|d| d.flows == 0) {
-            self.close(at);
+            self.rest(at);
         }
         grant
     }
@@ -591,9 +649,8 @@ impl PortChoice for LanePorts {
     fn adopt(&mut self, ask: &Ask<'_>, port: u16) -> Claim {
         self.prepare(ask);
         let key = destination_key(ask);
-        let hash = key.hash(&self.parts.key.get());
-        self.tallies.destination_hashes += 1;
-        let at = match self.find(hash, &key) {
+        let (hash, known) = self.look_up(&key);
+        let at = match known {
             Some(at) => at,
             None => self.open(hash, key, ask.steering.bucket(&ask.flow(0)) as u8),
         };
@@ -617,7 +674,7 @@ impl PortChoice for LanePorts {
         let Some(destination) = self.destinations.get_mut(whose) else { return };
         destination.flows -= 1;
         if destination.flows == 0 {
-            return self.close(whose);
+            return self.rest(whose);
         }
         if destination.index.is_none() {
             return;
@@ -663,7 +720,8 @@ impl PortChoice for LanePorts {
     }
 
     fn slice(&self, place: u32) -> Option<Slice> {
-        self.destinations.get(place).map(|destination| self.slice_of(destination))
+        let destination = self.destinations.get(place).filter(|destination| destination.flows > 0)?;
+        Some(self.slice_of(destination))
     }
 
     fn slices_end(&self) -> u32 {
@@ -677,6 +735,8 @@ impl PortChoice for LanePorts {
             + size_of_val(&*self.is_bound)
             + self.by_hash.bytes()
             + self.destinations.bytes()
+            + size_of_val(&*self.recent)
+            + self.resting.capacity() * 4
             + self.nodes.bytes()
             + self.index_bytes
     }

@@ -1,8 +1,7 @@
 //! Handle to value: values that never move, in chunks that are never given back.
 //!
-//! A value is found with two loads (its chunk, then itself). A chunk's slots are touched first when they are first
-//! used, so a new chunk costs an allocation and nothing more. Freed slots are used again last in, first out: the one
-//! freed last is the one most likely still in the cache.
+//! A value is found with two loads (its chunk, then itself) and one comparison: how many a chunk holds is part of the type. Freed slots
+//! are used again last in, first out: the one freed last is the one most likely still in the cache.
 //!
 //! A slot is an `Option<T>`. Give `T` a niche (an enum, a `bool`, a `NonZero`, a `Box` anywhere in it), or the `Option`
 //! costs a word, or a whole line if `T` is aligned to one. Align `T` itself if it should begin on a cache line.
@@ -25,17 +24,14 @@ struct Side {
     next_vacant: u32,
 }
 
-/// Both vectors have their full capacity from the start, so neither ever moves.
-struct Chunk<T> {
-    slots: Vec<Option<T>>,
-    sides: Vec<Side>,
+struct Chunk<T, const ENTRIES: usize> {
+    slots: Box<[Option<T>; ENTRIES]>,
+    sides: Box<[Side; ENTRIES]>,
 }
 
-/// Handle to value. See the [module](self).
-pub struct Slab<T> {
-    chunks: Vec<Chunk<T>>,
-    /// log2 of the entries per chunk.
-    shift: u32,
+/// Handle to value; it grows by `ENTRIES` at a time, a power of two. See the [module](self).
+pub struct Slab<T, const ENTRIES: usize = 256> {
+    chunks: Vec<Chunk<T, ENTRIES>>,
     /// The vacant slot freed last, and so on.
     vacant: u32,
     /// The first slot that was never used.
@@ -43,16 +39,27 @@ pub struct Slab<T> {
     len: usize,
 }
 
-impl<T> Slab<T> {
-    /// A slab that grows by `entries_per_chunk` (rounded up to a power of two) at a time.
-    pub fn with_chunk(entries_per_chunk: usize) -> Self {
-        let entries = entries_per_chunk.clamp(1, 1 << 24).next_power_of_two();
-        Self { chunks: Vec::new(), shift: entries.trailing_zeros(), vacant: NONE, fresh: 0, len: 0 }
+impl<T, const ENTRIES: usize> Default for Slab<T, ENTRIES> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
+    /// log2 of the entries per chunk.
+    const SHIFT: u32 = {
+        assert!(ENTRIES.is_power_of_two() && ENTRIES <= 1 << 24, "a chunk has a power of two of slots, at most 2^24");
+        ENTRIES.trailing_zeros()
+    };
+
+    /// An empty slab, without memory yet.
+    pub fn new() -> Self {
+        Self { chunks: Vec::new(), vacant: NONE, fresh: 0, len: 0 }
     }
 
     /// Allocates chunks now, so that the slab can hold `entries` without a call to the allocator.
     pub fn reserve(&mut self, entries: usize) {
-        while self.chunks.len() << self.shift < entries {
+        while self.chunks.len() << Self::SHIFT < entries {
             self.add_chunk();
         }
     }
@@ -72,14 +79,14 @@ impl<T> Slab<T> {
     /// Memory that the slab has reserved.
     pub fn bytes(&self) -> usize {
         let per_entry = size_of::<Option<T>>() + size_of::<Side>();
-        (self.chunks.len() << self.shift) * per_entry + self.chunks.capacity() * size_of::<Chunk<T>>()
+        (self.chunks.len() << Self::SHIFT) * per_entry + self.chunks.capacity() * size_of::<Chunk<T, ENTRIES>>()
     }
 
     /// Adds a value, and says how to find it. The handle is never `u32::MAX`.
     ///
     /// # Panics
     /// If the slab holds 2³² − 1 values.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, value: T) -> u32 {
         self.insert_with(|_| value)
     }
@@ -88,12 +95,12 @@ impl<T> Slab<T> {
     ///
     /// # Panics
     /// If the slab holds 2³² − 1 values.
-    #[inline]
+    #[inline(always)]
     pub fn insert_with(&mut self, make: impl FnOnce(u32) -> T) -> u32 {
         if self.vacant != NONE {
             let handle = self.vacant;
             let value = make(handle);
-            let (at, slot) = self.split(handle);
+            let (at, slot) = Self::split(handle);
             let chunk = &mut self.chunks[at];
             self.vacant = chunk.sides[slot].next_vacant;
             chunk.slots[slot] = Some(value);
@@ -102,14 +109,13 @@ impl<T> Slab<T> {
         }
         let handle = self.fresh;
         assert_ne!(handle, NONE, "a slab holds fewer than 2^32 values");
-        let (at, _) = self.split(handle);
+        let (at, slot) = Self::split(handle);
         if at == self.chunks.len() {
             self.add_chunk();
         }
         let value = make(handle);
         let chunk = &mut self.chunks[at];
-        chunk.slots.push(Some(value));
-        chunk.sides.push(Side { generation: 0, next_vacant: NONE });
+        chunk.slots[slot] = Some(value);
         self.fresh += 1;
         self.len += 1;
         handle
@@ -117,8 +123,8 @@ impl<T> Slab<T> {
 
     #[cold]
     fn add_chunk(&mut self) {
-        let entries = 1 << self.shift;
-        self.chunks.push(Chunk { slots: Vec::with_capacity(entries), sides: Vec::with_capacity(entries) });
+        let sides = vec![Side { generation: 0, next_vacant: NONE }; ENTRIES];
+        self.chunks.push(Chunk { slots: boxed((0..ENTRIES).map(|_| None).collect()), sides: boxed(sides) });
     }
 
     /// Takes a value out. Its handle will be used again, in a new generation.
@@ -142,7 +148,7 @@ impl<T> Slab<T> {
 
     #[inline(always)]
     fn vacated(&mut self, handle: u32) {
-        let (at, slot) = self.split(handle);
+        let (at, slot) = Self::split(handle);
         let side = &mut self.chunks[at].sides[slot];
         side.generation = side.generation.wrapping_add(1);
         side.next_vacant = self.vacant;
@@ -153,8 +159,8 @@ impl<T> Slab<T> {
     /// The value, if the handle has one.
     #[inline]
     pub fn get(&self, handle: u32) -> Option<&T> {
-        let (at, slot) = self.split(handle);
-        self.chunks.get(at)?.slots.get(slot)?.as_ref()
+        let (at, slot) = Self::split(handle);
+        self.chunks.get(at)?.slots[slot].as_ref()
     }
 
     /// The value, to change it, if the handle has one.
@@ -178,9 +184,8 @@ impl<T> Slab<T> {
     /// How many values have been removed from this handle so far (modulo 2³²): tells a handle from its reuse.
     #[inline]
     pub fn generation(&self, handle: u32) -> u32 {
-        let (at, slot) = self.split(handle);
-        let side = self.chunks.get(at).and_then(|chunk| chunk.sides.get(slot));
-        side.map_or(0, |side| side.generation)
+        let (at, slot) = Self::split(handle);
+        self.chunks.get(at).map_or(0, |chunk| chunk.sides[slot].generation)
     }
 
     /// Asks for the lines of a value: the first four at most.
@@ -192,7 +197,7 @@ impl<T> Slab<T> {
     /// Asks for the first `lines` lines of a value.
     #[inline(always)]
     pub fn prefetch_lines(&self, handle: u32, lines: usize) {
-        let (at, slot) = self.split(handle);
+        let (at, slot) = Self::split(handle);
         if let Some(chunk) = self.chunks.get(at) {
             prefetch_lines(chunk.slots.as_ptr().wrapping_add(slot), lines);
         }
@@ -200,29 +205,37 @@ impl<T> Slab<T> {
 
     /// All values, by handle.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        let slots = self.chunks.iter().flat_map(|chunk| &chunk.slots);
+        let slots = self.chunks.iter().flat_map(|chunk| chunk.slots.iter());
         (0..).zip(slots).filter_map(|(handle, slot)| Some((handle, slot.as_ref()?)))
     }
 
     /// All values, by handle, to change them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        let slots = self.chunks.iter_mut().flat_map(|chunk| &mut chunk.slots);
+        let slots = self.chunks.iter_mut().flat_map(|chunk| chunk.slots.iter_mut());
         (0..).zip(slots).filter_map(|(handle, slot)| Some((handle, slot.as_mut()?)))
     }
 
     #[inline(always)]
-    fn split(&self, handle: u32) -> (usize, usize) {
-        ((handle >> self.shift) as usize, (handle & ((1 << self.shift) - 1)) as usize)
+    fn split(handle: u32) -> (usize, usize) {
+        ((handle >> Self::SHIFT) as usize, handle as usize % ENTRIES)
     }
 
     #[inline(always)]
     fn slot_mut(&mut self, handle: u32) -> Option<&mut Option<T>> {
-        let (at, slot) = self.split(handle);
-        self.chunks.get_mut(at)?.slots.get_mut(slot)
+        let (at, slot) = Self::split(handle);
+        Some(&mut self.chunks.get_mut(at)?.slots[slot])
     }
 }
 
-impl<T> Index<u32> for Slab<T> {
+/// As many as the type says, wherever the vector has put them.
+fn boxed<T, const ENTRIES: usize>(all: Vec<T>) -> Box<[T; ENTRIES]> {
+    match all.into_boxed_slice().try_into() {
+        Ok(boxed) => boxed,
+        Err(_) => unreachable!("a chunk was made of another number of slots than it has"),
+    }
+}
+
+impl<T, const ENTRIES: usize> Index<u32> for Slab<T, ENTRIES> {
     type Output = T;
 
     #[inline]
@@ -234,7 +247,7 @@ impl<T> Index<u32> for Slab<T> {
     }
 }
 
-impl<T> IndexMut<u32> for Slab<T> {
+impl<T, const ENTRIES: usize> IndexMut<u32> for Slab<T, ENTRIES> {
     #[inline]
     fn index_mut(&mut self, handle: u32) -> &mut T {
         match self.get_mut(handle) {
@@ -250,7 +263,7 @@ fn no_such_value(handle: u32) -> ! {
     panic!("handle {handle} has no value: it was removed, or never given out")
 }
 
-impl<T> fmt::Debug for Slab<T> {
+impl<T, const ENTRIES: usize> fmt::Debug for Slab<T, ENTRIES> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slab").field("len", &self.len).field("chunks", &self.chunks.len()).finish_non_exhaustive()
     }

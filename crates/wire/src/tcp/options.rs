@@ -185,6 +185,38 @@ impl Options {
 
     /// Writes the options to `buf`, which is [`Options::len`] bytes long, each on a word boundary.
     pub(super) fn emit(&self, buf: &mut [u8]) {
+        if let (Some(mss), Some(scale), Some(timestamps), true) =
+            (self.mss, self.window_scale, self.timestamps, self.sack_permitted)
+            && let Ok(out) = <&mut [u8; 20]>::try_from(&mut *buf)
+        {
+            // As `usual_syn` reads them.
+            let [m0, m1] = mss.to_be_bytes();
+            let [v0, v1, v2, v3] = timestamps.val.to_be_bytes();
+            let [e0, e1, e2, e3] = timestamps.echo.to_be_bytes();
+            *out = [
+                MSS,
+                4,
+                m0,
+                m1,
+                SACK_PERMITTED,
+                2,
+                TIMESTAMPS,
+                10,
+                v0,
+                v1,
+                v2,
+                v3,
+                e0,
+                e1,
+                e2,
+                e3,
+                NOP,
+                WINDOW_SCALE,
+                3,
+                scale.get(),
+            ];
+            return;
+        }
         let mut out = Words { buf, at: 0 };
         if let Some(mss) = self.mss {
             let [a, b] = mss.to_be_bytes();

@@ -139,23 +139,24 @@ pub struct Segment<'a> {
 
 impl<'a> Segment<'a> {
     /// Checks and reads a TCP header and payload. The checksum is the caller's.
-    #[inline(always)]
+    #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Segment<'a>, Malformed> {
-        // A segment of an established connection: 32 bytes of header, the options timestamps alone.
-        if let Some((head, payload)) = bytes.split_first_chunk::<32>()
-            && head[12] & 0xf0 == 0x80
-            && let (Some(header), Some(options)) = (head.first_chunk(), head.last_chunk())
-            && let Some(timestamps) = timestamps_only(options)
-        {
-            return Ok(Segment::from_parts(header, Options::timestamps(timestamps), payload));
+        match Segment::usual(bytes) {
+            Some(segment) => Ok(segment),
+            None => View::new(bytes)?.segment(),
         }
-        Segment::parse_any(bytes)
     }
 
-    /// One with other options, or none, or one that is malformed.
-    #[inline(never)]
-    fn parse_any(bytes: &'a [u8]) -> Result<Segment<'a>, Malformed> {
-        View::new(bytes)?.segment()
+    /// A segment of an established connection, as nearly all are: 32 bytes of header, the options timestamps alone. `None` says
+    /// nothing bad: look closely then, with [`parse`](Self::parse).
+    #[inline(always)]
+    pub fn usual(bytes: &'a [u8]) -> Option<Segment<'a>> {
+        let (head, payload) = bytes.split_first_chunk::<32>()?;
+        if head[12] & 0xf0 != 0x80 {
+            return None;
+        }
+        let timestamps = timestamps_only(head.last_chunk()?)?;
+        Some(Segment::from_parts(head.first_chunk()?, Options::timestamps(timestamps), payload))
     }
 
     #[inline(always)]

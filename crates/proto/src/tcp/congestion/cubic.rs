@@ -39,6 +39,7 @@ pub struct Cubic {
 
 impl Cubic {
     /// A controller for segments of `mss` bytes.
+    #[inline]
     pub const fn new(mss: u32) -> Self {
         Cubic {
             window: Window::new(mss),

@@ -105,6 +105,7 @@ const _: () = assert!(size_of::<Congestion>() <= 64);
 
 impl Congestion {
     /// A controller for a connection that sends segments of `mss` bytes, with the initial window of RFC 6928.
+    #[inline]
     pub const fn new(algorithm: Algorithm, mss: u32) -> Self {
         match algorithm {
             Algorithm::Cubic => Congestion::Cubic(Cubic::new(mss)),

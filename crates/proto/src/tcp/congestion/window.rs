@@ -43,6 +43,7 @@ pub(super) struct Window {
 }
 
 impl Window {
+    #[inline]
     pub const fn new(mss: u32) -> Self {
         let mss = clamp_mss(mss);
         Window {

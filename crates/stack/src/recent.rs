@@ -1,0 +1,51 @@
+//! Owns where flows were found last: a look that is right nearly always, before the index is asked.
+//!
+//! path: `device::rx → ingress → ethernet → ip::input → [demux] → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx`
+//!
+//! The index needs a hash under a secret, because whoever could choose what collides in it could make it slow. Here nothing can:
+//! each place holds one handle, what is found is compared with the flow, and a miss costs the look. So its hash is no secret, and
+//! costs a tenth.
+
+use crate::tables::Handle;
+use laneway_wire::flow::FlowKey;
+
+/// Places at the most, of 8 bytes: with what else is touched for a packet they stay in a core's cache.
+const PLACES_MAX: usize = 1 << 14;
+const PLACES_MIN: usize = 1 << 10;
+
+/// Handles by [`FlowKey::mix`].
+pub struct RecentFlows {
+    /// The upper half of the mix, then the handle.
+    places: Box<[u64]>,
+}
+
+impl RecentFlows {
+    /// For about so many connections.
+    pub fn new(connections: usize) -> Self {
+        let places = connections.clamp(PLACES_MIN, PLACES_MAX).next_power_of_two();
+        RecentFlows { places: vec![0; places].into_boxed_slice() }
+    }
+
+    /// What was noted last under this mix, or under another that looks much alike.
+    #[inline(always)]
+    pub fn find(&self, mix: u64) -> Option<Handle> {
+        let place = self.places[mix as usize & (self.places.len() - 1)];
+        (place >> 32 == mix >> 32).then(|| Handle::from_raw(place as u32))
+    }
+
+    /// Notes where a flow is.
+    #[inline]
+    pub fn note(&mut self, key: &FlowKey, handle: Handle) {
+        let mix = key.mix();
+        let mask = self.places.len() - 1;
+        self.places[mix as usize & mask] = mix >> 32 << 32 | u64::from(handle.raw());
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.places)
+    }
+}
+
+#[cfg(test)]
+mod tests;
