@@ -308,12 +308,14 @@ impl Context<'_> {
         }
         let config = &self.local.config.tcp;
         let tables = &mut *self.tables;
-        let cx = tcp::Cx { now, config, pool: &mut tables.pool };
-        let mut handshake = Handshake::connect(key, iss, ends.ts_offset, announced_mss(ends.mtu, key.is_v4()), &cx);
-        handshake.token = token;
-        let (tcb, home) = (Tcb::Handshaking(handshake), self.local.id as u16);
-        let (claim, path) = (grant.claim, ends.place);
-        let id = tables.insert(Slot { tcb, hash, home, touched: false, accepted: true, claim, reuse, path });
+        let mss = announced_mss(ends.mtu, key.is_v4());
+        let (home, claim, path) = (self.local.id as u16, grant.claim, ends.place);
+        let id = tables.insert(&key, hash, || {
+            let mut handshake = Handshake::connect(key, iss, ends.ts_offset, mss, now, config);
+            handshake.token = token;
+            let tcb = Tcb::Handshaking(handshake);
+            Slot { tcb, hash, home, touched: false, accepted: true, claim, reuse, path }
+        });
         tables.counters.count(Mib::TcpActiveOpens);
         self.touch(id);
         id

@@ -381,9 +381,9 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 }
                 let path = PathPlace::of(arriving.key);
                 let (mtu, _) = path_facts(self.local, arriving.key, path);
-                let mut connection = Connection::new(&agreed, mtu, &self.local.config.tcp, self.local.now);
-                connection.listener = listener.0.into();
-                let id = self.tables.promote(arriving.hash, index, connection, self.local.id as u16, path);
+                let (config, now, home) = (&self.local.config.tcp, self.local.now, self.local.id as u16);
+                let make = || Connection::new(&agreed, mtu, config, now);
+                let id = self.tables.promote((arriving.hash, arriving.key), index, listener, home, path, make);
                 self.welcome(listener, id, arriving);
             }
             listen::Outcome::Repeat => {
@@ -558,8 +558,8 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         connection.listener = listener.0.into();
         let reuse = self.tables.listeners.reuse(listener);
         let (tcb, hash, home) = (Tcb::Synchronized(connection), arriving.hash, self.local.id as u16);
-        let claim = Claim::NONE;
-        let id = self.tables.insert(Slot { tcb, hash, home, touched: false, accepted: false, claim, reuse, path });
+        let slot = Slot { tcb, hash, home, touched: false, accepted: false, claim: Claim::NONE, reuse, path };
+        let id = self.tables.insert(arriving.key, hash, || slot);
         self.welcome(listener, id, arriving);
         true
     }

@@ -223,14 +223,23 @@ pub struct Outgoing<'a> {
     pub alive: bool,
 }
 
-/// Sends one TCP segment. `write` fills it in, checksum field zero, and answers with the sum over the payload.
+/// What knows how to write a TCP segment. (No closure: this one must become part of [`segment`], whatever its size.)
+pub trait Written {
+    /// Fills it in, checksum field zero, and answers with the sum over the payload; with `offloaded` that means nothing.
+    fn write(self, buf: &mut [u8], offloaded: bool) -> Sum;
+}
+
+impl Written for &Header {
+    #[inline(always)]
+    fn write(self, buf: &mut [u8], _: bool) -> Sum {
+        self.emit(buf);
+        Sum::ZERO
+    }
+}
+
+/// Sends one TCP segment, which `text` writes.
 #[inline(always)]
-pub fn segment<T: Tx>(
-    local: &mut Local,
-    tx: &mut T,
-    out: Outgoing<'_>,
-    write: impl FnOnce(&mut [u8], bool) -> Sum,
-) -> Sent {
+pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: impl Written) -> Sent {
     let Outgoing { key, path, header_len, payload_len, alive } = out;
     let (link_len, offloads) = (local.medium.header_len(), local.tx_checksum);
     let Some(path) = way(local, tx, key, path, alive) else { return Sent::Nowhere };
@@ -253,7 +262,7 @@ pub fn segment<T: Tx>(
     };
     let tcp = in_front(path, buf, link_len, tcp_len);
     let pseudo = path.header.pseudo(tcp_len);
-    let payload = write(tcp, offloaded);
+    let payload = text.write(tcp, offloaded);
     let mut meta = TxMeta::default();
     if offloaded {
         Header::fill_partial(tcp, pseudo);
@@ -433,10 +442,7 @@ pub fn header<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, header: &Head
 #[inline(never)]
 pub fn header_at<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, path: PathPlace, header: &Header) -> Sent {
     let out = Outgoing { key, path, header_len: header.len(), payload_len: 0, alive: false };
-    segment(local, tx, out, |buf, _| {
-        header.emit(buf);
-        Sum::ZERO
-    })
+    segment(local, tx, out, header)
 }
 
 /// Sends a whole IP packet, which `write` fills in; fragmented if it is longer than the path carries.

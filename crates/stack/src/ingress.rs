@@ -154,10 +154,15 @@ pub fn frame<'a>(local: &mut Local, frame: RxFrame<'a>, ours: Mac, batch: &mut B
     }
     match ethernet::accept(frame.bytes, ours) {
         Ok((EtherType::IPV4 | EtherType::IPV6, bytes, group)) => {
+            if let Some(plain) = input::plain_tcp(bytes)
+                && plain_segment(local, bytes, &plain, frame.meta, group, batch)
+            {
+                return None;
+            }
             if is_neighbour_discovery(bytes) {
                 return to_control(local, frame.bytes);
             }
-            packet(local, bytes, frame.meta, group, batch)
+            look_closely(local, bytes, frame.meta, group, batch)
         }
         Ok((EtherType::ARP, ..)) => to_control(local, frame.bytes),
         Ok(_) => drop(local, Discard::EthernetUnknownType),
@@ -168,15 +173,30 @@ pub fn frame<'a>(local: &mut Local, frame: RxFrame<'a>, ours: Mac, batch: &mut B
 /// Reads an IP packet.
 #[inline(always)]
 pub fn packet<'a>(local: &mut Local, bytes: &'a [u8], meta: RxMeta, group: bool, batch: &mut Batch<'a>) -> Other<'a> {
-    if let Some(PlainTcp { src, dst, addresses, tcp }) = input::plain_tcp(bytes)
-        && !group
-        && local.snapshot.addresses.contains(&dst)
+    if let Some(plain) = input::plain_tcp(bytes)
+        && plain_segment(local, bytes, &plain, meta, group, batch)
     {
-        let verify = || verify_transport_v4(addresses, protocol::TCP, tcp);
-        segment(local, bytes, (src, dst), tcp, meta, verify, batch);
         return None;
     }
     look_closely(local, bytes, meta, group, batch)
+}
+
+/// Nothing but TCP over IPv4. False, with nothing done, if it is not simply for us.
+#[inline(always)]
+fn plain_segment<'a>(
+    local: &mut Local,
+    bytes: &'a [u8],
+    plain: &PlainTcp<'a>,
+    meta: RxMeta,
+    group: bool,
+    batch: &mut Batch<'a>,
+) -> bool {
+    let PlainTcp { src, dst, addresses, tcp } = *plain;
+    if group || !local.snapshot.addresses.contains(&dst) {
+        return false;
+    }
+    segment(local, bytes, (src, dst), tcp, meta, || verify_transport_v4(addresses, protocol::TCP, tcp), batch);
+    true
 }
 
 /// Anything but plain TCP over IPv4, and whatever is wrong with that.

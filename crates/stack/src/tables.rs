@@ -283,30 +283,42 @@ impl Tables {
         }
     }
 
-    /// Adds a connection to be.
+    /// Adds a connection to be, of a flow and its hash.
     #[inline(always)]
-    pub fn insert(&mut self, slot: Slot) -> ConnId {
-        let (hash, key) = (slot.hash, *slot.key());
-        let index = self.slots.insert(slot);
-        self.recent.note(&key, Handle::new(Kind::Connection, index));
+    pub fn insert(&mut self, key: &FlowKey, hash: u64, make: impl FnOnce() -> Slot) -> ConnId {
+        // It is made where it stays.
+        let index = self.slots.insert_with(|_| make());
+        self.recent.note(key, Handle::new(Kind::Connection, index));
         self.flows.insert(hash, Handle::new(Kind::Connection, index).raw());
         self.id(index)
     }
 
     /// Turns a half-open entry into a connection, in the same place of the index.
     #[inline(always)]
-    pub fn promote(&mut self, hash: u64, half: u32, connection: Connection, home: u16, path: PathPlace) -> ConnId {
-        self.half_open.remove(half);
-        let key = *connection.key();
-        let reuse = self.listeners.reuse(ListenerId(connection.listener as u16));
-        let (tcb, claim) = (Tcb::Synchronized(connection), Claim::NONE);
-        let index = self.slots.insert(Slot { tcb, hash, home, touched: false, accepted: false, claim, reuse, path });
+    pub fn promote(
+        &mut self,
+        (hash, key): (u64, &FlowKey),
+        half: u32,
+        listener: ListenerId,
+        home: u16,
+        path: PathPlace,
+        make: impl FnOnce() -> Connection,
+    ) -> ConnId {
+        self.half_open.discard(half);
+        let (reuse, claim) = (self.listeners.reuse(listener), Claim::NONE);
+        // It is made where it stays.
+        let index = self.slots.insert_with(|_| {
+            let mut connection = make();
+            connection.listener = listener.0.into();
+            let tcb = Tcb::Synchronized(connection);
+            Slot { tcb, hash, home, touched: false, accepted: false, claim, reuse, path }
+        });
         let replaced = self.flows.replace(
             hash,
             Handle::new(Kind::HalfOpen, half).raw(),
             Handle::new(Kind::Connection, index).raw(),
         );
-        self.recent.note(&key, Handle::new(Kind::Connection, index));
+        self.recent.note(key, Handle::new(Kind::Connection, index));
         debug_assert!(replaced, "a half-open entry was not in the index");
         self.id(index)
     }

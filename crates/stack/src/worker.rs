@@ -9,7 +9,7 @@ use crate::app::{App, Context};
 use crate::bound;
 use crate::counters::{Counters, Mib};
 use crate::demux::{Stage, next_ms};
-use crate::egress::{self, Outgoing, PathPlace, Sent};
+use crate::egress::{self, Outgoing, PathPlace, Sent, Written};
 use crate::ingress::{self, Batch, Vouched};
 use crate::lane::{Lane, Local};
 use crate::listing;
@@ -24,6 +24,7 @@ use laneway_proto::tcp::nagle::Segmentation;
 use laneway_proto::tcp::output::{Held, Kind as PlanKind};
 use laneway_proto::tcp::{CloseReason, Connection, Cx, Plan, State};
 use laneway_proto::time::Instant;
+use laneway_wire::checksum::Sum;
 use laneway_wire::ethernet::Mac;
 
 /// TIME_WAIT records reaped in one poll at the most, so that a wave of expiries cannot starve input.
@@ -469,7 +470,6 @@ fn settle<G: Segmentation, T: Tx, A: App>(
     app: &mut A,
     index: u32,
 ) -> Settled {
-    let id = tables.id(index);
     let now = local.now;
     let Some(slot) = tables.slots.get_mut(index) else { return Settled::Done };
     let handle = Handle::new(Kind::Connection, index);
@@ -516,6 +516,7 @@ fn settle<G: Segmentation, T: Tx, A: App>(
         State::Closed if connection.is_finished() => {
             let (reason, token, listener, accepted) =
                 (connection.reason(), connection.token, connection.listener, slot.accepted);
+            let id = tables.id(index);
             if !accepted {
                 tables.listeners.forget(crate::app::ListenerId(listener as u16), id);
             }
@@ -532,6 +533,7 @@ fn settle<G: Segmentation, T: Tx, A: App>(
         // With unread bytes the connection stays until they are read; the record could not hold them.
         State::TimeWait if connection.buffered() == 0 && slot.accepted => {
             let token = connection.token;
+            let id = tables.id(index);
             tables.retire(index, now, &local.config.tcp, local.config.tcp_max_tw_buckets);
             app.on_closed(&mut Context { tables, local }, id, token, CloseReason::Normal);
         }
@@ -541,6 +543,20 @@ fn settle<G: Segmentation, T: Tx, A: App>(
         }
     }
     Settled::Done
+}
+
+/// A segment of a connection, as planned.
+struct Planned<'a> {
+    connection: &'a Connection,
+    plan: &'a Plan,
+    now: Instant,
+}
+
+impl Written for Planned<'_> {
+    #[inline(always)]
+    fn write(self, buf: &mut [u8], offloaded: bool) -> Sum {
+        self.connection.build(self.plan, self.now, offloaded, buf)
+    }
 }
 
 /// Sends what `plan` says, and remembers it. If not all of it left: how far the connection came.
@@ -559,7 +575,7 @@ pub(crate) fn send<T: Tx>(
     }
     let (key, header_len) = (connection.key(), plan.header_len.into());
     let out = Outgoing { key, path, header_len, payload_len: plan.len as usize, alive };
-    match egress::segment(local, tx, out, |buf, offloaded| connection.build(plan, now, offloaded, buf)) {
+    match egress::segment(local, tx, out, Planned { connection, plan, now }) {
         Sent::Full => return Some(Settled::Full),
         Sent::Waiting => return Some(Settled::Later),
         Sent::Yes | Sent::Nowhere => {}

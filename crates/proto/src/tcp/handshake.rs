@@ -1,9 +1,9 @@
 //! Owns an active open, from the SYN until both ends are [`Agreed`]: SYN-SENT, and SYN-RECEIVED of a simultaneous open.
 
-use super::Cx;
 use super::connection::{Agreed, CloseReason};
 use super::listen::offer;
 use super::state::{Event, State};
+use super::{Config, Cx};
 use crate::discard::Discard;
 use crate::time::Instant;
 use laneway_wire::flow::FlowKey;
@@ -54,7 +54,7 @@ pub enum Outcome {
 impl Handshake {
     /// Starts an active open. `iss` and `ts_offset` come from `isn`; `mss` is what we announce for this path.
     #[inline(always)]
-    pub fn connect(key: FlowKey, iss: SeqNum, ts_offset: u32, mss: u16, cx: &Cx<'_>) -> Self {
+    pub fn connect(key: FlowKey, iss: SeqNum, ts_offset: u32, mss: u16, now: Instant, config: &Config) -> Self {
         Handshake {
             key,
             state: State::SynSent,
@@ -63,9 +63,9 @@ impl Handshake {
             iss,
             ts_offset,
             mss,
-            rcv_scale: WindowScale::new(cx.config.receive_scale()),
+            rcv_scale: WindowScale::new(config.receive_scale()),
             peer: None,
-            sent_at: cx.now,
+            sent_at: now,
             deadline: Instant::NEVER,
             token: 0,
         }

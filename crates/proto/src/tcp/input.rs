@@ -458,7 +458,7 @@ impl Connection {
             let consumed = consumed.min(text.len());
             let rest = &text[consumed..];
             // What the pool cannot hold was not received: the peer will send it again.
-            let kept = if self.rcv.buf.push(rest, 0, cx.pool) { text.len() } else { consumed };
+            let kept = if rest.is_empty() || self.rcv.buf.push(rest, 0, cx.pool) { text.len() } else { consumed };
             self.rcv.nxt = self.rcv.nxt + kept as u32;
             self.tally.bytes_received += kept as u64;
             if consumed > 0 {

@@ -499,8 +499,7 @@ impl Connection {
     fn emit_header(&self, plan: &Plan, now: Instant, head: &mut [u8]) {
         if plan.header_len == PLAIN_HEADER && self.facts.are(Facts::TIMESTAMPS | Facts::URGENT_OUT, Facts::TIMESTAMPS) {
             // Nearly always: timestamps and nothing else. The same bytes as below, without asking for the rest.
-            let options = Options::timestamps(self.timestamps(now));
-            self.header_with(plan, plan.flags, 0, options).emit(head);
+            self.header_with(plan, plan.flags, 0, Options::NONE).emit_usual(self.timestamps(now), head);
         } else {
             self.header(plan, now).emit(head);
         }

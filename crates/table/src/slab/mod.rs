@@ -97,28 +97,30 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
     /// If the slab holds 2³² − 1 values.
     #[inline(always)]
     pub fn insert_with(&mut self, make: impl FnOnce(u32) -> T) -> u32 {
-        if self.vacant != NONE {
-            let handle = self.vacant;
-            let value = make(handle);
-            let (at, slot) = Self::split(handle);
-            let chunk = &mut self.chunks[at];
-            self.vacant = chunk.sides[slot].next_vacant;
-            chunk.slots[slot] = Some(value);
-            self.len += 1;
-            return handle;
+        if self.vacant == NONE {
+            self.add_vacant();
         }
+        let handle = self.vacant;
+        let (at, slot) = Self::split(handle);
+        let value = make(handle);
+        let chunk = &mut self.chunks[at];
+        self.vacant = chunk.sides[slot].next_vacant;
+        chunk.slots[slot] = Some(value);
+        self.len += 1;
+        handle
+    }
+
+    /// The first slot that was never used becomes one that can be.
+    #[inline(never)]
+    fn add_vacant(&mut self) {
         let handle = self.fresh;
         assert_ne!(handle, NONE, "a slab holds fewer than 2^32 values");
-        let (at, slot) = Self::split(handle);
+        let (at, _) = Self::split(handle);
         if at == self.chunks.len() {
             self.add_chunk();
         }
-        let value = make(handle);
-        let chunk = &mut self.chunks[at];
-        chunk.slots[slot] = Some(value);
         self.fresh += 1;
-        self.len += 1;
-        handle
+        self.vacant = handle;
     }
 
     #[cold]

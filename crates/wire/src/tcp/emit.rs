@@ -3,7 +3,7 @@
 //! path: `device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → [tcp::output] → ip::output → egress → device::tx`
 
 use super::flags::Flags;
-use super::options::{Options, TIMESTAMPS_ONLY};
+use super::options::{Options, TIMESTAMPS_ONLY, Timestamps};
 use super::seq::SeqNum;
 use super::window::UnscaledWindow;
 use super::{CHECKSUM_OFFSET, HEADER_LEN};
@@ -47,14 +47,7 @@ impl Header {
         if let Some(timestamps) = self.options.timestamps
             && self.options.has_timestamps_only()
         {
-            let have = buf.len();
-            let Some(out) = buf.first_chunk_mut::<32>() else { too_short(have, 32) };
-            let (fixed, _) = out.split_first_chunk_mut::<HEADER_LEN>().unwrap_or_else(|| too_short(have, 32));
-            self.fixed(32, fixed);
-            out[20..24].copy_from_slice(&TIMESTAMPS_ONLY);
-            out[24..28].copy_from_slice(&timestamps.val.to_be_bytes());
-            out[28..32].copy_from_slice(&timestamps.echo.to_be_bytes());
-            return;
+            return self.emit_usual(timestamps, buf);
         }
         let len = self.len();
         if buf.len() < len {
@@ -65,6 +58,21 @@ impl Header {
         if len > HEADER_LEN {
             self.options.emit(&mut rest[..len - HEADER_LEN]);
         }
+    }
+
+    /// As [`emit`](Self::emit) with these timestamps for options and nothing else: 32 bytes, as nearly all segments have them.
+    ///
+    /// # Panics
+    /// If `buf` is shorter.
+    #[inline(always)]
+    pub fn emit_usual(&self, timestamps: Timestamps, buf: &mut [u8]) {
+        let have = buf.len();
+        let Some(out) = buf.first_chunk_mut::<32>() else { too_short(have, 32) };
+        let (fixed, _) = out.split_first_chunk_mut::<HEADER_LEN>().unwrap_or_else(|| too_short(have, 32));
+        self.fixed(32, fixed);
+        out[20..24].copy_from_slice(&TIMESTAMPS_ONLY);
+        out[24..28].copy_from_slice(&timestamps.val.to_be_bytes());
+        out[28..32].copy_from_slice(&timestamps.echo.to_be_bytes());
     }
 
     /// The fixed part, as whole words: five stores.
