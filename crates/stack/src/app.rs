@@ -310,12 +310,10 @@ impl Context<'_> {
         let tables = &mut *self.tables;
         let mss = announced_mss(ends.mtu, key.is_v4());
         let (home, claim, path) = (self.local.id as u16, grant.claim, ends.place);
-        let id = tables.insert(&key, hash, || {
-            let mut handshake = Handshake::connect(key, iss, ends.ts_offset, mss, now, config);
-            handshake.token = token;
-            let tcb = Tcb::Handshaking(handshake);
-            Slot { tcb, hash, home, touched: false, accepted: true, claim, reuse, path }
-        });
+        let mut handshake = Handshake::connect(key, iss, ends.ts_offset, mss, now, config);
+        handshake.token = token;
+        let tcb = Tcb::Handshaking(handshake);
+        let id = tables.insert(&key, Slot { tcb, hash, home, touched: false, accepted: true, claim, reuse, path });
         tables.counters.count(Mib::TcpActiveOpens);
         self.touch(id);
         id

@@ -382,8 +382,10 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 let path = PathPlace::of(arriving.key);
                 let (mtu, _) = path_facts(self.local, arriving.key, path);
                 let (config, now, home) = (&self.local.config.tcp, self.local.now, self.local.id as u16);
-                let make = || Connection::new(&agreed, mtu, config, now);
-                let id = self.tables.promote((arriving.hash, arriving.key), index, listener, home, path, make);
+                let mut connection = Connection::new(&agreed, mtu, config, now);
+                connection.listener = listener.0.into();
+                let flow = (arriving.hash, arriving.key);
+                let id = self.tables.promote(flow, index, listener, home, path, connection);
                 self.welcome(listener, id, arriving);
             }
             listen::Outcome::Repeat => {
@@ -559,7 +561,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let reuse = self.tables.listeners.reuse(listener);
         let (tcb, hash, home) = (Tcb::Synchronized(connection), arriving.hash, self.local.id as u16);
         let slot = Slot { tcb, hash, home, touched: false, accepted: false, claim: Claim::NONE, reuse, path };
-        let id = self.tables.insert(arriving.key, hash, || slot);
+        let id = self.tables.insert(arriving.key, slot);
         self.welcome(listener, id, arriving);
         true
     }

@@ -164,11 +164,11 @@ impl Paths {
         // Mostly it is a path that was known, in a world in which something else has changed.
         let before = self.places[mix_pair(&src, &dst) % PATHS].as_ref();
         let before = before.filter(|path| path.src == src && path.dst == dst && !src.is_unspecified());
-        let header = before.map(|path| path.header).unwrap_or_else(|| {
+        let (header, ts_offset) = before.map(|path| (path.header, path.ts_offset)).unwrap_or_else(|| {
             let mut spec =
                 HeaderSpec::new(if src.is_unspecified() { source.unwrap_or(dst) } else { src }, dst, protocol::TCP);
             spec.hop_limit = self.hop_limit;
-            output::Template::new(&spec)
+            (output::Template::new(&spec), isn::ts_offset(&self.timestamp, &src, &dst))
         });
         Some(Path {
             generation,
@@ -181,7 +181,7 @@ impl Paths {
             route: number,
             mtu,
             source,
-            ts_offset: isn::ts_offset(&self.timestamp, &src, &dst),
+            ts_offset,
             confirmed_ms: 0,
         })
     }
@@ -243,40 +243,49 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
     let Outgoing { key, path, header_len, payload_len, alive } = out;
     let (link_len, offloads) = (local.medium.header_len(), local.tx_checksum);
     let Some(path) = way(local, tx, key, path, alive) else { return Sent::Nowhere };
-    let (resolved, next_hop) = (path.resolved, path.next_hop);
     let ip_len = path.header.len();
     let tcp_len = header_len + payload_len;
+    if !path.resolved {
+        let (header, next_hop) = (path.header, path.next_hop);
+        return unresolved(local, &header, next_hop, (header_len, tcp_len), text);
+    }
     let total = link_len + ip_len + tcp_len;
-    // What waits for its neighbour is sent later, by whoever hears of that: no device completes it.
-    let offloaded = offloads && resolved;
-    let mut waits = Vec::new();
-    let buf = if resolved {
-        tx.reserve(total)
-    } else {
-        waits.resize(total, 0);
-        Some(&mut waits[..])
-    };
-    let Some(buf) = buf else {
+    let Some(buf) = tx.reserve(total) else {
         local.counters.count(Mib::TxBusy);
         return Sent::Full;
     };
     let tcp = in_front(path, buf, link_len, tcp_len);
     let pseudo = path.header.pseudo(tcp_len);
-    let payload = text.write(tcp, offloaded);
+    let payload = text.write(tcp, offloads);
     let mut meta = TxMeta::default();
-    if offloaded {
+    if offloads {
         Header::fill_partial(tcp, pseudo);
         meta.checksum_partial = Some(PartialChecksum { start: (link_len + ip_len) as u16, offset: 16 });
     } else {
         complete(tcp, header_len, payload, pseudo);
     }
-    if !resolved {
-        return wait_for_neighbour(local, next_hop, &waits[link_len..]);
-    }
     tx.commit(total, meta);
     local.counters.count(Mib::IpOutRequests);
     local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
     Sent::Yes
+}
+
+/// A segment that waits for its neighbour. It is sent later, by whoever hears of that, and no device completes it.
+#[cold]
+#[inline(never)]
+fn unresolved(
+    local: &mut Local,
+    header: &output::Template,
+    next_hop: Address,
+    (header_len, tcp_len): (usize, usize),
+    text: impl Written,
+) -> Sent {
+    let mut packet = vec![0; header.len() + tcp_len];
+    let (ip, tcp) = packet.split_at_mut(header.len());
+    header.emit(ip, tcp_len);
+    let payload = text.write(tcp, false);
+    complete(tcp, header_len, payload, header.pseudo(tcp_len));
+    wait_for_neighbour(local, next_hop, &packet)
 }
 
 /// Sends a super-segment of `connection`: whole to a device that cuts, or in as few pieces as it takes; else cut here, once,

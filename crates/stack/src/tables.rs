@@ -283,11 +283,11 @@ impl Tables {
         }
     }
 
-    /// Adds a connection to be, of a flow and its hash.
+    /// Adds a connection to be, of this flow.
     #[inline(always)]
-    pub fn insert(&mut self, key: &FlowKey, hash: u64, make: impl FnOnce() -> Slot) -> ConnId {
-        // It is made where it stays.
-        let index = self.slots.insert_with(|_| make());
+    pub fn insert(&mut self, key: &FlowKey, slot: Slot) -> ConnId {
+        let hash = slot.hash;
+        let index = self.slots.insert(slot);
         self.recent.note(key, Handle::new(Kind::Connection, index));
         self.flows.insert(hash, Handle::new(Kind::Connection, index).raw());
         self.id(index)
@@ -302,17 +302,12 @@ impl Tables {
         listener: ListenerId,
         home: u16,
         path: PathPlace,
-        make: impl FnOnce() -> Connection,
+        connection: Connection,
     ) -> ConnId {
         self.half_open.discard(half);
         let (reuse, claim) = (self.listeners.reuse(listener), Claim::NONE);
-        // It is made where it stays.
-        let index = self.slots.insert_with(|_| {
-            let mut connection = make();
-            connection.listener = listener.0.into();
-            let tcb = Tcb::Synchronized(connection);
-            Slot { tcb, hash, home, touched: false, accepted: false, claim, reuse, path }
-        });
+        let tcb = Tcb::Synchronized(connection);
+        let index = self.slots.insert(Slot { tcb, hash, home, touched: false, accepted: false, claim, reuse, path });
         let replaced = self.flows.replace(
             hash,
             Handle::new(Kind::HalfOpen, half).raw(),

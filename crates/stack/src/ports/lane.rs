@@ -559,7 +559,7 @@ impl LanePorts {
             return None;
         }
         let begin = offset.wrapping_add(self.perturb[slot]) % space;
-        let row = rows.partition_point(|before| u32::from(*before) <= begin) - 1;
+        let row = row_of(rows, begin);
         let rank = begin as usize - usize::from(rows[row]);
         let advance = 1 + u32::from(ask.random & 7 == 0);
         let sparse = match known.and_then(|at| self.destinations.get(at)) {
@@ -613,6 +613,21 @@ impl LanePorts {
             indexed: destination.index.is_some(),
         }
     }
+}
+
+/// The row of a slice that holds its `begin`-th port: `rows` says how many there are before each, and at last in all. They are about
+/// equally long, so it lies near its share of them.
+#[inline]
+fn row_of(rows: &[u16], begin: u32) -> usize {
+    let (count, space) = (rows.len() - 1, u64::from(rows[rows.len() - 1]));
+    let mut row = (u64::from(begin) * count as u64 / space) as usize;
+    while u32::from(rows[row]) > begin {
+        row -= 1;
+    }
+    while u32::from(rows[row + 1]) <= begin {
+        row += 1;
+    }
+    row
 }
 
 /// A destination as the chooser knows it: the lane stands where the local port would.

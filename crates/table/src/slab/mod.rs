@@ -88,7 +88,16 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
     /// If the slab holds 2³² − 1 values.
     #[inline(always)]
     pub fn insert(&mut self, value: T) -> u32 {
-        self.insert_with(|_| value)
+        if self.vacant == NONE {
+            self.add_vacant();
+        }
+        let handle = self.vacant;
+        let (at, slot) = Self::split(handle);
+        let chunk = &mut self.chunks[at];
+        self.vacant = chunk.sides[slot].next_vacant;
+        self.len += 1;
+        chunk.slots[slot] = Some(value);
+        handle
     }
 
     /// Adds the value that `make` returns when it is told its own handle.
