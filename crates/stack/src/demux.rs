@@ -134,7 +134,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 Some(handle.index())
             }
             hint => {
-                text.hash = arriving.hash(&self.local.hash_key);
+                text.hash = arriving.hash(&self.local.hash_key.get());
                 self.look_up(hint, &text)
             }
         };

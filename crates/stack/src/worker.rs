@@ -130,7 +130,7 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(
             let tables = lane.shared.peek();
             segment.hint = tables.and_then(|tables| tables.recent(segment.mix));
             if segment.hint.is_none() {
-                segment.hash = segment.key.hash(&lane.local.hash_key);
+                segment.hash = segment.key.hash(&lane.local.hash_key.get());
                 if let Some(tables) = tables {
                     tables.prefetch_bucket(segment.hash);
                 }

@@ -276,7 +276,7 @@ impl LanePorts {
         {
             return (destination.hash, Some(recent));
         }
-        let hash = key.hash(&self.parts.key);
+        let hash = key.hash(&self.parts.key.get());
         self.tallies.destination_hashes += 1;
         let known = self.find(hash, key);
         self.recent[place] = known.unwrap_or(NONE);
