@@ -9,5 +9,6 @@ pub mod locks;
 pub mod nstat;
 pub mod serve;
 pub mod ss;
+pub mod steer;
 pub mod trace;
 pub mod watch;

@@ -41,6 +41,7 @@ enum Command {
     Lanes(cmd::lanes::Args),
     Trace(cmd::trace::Args),
     Locks(cmd::locks::Args),
+    Steer(cmd::steer::Args),
     Bench(cmd::lab::BenchArgs),
     Lab(cmd::lab::LabArgs),
 }
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Command::Lanes(args) => cmd::lanes::run(args),
         Command::Trace(args) => cmd::trace::run(args),
         Command::Locks(args) => cmd::locks::run(args),
+        Command::Steer(args) => cmd::steer::run(args),
         Command::Bench(args) => cmd::lab::bench(args),
         Command::Lab(args) => cmd::lab::lab(args),
     });

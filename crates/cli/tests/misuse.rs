@@ -83,9 +83,9 @@ fn names_that_cannot_be() {
 
 #[test]
 fn help_has_an_example_and_is_no_misuse() {
-    for command in
-        ["demo", "serve", "doctor", "bench", "lab", "ss", "nstat", "watch", "lanes", "locks", "trace", "config"]
-    {
+    for command in [
+        "demo", "serve", "doctor", "bench", "lab", "ss", "nstat", "watch", "lanes", "locks", "trace", "config", "steer",
+    ] {
         let output = laneway(&[command, "--help"]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{command}: {}", String::from_utf8_lossy(&output.stderr));
@@ -120,6 +120,7 @@ fn stacks_that_cannot_be_asked() {
         &["lanes", "-n", "1"],
         &["locks"],
         &["trace", "--json"],
+        &["steer"],
     ];
     for command in commands {
         ask(command, &["no stack is running", "laneway serve"]);
@@ -145,6 +146,9 @@ fn stacks_that_cannot_be_asked() {
     ask(&["trace", "--port", "70000"], &["70000"]);
     ask(&["trace", "--proto", "quic"], &["tcp, udp, icmp"]);
     ask(&["trace", "--snaplen", "0"], &["snaplen"]);
+    ask(&["steer", "--move", "17"], &["'17' has no '='", "17=1"]);
+    ask(&["steer", "--move", "128=0"], &["no bucket 128", "0 to 127"]);
+    ask(&["steer", "--lanes", "--move", "1=0"], &["cannot be used with"]);
     std::fs::remove_dir_all(&place).expect("it is ours");
 }
 

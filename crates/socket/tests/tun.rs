@@ -1,15 +1,19 @@
-//! Through a real TUN interface with two queues, to a listener of the kernel: the reply to every connection comes to the lane that
-//! opened it, because the port was chosen so and the kernel steers with our program.
+//! Through a real TUN interface with two queues. To a listener of the kernel: the reply to every connection comes to the lane that
+//! opened it, because the port was chosen so and the kernel steers with our program. From clients of the kernel: none is
+//! lost while steering buckets move from lane to lane.
 //!
-//! Needs root, so it runs only when asked for: `cargo test -p laneway --test tun -- --ignored`. It works in a network
+//! Needs root, so it runs only when asked for: `cargo test -p laneway --test tun -- --ignored`. Each test works in a network
 //! namespace that ends with it.
 
 use laneway::on_lane::{Address, App, CloseReason, ConnId, Context, Device, Mib, Stack};
-use std::io::Read;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 const CONNECTS: usize = 10_000;
 const AT_ONCE: usize = 64;
@@ -46,19 +50,27 @@ impl App for Opener {
     }
 }
 
+/// True in a network namespace of the test's own. Outside of one, runs the test there.
+fn is_inside(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let this = std::env::current_exe().expect("the test's own program");
+    let status = Command::new("unshare")
+        .arg("--net")
+        .arg(this)
+        .args(["--ignored", "--nocapture", "--exact", test])
+        .env(INSIDE, "1")
+        .status()
+        .expect("unshare, of util-linux, makes the namespace");
+    assert!(status.success(), "inside of the namespace it failed");
+    false
+}
+
 #[test]
 #[ignore = "needs root: makes a network namespace and a TUN interface"]
 fn replies_to_ten_thousand_connects_come_home() {
-    if std::env::var_os(INSIDE).is_none() {
-        let this = std::env::current_exe().expect("the test's own program");
-        let status = Command::new("unshare")
-            .arg("--net")
-            .arg(this)
-            .args(["--ignored", "--nocapture", "--exact", "replies_to_ten_thousand_connects_come_home"])
-            .env(INSIDE, "1")
-            .status()
-            .expect("unshare, of util-linux, makes the namespace");
-        assert!(status.success(), "inside of the namespace it failed");
+    if !is_inside("replies_to_ten_thousand_connects_come_home") {
         return;
     }
     // On any address, because the interface with its own is made with the stack.
@@ -85,5 +97,122 @@ fn replies_to_ten_thousand_connects_come_home() {
     assert_eq!(established, [CONNECTS / 2; 2]);
     assert_eq!(counters.get(Mib::SteerMiss), 0);
     assert_eq!(counters.get(Mib::TcpActiveOpens), CONNECTS as u64);
+    stack.stop();
+}
+
+/// Sends back what it gets.
+#[derive(Default)]
+struct Echo(std::collections::HashMap<ConnId, Vec<u8>>);
+
+impl App for Echo {
+    fn on_data(&mut self, cx: &mut Context<'_>, id: ConnId, data: &[u8]) -> usize {
+        let waiting = self.0.entry(id).or_default();
+        waiting.extend_from_slice(data);
+        let sent = cx.send(id, waiting);
+        waiting.drain(..sent);
+        data.len()
+    }
+    fn on_writable(&mut self, cx: &mut Context<'_>, id: ConnId) {
+        if let Some(waiting) = self.0.get_mut(&id) {
+            let sent = cx.send(id, waiting);
+            waiting.drain(..sent);
+        }
+    }
+    fn on_closed(&mut self, _: &mut Context<'_>, id: ConnId, _: u64, _: CloseReason) {
+        self.0.remove(&id);
+    }
+}
+
+/// Says `bytes` bytes, of which the first is `first`, and hears the same.
+fn round(stream: &mut TcpStream, bytes: usize, first: usize) -> std::io::Result<()> {
+    let said: Vec<u8> = (first..first + bytes).map(|i| (i * 7 + i / 251) as u8).collect();
+    stream.write_all(&said)?;
+    let mut heard = vec![0; bytes];
+    stream.read_exact(&mut heard)?;
+    if heard == said { Ok(()) } else { Err(std::io::Error::other("other bytes came back")) }
+}
+
+const MOVES: usize = 100;
+const LONG: usize = 16;
+
+#[test]
+#[ignore = "needs root: makes a network namespace and a TUN interface"]
+fn clients_of_the_kernel_notice_nothing_of_a_hundred_moves() {
+    if !is_inside("clients_of_the_kernel_notice_nothing_of_a_hundred_moves") {
+        return;
+    }
+    let stack = Stack::builder(Device::tun("lwtest1")).address("10.78.0.2/24").expect("an address").lanes(2);
+    let stack = stack.start(|_| Echo::default()).expect("a TUN interface");
+    assert!(stack.notes().is_empty(), "the kernel does not steer with our program: {:?}", stack.notes());
+    stack.listen("0.0.0.0:7".parse().expect("an address"), 1_024).expect("it listens");
+    let open = || {
+        let stream = TcpStream::connect("10.78.0.2:7")?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        Ok::<_, std::io::Error>(stream)
+    };
+    let (stop, short, rounds) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    let failed = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let fail = |error: std::io::Error| failed.lock().expect("no thread has panicked").push(error.to_string());
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            // Short connections, one after the other.
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    match open().and_then(|mut stream| round(&mut stream, 3_000, 0)) {
+                        Ok(()) => _ = short.fetch_add(1, Ordering::Relaxed),
+                        Err(error) => fail(error),
+                    }
+                }
+            });
+        }
+        // Connections that are there all the time.
+        scope.spawn(|| {
+            let mut streams: Vec<TcpStream> = (0..LONG).map(|_| open().expect("a connection")).collect();
+            while !stop.load(Ordering::Relaxed) {
+                for stream in &mut streams {
+                    match round(stream, 30_000, rounds.load(Ordering::Relaxed)) {
+                        Ok(()) => _ = rounds.fetch_add(1, Ordering::Relaxed),
+                        Err(error) => fail(error),
+                    }
+                }
+            }
+        });
+        let until = Instant::now() + Duration::from_secs(30);
+        while rounds.load(Ordering::Relaxed) < 2 * LONG && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+        }
+        for bucket in 0..MOVES {
+            stack.move_bucket(bucket, 1 - bucket % 2).expect("there is such a bucket and lane");
+            thread::sleep(Duration::from_millis(10));
+        }
+        thread::sleep(Duration::from_millis(200));
+        stop.store(true, Ordering::Relaxed);
+    });
+    let (short, rounds) = (short.into_inner(), rounds.into_inner());
+    // The connections have ended, and so every move.
+    let until = Instant::now() + Duration::from_secs(20);
+    while stack.buckets().expect("it runs").iter().any(|bucket| bucket.from.is_some()) && Instant::now() < until {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let moved = stack.buckets().expect("it runs").iter().filter(|bucket| bucket.from.is_none()).count();
+    let counters = stack.counters().expect("it runs");
+    let count = |mib| counters.get(mib);
+    let failed = failed.lock().expect("no thread has panicked").clone();
+    println!(
+        "{MOVES} moves beside {short} short connections and {rounds} rounds of {LONG} long ones: {} failed; \
+         SteerAsked {}, SteerReturned {}, SteerMiss {}, TcpRetransSegs {}, TcpOutRsts {}",
+        failed.len(),
+        count(Mib::SteerAsked),
+        count(Mib::SteerReturned),
+        count(Mib::SteerMiss),
+        count(Mib::TcpRetransSegs),
+        count(Mib::TcpOutRsts),
+    );
+    assert!(failed.is_empty(), "{failed:?}");
+    assert!(short > 100 && rounds > 4 * LONG, "{short} short connections, {rounds} rounds");
+    assert_eq!(count(Mib::TcpPassiveOpens), (short + LONG) as u64);
+    assert_eq!(count(Mib::TcpOutRsts), 0, "nobody was refused");
+    assert!(count(Mib::SteerAsked) > 0, "some of the long ones had their buckets moved");
+    assert_eq!(moved, 128, "every move has ended");
     stack.stop();
 }

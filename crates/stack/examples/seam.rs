@@ -54,7 +54,7 @@ impl Life {
         assert_eq!(tables.lookup(self.hash, &self.key), Some(Handle::new(Kind::HalfOpen, self.half)));
         let connection = Connection::new(&agreed(self.key), 1_500, config, self.now);
         let flow = (self.hash, &self.key);
-        let id = tables.promote(flow, self.half, ListenerId(0), 0, PathPlace::of(&self.key), connection);
+        let id = tables.promote(flow, self.half, ListenerId(0), PathPlace::of(&self.key), connection);
         tables.listeners.push(ListenerId(0), id);
         assert_eq!(tables.listeners.pop(ListenerId(0)), Some(id));
         tables.counters.count(Mib::TcpPassiveOpens);

@@ -244,7 +244,8 @@ impl Context<'_> {
     /// As [`connect`](Self::connect), from the address and port of a bound socket. Towards different destinations one port serves
     /// any number of connections.
     ///
-    /// [`Error::OtherLane`]: the replies would come to that lane, so it is for that lane to connect. [`Error::FlowInUse`]: there
+    /// [`Error::OtherLane`]: the replies would come to that lane, or (while their bucket moves) that lane alone knows whether there is
+    /// such a connection already: so it is for that lane to connect. [`Error::FlowInUse`]: there
     /// is a connection between these two ends already.
     pub fn connect_from(&mut self, bound: BindId, to: Address, port: u16, token: u64) -> Result<ConnId, Error> {
         let not_bound = || Error::Invalid("no such socket is bound; call bind first".into());
@@ -255,6 +256,8 @@ impl Context<'_> {
         if !binding.takes(&from) {
             return Err(Error::NetworkUnreachable(to.to_ip()));
         }
+        let key = FlowKey { local: from, remote: to, local_port, remote_port: port };
+        self.local.may_begin(&key).map_err(Error::OtherLane)?;
         let ask = Ask {
             steering: &self.local.steering,
             lane: self.local.id,
@@ -263,11 +266,6 @@ impl Context<'_> {
             remote_port: port,
             random: 0,
         };
-        let key = ask.flow(local_port);
-        let owner = self.local.steering.lane(&key);
-        if owner != self.local.id {
-            return Err(Error::OtherLane(owner));
-        }
         let opening = self.tables.adopt(&ask, local_port, self.local.now, self.local.config.tcp_tw_reuse_delay_ms);
         let named = || (SocketAddr::new(from.to_ip(), local_port), SocketAddr::new(to.to_ip(), port));
         let opening = opening.ok_or_else(|| Error::FlowInUse(named().0, named().1))?;
@@ -309,11 +307,11 @@ impl Context<'_> {
         let config = &self.local.config.tcp;
         let tables = &mut *self.tables;
         let mss = announced_mss(ends.mtu, key.is_v4());
-        let (home, claim, path) = (self.local.id as u16, grant.claim, ends.place);
+        let (claim, path) = (grant.claim, ends.place);
         let mut handshake = Handshake::connect(key, iss, ends.ts_offset, mss, now, config);
         handshake.token = token;
         let tcb = Tcb::Handshaking(handshake);
-        let id = tables.insert(&key, Slot { tcb, hash, home, touched: false, accepted: true, claim, reuse, path });
+        let id = tables.insert(&key, Slot { tcb, hash, touched: false, accepted: true, claim, reuse, path });
         tables.counters.count(Mib::TcpActiveOpens);
         self.touch(id);
         id
@@ -395,9 +393,7 @@ impl Context<'_> {
 
     /// Closes every connection of this lane.
     pub fn close_all(&mut self) {
-        let home = self.local.id as u16;
-        let all: Vec<u32> =
-            self.tables.slots.iter().filter(|(_, slot)| slot.home == home).map(|(index, _)| index).collect();
+        let all: Vec<u32> = self.tables.slots.iter().map(|(index, _)| index).collect();
         for index in all {
             self.close(self.tables.id(index));
         }

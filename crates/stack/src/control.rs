@@ -20,9 +20,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 mod binds;
+mod moves;
 
 use binds::Binds;
 pub use binds::{BindId, PortRange};
+pub use moves::Bucket;
+use moves::Moves;
 
 /// Route tables that were replaced and are still in some lane's hands, at the most: whoever replaces faster than lanes look
 /// gets his newest table published when they have looked.
@@ -144,6 +147,7 @@ pub struct Control {
     due: Instant,
     mac: Mac,
     binds: Binds,
+    moves: Moves,
     /// Counters asked for: one place per lane.
     counters: Vec<Option<(Counters, usize)>>,
     /// Pages of listings that lanes have filled and nobody has taken yet.
@@ -169,6 +173,7 @@ impl Control {
             due: Instant::ZERO,
             mac: Mac(mac),
             binds: Binds::new(ports),
+            moves: Moves::new(lanes),
             counters: vec![None; lanes],
             pages: Vec::new(),
         }
@@ -234,6 +239,9 @@ impl Control {
         if self.is_behind() {
             self.publish_routes();
         }
+        if self.moves.is_under_way() {
+            self.move_on();
+        }
         if now < self.due && !heard {
             return self.next(now);
         }
@@ -257,7 +265,8 @@ impl Control {
     }
 
     fn next(&self, now: Instant) -> Instant {
-        if self.is_behind() { self.due.min(now.after_us(AGAIN_US)) } else { self.due }
+        let again = if self.is_behind() { now.after_us(AGAIN_US) } else { Instant::NEVER };
+        self.due.min(again).min(self.moves.due(now))
     }
 
     /// Puts other routes in the place of all that there are. Packets from the next poll of each lane on go by them; packets
@@ -309,6 +318,8 @@ impl Control {
             }
             ToControl::Surveyed { id, in_use, census } => self.on_surveyed(id, in_use, census),
             ToControl::Listening(id) => self.on_listening(id.0),
+            ToControl::GoesBy(version) => self.on_goes_by(lane, version),
+            ToControl::Drained { bucket, cookies_until } => self.on_drained(lane, bucket, cookies_until),
             ToControl::Counters(counters, bytes) => self.counters[lane] = Some((*counters, bytes)),
             ToControl::Page(page) => self.pages.push(page),
             ToControl::TapDone(tap) => drop(tap),

@@ -56,6 +56,10 @@ mib! {
     SteerMiss,
     /// Frames taken over from other lanes.
     SteerMailed,
+    /// Frames for which the owner of a bucket that moves had nothing, so that it asked the former owner.
+    SteerAsked,
+    /// Of those, the ones for which that had nothing either.
+    SteerReturned,
     /// Sends put off because the device was full.
     TxBusy,
     /// Polls that found a frame, mail or a timer.

@@ -7,6 +7,7 @@ use crate::counters::Mib;
 use crate::egress::{self, PathPlace};
 use crate::ingress::{self, Vouched};
 use crate::lane::Local;
+use crate::moving::{Decider, Note, Via};
 use crate::ports::Claim;
 use crate::tables::{Handle, Kind, Slot, Tables, Tcb, position};
 use crate::worker;
@@ -19,7 +20,7 @@ use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{Flags, Segment, SeqNum};
 
 /// An ACK out of the blue may carry a cookie for this long after cookies were last sent.
-const COOKIE_LIFE_US: u64 = 120_000_000;
+pub(crate) const COOKIE_LIFE_US: u64 = 120_000_000;
 
 /// A segment whose meaning has been read, with its flow.
 #[derive(Clone, Copy)]
@@ -36,6 +37,12 @@ impl Arriving<'_, '_> {
     #[inline(always)]
     fn size(&self) -> usize {
         if self.came.size == 0 { self.segment.payload.len() } else { usize::from(self.came.size) }
+    }
+
+    /// Hands the packet that it came in to another lane.
+    fn mail(&self, local: &mut Local, lane: usize, note: Note) -> bool {
+        let ingress::Arriving { packet, verified, size, .. } = *self.came;
+        mail_packet(local, lane, packet, Vouched { verified, size }, note)
     }
 }
 
@@ -381,11 +388,11 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 }
                 let path = PathPlace::of(arriving.key);
                 let (mtu, _) = path_facts(self.local, arriving.key, path);
-                let (config, now, home) = (&self.local.config.tcp, self.local.now, self.local.id as u16);
+                let (config, now) = (&self.local.config.tcp, self.local.now);
                 let mut connection = Connection::new(&agreed, mtu, config, now);
                 connection.listener = listener.0.into();
                 let flow = (arriving.hash, arriving.key);
-                let id = self.tables.promote(flow, index, listener, home, path, connection);
+                let id = self.tables.promote(flow, index, listener, path, connection);
                 self.welcome(listener, id, arriving);
             }
             listen::Outcome::Repeat => {
@@ -430,7 +437,10 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             tables.tw6.get(at6).map(|tw| tw.on_segment(arriving.segment, ts_offset, now))
         };
         match outcome {
-            Some(timewait::Outcome::Reuse(least)) => self.syn(arriving, Some((handle, least))),
+            Some(timewait::Outcome::Reuse(least)) => match self.local.successor(key) {
+                Some(owner) => self.give_back(handle, least, owner, arriving),
+                None => self.syn(arriving, Some(handle), Some(least)),
+            },
             Some(timewait::Outcome::Answer { header, restart }) => {
                 if restart {
                     tables.restart_time_wait(handle, now);
@@ -446,15 +456,19 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     /// For nothing that exists.
     #[inline]
     fn nobody(&mut self, arriving: &Arriving<'_, '_>) {
-        let owner = self.local.steering.lane(arriving.key);
-        if owner != self.local.id {
-            self.local.counters.count(Mib::SteerMiss);
-            let ingress::Arriving { packet, verified, size, .. } = *arriving.came;
-            return mail_packet(self.local, owner, packet, Vouched { verified, size });
-        }
         let flags = arriving.segment.flags;
-        if flags.syn() && !flags.ack() {
-            return self.syn(arriving, None);
+        let begins = flags.syn() && !flags.ack();
+        if let Decider::Lane(lane, via) = self.local.decider(arriving.key, arriving.came.via, begins) {
+            self.local.count_mailed(via);
+            let cookies = via == Via::Returned && self.local.cookies_until > self.local.now;
+            let note = Note { via, cookies, ..Note::default() };
+            arriving.mail(self.local, lane, note);
+            return;
+        }
+        if begins {
+            let returned = arriving.came.via == Via::Returned;
+            let least = if returned { self.local.moving.take_beyond(arriving.key) } else { None };
+            return self.syn(arriving, None, least);
         }
         if self.local.cookies_until > self.local.now && self.cookie(arriving, None) {
             return;
@@ -463,9 +477,21 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         self.reset(arriving);
     }
 
-    /// A SYN. `over`: it takes over a flow in TIME_WAIT, and must start beyond a sequence number.
+    /// A SYN that takes over a flow in TIME_WAIT, whose bucket has been handed over: the flow goes to its new owner, and the
+    /// record ends here. If there is no room in the mail, nothing has happened, and the peer will send it again.
+    #[cold]
+    fn give_back(&mut self, handle: Handle, least: SeqNum, owner: usize, arriving: &Arriving<'_, '_>) {
+        let note = Note { via: Via::Returned, cookies: false, beyond: Some(least) };
+        self.local.count_mailed(Via::Returned);
+        if arriving.mail(self.local, owner, note) {
+            self.tables.give_up(arriving.hash, handle);
+        }
+    }
+
+    /// A SYN. `over`: it takes over a flow in TIME_WAIT; `least`: it must start beyond this sequence number, because it takes
+    /// over one, here or where its bucket was before.
     #[inline]
-    fn syn(&mut self, arriving: &Arriving<'_, '_>, over: Option<(Handle, SeqNum)>) {
+    fn syn(&mut self, arriving: &Arriving<'_, '_>, over: Option<Handle>, least: Option<SeqNum>) {
         let Arriving { key, hash, segment, .. } = arriving;
         let Some(listener) = self.tables.listeners.find(&key.local, key.local_port, *hash) else {
             self.tables.counters.discard(Discard::TcpNoConnection);
@@ -482,15 +508,14 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             return self.tables.counters.discard(Discard::TcpListenOverflow);
         }
         // A cookie cannot promise to begin beyond the flow's former use; an entry in the place of its record takes no more room.
-        if over.is_none() && self.tables.half_open.len() >= self.local.config.tcp_max_syn_backlog {
+        if least.is_none() && self.tables.half_open.len() >= self.local.config.tcp_max_syn_backlog {
             return self.send_cookie(arriving);
         }
         let path = PathPlace::of(key);
         let (mtu, ts_offset) = path_facts(self.local, key, path);
         let cx = cx!(self);
-        let least = over.map(|(_, least)| least);
         let half = HalfOpen::on_syn(key, segment, listener.0, least, &self.local.secrets.get(), ts_offset, &cx);
-        let index = self.tables.insert_half_open(*hash, half, over.map(|(handle, _)| handle));
+        let index = self.tables.insert_half_open(*hash, half, over);
         let retry = next_ms(self.local.now, half.retry_at_ms());
         self.tables.timers.arm(Handle::new(Kind::HalfOpen, index), retry);
         self.send_syn_ack_by(index, path, mtu);
@@ -559,9 +584,10 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let mut connection = Connection::new(&agreed, mtu, &self.local.config.tcp, self.local.now);
         connection.listener = listener.0.into();
         let reuse = self.tables.listeners.reuse(listener);
-        let (tcb, hash, home) = (Tcb::Synchronized(connection), arriving.hash, self.local.id as u16);
-        let slot = Slot { tcb, hash, home, touched: false, accepted: false, claim: Claim::NONE, reuse, path };
+        let (tcb, hash) = (Tcb::Synchronized(connection), arriving.hash);
+        let slot = Slot { tcb, hash, touched: false, accepted: false, claim: Claim::NONE, reuse, path };
         let id = self.tables.insert(arriving.key, slot);
+        self.local.began(arriving.key);
         self.welcome(listener, id, arriving);
         true
     }
@@ -584,7 +610,7 @@ fn path_facts(local: &mut Local, key: &FlowKey, path: PathPlace) -> (u32, u32) {
         Some(path) => (path.mtu, path.ts_offset),
         None => {
             let least = if key.is_v4() { 576 } else { 1_280 };
-            (least, isn::ts_offset(&local.secrets.timestamp, &key.local, &key.remote))
+            (least, isn::ts_offset(&local.secrets.get().timestamp, &key.local, &key.remote))
         }
     }
 }
@@ -595,15 +621,16 @@ pub(crate) fn next_ms(now: Instant, at_ms: u32) -> Instant {
     Instant::from_us((now.as_ms() + ahead) * 1_000)
 }
 
-/// Hands an IP packet to the lane that owns its flow. A full ring is a counted drop.
-pub(crate) fn mail_packet(local: &mut Local, to: usize, packet: &[u8], vouched: Vouched) {
+/// Hands an IP packet to another lane, with a note. A full ring is a counted drop, and the answer is false.
+pub(crate) fn mail_packet(local: &mut Local, to: usize, packet: &[u8], vouched: Vouched, note: Note) -> bool {
     let sent = match local.mail.to_lanes.get_mut(to) {
-        Some(Some(ring)) => ring.push(packet, vouched.word()),
+        Some(Some(ring)) => ring.push(packet, vouched.word() | note.word()),
         _ => false,
     };
     if !sent {
         local.counters.discard(Discard::SteerRingFull);
     }
+    sent
 }
 
 #[cfg(test)]

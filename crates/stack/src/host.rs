@@ -195,14 +195,7 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
     /// The counters of all lanes.
     pub fn counters(&mut self) -> Counters {
         let mut sum = Counters::default();
-        for (i, seat) in self.seats.iter_mut().enumerate() {
-            // Shared tables are counted once.
-            if !S::SHARED || i == 0 {
-                sum.merge(&seat.lane.counters());
-            } else {
-                sum.merge(&seat.lane.local.counters);
-            }
-        }
+        self.seats.iter_mut().for_each(|seat| sum.merge(&seat.lane.counters()));
         sum
     }
 }

@@ -5,6 +5,7 @@
 use crate::counters::Mib;
 use crate::lane::Local;
 use crate::mail::ToControl;
+pub use crate::moving::Via;
 use crate::tables::Handle;
 use arrayvec::ArrayVec;
 use laneway_device::{BATCH_MAX, Medium, RxChecksum, RxFrame, RxMeta};
@@ -34,6 +35,8 @@ pub struct Arriving<'a> {
     pub size: u16,
     /// The checksum field need not be filled in: the device vouches for the bytes.
     pub verified: bool,
+    /// How it has come to this lane.
+    pub via: Via,
     /// Where the flow was found last, or what the second pass saw in the index under its hash. It may have changed since, so it is
     /// verified.
     pub hint: Option<Handle>,
@@ -67,6 +70,8 @@ pub struct Slower<'a> {
     pub bytes: &'a [u8],
     /// What the device says of the transport checksum.
     pub vouched: Vouched,
+    /// How it has come to this lane.
+    pub via: Via,
 }
 
 /// What is left to do about a packet: plain TCP went straight into the batch, and the rest was dropped and counted, or
@@ -83,7 +88,7 @@ pub struct Vouched {
 }
 
 impl Vouched {
-    /// What a lane says to another of a packet that it hands over, in one word.
+    /// What a lane says to another of a packet that it hands over, in one word, of which it leaves bits 1 to 4 and 32 to 63.
     pub fn word(self) -> u64 {
         u64::from(self.verified) | u64::from(self.size) << 16
     }
@@ -213,7 +218,7 @@ fn look_closely<'a>(local: &mut Local, bytes: &'a [u8], meta: RxMeta, group: boo
     packet.link_broadcast = group;
     if packet.protocol != protocol::TCP || packet.fragment.is_some() {
         let vouched = vouched(local, bytes, packet.payload, UDP_CHECKSUM, meta);
-        return Some(Slower { packet, bytes, vouched });
+        return Some(Slower { packet, bytes, vouched, via: Via::Direct });
     }
     if group || packet.dst.is_multicast() || packet.dst.is_broadcast() {
         return drop(local, Discard::TcpMalformed);
@@ -248,7 +253,7 @@ fn segment<'a>(
     let key = FlowKey { local: dst, remote: src, local_port, remote_port };
     let mix = key.mix();
     // A device lends at most a batch; the mail ring, too.
-    let _ = batch.try_push(Arriving { key, mix, hash: 0, tcp, packet, size, verified, hint: None });
+    let _ = batch.try_push(Arriving { key, mix, hash: 0, tcp, packet, size, verified, via: Via::Direct, hint: None });
     if size != 0 {
         count_super(local, tcp, size);
     }

@@ -9,6 +9,7 @@ use crate::counters::Counters;
 use crate::egress::Paths;
 use crate::entropy::{BootSecrets, Entropy, KeptKey, KeptSecrets};
 use crate::mail::LaneMail;
+use crate::moving::Moving;
 use crate::narrowing::Narrowing;
 use crate::neighbours::WaitingRoom;
 use crate::sharing::{Product, Sharing, Site};
@@ -45,6 +46,8 @@ pub struct Local {
     pub(crate) paths: Paths,
     pub(crate) bound: BoundPorts,
     pub(crate) narrowing: Narrowing,
+    /// Buckets that move to or from this lane.
+    pub(crate) moving: Moving,
     pub(crate) udp: UdpSockets,
     pub(crate) waiting: WaitingRoom,
     pub(crate) reassembly: Reassembly,
@@ -120,6 +123,7 @@ impl<S: Sharing> Lane<S> {
             steering,
             bound: BoundPorts::default(),
             narrowing: Narrowing::default(),
+            moving: Moving::default(),
             udp: UdpSockets::default(),
             waiting: WaitingRoom::default(),
             reassembly: Reassembly::new(reassembly::Config::default()),
@@ -157,7 +161,7 @@ impl<S: Sharing> Lane<S> {
         look(&mut self.shared.enter(Site::Control))
     }
 
-    /// A copy of everything that it has counted. (With shared tables their counts are in each lane's copy.)
+    /// A copy of everything that it has counted.
     pub fn counters(&mut self) -> Counters {
         let mut sum = self.local.counters.clone();
         sum.merge(&self.shared.enter(Site::Control).counters);

@@ -21,6 +21,7 @@ pub mod lane;
 pub mod listing;
 pub mod lock_order;
 pub mod mail;
+mod moving;
 mod narrowing;
 pub mod neighbours;
 pub mod port_set;

@@ -188,16 +188,7 @@ impl Page {
     }
 }
 
-impl Page {
-    /// Answers that there is nothing.
-    pub(crate) fn nothing(&mut self) {
-        self.rows.clear();
-        self.ports.clear();
-        self.place = Place { part: Part::Done, next: 0, end: None };
-    }
-}
-
-/// Fills a page. `lane` is the asked lane's number; tables that several lanes share are told by whoever is asked.
+/// Fills a page. `lane` is the asked lane's number.
 pub(crate) fn fill(page: &mut Page, tables: &Tables, lane: usize, now: Instant, msl_us: u64) {
     page.rows.clear();
     page.ports.clear();
@@ -207,7 +198,7 @@ pub(crate) fn fill(page: &mut Page, tables: &Tables, lane: usize, now: Instant, 
         let done = match page.place.part {
             Part::Listeners => !page.states.has(State::Listen) || listener(page, tables, lane),
             Part::HalfOpen => !page.states.has(State::SynReceived) || half_open(page, tables, lane, now),
-            Part::Connections => connection(page, tables, now),
+            Part::Connections => connection(page, tables, lane, now),
             Part::TimeWaitV4 => !page.states.has(State::TimeWait) || time_wait(page, &tables.tw4, lane, now, msl_us),
             Part::TimeWaitV6 => !page.states.has(State::TimeWait) || time_wait(page, &tables.tw6, lane, now, msl_us),
             Part::Destinations => destination(page, tables),
@@ -245,7 +236,7 @@ fn half_open(page: &mut Page, tables: &Tables, lane: usize, now: Instant) -> boo
     false
 }
 
-fn connection(page: &mut Page, tables: &Tables, now: Instant) -> bool {
+fn connection(page: &mut Page, tables: &Tables, lane: usize, now: Instant) -> bool {
     let at = page.place.next;
     if at >= tables.slots.end() {
         return true;
@@ -272,7 +263,7 @@ fn connection(page: &mut Page, tables: &Tables, now: Instant) -> bool {
         }
     };
     if page.states.has(state) {
-        page.rows.push(Row { flow: *slot.key(), lane: slot.home, what });
+        page.rows.push(Row { flow: *slot.key(), lane: lane as u16, what });
     }
     false
 }

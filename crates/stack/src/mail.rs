@@ -6,7 +6,9 @@ use crate::counters::Counters;
 use crate::listing::Page;
 use crate::port_set::PortSet;
 use crate::snapshot::Snapshot;
+use crate::steering::Table;
 use crate::trace::Tap;
+use laneway_proto::time::Instant;
 use laneway_sync::ring::items::{ItemConsumer, ItemProducer, items};
 use laneway_sync::ring::records::{RecordConsumer, RecordProducer, records};
 use laneway_wire::flow::Address;
@@ -57,6 +59,17 @@ pub enum ToLane {
     Transmit(Vec<u8>),
     /// Another lane has learned a path's MTU.
     PathMtu(Address, u32),
+    /// Buckets move: go by this table, as soon as what was mailed by the old one has been taken in, and say so.
+    Steer {
+        /// Who owns what.
+        table: Box<Table>,
+        /// The device switches at once ([`Source::is_abrupt`](crate::steering::Source::is_abrupt)).
+        is_abrupt: bool,
+    },
+    /// No source sends frames of this bucket to this lane's queue any more.
+    Switched(usize),
+    /// A bucket has come to this lane for good, and its former owner has sent cookies that are good until then.
+    Cookies(Instant),
     /// Send a copy of the counters back.
     ReportCounters,
     /// Fill this page of a listing, and send it back.
@@ -86,6 +99,15 @@ pub enum ToControl {
     },
     /// This lane listens: what arrives from now on meets the listener.
     Listening(ListenerId),
+    /// This lane goes by the table of this version.
+    GoesBy(u64),
+    /// A bucket that was taken from this lane has no flow here any more.
+    Drained {
+        /// The bucket.
+        bucket: usize,
+        /// Cookies that were sent for it are good until then.
+        cookies_until: Instant,
+    },
     /// A copy of the counters, and the bytes that the tables hold.
     Counters(Box<Counters>, usize),
     /// The page that was asked for.

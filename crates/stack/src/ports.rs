@@ -48,10 +48,10 @@ impl Ask<'_> {
         FlowKey { local: self.local, remote: self.remote, local_port, remote_port: self.remote_port }
     }
 
-    /// Whether replies to this port would come to the lane that asks.
+    /// Whether replies to this port would come to the lane that asks, and no other lane can have a flow from it.
     #[inline]
     pub fn comes_home(&self, local_port: u16) -> bool {
-        self.steering.lane(&self.flow(local_port)) == self.lane
+        self.steering.may_choose(&self.flow(local_port), self.lane)
     }
 }
 

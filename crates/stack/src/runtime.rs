@@ -26,13 +26,14 @@
 use crate::app::{App, Context, ListenerId, UdpId};
 use crate::binding::BindOptions;
 use crate::clock::Clock;
-use crate::control::{self, BindId, Control, Tables};
+use crate::control::{self, BindId, Bucket, Control, Tables};
 use crate::counters::{Counters, Mib};
 use crate::error::Error;
 use crate::host::{Host, Seat};
 use crate::listing::Page;
 use crate::ports::{Slice, Tallies};
 use crate::sharing::{Sharing, Site};
+use crate::steering::{Source, Steering};
 use crate::trace::Tap;
 use crate::worker::{SLOW_US, Turn};
 use laneway_device::pcap::Capture;
@@ -120,6 +121,13 @@ enum Command {
     UnbindUdp(UdpId),
     ReplaceRoutes(Box<RouteTable>, SyncSender<()>),
     Tables(SyncSender<Tables>),
+    MoveBucket {
+        bucket: usize,
+        lane: usize,
+        reply: SyncSender<Result<(), Error>>,
+    },
+    Buckets(SyncSender<Vec<Bucket>>),
+    Source(Box<dyn Source>),
     Counters(SyncSender<Vec<(Counters, usize)>>),
     Page {
         lane: usize,
@@ -145,6 +153,8 @@ struct Shared {
     on_failure: Option<Tell>,
     clock: Clock,
     medium: Medium,
+    /// Which flow is in which bucket; who owns that, the control plane knows.
+    steering: Option<Steering>,
     /// Traces that are running.
     traces: Arc<AtomicUsize>,
 }
@@ -228,6 +238,7 @@ impl Runtime {
             on_failure: options.on_failure.clone(),
             clock,
             medium: seats.first().map_or(Medium::Ip, |seat| seat.lane.medium()),
+            steering: seats.first().map(|seat| seat.lane.local.steering.clone()),
             traces: Arc::default(),
         });
         let cores = cores();
@@ -259,8 +270,7 @@ impl Runtime {
                 shared: Arc::clone(&shared),
                 readiness,
                 spin_us: options.spin_us,
-                // With shared tables a lane's timers may fire on another lane, which leaves word but does not ring.
-                park_max_us: if S::SHARED { options.park_max_us.min(1_000) } else { options.park_max_us },
+                park_max_us: options.park_max_us,
                 grace_us: options.grace_us,
                 ended: Ending(Arc::clone(&shared)),
             };
@@ -359,6 +369,26 @@ impl Runtime {
     pub fn tables(&self) -> Result<Tables, Error> {
         let (reply, answer) = sync_channel(1);
         self.shared.say(Command::Tables(reply));
+        answer.recv().map_err(|_| Error::Closed)
+    }
+
+    /// Says what steers frames to lanes, so that it can be told when buckets move; see [`Control::set_source`].
+    pub fn set_source(&self, source: Box<dyn Source>) {
+        self.shared.say(Command::Source(source));
+    }
+
+    /// Gives the flows of a steering bucket that begin from now on to a lane; see [`Control::move_bucket`]. Waits for the control
+    /// thread, and not for lanes: [`buckets`](Self::buckets) tells how far it has come.
+    pub fn move_bucket(&self, bucket: usize, lane: usize) -> Result<(), Error> {
+        let (reply, answer) = sync_channel(1);
+        self.shared.say(Command::MoveBucket { bucket, lane, reply });
+        answer.recv().unwrap_or(Err(Error::Closed))
+    }
+
+    /// Every steering bucket, by number: whose it is, and what is under way about it.
+    pub fn buckets(&self) -> Result<Vec<Bucket>, Error> {
+        let (reply, answer) = sync_channel(1);
+        self.shared.say(Command::Buckets(reply));
         answer.recv().map_err(|_| Error::Closed)
     }
 
@@ -619,8 +649,7 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
             }
         }
         let turn = self.seat.turn(now);
-        // Shared tables are spoken of once.
-        if self.aloud.is_due(now) && (!S::SHARED || self.id == 0) {
+        if self.aloud.is_due(now) {
             self.seat.lane.tables(|tables| self.aloud.look(now, &tables.counters));
         }
         let mail = &self.seat.lane.local.mail;
@@ -642,15 +671,13 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
 
     /// Connections of this lane that are not over.
     fn connections(&mut self) -> usize {
-        let id = self.id as u16;
-        self.seat.lane.tables(|tables| tables.slots.iter().filter(|(_, slot)| slot.home == id).count())
+        self.seat.lane.tables(|tables| tables.slots.len())
     }
 
     fn abort_all(&mut self) {
         let lane = &mut self.seat.lane;
-        let id = self.id as u16;
         let mut tables = lane.shared.enter(Site::Walk);
-        let left: Vec<u32> = tables.slots.iter().filter(|(_, slot)| slot.home == id).map(|(index, _)| index).collect();
+        let left: Vec<u32> = tables.slots.iter().map(|(index, _)| index).collect();
         for index in left {
             let id = tables.id(index);
             Context { tables: &mut tables, local: &mut lane.local }.abort(id);
@@ -659,11 +686,9 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
 
     /// What it has counted.
     fn end(mut self) -> Option<Counters> {
-        // Shared tables are counted once.
-        let whole = !S::SHARED || self.id == 0;
         let seat = &mut self.seat;
         let counters = catch_unwind(AssertUnwindSafe(|| {
-            let mut counters = if whole { seat.lane.counters() } else { seat.lane.local.counters.clone() };
+            let mut counters = seat.lane.counters();
             counters.add_met_here();
             counters
         }));
@@ -783,6 +808,15 @@ impl ControlThread {
                 self.control.replace_routes(*routes);
                 let _ = reply.send(());
             }
+            Command::MoveBucket { bucket, lane, reply } => {
+                let outcome = self.control.move_bucket(bucket, lane);
+                if outcome.is_ok() {
+                    tracing::info!(bucket, lane, "new flows of this steering bucket go to this lane");
+                }
+                let _ = reply.send(outcome);
+            }
+            Command::Buckets(reply) => drop(reply.send(self.control.buckets())),
+            Command::Source(source) => self.control.set_source(source),
             Command::Tables(reply) => drop(reply.send(self.control.tables())),
             Command::Counters(reply) => {
                 if self.counting.is_empty() {

@@ -94,14 +94,11 @@ pub trait Sharing: Send + 'static {
     /// The name on the command line and in results.
     const NAME: &'static str;
 
-    /// All lanes enter the same tables: what is asked of the tables is asked of the first lane alone.
-    const SHARED: bool;
-
     /// The application accepts in a section of its own ([`Site::Accept`]), as a process that calls `accept` does, and not in
     /// that of the segment which completed the connection.
     const ACCEPT_APART: bool = false;
 
-    /// One value per lane, of tables made by `make`.
+    /// One value per lane, each with tables of its own, made by `make`.
     fn spread(lanes: usize, make: impl FnMut() -> Tables) -> Vec<Self>
     where
         Self: Sized;
@@ -147,7 +144,6 @@ impl Sharing for LaneOwned {
     type Section<'a> = &'a mut Tables;
     type Segmentation = nagle::Lane;
     const NAME: &'static str = "lane";
-    const SHARED: bool = false;
 
     fn spread(lanes: usize, mut make: impl FnMut() -> Tables) -> Vec<Self> {
         (0..lanes).map(|_| LaneOwned(make())).collect()

@@ -7,6 +7,7 @@ use crate::egress;
 use crate::ingress::{Slower, Vouched};
 use crate::lane::Local;
 use crate::mail::ToControl;
+use crate::moving::{Note, Via};
 use crate::tables::{Slot, Tcb};
 use laneway_device::Tx;
 use laneway_proto::discard::Discard;
@@ -30,12 +31,12 @@ pub enum Slow {
 impl<T: Tx, A: App> Stage<'_, T, A> {
     /// Deals with an IP packet that is not a plain TCP segment.
     pub fn slow(&mut self, other: &Slower<'_>) -> Slow {
-        let Slower { packet, bytes, vouched } = other;
+        let Slower { packet, bytes, vouched, via } = other;
         if let Some(fragment) = packet.fragment {
             // All fragments of a datagram meet on one lane.
             let owner = self.local.steering.lane_of_fragments(packet.src, packet.dst, fragment.id);
             if owner != self.local.id {
-                mail_packet(self.local, owner, bytes, *vouched);
+                mail_packet(self.local, owner, bytes, *vouched, Note::default());
                 return Slow::Done;
             }
             return match self.local.reassembly.on_fragment(packet, self.local.now) {
@@ -52,7 +53,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             };
         }
         match packet.protocol {
-            protocol::ICMPV4 | protocol::ICMPV6 => self.icmp(packet, bytes),
+            protocol::ICMPV4 | protocol::ICMPV6 => self.icmp(packet, bytes, *via),
             protocol::UDP => self.udp(packet, bytes, *vouched),
             _ => {
                 self.local.counters.discard(Discard::IpUnknownProtocol);
@@ -62,7 +63,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         Slow::Done
     }
 
-    fn icmp(&mut self, packet: &Packet<'_>, bytes: &[u8]) {
+    fn icmp(&mut self, packet: &Packet<'_>, bytes: &[u8], via: Via) {
         self.local.counters.count(Mib::IcmpInMsgs);
         match icmp::input(packet) {
             Ok(Incoming::EchoRequest(echo)) => {
@@ -78,7 +79,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                     reply.emit_message(buf)
                 });
             }
-            Ok(Incoming::Error(error)) => self.icmp_error(&error, bytes),
+            Ok(Incoming::Error(error)) => self.icmp_error(&error, bytes, via),
             Ok(Incoming::EchoReply(_) | Incoming::Neighbour(_)) => self.local.counters.discard(Discard::IcmpIgnored),
             Err(discard) => {
                 self.local.counters.count(Mib::IcmpInErrors);
@@ -88,7 +89,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     }
 
     /// An ICMP error is believed only if it quotes a flow of ours and a sequence number that is in flight (RFC 5927).
-    fn icmp_error(&mut self, error: &IcmpError, bytes: &[u8]) {
+    fn icmp_error(&mut self, error: &IcmpError, bytes: &[u8], via: Via) {
         let quoted = &error.quoted;
         if quoted.protocol == protocol::UDP && error.kind.is_hard() {
             return self.udp_unreachable(&quoted.key, bytes);
@@ -96,12 +97,23 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         if quoted.protocol != protocol::TCP {
             return self.local.counters.discard(Discard::IcmpIgnored);
         }
-        let owner = self.local.steering.lane(&quoted.key);
-        if owner != self.local.id {
-            return mail_packet(self.local, owner, bytes, Vouched::default());
+        // Whoever is asked as the former owner looks, and does not ask on.
+        let owner = self.local.steers_to(&quoted.key);
+        if owner != self.local.id && via != Via::Asked {
+            mail_packet(self.local, owner, bytes, Vouched::default(), Note::default());
+            return;
         }
         let hash = self.tables.hash(&quoted.key);
         let handle = self.tables.lookup(hash, &quoted.key);
+        if handle.is_none()
+            && via != Via::Asked
+            && let Some(former) = self.local.former(&quoted.key)
+        {
+            self.local.count_mailed(Via::Asked);
+            let note = Note { via: Via::Asked, ..Note::default() };
+            mail_packet(self.local, former, bytes, Vouched::default(), note);
+            return;
+        }
         let slot = handle.filter(|h| h.kind() == crate::tables::Kind::Connection).map(|h| h.index());
         let Some((index, seq)) = slot.zip(quoted.seq) else {
             return self.local.counters.discard(Discard::IcmpUnverified);
@@ -141,9 +153,10 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     /// One of our datagrams was for nobody. The socket is looked for on the lane that has its flow; that it exists is all that
     /// can be checked.
     fn udp_unreachable(&mut self, key: &FlowKey, bytes: &[u8]) {
-        let owner = self.local.steering.lane(key);
+        let owner = self.local.steers_to(key);
         if owner != self.local.id {
-            return mail_packet(self.local, owner, bytes, Vouched::default());
+            mail_packet(self.local, owner, bytes, Vouched::default(), Note::default());
+            return;
         }
         let hash = self.tables.hash(key);
         let Some(socket) = self.local.udp.find(&key.local, key.local_port, hash) else {
@@ -162,10 +175,11 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 return self.local.counters.discard(discard);
             }
         };
-        let owner = self.local.steering.lane(&datagram.key);
+        let owner = self.local.steers_to(&datagram.key);
         if owner != self.local.id {
-            self.local.counters.count(Mib::SteerMiss);
-            return mail_packet(self.local, owner, bytes, vouched);
+            self.local.count_mailed(Via::Direct);
+            mail_packet(self.local, owner, bytes, vouched, Note::default());
+            return;
         }
         let hash = datagram.key.hash(&self.local.hash_key.get());
         let Some(socket) = self.local.udp.find(&datagram.key.local, datagram.key.local_port, hash) else {

@@ -1,38 +1,106 @@
 //! Owns which lane a flow belongs to: Toeplitz over the 4-tuple, 128 buckets, an indirection table, as a NIC does it.
 
+use laneway_device::memory::Indirection;
 use laneway_wire::flow::{Address, FlowKey, ToeplitzTable, toeplitz_bytes};
 use std::sync::Arc;
 
 /// The unit of ownership.
 pub const BUCKETS: usize = 128;
 
-/// The steering function of one stack, shared by its lanes and its devices; immutable once published.
+/// Who owns which bucket, and who has owned it until lately. Immutable once published; each lane has a copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Table {
+    /// Grows with every publication.
+    pub version: u64,
+    /// The lane of the flows that begin now.
+    pub(crate) owner: [u8; BUCKETS],
+    /// While a bucket moves: the lane that it was taken from, and that may still have flows of it. Else the owner.
+    pub(crate) previous: [u8; BUCKETS],
+}
+
+impl Table {
+    /// Deals the buckets out to `lanes` lanes in turn.
+    pub fn even(lanes: usize) -> Self {
+        let dealt = std::array::from_fn(|bucket| (bucket % lanes) as u8);
+        Table { version: 0, owner: dealt, previous: dealt }
+    }
+
+    /// Not all of this bucket's flows are known to be with its owner.
+    #[inline]
+    pub fn is_moving(&self, bucket: usize) -> bool {
+        self.owner[bucket] != self.previous[bucket]
+    }
+}
+
+/// The steering function of one stack, shared by its lanes and its devices.
 #[derive(Clone)]
 pub struct Steering {
     toeplitz: Arc<ToeplitzTable>,
     key: [u8; 40],
-    indirection: [u8; BUCKETS],
+    table: Table,
     lanes: usize,
+}
+
+/// What a device that steers for us must be told when buckets move. The control plane has it, and no lane.
+pub trait Source: Send {
+    /// Sends each bucket to this queue from now on, or as soon as it can.
+    fn steer(&mut self, table: &[u8; BUCKETS]) -> Result<(), String>;
+
+    /// No frame of this bucket is put into another queue any more than the one that was last asked for.
+    fn has_switched(&mut self, bucket: usize) -> bool;
+
+    /// The device switches at once, and not only when the queue that a bucket leaves has been read to the end of it: the lane
+    /// that reads that queue has to see to the order. A queue of such a device has no more frames when it lends fewer than it was
+    /// asked for.
+    fn is_abrupt(&self) -> bool;
+}
+
+/// A memory link's table follows by itself.
+impl Source for Arc<Indirection> {
+    fn steer(&mut self, table: &[u8; BUCKETS]) -> Result<(), String> {
+        self.set(table);
+        Ok(())
+    }
+
+    fn has_switched(&mut self, bucket: usize) -> bool {
+        Indirection::has_switched(self, bucket)
+    }
+
+    fn is_abrupt(&self) -> bool {
+        false
+    }
+}
+
+/// The kernel goes by what is in the map from the next frame on.
+impl Source for laneway_device::steering_ebpf::Steering {
+    fn steer(&mut self, table: &[u8; BUCKETS]) -> Result<(), String> {
+        self.set_table(table).map_err(|error| error.to_string())
+    }
+
+    fn has_switched(&mut self, _: usize) -> bool {
+        true
+    }
+
+    fn is_abrupt(&self) -> bool {
+        true
+    }
 }
 
 impl Steering {
     /// Spreads the buckets evenly over `lanes` (1 to 256) lanes.
     pub fn new(key: [u8; 40], lanes: usize) -> Self {
         assert!((1..=256).contains(&lanes), "a stack has 1 to 256 lanes, not {lanes}");
-        let mut indirection = [0; BUCKETS];
-        for (bucket, lane) in indirection.iter_mut().enumerate() {
-            *lane = (bucket % lanes) as u8;
-        }
-        Steering { toeplitz: Arc::new(ToeplitzTable::new(&key)), key, indirection, lanes }
+        Steering { toeplitz: Arc::new(ToeplitzTable::new(&key)), key, table: Table::even(lanes), lanes }
     }
 
-    /// The same with another owner for each bucket, as after buckets have moved.
+    /// The same with another owner for each bucket, as after buckets have moved and all is settled.
     ///
     /// # Panics
     /// If a bucket is given to a lane that there is not.
     pub fn with_indirection(mut self, indirection: [u8; BUCKETS]) -> Self {
         assert!(indirection.iter().all(|lane| usize::from(*lane) < self.lanes), "there are {} lanes", self.lanes);
-        self.indirection = indirection;
+        let version = self.table.version + 1;
+        self.table = Table { version, owner: indirection, previous: indirection };
         self
     }
 
@@ -43,7 +111,17 @@ impl Steering {
 
     /// Bucket to lane.
     pub fn indirection(&self) -> &[u8; BUCKETS] {
-        &self.indirection
+        &self.table.owner
+    }
+
+    /// Who owns what, and who did.
+    #[inline]
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub(crate) fn set_table(&mut self, table: &Table) {
+        self.table = *table;
     }
 
     /// How many lanes there are.
@@ -61,16 +139,36 @@ impl Steering {
     /// The lane that owns a flow.
     #[inline]
     pub fn lane(&self, key: &FlowKey) -> usize {
-        if self.lanes == 1 { 0 } else { self.indirection[self.bucket(key)].into() }
+        if self.lanes == 1 { 0 } else { self.table.owner[self.bucket(key)].into() }
     }
 
-    /// The lane for fragments of a datagram: all of them meet there (ports are only in the first).
+    /// The lane that may begin a flow of its own here: the only one that can have a flow between these two ends already. While
+    /// a bucket moves that is the lane which it was taken from.
+    pub(crate) fn opener(&self, key: &FlowKey) -> usize {
+        if self.lanes == 1 { 0 } else { self.table.previous[self.bucket(key)].into() }
+    }
+
+    /// Whether this lane may begin a flow here from a port of its own choice: not while the bucket moves.
+    pub(crate) fn may_choose(&self, key: &FlowKey, lane: usize) -> bool {
+        self.lanes == 1 || {
+            let bucket = self.bucket(key);
+            usize::from(self.table.owner[bucket]) == lane && !self.table.is_moving(bucket)
+        }
+    }
+
+    /// The lane for fragments of a datagram: all of them meet there (ports are only in the first). It stays what it was at the
+    /// start, wherever buckets move, so that no datagram is collected on two lanes.
     pub fn lane_of_fragments(&self, src: Address, dst: Address, id: u32) -> usize {
         if self.lanes == 1 {
             return 0;
         }
         let key = FlowKey { local: dst, remote: src, local_port: (id >> 16) as u16, remote_port: id as u16 };
-        self.lane(&key)
+        self.bucket(&key) % self.lanes
+    }
+
+    /// The bucket of a frame, for devices that have a table of their own. Anything without ports is in bucket 0.
+    pub fn bucket_of_frame(&self, frame: &[u8], link_header_len: usize) -> usize {
+        flow_of_packet(frame.get(link_header_len..).unwrap_or(&[])).map_or(0, |key| self.bucket(&key))
     }
 
     /// The queue for a frame, for devices that let us choose (the in-memory link's virtual RSS). Anything without ports

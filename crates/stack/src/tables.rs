@@ -83,8 +83,6 @@ pub struct Slot {
     pub tcb: Tcb,
     /// Hash of its flow.
     pub hash: u64,
-    /// The lane whose application owns it.
-    pub home: u16,
     /// It is on its lane's list of connections to settle at the end of the poll.
     pub touched: bool,
     /// The application has it: accepted, or its own.
@@ -128,8 +126,6 @@ pub struct Tables {
     pub counters: Counters,
     /// Live TIME_WAIT records (records taken over or evicted are in the queues but not counted).
     pub time_waits: usize,
-    /// Connections whose timer fired on a lane that is not their home (only when tables are shared).
-    pub strays: Vec<(u16, u32)>,
 }
 
 impl Tables {
@@ -155,7 +151,6 @@ impl Tables {
             ports,
             counters: Counters::default(),
             time_waits: 0,
-            strays: Vec::new(),
         }
     }
 
@@ -300,14 +295,13 @@ impl Tables {
         (hash, key): (u64, &FlowKey),
         half: u32,
         listener: ListenerId,
-        home: u16,
         path: PathPlace,
         connection: Connection,
     ) -> ConnId {
         self.half_open.discard(half);
         let (reuse, claim) = (self.listeners.reuse(listener), Claim::NONE);
         let tcb = Tcb::Synchronized(connection);
-        let index = self.slots.insert(Slot { tcb, hash, home, touched: false, accepted: false, claim, reuse, path });
+        let index = self.slots.insert(Slot { tcb, hash, touched: false, accepted: false, claim, reuse, path });
         let replaced = self.flows.replace(
             hash,
             Handle::new(Kind::HalfOpen, half).raw(),
@@ -421,6 +415,12 @@ impl Tables {
             }
             Kind::Connection | Kind::HalfOpen => {}
         }
+    }
+
+    /// Gives up a record for a flow that begins on another lane.
+    pub(crate) fn give_up(&mut self, hash: u64, handle: Handle) {
+        self.release_record(handle);
+        self.take_over(hash, handle);
     }
 
     /// Gives up a record of our own for a new active open (RFC 6191).

@@ -8,12 +8,13 @@
 use crate::app::{App, Context};
 use crate::bound;
 use crate::counters::{Counters, Mib};
-use crate::demux::{Stage, next_ms};
+use crate::demux::{COOKIE_LIFE_US, Stage, next_ms};
 use crate::egress::{self, Outgoing, PathPlace, Sent, Written};
-use crate::ingress::{self, Batch, Vouched};
+use crate::ingress::{self, Batch, Other, Vouched};
 use crate::lane::{Lane, Local};
 use crate::listing;
 use crate::mail::{ToControl, ToLane};
+use crate::moving::{self, Note};
 use crate::narrowing;
 use crate::sharing::apart::Later;
 use crate::sharing::{Sharing, Site};
@@ -68,11 +69,15 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
     let frames = rx.poll(BATCH_MAX);
     // The newest state of the world comes after the frames: none of them was sent before it was published.
     let commands = control_mail(lane, tx);
+    if lane.local.moving.is_under_way() {
+        lane.local.adopt();
+    }
     if frames > 0 {
         let rx = &*rx;
-        batch(lane, frames, |i| (rx.frame(i), false), tx, app);
+        batch(lane, frames, |i| (rx.frame(i), None), tx, app);
     }
     rx.release();
+    let moving = lane.local.moving.is_under_way() && moving::go_on(lane, frames < BATCH_MAX);
     let mailed = lane_mail(lane, tx, app);
     let timers = expire(lane, tx, app);
     lane.resume(tx, app);
@@ -97,7 +102,8 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
     }
     app.on_poll_end();
     let feeds = lane.can_feed();
-    let busy = frames > 0 || mailed || timers || commands || unfinished || narrowing || feeds || app.is_busy();
+    let busy =
+        frames > 0 || mailed || moving || timers || commands || unfinished || narrowing || feeds || app.is_busy();
     lane.local.busy = busy;
     lane.local.counters.count(if busy { Mib::PollsBusy } else { Mib::PollsIdle });
     // A busy lane turns again at once, and need not ask when.
@@ -111,20 +117,19 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
 fn batch<'a, S: Sharing, T: Tx, A: App>(
     lane: &mut Lane<S>,
     n: usize,
-    frame: impl Fn(usize) -> (RxFrame<'a>, bool),
+    frame: impl Fn(usize) -> (RxFrame<'a>, Option<Note>),
     tx: &mut T,
     app: &mut A,
 ) {
     let ours = Mac(tx.capabilities().mac);
     let mut arriving = Batch::new();
     for i in 0..n {
-        let (frame, bare) = frame(i);
+        let (frame, mailed) = frame(i);
         let local = &mut lane.local;
         let before = arriving.len();
-        let other = if bare {
-            ingress::packet(local, frame.bytes, frame.meta, false, &mut arriving)
-        } else {
-            ingress::frame(local, frame, ours, &mut arriving)
+        let other = match mailed {
+            Some(note) => mailed_packet(local, frame, note, &mut arriving),
+            None => ingress::frame(local, frame, ours, &mut arriving),
         };
         if let Some(segment) = arriving.get_mut(before) {
             let tables = lane.shared.peek();
@@ -157,6 +162,26 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(
         take_in(lane, segment, run, tx, app);
         rest = others;
     }
+}
+
+/// A packet from another lane, with what that has noted of it.
+#[inline]
+fn mailed_packet<'a>(local: &mut Local, frame: RxFrame<'a>, note: Note, arriving: &mut Batch<'a>) -> Other<'a> {
+    let before = arriving.len();
+    let mut other = ingress::packet(local, frame.bytes, frame.meta, false, arriving);
+    if let Some(other) = &mut other {
+        other.via = note.via;
+    }
+    if let Some(segment) = arriving.get_mut(before) {
+        segment.via = note.via;
+        if let Some(least) = note.beyond {
+            local.moving.note_beyond(segment.key, least);
+        }
+    }
+    if note.cookies {
+        local.cookies_until = local.cookies_until.max(local.now.after_us(COOKIE_LIFE_US));
+    }
+    other
 }
 
 /// One segment, with the run of those that continue it.
@@ -203,7 +228,9 @@ fn whole<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, datagram: &[u8], tx: &mu
 fn lane_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A) -> bool {
     let mut any = false;
     for i in 0..lane.local.mail.from_lanes.len() {
-        if lane.local.mail.from_lanes[i].is_empty() {
+        // The ring of a lane is behind those of the lanes before it, but for our own.
+        let from = i + usize::from(i >= lane.local.id);
+        if lane.local.mail.from_lanes[i].is_empty() || lane.local.moving.holds(from) {
             continue;
         }
         // The ring is taken out for the batch, because its frames are lent from it while the lane works.
@@ -211,9 +238,10 @@ fn lane_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mu
         let n = ring.poll(BATCH_MAX);
         let frame = |i| {
             let (bytes, word) = ring.record(i);
-            RxFrame { bytes, meta: Vouched::meta(word) }
+            (RxFrame { bytes, meta: Vouched::meta(word) }, Some(Note::of(word)))
         };
-        batch(lane, n, |i| (frame(i), true), tx, app);
+        batch(lane, n, frame, tx, app);
+        lane.local.moving.forget_beyond();
         lane.local.counters.add(Mib::SteerMailed, n as u64);
         ring.release(n);
         let rings = &mut lane.local.mail.from_lanes;
@@ -254,11 +282,7 @@ fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
             }
             ToLane::Release(id) => bound::release(&mut tables, local, id),
             ToLane::Listen { id, binding, port, backlog } => {
-                // With shared tables the first lane's addition serves all.
-                if !tables.listeners.contains(id) {
-                    let lanes = if S::SHARED { 1 } else { local.steering.lanes() };
-                    tables.listeners.add(id, binding, port, backlog, lanes);
-                }
+                tables.listeners.add(id, binding, port, backlog, local.steering.lanes());
                 let _ = local.mail.to_control.push(ToControl::Listening(id));
             }
             ToLane::Unlisten(id) => {
@@ -284,22 +308,18 @@ fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
                     local.narrowing.learn(remote, mtu);
                 }
             }
+            ToLane::Steer { table, is_abrupt } => local.on_table(table, is_abrupt),
+            ToLane::Switched(bucket) => local.on_switched(bucket),
+            ToLane::Cookies(until) => local.cookies_until = local.cookies_until.max(until),
             ToLane::ReportCounters => {
                 let mut counters = local.counters.clone();
-                if !S::SHARED || local.id == 0 {
-                    counters.merge(&tables.counters);
-                }
+                counters.merge(&tables.counters);
                 counters.add_met_here();
                 let _ = local.mail.to_control.push(ToControl::Counters(Box::new(counters), tables.bytes()));
             }
             ToLane::List(mut page) => {
                 page.busy = local.busy;
-                // With shared tables the first lane tells of all.
-                if !S::SHARED || local.id == 0 {
-                    listing::fill(&mut page, &tables, local.id, local.now, local.config.tcp.msl_us);
-                } else {
-                    page.nothing();
-                }
+                listing::fill(&mut page, &tables, local.id, local.now, local.config.tcp.msl_us);
                 let _ = local.mail.to_control.push(ToControl::Page(page));
                 // One page a poll, however many ask: the next command has the next poll.
                 break;
@@ -324,7 +344,7 @@ fn expire<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A
     let now = lane.local.now;
     // Records and timers have ticks of a millisecond: one that was dealt with to its end has nothing more.
     let tick = now.as_ms();
-    if !S::SHARED && lane.local.expired_to == tick {
+    if lane.local.expired_to == tick {
         let mut tables = lane.shared.enter(Site::Look);
         if tables.timers.is_done(tick) {
             tables.maintain(MAINTAIN_MAX);
@@ -352,15 +372,6 @@ fn expire<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A
         }
     }
     local.due = due;
-    // With shared tables a timer may fire on a lane that is not the connection's home.
-    if !tables.strays.is_empty() {
-        let id = local.id as u16;
-        let mine: Vec<u32> = tables.strays.iter().filter(|(home, _)| *home == id).map(|(_, index)| *index).collect();
-        tables.strays.retain(|(home, _)| *home != id);
-        for index in mine {
-            connection_timer(tables, local, app, Handle::new(Kind::Connection, index));
-        }
-    }
     let unfinished = more || reaped == REAP_MAX;
     local.expired_to = if unfinished { 0 } else { tick };
     any || unfinished
@@ -370,9 +381,6 @@ fn connection_timer<A: App>(tables: &mut Tables, local: &mut Local, app: &mut A,
     let index = handle.index();
     let id = tables.id(index);
     let Some(slot) = tables.slots.get_mut(index) else { return };
-    if usize::from(slot.home) != local.id {
-        return tables.strays.push((slot.home, index));
-    }
     let mut cx = Cx { now: local.now, config: &local.config.tcp, pool: &mut tables.pool };
     let deadline = match &mut slot.tcb {
         Tcb::Synchronized(connection) => {
@@ -659,6 +667,7 @@ impl<S: Sharing> Lane<S> {
             return self.local.now;
         }
         let neighbour = if self.local.waits_for_neighbour { self.local.now.after_us(1_000) } else { Instant::NEVER };
+        let moving = self.local.moving.deadline(self.local.now);
         let tables = self.shared.enter(Site::Look);
         let waits = if tables.time_waits > 0 || !tables.tw4.is_empty() {
             self.local.now.after_us(10_000)
@@ -666,9 +675,6 @@ impl<S: Sharing> Lane<S> {
             Instant::NEVER
         };
         let migrating = if tables.flows.backlog() > 0 { self.local.now } else { Instant::NEVER };
-        // The memory of shared tables may come back on another lane.
-        let hunger =
-            if S::SHARED && !self.local.starving.is_empty() { self.local.now.after_us(1_000) } else { Instant::NEVER };
         let fragments =
             self.local.reassembly.poll_timeout().map_or(Instant::NEVER, |at| at.max(self.local.housekeeping_at));
         tables
@@ -679,7 +685,7 @@ impl<S: Sharing> Lane<S> {
             .min(migrating)
             .min(neighbour)
             .min(fragments)
-            .min(hunger)
+            .min(moving)
     }
 
     /// Ethernet or bare IP.

@@ -10,11 +10,10 @@ use laneway_stack::control::Network;
 use laneway_stack::counters::Mib;
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
-use laneway_stack::sharing::{Accept, Decomposed, Epoch, Global, LaneOwned, Plain, Sharing, Site, TimeWaitApart};
+use laneway_stack::sharing::{Accept, Decomposed, Epoch, Global, LaneOwned, Plain, Sharing, TimeWaitApart};
 use laneway_stack::steering::Steering;
-use laneway_stack::tables::Tables;
 use laneway_wire::flow::Address;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 const REQUEST: [u8; 92] = [b'q'; 92];
 const RESPONSE: [u8; 206] = [b'r'; 206];
@@ -185,33 +184,9 @@ macro_rules! suite {
 }
 
 suite!(lane, LaneOwned);
-suite!(one_table, OneTable);
 suite!(global, Global);
 suite!(accept, Accept);
 suite!(timewait, TimeWaitApart);
 suite!(decomposed, Decomposed);
 suite!(epoch, Epoch);
 suite!(bare_locks, Global<Plain>);
-
-/// One set of tables for all lanes behind one lock: what `Sharing::SHARED` is for.
-struct OneTable(Arc<Mutex<Tables>>);
-
-impl Sharing for OneTable {
-    type Section<'a> = MutexGuard<'a, Tables>;
-    type Segmentation = laneway_stack::proto::tcp::nagle::Lane;
-    const NAME: &'static str = "one table";
-    const SHARED: bool = true;
-
-    fn spread(lanes: usize, mut make: impl FnMut() -> Tables) -> Vec<Self> {
-        let tables = Arc::new(Mutex::new(make()));
-        (0..lanes).map(|_| OneTable(Arc::clone(&tables))).collect()
-    }
-
-    fn enter(&mut self, _: Site) -> MutexGuard<'_, Tables> {
-        self.0.lock().expect("nobody has panicked")
-    }
-
-    fn peek(&self) -> Option<&Tables> {
-        None
-    }
-}

@@ -80,10 +80,12 @@ pub fn impaired_link(
     let second_queues = config.second_queues.unwrap_or(config.queues);
     let wire = LinkConfig { rx_checksum: false, rx_super: false, ..config };
     let [first_steer, second_steer] = wire.steer.clone();
+    let [first_table, second_table] = wire.tables.clone();
     let [first_wake, second_wake] = wire.wake.clone();
     let (first, middle_first) = link(LinkConfig {
         second_queues: Some(1),
         steer: [first_steer, None],
+        tables: [first_table, None],
         wake: [first_wake, None],
         ..wire.clone()
     });
@@ -94,6 +96,7 @@ pub fn impaired_link(
         second_queues: Some(1),
         macs: [b, a],
         steer: [second_steer, None],
+        tables: [second_table, None],
         wake: [second_wake, None],
         ..wire
     });

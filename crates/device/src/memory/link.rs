@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use laneway_sync::{RecordConsumer, RecordProducer, records};
 
+use super::indirection::{Follower, Indirection};
 use super::offload;
 use crate::{
     BATCH_MAX, Capabilities, Medium, PartialChecksum, Queue, Rx, RxChecksum, RxFrame, RxMeta, Tx, TxMeta,
@@ -64,6 +65,9 @@ pub struct LinkConfig {
     /// Virtual RSS of the first and the second end: `steer[1]` chooses the queue of the second end for frames sent by the first.
     /// Never called with one queue. `None` with several: frames stay on the queue number that they were sent on.
     pub steer: [Option<Steer>; 2],
+    /// Indirection tables of the first and the second end. Where there is one, [`steer`](Self::steer) says the bucket of a frame, and the table
+    /// which queue that goes to.
+    pub tables: [Option<Arc<Indirection>>; 2],
     /// The interrupt of the first and the second end: `wake[1]` is called when frames arrive at the second end.
     pub wake: [Option<Wake>; 2],
 }
@@ -82,6 +86,7 @@ impl Default for LinkConfig {
             rx_super: false,
             macs: [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]],
             steer: [None, None],
+            tables: [None, None],
             wake: [None, None],
         }
     }
@@ -159,6 +164,7 @@ pub fn link(config: LinkConfig) -> (Vec<LinkQueue>, Vec<LinkQueue>) {
                     capabilities(end),
                     &config,
                     config.steer[peer].clone(),
+                    config.tables[peer].clone(),
                     config.wake[peer].clone(),
                 ),
             })
@@ -394,6 +400,7 @@ impl LinkTx {
         capabilities: Capabilities,
         config: &LinkConfig,
         steer: Option<Steer>,
+        table: Option<Arc<Indirection>>,
         wake: Option<Wake>,
     ) -> Self {
         let header = config.medium.header_len();
@@ -410,7 +417,8 @@ impl LinkTx {
         let to = if rings.len() == 1 {
             To::One(rings.remove(0))
         } else {
-            To::Many(Box::new(Spread { guess: queue % rings.len(), reserved: 0, rings: rings.into(), steer }))
+            let follower = table.map(|table| Follower::new(table, queue));
+            To::Many(Box::new(Spread { guess: queue % rings.len(), reserved: 0, rings: rings.into(), steer, follower }))
         };
         LinkTx {
             to,
@@ -556,6 +564,9 @@ impl Tx for LinkTx {
 
     #[inline(always)]
     fn flush(&mut self) {
+        if let To::Many(spread) = &mut self.to {
+            spread.follow();
+        }
         if self.dirty == 0 {
             return;
         }
@@ -592,9 +603,18 @@ struct Spread {
     /// Length of the current reservation.
     reserved: usize,
     steer: Option<Steer>,
+    /// Turns what `steer` says into a queue.
+    follower: Option<Follower>,
 }
 
 impl Spread {
+    #[inline]
+    fn follow(&mut self) {
+        if let Some(follower) = &mut self.follower {
+            follower.follow(&self.rings);
+        }
+    }
+
     #[inline]
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         self.reserved = len;
@@ -614,9 +634,12 @@ impl Spread {
 
     /// The frame goes where `steer` says; the number of that ring.
     fn commit(&mut self, len: usize, word: MetaWord) -> usize {
+        let mut bucket = 0;
         if let Some(steer) = &self.steer {
             let written = self.rings[self.guess].reserve(self.reserved).expect(GRANTED);
-            let right = steer(&written[..len]) % self.rings.len();
+            bucket = steer(&written[..len]);
+            let chosen = self.follower.as_mut().map_or(bucket, |follower| follower.queue(bucket, &self.rings));
+            let right = chosen % self.rings.len();
             if right != self.guess {
                 let [from, to] = self.rings.get_disjoint_mut([self.guess, right]).expect("two different rings");
                 let from = from.reserve(self.reserved).expect(GRANTED);
@@ -626,6 +649,9 @@ impl Spread {
             }
         }
         self.rings[self.guess].commit(len, word.0);
+        if let Some(follower) = &mut self.follower {
+            follower.sent(bucket, self.rings[self.guess].position());
+        }
         self.guess
     }
 }

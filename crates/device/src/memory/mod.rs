@@ -4,10 +4,12 @@
 //! network between two. [`offload`] does in software what a receiver's hardware would have done.
 
 pub mod impair;
+pub mod indirection;
 pub mod link;
 pub mod offload;
 pub mod switch;
 
 pub use impair::{Impair, ImpairCounters, Impairments, impaired_link};
+pub use indirection::Indirection;
 pub use link::{LinkConfig, LinkQueue, LinkRx, LinkTx, Steer, Wake, link};
 pub use switch::{Switch, SwitchConfig, switch};

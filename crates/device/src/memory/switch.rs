@@ -18,7 +18,7 @@ pub type Pick = Arc<dyn Fn(&[u8]) -> Option<usize> + Send + Sync>;
 pub struct SwitchConfig {
     /// Hosts.
     pub ports: usize,
-    /// What each host's link is like; its `macs`, `queues`, `steer` and `wake` are not used, and offloads end at the switch.
+    /// What each host's link is like; its `macs`, `queues`, `steer`, `tables` and `wake` are not used, and offloads end at the switch.
     pub link: LinkConfig,
     /// Where to find what on [`Medium::Ip`].
     pub pick: Option<PickBox>,
@@ -69,6 +69,7 @@ pub fn switch(config: SwitchConfig) -> (Switch, Vec<LinkQueue>) {
             rx_super: false,
             macs: [mac_of_port(port), [0; 6]],
             steer: [None, None],
+            tables: [None, None],
             wake: [None, None],
             ..config.link.clone()
         });

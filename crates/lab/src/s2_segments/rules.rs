@@ -94,7 +94,6 @@ impl<G: Segmentation> Sharing for Ruled<G> {
     type Segmentation = G;
     // Lanes share nothing here, and that is what the name says; the rule has a name of its own.
     const NAME: &'static str = LaneOwned::NAME;
-    const SHARED: bool = LaneOwned::SHARED;
 
     fn spread(lanes: usize, make: impl FnMut() -> Tables) -> Vec<Self> {
         let own = LaneOwned::spread(lanes, make);

@@ -1,7 +1,7 @@
 //! Owns the answers: what is written to a client for each question, piece by piece, and when it is cut off.
 
 use super::protocol::{
-    Ask, Counter, Hello, LaneRow, Last, LockRow, MeetingRow, PortsRow, SsRow, VERSION, states_by_name,
+    Ask, Counter, Hello, LaneRow, Last, LockRow, MeetingRow, PortsRow, SsRow, SteerRow, VERSION, states_by_name,
 };
 use super::server::{About, PATIENCE, is_timeout};
 use laneway_stack::device::PartialChecksum;
@@ -86,6 +86,13 @@ pub(super) fn answer(stream: &UnixStream, asker: &Asker, about: &About, ask: &As
         Ask::Lanes {} => {
             for (lane, (counters, _)) in asker.counters_by_lane()?.iter().enumerate() {
                 out.row(&LaneRow::from_counters(lane, counters));
+            }
+        }
+        Ask::Steer {} => steer(&mut out, asker)?,
+        Ask::Move { bucket, lane } => {
+            asker.move_bucket(*bucket, *lane)?.map_err(|why| Cut::Said(why.to_string()))?;
+            if let Some(moved) = asker.buckets()?.get(*bucket) {
+                out.row(&SteerRow::of(*bucket, moved, &[]));
             }
         }
         // Kept by the locks themselves: no lane is asked.
@@ -199,6 +206,26 @@ fn listing(out: &mut Out<'_>, asker: &Asker, wanted: States) -> Result<(), Cut> 
                 out.flush()
             },
         )?;
+    }
+    Ok(())
+}
+
+/// Every flow is looked up in a listing, because nothing is counted by bucket while packets flow.
+fn steer(out: &mut Out<'_>, asker: &Asker) -> Result<(), Cut> {
+    let buckets = asker.buckets()?;
+    let mut flows = vec![vec![0; asker.lanes()]; buckets.len()];
+    each_page(
+        asker,
+        || Page::new(States::ALL.without(State::Listen)),
+        |page, _| {
+            for row in &page.rows {
+                flows[asker.bucket_of(&row.flow)][usize::from(row.lane)] += 1;
+            }
+            Ok(())
+        },
+    )?;
+    for (number, bucket) in buckets.iter().enumerate() {
+        out.row(&SteerRow::of(number, bucket, &flows[number]));
     }
     Ok(())
 }

@@ -43,8 +43,8 @@ mod server;
 pub use client::{Answers, AskError, Client, Packets};
 pub use place::{ControlSocket, FindError, directory, find};
 pub use protocol::{
-    Ask, Counter, Hello, LaneRow, LockRow, MeetingRow, PortsRow, STATE_FILTERS, SsInfo, SsRow, SsTimer, VERSION,
-    state_name, states_by_name,
+    Ask, Counter, Hello, LaneRow, LockRow, MeetingRow, PortsRow, STATE_FILTERS, SsInfo, SsRow, SsTimer, SteerRow,
+    VERSION, state_name, states_by_name,
 };
 pub use server::OpenError;
 pub(crate) use server::{About, ControlServer};

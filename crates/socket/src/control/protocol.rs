@@ -5,6 +5,7 @@
 //! rows can tell them by their first bytes. Rows may gain members within a version; a question with a member that the
 //! stack does not know is refused, because ignoring it would answer another question.
 
+use laneway_stack::control::Bucket;
 use laneway_stack::counters::{Counters, Mib};
 use laneway_stack::listing::{Row, States, What};
 use laneway_stack::ports::Slice;
@@ -35,6 +36,15 @@ pub enum Ask {
     },
     /// What is used of each lane's local ports, destination by destination. Rows: [`PortsRow`].
     Ports {},
+    /// The steering buckets: whose each is, and how many flows it has. Rows: [`SteerRow`].
+    Steer {},
+    /// Give the flows of a bucket that begin from now on to a lane. One row: the [`SteerRow`] of that bucket, flows not counted.
+    Move {
+        /// The bucket, from 0 to 127.
+        bucket: usize,
+        /// The lane.
+        lane: usize,
+    },
     /// Every counter, zeroes included. Rows: [`Counter`].
     Nstat {},
     /// What each lane has done with its time, and what it has met. Rows: [`LaneRow`].
@@ -284,6 +294,35 @@ impl PortsRow {
             reserved: slice.reserved,
             indexed: slice.indexed,
         }
+    }
+}
+
+/// A steering bucket: the unit in which flows are given to lanes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SteerRow {
+    /// Its number, from 0 to 127.
+    pub bucket: usize,
+    /// The lane of the flows that begin now.
+    pub lane: usize,
+    /// Flows of it on that lane: connections, half-open ones and TIME_WAIT included.
+    pub flows: u64,
+    /// While it moves: the lane that it was taken from …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<usize>,
+    /// … and how many flows of it are left there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<u64>,
+    /// The lane that it will move to when it has settled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub then: Option<usize>,
+}
+
+impl SteerRow {
+    /// `flows`: by lane.
+    pub(super) fn of(number: usize, bucket: &Bucket, flows: &[u64]) -> Self {
+        let on = |lane: usize| flows.get(lane).copied().unwrap_or(0);
+        let Bucket { lane, from, then } = *bucket;
+        SteerRow { bucket: number, lane, flows: on(lane), from, left: from.map(on), then }
     }
 }
 

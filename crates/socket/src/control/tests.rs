@@ -175,6 +175,41 @@ fn lanes_give_account_of_their_time() {
 }
 
 #[test]
+fn buckets_are_listed_with_their_flows_and_moved() {
+    let place = Place::new();
+    let path = place.socket();
+    let (server, client) = stacks(&path, 300);
+    let mut asking = Client::connect(&path).unwrap();
+    let mut ask = |ask: &Ask| -> Vec<SteerRow> { asking.ask(ask).unwrap().collect::<Result<_, _>>().unwrap() };
+    let before = ask(&Ask::Steer {});
+    assert_eq!(before.len(), 128);
+    assert!(before.iter().enumerate().all(|(i, row)| row.bucket == i && row.lane == i % 2 && row.from.is_none()));
+    assert_eq!(before.iter().map(|row| row.flows).sum::<u64>(), 300);
+    let full = before.iter().find(|row| row.flows > 0).expect("one that has flows").clone();
+    let to = 1 - full.lane;
+    let moved = ask(&Ask::Move { bucket: full.bucket, lane: to });
+    assert_eq!((moved.len(), moved[0].lane, moved[0].from), (1, to, Some(full.lane)));
+    let waits = ask(&Ask::Move { bucket: full.bucket, lane: full.lane });
+    assert_eq!((waits[0].lane, waits[0].from, waits[0].then), (to, Some(full.lane), Some(full.lane)));
+    let row = ask(&Ask::Steer {})[full.bucket].clone();
+    assert_eq!((row.flows, row.left), (0, Some(full.flows)), "connections stay where they are");
+    for wrong in [r#"{"v":1,"ask":"move","bucket":128,"lane":0}"#, r#"{"v":1,"ask":"move","bucket":0,"lane":2}"#] {
+        let answer = raw(&path, format!("{wrong}\n").as_bytes());
+        assert!(answer.contains("error") && answer.contains("numbered from 0 to"), "{answer}");
+    }
+    drop(client); // its connections end, and so do the move and the one that waits for it
+    let began = Instant::now();
+    loop {
+        let now = server.buckets().unwrap()[full.bucket];
+        if (now.lane, now.from, now.then) == (full.lane, None, None) {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{now:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
 fn packets_come_as_pcapng_until_the_client_has_enough() {
     let place = Place::new();
     let path = place.socket();

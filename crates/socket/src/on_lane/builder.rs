@@ -13,7 +13,7 @@ use laneway_stack::host::Host;
 use laneway_stack::references;
 use laneway_stack::runtime::{Bells, Options, Runtime, cores};
 use laneway_stack::sharing::{self, LaneOwned};
-use laneway_stack::steering::Steering;
+use laneway_stack::steering::{Source, Steering};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -162,6 +162,8 @@ pub struct Builder {
     fault_seed: u64,
     pcap: Option<PathBuf>,
     control: Option<ControlSocket>,
+    /// What steers frames to lanes, once the device is open.
+    source: Option<Box<dyn Source>>,
     clock: Clock,
 }
 
@@ -182,6 +184,7 @@ impl Stack {
             fault_seed: 1,
             pcap: None,
             control: None,
+            source: None,
             clock: Clock::start(),
         }
     }
@@ -288,13 +291,15 @@ impl Builder {
     pub fn start<A: App + Send + 'static>(mut self, app: impl FnMut(usize) -> A) -> Result<Stack, StartError> {
         self.check()?;
         match std::mem::replace(&mut self.device, Device(Kind::Queues(Vec::new()))).0 {
-            Kind::Memory { queues, secrets, bells } => {
+            Kind::Memory { queues, secrets, bells, table } => {
                 self.options.bells = Some(bells);
+                self.source = Some(Box::new(table));
                 self.run(queues, *secrets, "memory".into(), Vec::new(), app)
             }
             Kind::Tun { name, mtu } => {
                 let secrets = BootSecrets::from_system();
                 let tun = self.open_tun(name, mtu, &secrets)?;
+                self.source = tun.steering.map(|program| Box::new(program) as Box<dyn Source>);
                 self.run(tun.queues, secrets, format!("TUN interface {}", tun.name), tun.notes, app)
             }
             Kind::Queues(queues) => {
@@ -434,6 +439,9 @@ impl Builder {
             }
             self.run_wrapped(wrapped, &secrets, &mut move |lane| Box::new(app(lane)))?
         };
+        if let Some(source) = self.source.take() {
+            runtime.set_source(source);
+        }
         let control = match &self.control {
             Some(socket) => {
                 let about =

@@ -2,7 +2,7 @@
 
 use super::{AnyQueue, LinkConfig, StartError};
 use laneway_stack::device::Medium;
-use laneway_stack::device::memory::{self, LinkQueue, Steer};
+use laneway_stack::device::memory::{self, Indirection, LinkQueue, Steer};
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::runtime::Bells;
 use laneway_stack::steering::Steering;
@@ -15,8 +15,8 @@ pub struct Device(pub(super) Kind);
 const QUEUES_MAX: usize = 64;
 
 pub(super) enum Kind {
-    /// One end of a memory link, with the secrets by which the other end steers and the bells that it rings.
-    Memory { queues: Vec<LinkQueue>, secrets: Box<BootSecrets>, bells: Bells },
+    /// One end of a memory link, with the secrets and the table by which the other end steers, and the bells that it rings.
+    Memory { queues: Vec<LinkQueue>, secrets: Box<BootSecrets>, bells: Bells, table: Arc<Indirection> },
     /// A TUN interface, to be opened when its stack starts.
     Tun { name: String, mtu: Option<usize> },
     /// Queues of any kind.
@@ -41,15 +41,20 @@ impl Device {
         let bells = [Bells::new(queues[0])?, Bells::new(queues[1])?];
         let steer = |end: usize| {
             let steering = Steering::new(secrets[end].steering, queues[end]);
-            Some(Arc::new(move |frame: &[u8]| steering.queue_of_frame(frame, header)) as Steer)
+            let table = Indirection::new(steering.indirection(), queues[1 - end]);
+            let steer: Steer = Arc::new(move |frame: &[u8]| steering.bucket_of_frame(frame, header));
+            (steer, table)
         };
-        config.steer = [steer(0), steer(1)];
+        let [(steer0, t0), (steer1, t1)] = [steer(0), steer(1)];
+        config.steer = [Some(steer0), Some(steer1)];
+        config.tables = [Some(t0.clone()), Some(t1.clone())];
         config.wake = [Some(bells[0].interrupt()), Some(bells[1].interrupt())];
         let (first, second) = memory::link(config);
         let [s0, s1] = secrets;
         let [b0, b1] = bells;
-        let end = |queues, secrets, bells| Device(Kind::Memory { queues, secrets: Box::new(secrets), bells });
-        Ok((end(first, s0, b0), end(second, s1, b1)))
+        let end =
+            |queues, secrets, bells, table| Device(Kind::Memory { queues, secrets: Box::new(secrets), bells, table });
+        Ok((end(first, s0, b0, t0), end(second, s1, b1, t1)))
     }
 
     /// A TUN interface of this name, created if it does not exist: the way to talk to programs that use the kernel's

@@ -95,7 +95,7 @@ pub use device::Device;
 pub use laneway_stack::app::{App, ConnId, Context, ListenerId, UdpId};
 pub use laneway_stack::binding::BindOptions;
 pub use laneway_stack::config::Config;
-pub use laneway_stack::control::{BindId, Cidr};
+pub use laneway_stack::control::{BindId, Bucket, Cidr};
 pub use laneway_stack::counters::{Counters, Mib};
 pub use laneway_stack::device::fault::Rates;
 pub use laneway_stack::device::memory::LinkConfig;

@@ -1,6 +1,6 @@
 //! Owns the handle of a running stack.
 
-use super::{BindId, BindOptions, Counters, Error, ListenerId, RouteTable, Slice, Tallies, UdpId};
+use super::{BindId, BindOptions, Bucket, Counters, Error, ListenerId, RouteTable, Slice, Tallies, UdpId};
 use crate::control::ControlServer;
 use laneway_stack::runtime::{Bells, Runtime};
 use std::net::SocketAddr;
@@ -108,6 +108,18 @@ impl Stack {
     /// ```
     pub fn replace_routes(&self, routes: RouteTable) -> Result<(), Error> {
         self.runtime.replace_routes(routes)
+    }
+
+    /// Gives the flows of a steering bucket (0 to 127) that begin from now on to a lane. Connections that exist stay on theirs until
+    /// they end; a bucket that still has such is moved a second time only when they have ended. Nothing is lost by it, and no lane
+    /// stops for it: [`buckets`](Self::buckets) tells how far it has come.
+    pub fn move_bucket(&self, bucket: usize, lane: usize) -> Result<(), Error> {
+        self.runtime.move_bucket(bucket, lane)
+    }
+
+    /// Every steering bucket, by number: whose it is, and whether it moves.
+    pub fn buckets(&self) -> Result<Vec<Bucket>, Error> {
+        self.runtime.buckets()
     }
 
     /// What all lanes have counted so far. No lane stops for it.

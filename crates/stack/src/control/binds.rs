@@ -81,9 +81,9 @@ pub(super) struct Binds {
 
 impl Binds {
     pub(super) fn new(ports: PortRange) -> Self {
-        let key = ports.key;
+        let key = ports.key.clone();
         let hash = move |(transport, port): &(Transport, u16)| {
-            key.sip13_words(&[(*transport as u64) << 16 | u64::from(*port), u64::from_le_bytes(*b"reserved")])
+            key.get().sip13_words(&[(*transport as u64) << 16 | u64::from(*port), u64::from_le_bytes(*b"reserved")])
         };
         Binds {
             table: ReservationTable::with_buckets(256, hash),

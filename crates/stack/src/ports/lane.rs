@@ -30,7 +30,7 @@ use super::classes::Classes;
 use super::free_map::FreeMap;
 use super::{Ask, Claim, Exhausted, Grant, PortChoice, PortParts, Probe, Slice, Tallies};
 use crate::snapshot::mix_pair;
-use crate::steering::{BUCKETS, Steering};
+use crate::steering::{BUCKETS, Steering, Table};
 use laneway_table::{HandleTable, Slab};
 use laneway_wire::flow::FlowKey;
 use std::collections::VecDeque;
@@ -154,7 +154,7 @@ pub struct LanePorts {
     parts: PortParts,
     /// For IPv6 and IPv4, made when first needed.
     classes: [Option<Box<Classes>>; 2],
-    indirection: [u8; BUCKETS],
+    table: Table,
     layouts: Vec<Layout>,
     perturb: Box<[u32]>,
     by_hash: HandleTable,
@@ -179,7 +179,7 @@ impl LanePorts {
     /// All free.
     pub fn new(parts: PortParts) -> Self {
         LanePorts {
-            indirection: *parts.steering.indirection(),
+            table: *parts.steering.table(),
             parts,
             classes: [None, None],
             layouts: Vec::new(),
@@ -211,7 +211,7 @@ impl LanePorts {
             self.make_classes(ask.local.is_v4());
         }
         // A single lane owns everything, whatever moves.
-        if ask.steering.lanes() > 1 && ask.steering.indirection() != &self.indirection {
+        if ask.steering.lanes() > 1 && ask.steering.table().version != self.table.version {
             self.moved(ask.steering);
         }
         let at = match self.layouts.iter().position(|layout| layout.lane == ask.lane) {
@@ -236,7 +236,7 @@ impl LanePorts {
     /// Buckets have moved between lanes: every slice is another one now.
     #[cold]
     fn moved(&mut self, steering: &Steering) {
-        self.indirection = *steering.indirection();
+        self.table = *steering.table();
         self.layouts.clear();
         while let Some(destination) = self.indexed.last().copied() {
             self.drop_index(destination);
@@ -246,8 +246,9 @@ impl LanePorts {
     #[cold]
     fn lay_out(&mut self, lane: usize) -> usize {
         let mut layout = Layout { lane, buckets: Vec::new(), row_of: [NOT_MINE; BUCKETS], before: [None, None] };
-        for (bucket, owner) in self.indirection.iter().enumerate() {
-            if usize::from(*owner) == lane {
+        for (bucket, owner) in self.table.owner.iter().enumerate() {
+            // Of one that moves, its former owner may still have flows: its ports are nobody's until those are gone.
+            if usize::from(*owner) == lane && !self.table.is_moving(bucket) {
                 layout.row_of[bucket] = layout.buckets.len() as u8;
                 layout.buckets.push(bucket as u8);
             }

@@ -3,12 +3,14 @@
 
 use super::{Command, Shared};
 use crate::clock::Clock;
-use crate::control;
+use crate::control::{self, Bucket};
 use crate::counters::Counters;
 use crate::device::Medium;
+use crate::error::Error;
 use crate::listing::Page;
 use crate::proto::time::Instant;
 use crate::trace::{self, Filter, Reader};
+use laneway_wire::flow::FlowKey;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -89,6 +91,26 @@ impl Asker {
         let (reply, answer) = sync_channel(1);
         self.shared.say(Command::Page { lane, page, reply });
         Ok(answer.recv_timeout(PATIENCE)?)
+    }
+
+    /// Every steering bucket, by number.
+    pub fn buckets(&self) -> Result<Vec<Bucket>, Unanswered> {
+        let (reply, answer) = sync_channel(1);
+        self.shared.say(Command::Buckets(reply));
+        Ok(answer.recv_timeout(PATIENCE)?)
+    }
+
+    /// Gives the flows of a steering bucket that begin from now on to a lane; see
+    /// [`Control::move_bucket`](crate::control::Control::move_bucket).
+    pub fn move_bucket(&self, bucket: usize, lane: usize) -> Result<Result<(), Error>, Unanswered> {
+        let (reply, answer) = sync_channel(1);
+        self.shared.say(Command::MoveBucket { bucket, lane, reply });
+        Ok(answer.recv_timeout(PATIENCE)?)
+    }
+
+    /// The steering bucket of a flow.
+    pub fn bucket_of(&self, flow: &FlowKey) -> usize {
+        self.shared.steering.as_ref().map_or(0, |steering| steering.bucket(flow))
     }
 
     /// Begins to look at the packets of every lane. The trace ends when its value is dropped.

@@ -91,7 +91,6 @@ impl<K: Kit> Sharing for Chosen<K> {
     type Section<'a> = ChosenSection<'a, K>;
     type Segmentation = nagle::Lane;
     const NAME: &'static str = "chosen";
-    const SHARED: bool = false;
     const ACCEPT_APART: bool = true;
 
     /// As the first of history; [`spread_as`](Self::spread_as) makes any.

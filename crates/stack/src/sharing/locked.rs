@@ -140,7 +140,6 @@ impl<R: Rules, K: Kit> Sharing for Locked<R, K> {
     type Section<'a> = Section<'a, R, K>;
     type Segmentation = nagle::Lane;
     const NAME: &'static str = R::NAME;
-    const SHARED: bool = false;
     const ACCEPT_APART: bool = true;
 
     fn spread(lanes: usize, mut make: impl FnMut() -> Tables) -> Vec<Self> {
@@ -274,7 +273,7 @@ fn site_of(slot: Option<&Slot>) -> Site {
 
 fn is_established(tables: &Tables, arriving: &Arriving<'_>) -> bool {
     let handle = tables
-        .lookup(arriving.hash(&tables.hash_key), &arriving.key)
+        .lookup(arriving.hash(&tables.hash_key.get()), &arriving.key)
         .filter(|handle| handle.kind() == Kind::Connection);
     let slot = handle.and_then(|handle| tables.slots.get(handle.index()));
     matches!(slot, Some(Slot { tcb: Tcb::Synchronized(connection), .. }) if connection.state() == State::Established)

@@ -255,6 +255,19 @@ impl RecordProducer {
         self.shared.consumer.position.load(order::observe()) == self.committed
     }
 
+    /// Where the next record will begin: everything committed so far lies before it. For [`has_released`](Self::has_released).
+    #[inline]
+    pub fn position(&self) -> u32 {
+        self.committed
+    }
+
+    /// The consumer has given back everything that was committed before this position, which must not be older than half of
+    /// what positions count (2 GiB).
+    #[inline]
+    pub fn has_released(&self, position: u32) -> bool {
+        self.shared.consumer.position.load(order::observe()).wrapping_sub(position) as i32 >= 0
+    }
+
     #[inline(always)]
     fn has_room(&mut self, bytes: u32) -> bool {
         let used = self.committed.wrapping_sub(self.released_seen);

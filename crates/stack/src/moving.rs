@@ -1,0 +1,473 @@
+//! Owns a lane's part in the moving of steering buckets: who decides about a packet that finds nothing here, until when the
+//! old owner goes on deciding, and when none of a bucket's flows is left with it.
+//!
+//! The rules, with their reasons, are in `docs/demux.md`, "When a bucket moves". In short, for a bucket that goes from lane
+//! *O* to lane *N*:
+//!
+//! ```text
+//!              O decides alone                     │ N decides, after O         │ N decides alone
+//!   ───────────┬──────────────────┬────────────────┼────────────────────────────┼──────────────▶
+//!         the table says N   every source has   O has read its queue        O has no flow
+//!         (N asks O)         switched to N      to the end: handed over     of it left: drained
+//! ```
+//!
+//! A lane that no bucket moves to or from has nothing of this but a branch a poll. What finds its flow never comes here.
+
+use crate::counters::Mib;
+use crate::lane::{Lane, Local};
+use crate::mail::ToControl;
+use crate::sharing::{Sharing, Site};
+use crate::steering::{BUCKETS, Table};
+use crate::tables::Tables;
+use laneway_proto::tcp::TimeWait;
+use laneway_proto::time::Instant;
+use laneway_table::Fifo;
+use laneway_wire::flow::FlowKey;
+use laneway_wire::tcp::SeqNum;
+use std::collections::VecDeque;
+
+/// A device that switches at once may still be putting a frame into the old queue that it chose that for a moment before.
+/// The kernel does that without being interrupted, within microseconds; so long it is given, in microseconds.
+const STRAGGLER_US: u64 = 1_000;
+/// Flows looked at in one poll to find those of a bucket.
+const LOOKS_MAX: usize = 512;
+/// A flow that the drain waits for is looked at again after so long, in microseconds.
+const AGAIN_US: u64 = 1_000;
+
+/// How a packet has come to this lane.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Via {
+    /// From the device, or from a lane that is neither the owner of its bucket nor was.
+    #[default]
+    Direct,
+    /// From the bucket's owner, which has nothing for it: does its former owner?
+    Asked,
+    /// From the former owner, which has nothing for it: the owner decides.
+    Returned,
+}
+
+/// What a lane says to another of a packet that it hands over, beside what the device said.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Note {
+    pub(crate) via: Via,
+    /// Returned, and the former owner has sent cookies lately.
+    pub(crate) cookies: bool,
+    /// Returned, and the flow was in TIME_WAIT with the former owner, which has given it up for this SYN: what takes it over
+    /// must start beyond this.
+    pub(crate) beyond: Option<SeqNum>,
+}
+
+impl Note {
+    const VIA: u32 = 1;
+    const COOKIES: u64 = 1 << 3;
+    const BEYOND: u64 = 1 << 4;
+
+    /// Bits 1 to 4 and 32 to 63 of the word that goes with the packet.
+    pub(crate) fn word(self) -> u64 {
+        let beyond = self.beyond.map_or(0, |least| Self::BEYOND | u64::from(least.raw()) << 32);
+        (self.via as u64) << Self::VIA | if self.cookies { Self::COOKIES } else { 0 } | beyond
+    }
+
+    /// The inverse of [`word`](Self::word).
+    pub(crate) fn of(word: u64) -> Self {
+        let via = match word >> Self::VIA & 3 {
+            1 => Via::Asked,
+            2 => Via::Returned,
+            _ => Via::Direct,
+        };
+        let beyond = (word & Self::BEYOND != 0).then(|| SeqNum::new((word >> 32) as u32));
+        Note { via, cookies: word & Self::COOKIES != 0, beyond }
+    }
+}
+
+/// Who decides about a packet that finds nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Decider {
+    /// This lane.
+    Here,
+    /// Another: it is to be mailed there, in this way.
+    Lane(usize, Via),
+}
+
+/// A bucket that is being taken from this lane.
+struct Leaving {
+    bucket: usize,
+    to: usize,
+    /// The device switches at once: what the new owner mails waits until our own queue has been read.
+    holds: bool,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Its frames still come to our queue: we decide.
+    Deciding,
+    /// No source sends them to our queue any more. What is in it is yet to be read.
+    Switched(Instant),
+    /// The new owner decides. The flows that are left are being looked for, not before the time.
+    Handed(Walk, Instant),
+    /// None is left, and the control plane has been told.
+    Drained,
+}
+
+/// A new table, and the lanes whose rings must be read to their ends before this lane goes by it.
+struct Next {
+    table: Box<Table>,
+    is_abrupt: bool,
+    behind: Vec<usize>,
+}
+
+/// What one lane knows of moving buckets. Nearly always nothing.
+#[derive(Default)]
+pub(crate) struct Moving {
+    next: Option<Next>,
+    leaving: Vec<Leaving>,
+    /// Buckets that we have handed over to their new owner, and that may still have flows here.
+    handed: u128,
+    /// Of those, the ones that have none.
+    drained: u128,
+    /// What the control plane has yet to be told.
+    reports: VecDeque<ToControl>,
+    /// What was noted of packets in the batch of mail at hand: the flow, and where it must start beyond.
+    beyond: Vec<(FlowKey, SeqNum)>,
+}
+
+impl Moving {
+    #[inline]
+    pub(crate) fn is_under_way(&self) -> bool {
+        !self.leaving.is_empty() || self.next.is_some() || !self.reports.is_empty()
+    }
+
+    /// Something is due although nothing arrives.
+    pub(crate) fn deadline(&self, now: Instant) -> Instant {
+        let waits = |leaving: &Leaving| matches!(leaving.stage, Stage::Switched(_));
+        let waits = self.next.is_some() || !self.reports.is_empty() || self.leaving.iter().any(waits);
+        if waits { now.after_us(STRAGGLER_US) } else { Instant::NEVER }
+    }
+
+    /// Mail of this lane must wait: what is still in our own queue came before it.
+    pub(crate) fn holds(&self, from: usize) -> bool {
+        let before = |stage: &Stage| matches!(stage, Stage::Deciding | Stage::Switched(_));
+        self.leaving.iter().any(|leaving| leaving.holds && leaving.to == from && before(&leaving.stage))
+    }
+
+    pub(crate) fn note_beyond(&mut self, key: FlowKey, least: SeqNum) {
+        self.beyond.push((key, least));
+    }
+
+    #[inline]
+    pub(crate) fn take_beyond(&mut self, key: &FlowKey) -> Option<SeqNum> {
+        let at = self.beyond.iter().position(|(noted, _)| noted == key)?;
+        Some(self.beyond.swap_remove(at).1)
+    }
+
+    /// The batch of mail is over.
+    #[inline]
+    pub(crate) fn forget_beyond(&mut self) {
+        if !self.beyond.is_empty() {
+            self.beyond.clear();
+        }
+    }
+
+    fn is_handed(&self, bucket: usize) -> bool {
+        self.handed >> bucket & 1 != 0
+    }
+
+    fn is_drained(&self, bucket: usize) -> bool {
+        self.drained >> bucket & 1 != 0
+    }
+}
+
+impl Local {
+    /// Who decides about a segment that finds nothing here. `begins`: it is a SYN, and begins something.
+    #[inline]
+    pub(crate) fn decider(&self, key: &FlowKey, via: Via, begins: bool) -> Decider {
+        if self.steering.lanes() == 1 {
+            return Decider::Here;
+        }
+        let (bucket, table) = (self.steering.bucket(key), self.steering.table());
+        let (owner, previous) = (usize::from(table.owner[bucket]), usize::from(table.previous[bucket]));
+        if owner == self.id {
+            return if owner == previous || via == Via::Returned {
+                Decider::Here
+            } else {
+                Decider::Lane(previous, Via::Asked)
+            };
+        }
+        self.elsewhere(bucket, (owner, previous), via, begins)
+    }
+
+    /// The same, of a bucket that is not ours any more.
+    fn elsewhere(&self, bucket: usize, (owner, previous): (usize, usize), via: Via, begins: bool) -> Decider {
+        let was_ours = previous == self.id;
+        if was_ours && !self.moving.is_handed(bucket) {
+            return Decider::Here;
+        }
+        if via != Via::Asked {
+            return Decider::Lane(owner, Via::Direct);
+        }
+        // The owner has nothing for it. What begins, begins there; the rest is answered here, once. Nothing new may come to a
+        // bucket of which we have said that it is drained.
+        if was_ours && !begins && !self.moving.is_drained(bucket) {
+            Decider::Here
+        } else {
+            Decider::Lane(owner, Via::Returned)
+        }
+    }
+
+    /// The lane for what has no flow that could be found: datagrams, and what quotes one.
+    pub(crate) fn steers_to(&self, key: &FlowKey) -> usize {
+        match self.decider(key, Via::Returned, /* begins= */ true) {
+            Decider::Here => self.id,
+            Decider::Lane(owner, _) => owner,
+        }
+    }
+
+    /// The lane that may have a flow which this one, its owner, does not find.
+    pub(crate) fn former(&self, key: &FlowKey) -> Option<usize> {
+        match self.decider(key, Via::Direct, /* begins= */ false) {
+            Decider::Lane(former, Via::Asked) => Some(former),
+            _ => None,
+        }
+    }
+
+    /// If the flow's bucket has been handed over: to whom.
+    #[inline]
+    pub(crate) fn successor(&self, key: &FlowKey) -> Option<usize> {
+        if self.moving.handed == 0 {
+            return None;
+        }
+        let bucket = self.steering.bucket(key);
+        self.moving.is_handed(bucket).then(|| self.steering.table().owner[bucket].into())
+    }
+
+    /// Whether this lane may begin this flow, from a port that the application has bound; if not, which one may. While a
+    /// bucket moves it is the former owner, which alone knows what there is between the two ends.
+    pub(crate) fn may_begin(&mut self, key: &FlowKey) -> Result<(), usize> {
+        let opener = self.steering.opener(key);
+        if opener != self.id {
+            return Err(opener);
+        }
+        if self.moving.handed != 0 && self.moving.is_drained(self.steering.bucket(key)) {
+            return Err(self.steering.lane(key));
+        }
+        self.began(key);
+        Ok(())
+    }
+
+    /// A flow of a bucket that was handed over has begun here all the same: whoever looks for what is left looks again.
+    #[inline]
+    pub(crate) fn began(&mut self, key: &FlowKey) {
+        if self.moving.handed != 0 {
+            let (bucket, now) = (self.steering.bucket(key), self.now);
+            for leaving in self.moving.leaving.iter_mut().filter(|leaving| leaving.bucket == bucket) {
+                if matches!(leaving.stage, Stage::Handed(..)) {
+                    leaving.stage = Stage::Handed(Walk::default(), now);
+                }
+            }
+        }
+    }
+
+    /// There is a newer table. It holds when what this lane has mailed by the old one has been taken in.
+    pub(crate) fn on_table(&mut self, table: Box<Table>, is_abrupt: bool) {
+        let (old, mut behind) = (self.steering.table(), Vec::new());
+        for bucket in 0..BUCKETS {
+            let (was, is) = (usize::from(old.owner[bucket]), usize::from(table.owner[bucket]));
+            // What the old owner finds in its queue and what the new one asks takes one way before and after.
+            if was != is && was != self.id && is != self.id && !behind.contains(&was) {
+                behind.push(was);
+            }
+        }
+        self.moving.next = Some(Next { table, is_abrupt, behind });
+        self.adopt();
+    }
+
+    /// Goes by the newer table, if what was mailed by the old one has been taken in. To be asked before this poll mails more.
+    pub(crate) fn adopt(&mut self) {
+        let Some(next) = &mut self.moving.next else { return };
+        let rings = &self.mail.to_lanes;
+        next.behind.retain(|lane| matches!(rings.get(*lane), Some(Some(ring)) if !ring.is_drained()));
+        if !next.behind.is_empty() {
+            return;
+        }
+        let Some(Next { table, is_abrupt, .. }) = self.moving.next.take() else { return };
+        let (id, moving) = (self.id, &mut self.moving);
+        let leaves = |bucket: usize| usize::from(table.previous[bucket]) == id && table.is_moving(bucket);
+        moving.leaving.retain(|leaving| leaves(leaving.bucket));
+        for bucket in 0..BUCKETS {
+            if !leaves(bucket) {
+                moving.handed &= !(1 << bucket);
+                moving.drained &= !(1 << bucket);
+            } else if !moving.leaving.iter().any(|leaving| leaving.bucket == bucket) {
+                let to = table.owner[bucket].into();
+                moving.leaving.push(Leaving { bucket, to, holds: is_abrupt, stage: Stage::Deciding });
+            }
+        }
+        moving.reports.push_back(ToControl::GoesBy(table.version));
+        self.steering.set_table(&table);
+    }
+
+    /// No source sends frames of this bucket to our queue any more.
+    pub(crate) fn on_switched(&mut self, bucket: usize) {
+        let now = self.now;
+        for leaving in self.moving.leaving.iter_mut().filter(|leaving| leaving.bucket == bucket) {
+            if matches!(leaving.stage, Stage::Deciding) {
+                leaving.stage = Stage::Switched(now);
+            }
+        }
+    }
+
+    /// Counts how a packet goes to another lane.
+    pub(crate) fn count_mailed(&mut self, via: Via) {
+        self.counters.count(match via {
+            Via::Direct => Mib::SteerMiss,
+            Via::Asked => Mib::SteerAsked,
+            Via::Returned => Mib::SteerReturned,
+        });
+    }
+}
+
+/// Goes on with what is under way, between the lane's own frames and the mail. `emptied`: the lane's queue had no more frames
+/// than were taken. True if there is more to do at once.
+#[cold]
+pub(crate) fn go_on<S: Sharing>(lane: &mut Lane<S>, emptied: bool) -> bool {
+    let now = lane.local.now;
+    let mut more = false;
+    for at in 0..lane.local.moving.leaving.len() {
+        let moving = &mut lane.local.moving;
+        let Leaving { bucket, holds, stage, .. } = &mut moving.leaving[at];
+        let bucket = *bucket;
+        match stage {
+            Stage::Switched(since) if !*holds || (emptied && now.since_us(*since) >= STRAGGLER_US) => {
+                *stage = Stage::Handed(Walk::default(), now);
+                moving.handed |= 1 << bucket;
+                more = true;
+            }
+            Stage::Handed(walk, again) if now >= *again => {
+                let steering = &lane.local.steering;
+                let found = walk.go_on(&lane.shared.enter(Site::Walk), LOOKS_MAX, |key| steering.bucket(key) == bucket);
+                match found {
+                    Found::One => *again = now.after_us(AGAIN_US),
+                    Found::NotYet => more = true,
+                    Found::None => {
+                        *stage = Stage::Drained;
+                        moving.drained |= 1 << bucket;
+                        let cookies_until = lane.local.cookies_until;
+                        moving.reports.push_back(ToControl::Drained { bucket, cookies_until });
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    let local = &mut lane.local;
+    while let Some(report) = local.moving.reports.pop_front() {
+        if let Err(report) = local.mail.to_control.push(report) {
+            local.moving.reports.push_front(report); // the ring is full: again in the next poll
+            break;
+        }
+    }
+    more
+}
+
+/// Looks for the flows of a bucket, in the order in which a flow grows through its shapes, and stays with the first that it
+/// finds until that is gone. Nothing begins behind it; so when it comes to the end, there is none.
+#[derive(Default)]
+struct Walk {
+    part: Part,
+    next: u32,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Part {
+    #[default]
+    HalfOpen,
+    Connections,
+    TimeWaitV4,
+    TimeWaitV6,
+    End,
+}
+
+enum Found {
+    /// One, which is stayed with.
+    One,
+    /// None in as many as may be looked at in one poll.
+    NotYet,
+    /// None at all.
+    None,
+}
+
+impl Walk {
+    fn go_on(&mut self, tables: &Tables, mut looks: usize, wanted: impl Fn(&FlowKey) -> bool) -> Found {
+        while self.part != Part::End {
+            let (part, found) = match self.part {
+                Part::HalfOpen => {
+                    let slab = &tables.half_open;
+                    (
+                        Part::Connections,
+                        self.slots(slab.end(), &mut looks, |at| slab.get(at).map(|half| *half.key()), &wanted),
+                    )
+                }
+                Part::Connections => {
+                    let slab = &tables.slots;
+                    (
+                        Part::TimeWaitV4,
+                        self.slots(slab.end(), &mut looks, |at| slab.get(at).map(|slot| *slot.key()), &wanted),
+                    )
+                }
+                Part::TimeWaitV4 => (Part::TimeWaitV6, self.records(&tables.tw4, &mut looks, &wanted)),
+                Part::TimeWaitV6 | Part::End => (Part::End, self.records(&tables.tw6, &mut looks, &wanted)),
+            };
+            match found {
+                Found::None => *self = Walk { part, next: 0 },
+                found => return found,
+            }
+        }
+        Found::None
+    }
+
+    fn slots(
+        &mut self,
+        end: u32,
+        looks: &mut usize,
+        key: impl Fn(u32) -> Option<FlowKey>,
+        wanted: &impl Fn(&FlowKey) -> bool,
+    ) -> Found {
+        while self.next < end {
+            if *looks == 0 {
+                return Found::NotYet;
+            }
+            *looks -= 1;
+            if key(self.next).is_some_and(|key| wanted(&key)) {
+                return Found::One;
+            }
+            self.next += 1;
+        }
+        Found::None
+    }
+
+    fn records<T: TimeWait>(
+        &mut self,
+        queue: &Fifo<T>,
+        looks: &mut usize,
+        wanted: &impl Fn(&FlowKey) -> bool,
+    ) -> Found {
+        let Some((head, _)) = queue.front() else { return Found::None };
+        if self.next.wrapping_sub(head) as usize > queue.len() {
+            self.next = head; // those in between have been reaped
+        }
+        while self.next != queue.end() {
+            if *looks == 0 {
+                return Found::NotYet;
+            }
+            *looks -= 1;
+            if queue.get(self.next).is_some_and(|record| !record.is_dead() && wanted(&record.key())) {
+                return Found::One;
+            }
+            self.next = self.next.wrapping_add(1);
+        }
+        Found::None
+    }
+}
+
+#[cfg(test)]
+mod tests;

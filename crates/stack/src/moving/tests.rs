@@ -1,0 +1,120 @@
+//! Who decides, for every way that a packet can come and every stage of a move; and that what is left of a bucket is found.
+
+use super::*;
+use crate::listing::tests::World;
+use laneway_wire::flow::Address;
+
+#[test]
+fn a_note_goes_through_a_word_beside_what_the_device_said() {
+    use crate::ingress::Vouched;
+    for via in [Via::Direct, Via::Asked, Via::Returned] {
+        for cookies in [false, true] {
+            for beyond in [None, Some(SeqNum::new(0)), Some(SeqNum::new(u32::MAX))] {
+                for vouched in [Vouched::default(), Vouched { verified: true, size: u16::MAX }] {
+                    let note = Note { via, cookies, beyond };
+                    let word = note.word() | vouched.word();
+                    assert_eq!(Note::of(word), note);
+                    let meta = Vouched::meta(word);
+                    assert_eq!(meta.gso_size, vouched.size);
+                    assert_eq!(meta, Vouched::meta(vouched.word()));
+                }
+            }
+        }
+    }
+}
+
+/// A table of three lanes by which every bucket moves from `from` to `to`.
+fn all_move(from: u8, to: u8) -> Table {
+    Table { version: 1, owner: [to; BUCKETS], previous: [from; BUCKETS] }
+}
+
+fn flow() -> FlowKey {
+    let of = |last| Address::from_v4([10, 0, 0, last]);
+    FlowKey { local: of(1), remote: of(2), local_port: 80, remote_port: 40_000 }
+}
+
+/// What lane `id` of three says, for (Direct, Asked, Returned), each of (something else, a SYN).
+fn says(id: usize, table: Table, handed: bool, drained: bool) -> [[Decider; 2]; 3] {
+    let mut world = World::new();
+    let local = &mut world.server.seats[0].lane.local;
+    local.id = id;
+    local.steering = crate::steering::Steering::new([0x6d; 40], 3);
+    local.steering.set_table(&table);
+    local.moving.handed = if handed { u128::MAX } else { 0 };
+    local.moving.drained = if drained { u128::MAX } else { 0 };
+    [Via::Direct, Via::Asked, Via::Returned].map(|via| [false, true].map(|syn| local.decider(&flow(), via, syn)))
+}
+
+#[test]
+fn every_stage_has_one_who_decides_and_no_packet_goes_back_and_forth() {
+    use Decider::{Here, Lane};
+    let (o, n, other) = (0, 1, 2);
+    let settled = Table { version: 2, owner: [1; BUCKETS], previous: [1; BUCKETS] };
+    let moving = all_move(0, 1);
+    let to_n = Lane(n, Via::Direct);
+    // Settled: the owner decides, however it came; all others send it there.
+    assert_eq!(says(n, settled, false, false), [[Here; 2]; 3]);
+    assert_eq!(says(other, settled, false, false)[0], [to_n; 2]);
+    // The new owner asks the old one, but for what that has returned.
+    let asks = Lane(o, Via::Asked);
+    assert_eq!(says(n, moving, false, false), [[asks; 2], [asks; 2], [Here; 2]]);
+    // The old owner decides as before, as long as its queue may have something left.
+    assert_eq!(says(o, moving, false, false), [[Here; 2]; 3]);
+    // Then SYNs go back, and it answers what is not one; what came to it by mistake goes where it belongs.
+    let back = Lane(n, Via::Returned);
+    assert_eq!(says(o, moving, true, false), [[to_n; 2], [Here, back], [to_n; 2]]);
+    // When it has said that nothing is left, it lets nothing begin.
+    assert_eq!(says(o, moving, true, true), [[to_n; 2], [back; 2], [to_n; 2]]);
+    // A question that comes when all is settled is returned too, and not sent on to be asked again.
+    assert_eq!(says(o, settled, false, false), [[to_n; 2], [back; 2], [to_n; 2]]);
+    assert_eq!(says(other, moving, false, false)[0], [to_n; 2]);
+}
+
+#[test]
+fn what_has_no_flow_goes_to_who_decides_without_asking() {
+    let mut world = World::new();
+    let local = &mut world.server.seats[0].lane.local;
+    local.steering = crate::steering::Steering::new([0x6d; 40], 3);
+    local.steering.set_table(&all_move(0, 1));
+    assert_eq!((local.steers_to(&flow()), local.former(&flow()), local.successor(&flow())), (0, None, None));
+    local.moving.handed = u128::MAX;
+    assert_eq!((local.steers_to(&flow()), local.former(&flow()), local.successor(&flow())), (1, None, Some(1)));
+    local.id = 1;
+    local.moving.handed = 0;
+    assert_eq!((local.steers_to(&flow()), local.former(&flow()), local.successor(&flow())), (1, Some(0), None));
+    local.id = 2;
+    assert_eq!((local.steers_to(&flow()), local.former(&flow()), local.successor(&flow())), (1, None, None));
+}
+
+#[test]
+fn a_walk_stays_with_what_it_finds_until_that_is_gone() {
+    let mut world = World::new();
+    world.client.seats[0].app.to_open = 40;
+    world.turn(50);
+    let tables = |world: &mut World, look: &mut dyn FnMut(&mut Tables)| world.server.seats[0].lane.tables(|t| look(t));
+    let mut walk = Walk::default();
+    let odd = |key: &FlowKey| key.remote_port % 2 == 1;
+    let mut left = usize::MAX;
+    // The connections of odd ports go one by one: it never says that there is none while there is one.
+    for _ in 0..10_000 {
+        let mut found = None;
+        tables(&mut world, &mut |t| {
+            left = t.slots.iter().filter(|(_, slot)| odd(slot.key())).count();
+            found = Some(match walk.go_on(t, 7, odd) {
+                Found::One => {
+                    let index = walk.next;
+                    assert!(t.slots.get(index).is_some_and(|slot| odd(slot.key())));
+                    t.remove(index);
+                    false
+                }
+                Found::NotYet => false,
+                Found::None => true,
+            });
+        });
+        if found == Some(true) {
+            break;
+        }
+    }
+    assert_eq!(left, 0);
+    tables(&mut world, &mut |t| assert!(t.slots.len() > 0, "the even ones are still there"));
+}
