@@ -18,6 +18,7 @@
 //! the sender's half finishes the checksum or cuts the frame on the way into the ring, see [`super::offload`].
 
 use std::fmt;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -515,6 +516,16 @@ impl LinkTx {
             }
         });
         self.scratch = scratch;
+    }
+
+    /// Where the rings to the other end lie in memory, as addresses: all that this queue shares with it. For instruments that look
+    /// for lines which two lanes should not share.
+    pub fn memory(&self) -> Vec<Range<usize>> {
+        let rings = match &self.to {
+            To::One(ring) => std::slice::from_ref(ring),
+            To::Many(spread) => &spread.rings,
+        };
+        rings.iter().flat_map(RecordProducer::memory).collect()
     }
 
     fn rings(&mut self) -> &mut [RecordProducer] {

@@ -16,6 +16,7 @@ use laneway_sync::ring::bytes::{BlockPool, LaneEnd, pipe};
 use laneway_sync::wake::{Job, PushList, WakeList, Woken, look_fence, wake_list};
 use laneway_wire::flow::Address;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 
@@ -130,6 +131,11 @@ impl Desk {
         lines.extend(post.pool.lines());
         lines.push(self.bells.line(usize::from(app.lane.load(Acquire))));
         lines
+    }
+
+    /// Where the bytes of all conversations lie in memory, as addresses: see [`lines`](Self::lines).
+    pub fn data_memory(&self) -> Vec<Range<usize>> {
+        self.posts.iter().flat_map(|post| post.pool.memory()).collect()
     }
 
     /// Begins to open a connection, on the next lane in turn.

@@ -4,6 +4,7 @@
 use crate::pages::{InAChild, LEAST, Pages};
 use crate::primitive::Shadow;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::Range;
 use std::ptr::NonNull;
 
 const ALIGN: usize = 64;
@@ -35,6 +36,12 @@ impl Block {
         // SAFETY: the layout's size is positive, `layout` has checked it.
         let Some(bytes) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
         Self { bytes, len, pages: None, shadow }
+    }
+
+    /// Where the bytes lie, as addresses.
+    pub(crate) fn memory(&self) -> Range<usize> {
+        let from = self.bytes.as_ptr().addr();
+        from..from + self.len
     }
 
     fn layout(len: usize) -> Layout {

@@ -10,6 +10,7 @@ use crate::met;
 use crate::padded::Padded;
 use crate::primitive::{AtomicU32, AtomicU64, order};
 use std::fmt;
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -68,6 +69,14 @@ impl BlockPool {
         let of = |class: &Class| (class.free.load(Relaxed), u64::from(class.made.load(Relaxed)));
         let ((a, b), (c, d)) = (of(small), of(large));
         [a, b, c, d]
+    }
+
+    /// Where the blocks that were made lie in memory, as addresses. For instruments that tell the lines of what is said from
+    /// those of how it is said.
+    pub fn memory(&self) -> Vec<Range<usize>> {
+        let of =
+            |class: &'_ Class| (0..class.made()).filter_map(|index| Some(class.room(index)?.block.memory())).collect();
+        self.classes.iter().flat_map(|class| -> Vec<_> { of(class) }).collect()
     }
 
     #[inline]

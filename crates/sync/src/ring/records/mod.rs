@@ -73,6 +73,7 @@ use super::block::Block;
 use crate::padded::Padded;
 use crate::primitive::{Arc, order};
 use std::fmt;
+use std::ops::Range;
 
 /// How many records one poll lends at most.
 pub const BATCH: usize = 64;
@@ -162,6 +163,13 @@ impl RecordProducer {
     #[inline]
     pub fn max_record(&self) -> usize {
         (self.capacity / 2 - HEADER) as usize
+    }
+
+    /// Where that lies in memory which both sides share, as addresses: the two indices, and the bytes. For instruments that
+    /// look for lines which two threads should not share, and must know those which they should.
+    pub fn memory(&self) -> [Range<usize>; 2] {
+        let indices = std::ptr::from_ref(&*self.shared).addr();
+        [indices..indices + size_of::<Shared>(), self.shared.block.memory()]
     }
 
     /// Room for a record of up to `len` bytes, contiguous; what it holds is what an earlier record left there.
