@@ -1,6 +1,6 @@
 # What one can do here. `make` alone prints this list; CONTRIBUTING.md says more.
 .DEFAULT_GOAL := help
-.PHONY: help demo test interop storm planted conformance bench loom miri fuzz lint callgrind doc
+.PHONY: help demo test interop storm planted conformance bench loom miri fuzz lint coherence callgrind doc
 
 export PATH := $(CURDIR)/target/tools/bin:$(PATH):$(HOME)/.cargo/bin
 
@@ -60,6 +60,11 @@ lint: ## format, clippy, crate edges, invariants of absence, links
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 	cargo run -q -p laneway-tools --bin edges
 	cargo run -q -p laneway-tools --bin lint-tree
+
+coherence: ## locked instructions, shared lines and heap calls of a connection, counted by valgrind; minutes
+	@scripts/need.sh rust valgrind
+	cargo build --release -p laneway-lab
+	$${CARGO_TARGET_DIR:-target}/release/laneway-lab coherence
 
 callgrind: ## instructions per operation, where they go, and what the seam of sharing costs
 	@scripts/need.sh rust valgrind

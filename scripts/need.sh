@@ -70,7 +70,7 @@ for what in "$@"; do
         clients)
             apt ab:apache2-utils wrk:wrk h2load:nghttp2-client curl:curl nmap:nmap hping3:hping3 ip:iproute2 ping:iputils-ping \
                 tshark:tshark ;;
-        valgrind) apt valgrind:valgrind ;;
+        valgrind) apt valgrind:valgrind objdump:binutils addr2line:binutils ;;
         miri) nightly miri rust-src ;;
         fuzz) fuzz ;;
         *) echo "need.sh: nothing is known of '$what'" >&2; false ;;

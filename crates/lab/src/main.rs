@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod coherence;
 mod kv;
 mod model;
 mod s1;
@@ -40,6 +41,11 @@ enum Command {
     S3Kernel(s3::kernel::Part),
     /// Wall S4: the send path: a sender and the receive thread want one connection's lock
     S4(s4_send::S4),
+    /// What a connection costs the coherence of caches: locks, atomic operations, shared lines, calls of the heap
+    Coherence(coherence::Coherence),
+    /// The part of coherence that runs under valgrind
+    #[command(hide = true)]
+    CoherencePart(coherence::part::Part),
     /// What more cores than these would do: a model, and its tests
     Model(model::Model),
     /// Wall S5: what a packet does to the route that it uses
@@ -57,6 +63,8 @@ fn main() -> ExitCode {
         Command::S3(s3) => s3::run(&s3),
         Command::S3Kernel(part) => s3::kernel::run(&part),
         Command::S4(options) => s4_send::run(&options),
+        Command::Coherence(options) => coherence::run(&options),
+        Command::CoherencePart(part) => coherence::part::run(&part),
         Command::Model(options) => model::run(&options),
         Command::S5(options) => s5::run(&options),
         Command::Memcached(options) => s5::memcached::run(&options),

@@ -25,6 +25,7 @@ use laneway_stack::steering::Steering;
 use laneway_stack::tables::Tables;
 use laneway_wire::flow::Address;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Source addresses of the clients.
@@ -82,6 +83,21 @@ pub struct Load {
 }
 
 impl Load {
+    /// To keep `target` connections to `server` open, from `sources` in turn; untimed.
+    pub fn new(sources: Arc<[Address]>, server: Address, target: usize) -> Self {
+        Load {
+            sources,
+            next_source: 0,
+            server,
+            target,
+            running: 0,
+            established: 0,
+            ops: 0,
+            failed: 0,
+            stopwatch: Stopwatch::off(),
+        }
+    }
+
     /// Opens what is missing, up to a bound per call.
     #[inline]
     pub fn open_missing(&mut self, cx: &mut Context<'_>) {
@@ -206,6 +222,13 @@ pub struct Crew<W: Work, S: Sharing, C: Sharing = S, T: Way = LinkTx> {
     control_at: Instant,
 }
 
+/// One that runs nothing.
+impl<W: Work, S: Sharing, C: Sharing, T: Way> Default for Crew<W, S, C, T> {
+    fn default() -> Self {
+        Crew { servers: Vec::new(), clients: Vec::new(), controls: Vec::new(), control_at: Instant::ZERO }
+    }
+}
+
 /// The address of the server, and those of the clients.
 fn addresses(ipv6: bool) -> (IpAddr, Vec<IpAddr>) {
     let at = |subnet: u8, host: u8| -> IpAddr {
@@ -224,17 +247,25 @@ pub fn build<W: Work, S: Sharing, C: Sharing, T: Way>(
     shape: &Shape,
     now: Instant,
 ) -> Result<Vec<Crew<W, S, C, T>>, Error> {
+    build_on(work, shape, now, &|link| link)
+}
+
+/// The same, on links that were changed before they were made.
+pub fn build_on<W: Work, S: Sharing, C: Sharing, T: Way>(
+    work: &W,
+    shape: &Shape,
+    now: Instant,
+    change: &dyn Fn(LinkConfig) -> LinkConfig,
+) -> Result<Vec<Crew<W, S, C, T>>, Error> {
     let crews = shape.crews();
-    let mut built: Vec<Crew<W, S, C, T>> = (0..crews)
-        .map(|_| Crew { servers: Vec::new(), clients: Vec::new(), controls: Vec::new(), control_at: Instant::ZERO })
-        .collect();
+    let mut built: Vec<Crew<W, S, C, T>> = (0..crews).map(|_| Crew::default()).collect();
     let (links, lanes) = match shape.cores {
         Cores::Same | Cores::Split => (1, 1),
         Cores::Pairs => (2, 1),
         Cores::Hashed => (1, 2),
     };
     for link in 0..links {
-        let (server, client) = hosts::<W, S, C, T>(work, shape, lanes, link as u64, now)?;
+        let (server, client) = hosts::<W, S, C, T>(work, shape, lanes, link as u64, now, change)?;
         let home = |end: usize, lane: usize| match shape.cores {
             Cores::Same => 0,
             Cores::Split => end,
@@ -262,6 +293,7 @@ fn hosts<W: Work, S: Sharing, C: Sharing, T: Way>(
     lanes: usize,
     seed: u64,
     now: Instant,
+    change: &dyn Fn(LinkConfig) -> LinkConfig,
 ) -> Result<Hosts<W, S, C, T>, Error> {
     let secrets =
         |end| if shape.is_virtual { BootSecrets::from_seed(2 * seed + end) } else { BootSecrets::from_system() };
@@ -284,7 +316,7 @@ fn hosts<W: Work, S: Sharing, C: Sharing, T: Way>(
         steer: [Some(steer(&server_secrets)), Some(steer(&client_secrets))],
         ..LinkConfig::default()
     };
-    let (server_queues, client_queues) = memory::link(link);
+    let (server_queues, client_queues) = memory::link(change(link));
     let (server_queues, client_queues) =
         (T::attach(server_queues, shape.references), T::attach(client_queues, shape.references));
     let (server_ip, client_ips) = addresses(shape.ipv6);
@@ -303,17 +335,11 @@ fn hosts<W: Work, S: Sharing, C: Sharing, T: Way>(
     let client = Host::new_with(config, &network(&client_ips), &client_secrets, client_queues, now, ports, |lane| {
         let number = if shape.cores == Cores::Pairs { seed as usize } else { lane };
         let share = shape.conns / lanes_in_all + usize::from(number < shape.conns % lanes_in_all);
-        work.client(Load {
-            sources: Arc::clone(&sources),
-            next_source: 0,
-            server: Address::from(server_ip),
-            target: share,
-            running: 0,
-            established: 0,
-            ops: 0,
-            failed: 0,
-            stopwatch: if shape.is_virtual { Stopwatch::off() } else { Stopwatch::sampling() },
-        })
+        let mut load = Load::new(Arc::clone(&sources), Address::from(server_ip), share);
+        if !shape.is_virtual {
+            load.stopwatch = Stopwatch::sampling();
+        }
+        work.client(load)
     })?;
     server.listen(SocketAddr::new(server_ip, PORT), (2 * shape.conns).max(4_096), now)?;
     Ok((server, client))
@@ -323,15 +349,46 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Crew<W, S, C, T> {
     /// One turn of everything that this core runs.
     #[inline]
     pub fn turn(&mut self, now: Instant) {
+        self.turn_lanes(now);
+        self.turn_control(now);
+    }
+
+    /// One turn of its lanes, and none of its control planes.
+    #[inline]
+    pub fn turn_lanes(&mut self, now: Instant) {
         for seat in &mut self.servers {
             seat.turn(now);
         }
         for seat in &mut self.clients {
             seat.turn(now);
         }
+    }
+
+    /// A turn of its control planes, if it is time.
+    #[inline]
+    pub fn turn_control(&mut self, now: Instant) {
         if now >= self.control_at {
             self.control_turn(now);
         }
+    }
+
+    /// Its servers alone, its clients alone, and what controls them: for a thread of its own each.
+    pub fn apart(mut self) -> [Self; 3] {
+        let control_at = self.control_at;
+        let part = || Crew { control_at, ..Crew::default() };
+        let (servers, clients) = (std::mem::take(&mut self.servers), std::mem::take(&mut self.clients));
+        [Crew { servers, ..part() }, Crew { clients, ..part() }, self]
+    }
+
+    /// Moves its lanes into memory that the calling thread asks for, as a runtime moves them into their threads.
+    pub fn settle(&mut self) {
+        fn moved<T>(from: Vec<T>) -> Vec<T> {
+            let mut to = Vec::with_capacity(from.len());
+            to.extend(from);
+            to
+        }
+        self.servers = moved(std::mem::take(&mut self.servers));
+        self.clients = moved(std::mem::take(&mut self.clients));
     }
 
     #[cold]
@@ -411,6 +468,14 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Crew<W, S, C, T> {
         self.servers.iter_mut().for_each(|seat| sum.merge(&seat.lane.counters()));
         self.clients.iter_mut().for_each(|seat| sum.merge(&seat.lane.counters()));
         sum
+    }
+}
+
+impl<W: Work, S: Sharing, C: Sharing> Crew<W, S, C, LinkTx> {
+    /// Where the rings of its links lie in memory.
+    pub fn device_memory(&self) -> Vec<Range<usize>> {
+        let servers = self.servers.iter().flat_map(|seat| seat.queue.tx.memory());
+        servers.chain(self.clients.iter().flat_map(|seat| seat.queue.tx.memory())).collect()
     }
 }
 

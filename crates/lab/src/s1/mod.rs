@@ -33,7 +33,7 @@ const CONNS: usize = 100;
 /// TIME_WAIT lasts twice this, so that records expire while it is measured.
 const MSL_US: u64 = 500_000;
 /// The classes of locks, as profiles name them.
-const CLASSES: [&str; 4] = ["rw:info", "pcb", "timewait", "list"];
+pub const CLASSES: [&str; 4] = ["rw:info", "pcb", "timewait", "list"];
 
 /// One lock for all of TCP, and what was done about it
 #[derive(Args, Clone, Debug)]

@@ -7,9 +7,9 @@
 
 use super::lane::FarRx;
 use super::sender::{PORT, TO};
-use super::sink::{Answers, SinkTx, sink};
+use super::sink::{Answers, sink};
 use crate::bench::failure::Failure;
-use laneway_device::Queue;
+use laneway_device::{Queue, Rx, Tx};
 use laneway_proto::time::Instant;
 use laneway_stack::config::Config;
 use laneway_stack::control::{Cidr, Network};
@@ -34,7 +34,7 @@ const TURN_US: u64 = 20;
 
 /// One lane and one conversation, stepped by hand.
 struct Steps {
-    host: Host<FarRx, SinkTx, Server>,
+    host: Host<Box<dyn Rx + Send>, Box<dyn Tx + Send>, Server>,
     desk: Arc<Desk>,
     talk: Arc<Conversation>,
     now: Instant,
@@ -51,7 +51,7 @@ impl Steps {
         let bells = Bells::new(1).map_err(|error| Failure::Machine(format!("no bell can be had: {error}")))?;
         let (desk, servers) = Desk::new(1, bells);
         let mut servers = servers.into_iter();
-        let queues = vec![Queue { rx: FarRx { far, answers: Answers::default() }, tx }];
+        let queues = vec![Queue { rx: FarRx { far, answers: Answers::default() }, tx }.boxed()];
         let mut host = Host::new(Config::default(), &network, &BootSecrets::from_seed(1), queues, now, |_| {
             servers.next().expect("one for the one lane")
         })?;
