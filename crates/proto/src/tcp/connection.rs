@@ -113,6 +113,10 @@ impl Facts {
     pub(super) const ANSWERS_LATER: u32 = 1 << 25;
     /// The peer has pushed, and nothing new was said since.
     pub(super) const ASKED: u32 = 1 << 26;
+    /// How often in a row, up to 15, a word of the peer's was answered before its next came; in the four highest bits, because a
+    /// byte more would be a line more.
+    const EXCHANGE: u32 = 1 << 28;
+    const EXCHANGES: u32 = 15 * Self::EXCHANGE;
     /// That data is held back has been reported.
     pub(super) const HELD: u32 = 1 << 23;
     /// A repair has begun, and no ACK has said yet whether it was needed. `rtt_at` is when.
@@ -120,6 +124,23 @@ impl Facts {
     /// That no memory could be had to send has been reported.
     pub(super) const STARVED: u32 = 1 << 26;
 
+    /// Exchanges in a row.
+    #[inline]
+    pub(super) fn exchanges(self) -> u32 {
+        self.0 / Self::EXCHANGE
+    }
+    /// One more.
+    #[inline]
+    pub(super) fn count_exchange(&mut self) {
+        if !self.are(Self::EXCHANGES, Self::EXCHANGES) {
+            self.0 += Self::EXCHANGE;
+        }
+    }
+    /// None.
+    #[inline]
+    pub(super) fn forget_exchanges(&mut self) {
+        self.clear(Self::EXCHANGES);
+    }
     #[inline]
     pub(super) fn has(self, fact: u32) -> bool {
         self.0 & fact != 0
@@ -199,8 +220,6 @@ pub struct Connection {
     pub(super) retries: u8,
     pub(super) probes: u8,
     pub(super) quick_acks: u8,
-    /// How often in a row a word of the peer's was answered before its next came, for an application that answers later.
-    pub(super) exchanges: u8,
     pub(super) reason: CloseReason,
     pub(super) facts: Facts,
     pub(super) snd: Send,
@@ -274,7 +293,6 @@ impl Connection {
             retries: 0,
             probes: 0,
             quick_acks: config.quick_acks,
-            exchanges: 0,
             reason: CloseReason::Normal,
             facts,
             snd: Send {

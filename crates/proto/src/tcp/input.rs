@@ -18,7 +18,7 @@ const LATE_ANSWER_US: u64 = 1_000;
 /// the shortest time after which a sender repeats itself.
 const PATIENT_ANSWER_US: u64 = 100_000;
 /// So many exchanges in a row make a conversation.
-const CONVERSATION: u8 = 8;
+const CONVERSATION: u32 = 8;
 
 /// What a segment brought. The application is shown `text` (then [`Connection::finish`] must be called with what it took)
 /// and, if `readable`, what [`Connection::readable`] has.
@@ -482,10 +482,10 @@ impl Connection {
             self.facts.set(Facts::PUSHED);
         } else if pushed {
             if self.facts.has(Facts::ASKED) {
-                self.exchanges = 0; // it speaks again before it was answered: perhaps it had held that back
+                self.facts.forget_exchanges(); // it speaks again before it was answered: perhaps it had held that back
             }
             self.facts.set(Facts::ASKED);
-            wait_us = if self.exchanges >= CONVERSATION { PATIENT_ANSWER_US } else { LATE_ANSWER_US };
+            wait_us = if self.facts.exchanges() >= CONVERSATION { PATIENT_ANSWER_US } else { LATE_ANSWER_US };
         }
         let at = cx.now.after_us(wait_us);
         if !self.facts.has(Facts::ACK_PENDING) {

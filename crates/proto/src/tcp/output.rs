@@ -574,7 +574,7 @@ impl Connection {
                 self.snd.nxt = end;
                 if self.facts.has(Facts::ASKED) {
                     self.facts.clear(Facts::ASKED);
-                    self.exchanges = self.exchanges.saturating_add(1);
+                    self.facts.count_exchange();
                 }
                 // After the segment, and never by a retransmission: what is noted is the last small one of new data.
                 if plan.small {
