@@ -285,7 +285,7 @@ impl World {
                     seat.turn(self.now);
                 }
             }
-            if self.chance.next_u64() % 2 > 0 {
+            if !self.chance.next_u64().is_multiple_of(2) {
                 end.control.turn(self.now);
             }
         }
