@@ -116,5 +116,5 @@ fn a_walk_stays_with_what_it_finds_until_that_is_gone() {
         }
     }
     assert_eq!(left, 0);
-    tables(&mut world, &mut |t| assert!(t.slots.len() > 0, "the even ones are still there"));
+    tables(&mut world, &mut |t| assert!(!t.slots.is_empty(), "the even ones are still there"));
 }
