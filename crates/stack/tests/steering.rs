@@ -45,6 +45,8 @@ struct Load {
     /// Streams go on, until they are told to pause or to end after the round.
     pausing: bool,
     ending: bool,
+    /// So many bytes more are said at once on each stream.
+    burst: usize,
     /// One active open from a bound port.
     from: Option<BindId>,
     refused: Option<Error>,
@@ -87,6 +89,11 @@ impl App for Load {
         if let Some(bound) = self.from.take() {
             self.refused = cx.connect_from(bound, server, 7, STREAM).err();
         }
+        for id in if self.burst > 0 { self.open.clone() } else { Vec::new() } {
+            self.to_send.entry(id).and_modify(|(_, until)| *until += self.burst);
+            self.send(cx, id);
+        }
+        self.burst = 0;
         if self.ending && self.pausing {
             self.ending = false;
             self.open.clone().into_iter().for_each(|id| cx.close(id));
@@ -402,6 +409,54 @@ fn a_hundred_moves_between_three_lanes_that_get_frames_at_random() {
 #[test]
 fn a_hundred_moves_between_three_lanes_while_handshakes_are_cookies() {
     move_under_load(3, Rss::Follows, 100, true);
+}
+
+/// Of a flow 36 segments lie in the old owner's queue, behind as many of another, and it takes 64 in a poll; 4 more lie in the new
+/// owner's, which mails them at once.
+#[test]
+fn what_the_new_owner_mails_waits_for_what_is_in_the_queue() {
+    let mut world = World::new(2, Rss::AtOnce, &Config::default());
+    let (other, stays) = one(&mut world, 20_004);
+    let from: usize = world.steering[0].indirection()[stays].into();
+    open(&mut world, other);
+    let of = Address::from_v4;
+    let key = |port| FlowKey { local: of(SERVER), remote: of(CLIENT), local_port: 7, remote_port: port };
+    let beside =
+        |port: &u16| world.steering[0].bucket(&key(*port)) != stays && world.steering[0].lane(&key(*port)) == from;
+    let port = (20_005..).find(beside).expect("every second one");
+    let (bound, number) = one(&mut world, port);
+    open(&mut world, bound);
+    world.turn(500); // the window has grown
+    world.ends[1].seats.iter_mut().for_each(|seat| seat.app.pausing = true);
+    world.turn(50);
+    let say = |world: &mut World, bytes: usize| {
+        world.ends[1].seats.iter_mut().for_each(|seat| seat.app.burst = bytes);
+        world.ends[1].turn(world.now);
+    };
+    world.ends[0].control.move_bucket(number, 1 - from).unwrap();
+    for seat in &mut world.ends[0].seats {
+        seat.turn(world.now);
+    }
+    let sent = world.ends[1].counters().get(Mib::TcpOutSegs);
+    say(&mut world, 36 * 1_448);
+    world.ends[0].control.turn(world.now); // every lane has answered, and the device switches
+    say(&mut world, 4 * 1_448);
+    world.now = world.now.after_us(2_000);
+    world.ends[0].seats[1 - from].turn(world.now);
+    let asked = world.ends[0].counters().get(Mib::SteerAsked);
+    let received = |world: &mut World| world.ends[0].seats[from].app.seen.values().sum::<usize>();
+    let before = received(&mut world);
+    world.ends[0].seats[from].turn(world.now);
+    let taken = received(&mut world) - before;
+    let sent = world.ends[1].counters().get(Mib::TcpOutSegs) - sent;
+    assert_eq!(
+        (sent, asked, taken),
+        (80, 4, 64 * 1_448),
+        "what was in the queue was more than one poll takes, and comes first"
+    );
+    world.turn(200);
+    assert_eq!(received(&mut world) - before, 80 * 1_448);
+    world.check();
 }
 
 /// The one connection of a client's bound port, and the server's bucket of it.
