@@ -344,7 +344,10 @@ impl Server {
     #[inline]
     fn has_work(&self, index: u32) -> bool {
         let Some(Some(record)) = self.records.get(index as usize) else { return false };
-        record.end.waiting() > 0 || !record.end.pipe().app().notes.is_empty()
+        let pipe = record.end.pipe();
+        // That it has read is said by the list alone, and one who is kept is not put on it again.
+        let has_read = || pipe.lane().status.load(Relaxed) & FULL != 0 && record.end.unread() <= pipe.limit() / 3 * 2;
+        record.end.waiting() > 0 || !pipe.app().notes.is_empty() || has_read()
     }
 
     fn on_command(&mut self, cx: &mut Context<'_>, command: Command) {
