@@ -229,8 +229,10 @@ impl FlowKey {
     pub const fn mix(&self) -> u64 {
         let ports = self.local_port as u64 | (self.remote_port as u64) << 16;
         let ends = pair(self.local.folded(), self.remote.folded());
-        let mixed = (ends ^ ports.wrapping_mul(0xd6e8_feb8_6659_fd93)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        mixed ^ mixed >> 32
+        // Both halves of the product: its lower bits know nothing of the upper bits of what was multiplied, where the last
+        // number of an IPv4 address is.
+        let product = (ends ^ ports.wrapping_mul(0xd6e8_feb8_6659_fd93)) as u128 * 0x9e37_79b9_7f4a_7c15;
+        product as u64 ^ (product >> 64) as u64
     }
 
     #[inline(never)]
