@@ -465,6 +465,10 @@ impl LanePorts {
         self.link(at, Stage::InUse);
         if let Some(destination) = self.destinations.get_mut(destination) {
             destination.flows += 1;
+            if !destination.foreign.is_empty() {
+                // Whoever had it before has gone: it is told of once, or its place would be free while it is still remembered.
+                destination.foreign.retain(|other| *other != port);
+            }
         }
         Claim::new(at)
     }
