@@ -70,7 +70,8 @@ pub struct Row {
     part: Option<usize>,
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+/// The middle one; 0 if there are none.
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     match sorted.len() {

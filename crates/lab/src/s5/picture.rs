@@ -46,7 +46,7 @@ fn picture(
 
 /// References by themselves.
 pub fn micro(rows: &Rows, page: &mut Page) {
-    let metrics = ["ops_per_s", "retries_per_op", "neighbour_reads_per_s"];
+    let metrics = ["ops_per_s", "retries_per_op", "kept_ops_per_s", "kept_retries_per_op", "neighbour_reads_per_s"];
     let caption = "Pairs of get and put on one object, by one thread and by two on cores of their own. The lane borrows under the epoch.";
     page.pictures.push(picture(
         "References by themselves",
