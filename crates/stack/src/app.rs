@@ -318,7 +318,7 @@ impl Context<'_> {
     }
 
     /// Queues bytes; says how many were taken. Less than all: [`App::on_writable`] will tell when to go on.
-    #[inline]
+    #[inline(never)]
     pub fn send(&mut self, connection: ConnId, bytes: &[u8]) -> usize {
         let sent = self.with(connection, |c, cx| (c.is_gathering(), c.send(bytes, cx)));
         self.gathered(connection, bytes.len(), sent)
@@ -484,13 +484,10 @@ impl Context<'_> {
         self.local.udp.send(socket, to, data, &self.local.snapshot, &mut self.tables.counters)
     }
 
-    #[inline]
+    #[inline(always)]
     fn with<R>(&mut self, id: ConnId, act: impl FnOnce(&mut Connection, &mut tcp::Cx<'_>) -> R) -> Option<R> {
         let tables = &mut *self.tables;
-        if tables.slots.generation(id.index()) != id.generation() {
-            return None;
-        }
-        let slot = tables.slots.get_mut(id.index())?;
+        let slot = tables.slots.get_of(id.index(), id.generation())?;
         let Tcb::Synchronized(connection) = &mut slot.tcb else { return None };
         let mut cx = tcp::Cx { now: self.local.now, config: &self.local.config.tcp, pool: &mut tables.pool };
         let answer = act(connection, &mut cx);

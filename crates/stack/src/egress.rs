@@ -291,6 +291,7 @@ fn unresolved(
 /// Sends a super-segment of `connection`: whole to a device that cuts, or in as few pieces as it takes; else cut here, once,
 /// each piece written straight to where it leaves from. Says how many payload bytes left: not all of them, but whole
 /// segments, if the device filled up on the way.
+#[inline(always)]
 pub fn super_segment<T: Tx>(
     local: &mut Local,
     tx: &mut T,
@@ -300,45 +301,50 @@ pub fn super_segment<T: Tx>(
 ) -> (Sent, u32) {
     let (now, link_len, tso_max) = (local.now, local.medium.header_len(), local.tso_max);
     let Some(path) = way(local, tx, connection.key(), path, alive) else { return (Sent::Nowhere, plan.len) };
-    let (resolved, next_hop) = (path.resolved, path.next_hop);
     let ip_len = path.header.len();
-    let header_len = usize::from(plan.header_len);
     let tcp_len = plan.segment_len();
-    if resolved && ip_len + tcp_len <= tso_max {
-        // The device cuts all of it.
-        let total = link_len + ip_len + tcp_len;
-        let checksum_partial = Some(PartialChecksum { start: (link_len + ip_len) as u16, offset: 16 });
-        let headers = link_len + ip_len + header_len;
-        let meta = TxMeta { checksum_partial, gso_size: plan.mss, header_len: headers as u16 };
-        let taken = if tx.gathers(total) {
-            // And takes the text from where it is queued.
-            let mut head = [0; HEADERS_MAX];
-            let tcp = in_front(path, &mut head[..headers], link_len, tcp_len);
-            let (first, second) = connection.parts(plan, now, tcp);
-            Header::fill_partial(tcp, path.header.pseudo(tcp_len));
-            tx.gather([&head[..headers], first, second], meta)
-        } else if let Some(buf) = tx.reserve(total) {
-            let tcp = in_front(path, buf, link_len, tcp_len);
-            connection.build(plan, now, true, tcp);
-            Header::fill_partial(tcp, path.header.pseudo(tcp_len));
-            tx.commit(total, meta);
-            true
-        } else {
-            false
-        };
-        if !taken {
-            local.counters.count(Mib::TxBusy);
-            return (Sent::Full, 0);
-        }
-        local.counters.count(Mib::IpOutRequests);
-        local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
-        return (Sent::Yes, plan.len);
+    if !path.resolved || ip_len + tcp_len > tso_max {
+        let path = *path;
+        return in_pieces(local, tx, connection, &path, plan);
     }
-    let (link_header, template) = (path.link, path.header);
-    let mss = usize::from(plan.mss);
+    // The device cuts all of it.
+    let total = link_len + ip_len + tcp_len;
+    let checksum_partial = Some(PartialChecksum { start: (link_len + ip_len) as u16, offset: 16 });
+    let headers = link_len + ip_len + usize::from(plan.header_len);
+    let meta = TxMeta { checksum_partial, gso_size: plan.mss, header_len: headers as u16 };
+    let taken = if tx.gathers(total) {
+        // And takes the text from where it is queued.
+        let mut head = [0; HEADERS_MAX];
+        let tcp = in_front(path, &mut head[..headers], link_len, tcp_len);
+        let (first, second) = connection.parts(plan, now, tcp);
+        Header::fill_partial(tcp, path.header.pseudo(tcp_len));
+        tx.gather([&head[..headers], first, second], meta)
+    } else if let Some(buf) = tx.reserve(total) {
+        let tcp = in_front(path, buf, link_len, tcp_len);
+        connection.build(plan, now, true, tcp);
+        Header::fill_partial(tcp, path.header.pseudo(tcp_len));
+        tx.commit(total, meta);
+        true
+    } else {
+        false
+    };
+    if !taken {
+        local.counters.count(Mib::TxBusy);
+        return (Sent::Full, 0);
+    }
+    local.counters.count(Mib::IpOutRequests);
+    local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
+    (Sent::Yes, plan.len)
+}
+
+/// A super-segment that the device cannot cut, or not in one piece; or whose neighbour is not known yet.
+#[inline(never)]
+fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path: &Path, plan: &Plan) -> (Sent, u32) {
+    let (now, link_len, tso_max) = (local.now, local.medium.header_len(), local.tso_max);
+    let (ip_len, header_len, mss) = (path.header.len(), usize::from(plan.header_len), usize::from(plan.mss));
     // Whole segments only, as many as the device takes in one piece.
     let room = tso_max.saturating_sub(ip_len + header_len) / mss * mss;
-    let most = if resolved { room.max(mss) } else { mss };
+    let most = if path.resolved { room.max(mss) } else { mss };
     let headers = connection.headers(plan, now);
     let (mut at, len) = (0, plan.len as usize);
     let mut sent = Sent::Yes;
@@ -348,14 +354,14 @@ pub fn super_segment<T: Tx>(
         let place = Place { forward: at as u32, last: at + piece == len };
         let tcp_len = header_len + piece;
         let total = link_len + ip_len + tcp_len;
-        let pseudo = template.pseudo(tcp_len);
-        if !resolved {
+        let pseudo = path.header.pseudo(tcp_len);
+        if !path.resolved {
             buffer.resize(ip_len + tcp_len, 0);
             let (ip, tcp) = buffer.split_at_mut(ip_len);
-            template.emit(ip, tcp_len);
+            path.header.emit(ip, tcp_len);
             let sum = connection.build_piece(plan, &headers, place, false, tcp) + pseudo;
             tcp[16..18].copy_from_slice(&sum.checksum());
-            sent = wait_for_neighbour(local, next_hop, &buffer);
+            sent = wait_for_neighbour(local, path.next_hop, &buffer);
             if sent != Sent::Yes {
                 break;
             }
@@ -367,10 +373,7 @@ pub fn super_segment<T: Tx>(
             sent = Sent::Full;
             break;
         };
-        let (link, rest) = buf.split_at_mut(link_len);
-        link.copy_from_slice(&link_header[..link_len]);
-        let (ip, tcp) = rest.split_at_mut(ip_len);
-        template.emit(ip, tcp_len);
+        let tcp = in_front(path, buf, link_len, tcp_len);
         let sum = connection.build_piece(plan, &headers, place, local.tx_checksum, tcp);
         let mut meta = TxMeta::default();
         if local.tx_checksum {
@@ -386,7 +389,7 @@ pub fn super_segment<T: Tx>(
         tx.commit(total, meta);
         at += piece;
     }
-    if at > 0 && resolved {
+    if at > 0 && path.resolved {
         // It is one packet where IP is asked to send it; what a device, or this function, makes of it comes later.
         local.counters.count(Mib::IpOutRequests);
         local.counters.add(Mib::IpExtOutOctets, (ip_len + header_len + at) as u64);

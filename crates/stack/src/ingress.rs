@@ -260,11 +260,11 @@ fn segment<'a>(
 }
 
 /// TcpInSegs counts what the network carried.
-#[cold]
+#[inline]
 fn count_super(local: &mut Local, tcp: &[u8], size: u16) {
     let header = tcp.get(12).map_or(20, |offset| usize::from(offset >> 4) * 4);
-    let segments = tcp.len().saturating_sub(header).div_ceil(usize::from(size)).max(1);
-    local.counters.add(Mib::TcpInSegs, segments as u64 - 1);
+    let segments = (tcp.len().saturating_sub(header) as u32).div_ceil(size.into()).max(1);
+    local.counters.add(Mib::TcpInSegs, u64::from(segments) - 1);
     local.counters.count(Mib::TcpInSuperSegs);
 }
 

@@ -497,10 +497,7 @@ impl Tables {
     /// The slot of a connection, if it still is that connection's.
     #[inline]
     pub fn slot(&mut self, id: ConnId) -> Option<&mut Slot> {
-        if self.slots.generation(id.index()) != id.generation() {
-            return None;
-        }
-        self.slots.get_mut(id.index())
+        self.slots.get_of(id.index(), id.generation())
     }
 
     /// Asks for the lines of a connection that will be needed soon.

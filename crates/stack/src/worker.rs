@@ -507,13 +507,13 @@ fn settle<G: Segmentation, T: Tx, A: App>(
         if !connection.has_more() {
             break;
         }
-        segments += 1 + plan.segments() / 4;
+        segments += 1 + plan.segments / 4;
         if segments >= SEGMENTS_MAX {
             connection.pause();
             return Settled::Later;
         }
     }
-    match connection.settle::<G>(now) {
+    match connection.settle::<G>(&mut Cx { now, config: &local.config.tcp, pool: &mut tables.pool }) {
         Some(Held::Small) => tables.counters.count(Mib::TcpHeldSmall),
         Some(Held::Corked) => tables.counters.count(Mib::TcpHeldCorked),
         Some(Held::Deferred) => tables.counters.count(Mib::TcpHeldDeferred),
@@ -592,7 +592,7 @@ pub(crate) fn send<T: Tx>(
     None
 }
 
-#[inline(never)]
+#[inline(always)]
 fn send_super<T: Tx>(
     (connection, path): (&mut Connection, PathPlace),
     plan: &Plan,
@@ -602,11 +602,17 @@ fn send_super<T: Tx>(
     alive: bool,
 ) -> Option<Settled> {
     let (sent, len) = egress::super_segment(local, tx, (&*connection, path), plan, alive);
-    let left = if len == plan.len { *plan } else { plan.shortened(len) };
+    let shortened;
+    let left = if len == plan.len {
+        plan
+    } else {
+        shortened = plan.shortened(len);
+        &shortened
+    };
     if len > 0 {
-        commit(connection, &left, counters, local.now);
+        commit(connection, left, counters, local.now);
         counters.count(Mib::TcpSuperSegs);
-        counters.add(Mib::TcpSuperSegsPieces, left.segments().into());
+        counters.add(Mib::TcpSuperSegsPieces, left.segments.into());
     }
     match sent {
         Sent::Full => Some(Settled::Full),
@@ -618,7 +624,7 @@ fn send_super<T: Tx>(
 #[inline(always)]
 fn commit(connection: &mut Connection, plan: &Plan, counters: &mut Counters, now: Instant) {
     let carries_ack = connection.commit(plan, now);
-    let segments = u64::from(plan.segments());
+    let segments = u64::from(plan.segments);
     counters.add(Mib::TcpOutSegs, segments);
     match plan.kind {
         PlanKind::Again => counters.add(Mib::TcpRetransSegs, segments),

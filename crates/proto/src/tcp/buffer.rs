@@ -14,8 +14,12 @@ const fn class_bytes(class: usize) -> usize {
     SMALLEST << (2 * class)
 }
 
+#[inline]
 fn class_of(bytes: usize) -> Option<usize> {
-    (0..CLASSES).find(|&class| class_bytes(class) >= bytes)
+    // Each class is two binary digits longer than the one before it.
+    let digits = usize::BITS - (bytes.saturating_sub(1) / SMALLEST).leading_zeros();
+    let class = digits.div_ceil(2) as usize;
+    (class < CLASSES).then_some(class)
 }
 
 /// Free rings by size, and how many bytes are out. `tcp_mem` of one lane.
@@ -185,6 +189,15 @@ impl Ring {
     #[inline]
     fn write_at(&mut self, offset: u32, bytes: &[u8]) {
         let at = self.place(offset);
+        match self.memory.get_mut(at..at + bytes.len()) {
+            Some(room) => room.copy_from_slice(bytes),
+            None => self.write_around(at, bytes),
+        }
+    }
+
+    /// In two pieces, the second where the ring begins anew.
+    #[inline(never)]
+    fn write_around(&mut self, at: usize, bytes: &[u8]) {
         let first = (self.memory.len() - at).min(bytes.len());
         self.memory[at..at + first].copy_from_slice(&bytes[..first]);
         self.memory[..bytes.len() - first].copy_from_slice(&bytes[first..]);
@@ -233,6 +246,13 @@ impl Ring {
     pub fn extend(&mut self, n: u32) {
         debug_assert!((self.len + n) as usize <= self.memory.len(), "extended over memory that was never lent");
         self.len += n;
+    }
+
+    /// Drops `n` bytes from the front of a ring in which nothing waits. The memory stays, for what comes next.
+    #[inline]
+    pub fn drop_front(&mut self, n: u32) {
+        self.len -= n.min(self.len);
+        self.start = if self.len == 0 { 0 } else { self.start.wrapping_add(n) };
     }
 
     /// Drops `n` bytes from the front. With nothing left, in order or waiting, the memory goes back to the pool.

@@ -60,69 +60,89 @@ pub enum CloseReason {
     Aborted,
 }
 
-/// A set of facts about a connection, one bit each.
+/// So many answers in a row are counted, and no more.
+pub(super) const EXCHANGES_MAX: u32 = 7;
+
+/// A set of facts about a connection, one bit each; in the bits that are left, how often in a row a word of the peer's was
+/// answered before its next came, because a byte more would be a line more.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Facts(u32);
 
-impl Facts {
-    pub(super) const TIMESTAMPS: u32 = 1 << 0;
-    pub(super) const SACK: u32 = 1 << 1;
-    pub(super) const NODELAY: u32 = 1 << 2;
-    pub(super) const KEEPALIVE: u32 = 1 << 3;
+/// Numbers the facts: two that shared a bit would be one.
+macro_rules! facts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        #[allow(clippy::upper_case_acronyms, non_camel_case_types, reason = "each is the number of the constant of its name")]
+        enum Bit {
+            $($name,)*
+            /// How many there are.
+            All,
+        }
+        impl Facts {
+            $($(#[$doc])* pub(super) const $name: u32 = 1 << Bit::$name as u32;)*
+        }
+    };
+}
+
+facts! {
+    TIMESTAMPS,
+    SACK,
+    NODELAY,
+    KEEPALIVE,
     /// An ACK must go out at the end of this poll.
-    pub(super) const ACK_NOW: u32 = 1 << 4;
+    ACK_NOW,
     /// Text has arrived that is not acknowledged yet.
-    pub(super) const ACK_PENDING: u32 = 1 << 5;
+    ACK_PENDING,
     /// The application has closed for writing: a FIN follows the queued data.
-    pub(super) const FIN_QUEUED: u32 = 1 << 6;
+    FIN_QUEUED,
     /// The FIN has been sent at least once.
-    pub(super) const FIN_SENT: u32 = 1 << 7;
+    FIN_SENT,
     /// The place of the peer's FIN is known (`rcv.fin`).
-    pub(super) const FIN_SEEN: u32 = 1 << 8;
+    FIN_SEEN,
     /// The application reads no more.
-    pub(super) const RECEIVE_SHUT: u32 = 1 << 9;
+    RECEIVE_SHUT,
     /// An RST has to go out.
-    pub(super) const RESET_DUE: u32 = 1 << 10;
+    RESET_DUE,
     /// One segment is being timed (`rtt_seq`, `rtt_at`).
-    pub(super) const TIMING: u32 = 1 << 11;
+    TIMING,
     /// The next retransmission goes out whatever the congestion window says.
-    pub(super) const FORCE: u32 = 1 << 12;
+    FORCE,
     /// `rexmt_at` is the persist timer.
-    pub(super) const PERSIST: u32 = 1 << 13;
+    PERSIST,
     /// A window or keepalive probe is due.
-    pub(super) const PROBE_DUE: u32 = 1 << 14;
+    PROBE_DUE,
     /// The application was refused room to send and waits for it.
-    pub(super) const WANTS_ROOM: u32 = 1 << 15;
+    WANTS_ROOM,
     /// Urgent data is queued up to `snd.up`.
-    pub(super) const URGENT_OUT: u32 = 1 << 16;
+    URGENT_OUT,
     /// The peer has announced urgent data up to `rcv.up`.
-    pub(super) const URGENT_IN: u32 = 1 << 17;
+    URGENT_IN,
     /// The send phase was limited by the congestion window when it last stopped.
-    pub(super) const CWND_LIMITED: u32 = 1 << 18;
+    CWND_LIMITED,
     /// TCP_CORK: no small segment leaves.
-    pub(super) const CORK: u32 = 1 << 19;
+    CORK,
     /// The last `send` announced more (MSG_MORE).
-    pub(super) const MORE: u32 = 1 << 20;
+    MORE,
     /// `rexmt_at` is the end of the cork's 200 ms.
-    pub(super) const CORK_WAIT: u32 = 1 << 21;
+    CORK_WAIT,
     /// They are over: what is held leaves.
-    pub(super) const CORK_OVER: u32 = 1 << 22;
+    CORK_OVER,
     /// Unacknowledged text came with PSH: its sender has no more, or holds it back until it hears of this.
-    pub(super) const PUSHED: u32 = 1 << 24;
+    PUSHED,
     /// The application has its turn elsewhere: its answer comes soon, but not in this poll.
-    pub(super) const ANSWERS_LATER: u32 = 1 << 25;
+    ANSWERS_LATER,
     /// The peer has pushed, and nothing new was said since.
-    pub(super) const ASKED: u32 = 1 << 26;
-    /// How often in a row, up to 15, a word of the peer's was answered before its next came; in the four highest bits, because a
-    /// byte more would be a line more.
-    const EXCHANGE: u32 = 1 << 28;
-    const EXCHANGES: u32 = 15 * Self::EXCHANGE;
+    ASKED,
     /// That data is held back has been reported.
-    pub(super) const HELD: u32 = 1 << 23;
+    HELD,
     /// A repair has begun, and no ACK has said yet whether it was needed. `rtt_at` is when.
-    pub(super) const DOUBTED: u32 = 1 << 27;
+    DOUBTED,
     /// That no memory could be had to send has been reported.
-    pub(super) const STARVED: u32 = 1 << 26;
+    STARVED,
+}
+
+impl Facts {
+    const EXCHANGE: u32 = 1 << Bit::All as u32;
+    const EXCHANGES: u32 = EXCHANGES_MAX * Self::EXCHANGE;
 
     /// Exchanges in a row.
     #[inline]
@@ -380,8 +400,12 @@ impl Connection {
         if !self.state.can_send() || self.facts.has(Facts::FIN_QUEUED) {
             return 0;
         }
-        let room = self.send_limit().saturating_sub(self.snd.buf.len()) as usize;
-        let take = bytes.len().min(room);
+        let most = SEND_FLOOR.min(self.snd.buf_max) as usize;
+        let mut take = bytes.len();
+        // Nearly always there is room whatever was under way.
+        if self.snd.buf.len() as usize + take > most {
+            take = take.min(self.send_limit().saturating_sub(self.snd.buf.len()) as usize);
+        }
         let taken = self.snd.buf.push_some(&bytes[..take], cx.pool);
         if taken < bytes.len() {
             self.facts.set(Facts::WANTS_ROOM);

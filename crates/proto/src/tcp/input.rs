@@ -4,7 +4,7 @@
 
 use super::Cx;
 use super::congestion::{Acked, Controller};
-use super::connection::{CloseReason, Connection, Facts, Phase};
+use super::connection::{CloseReason, Connection, EXCHANGES_MAX, Facts, Phase};
 use super::state::{Event, State};
 use crate::discard::Discard;
 use crate::time::Instant;
@@ -18,7 +18,7 @@ const LATE_ANSWER_US: u64 = 1_000;
 /// the shortest time after which a sender repeats itself.
 const PATIENT_ANSWER_US: u64 = 100_000;
 /// So many exchanges in a row make a conversation.
-const CONVERSATION: u32 = 8;
+const CONVERSATION: u32 = EXCHANGES_MAX;
 
 /// What a segment brought. The application is shown `text` (then [`Connection::finish`] must be called with what it took)
 /// and, if `readable`, what [`Connection::readable`] has.
@@ -57,7 +57,7 @@ fn carried(bytes: usize, size: u16) -> u32 {
     if bytes <= usize::from(size) {
         return 1;
     }
-    bytes.div_ceil(usize::from(size).max(1)).max(1) as u32
+    (bytes as u32).div_ceil(size.max(1).into())
 }
 
 // The tokens: each can be made only by the step that it is named after, so the steps cannot be reordered.
@@ -271,7 +271,8 @@ impl Connection {
         let bytes = acked - u32::from(fin_acked);
         self.snd.una = seg.ack;
         self.tally.bytes_acked += u64::from(bytes);
-        self.snd.buf.consume(bytes, false, cx.pool);
+        // Its memory is given back in `settle`: mostly the application sends again before that.
+        self.snd.buf.drop_front(bytes);
         self.progress_ms = now.as_ms() as u32;
 
         if self.facts.has(Facts::TIMING) && seg.ack.at_or_after(self.rtt_seq) {
@@ -475,7 +476,7 @@ impl Connection {
         true
     }
 
-    #[inline]
+    #[inline(always)]
     fn note_ack_pending(&mut self, pushed: bool, cx: &Cx<'_>) {
         let mut wait_us = cx.config.delayed_ack_us;
         if pushed && !self.facts.has(Facts::ANSWERS_LATER) {

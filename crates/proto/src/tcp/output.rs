@@ -72,6 +72,8 @@ pub struct Plan {
     /// Payload bytes of each segment but the last. More than that in `len` is a super-segment, to be cut by the device or at
     /// its edge.
     pub mss: u16,
+    /// How many segments it stands for.
+    pub segments: u32,
     /// The last segment is a small one of new data, and Nagle's rule will want to know (SND.SML).
     pub small: bool,
     /// The window that it shows, as the header says it, and the right edge that this means.
@@ -88,19 +90,14 @@ impl Plan {
     /// Whether it stands for more than one segment.
     #[inline]
     pub fn is_super(&self) -> bool {
-        self.len > u32::from(self.mss)
-    }
-
-    /// How many segments it stands for.
-    #[inline]
-    pub fn segments(&self) -> u32 {
-        if self.is_super() { self.len.div_ceil(self.mss.into()) } else { 1 }
+        self.segments > 1
     }
 
     /// Its first `len` bytes, which are fewer and whole segments: all that the device had room for.
     pub fn shortened(self, len: u32) -> Plan {
         debug_assert!(len < self.len && len.is_multiple_of(self.mss.into()), "cut in the middle of a segment");
-        Plan { len, flags: self.flags.without(Flags::PSH | Flags::FIN), small: false, ..self }
+        let segments = len / u32::from(self.mss);
+        Plan { len, segments, flags: self.flags.without(Flags::PSH | Flags::FIN), small: false, ..self }
     }
 }
 
@@ -133,7 +130,7 @@ impl Connection {
         (self.state != State::Closed && self.ack_is_due(/* turn_is_over= */ false)).then(|| self.bare_ack())
     }
 
-    #[inline]
+    #[inline(never)]
     fn bare_ack(&self) -> Plan {
         self.plan(Kind::Ack, self.acceptable_seq(), 0, Flags::ACK)
     }
@@ -156,6 +153,7 @@ impl Connection {
             flags,
             header_len: 20,
             mss: self.snd.mss,
+            segments: 1,
             small: false,
             window: (UnscaledWindow::new(0), self.rcv.adv),
         })
@@ -239,7 +237,29 @@ impl Connection {
     }
 
     /// How much leaves as one super-segment, where more than a segment is `available` and `usable` in the peer's window.
+    #[inline(always)]
     fn new_super<S: Segmentation>(&self, now: Instant, available: u32, usable: u32, mss: u32) -> Result<u32, Held> {
+        // Nearly always, where requests and responses take turns: nothing is under way or corked, and all of it fits with a
+        // segment to spare. The same as below, without asking for the rest.
+        let half = (self.congestion.window() / 2).min(SUPER_MAX);
+        let fits = available <= usable && available + mss <= half && self.is_near();
+        if fits && self.flight() == 0 && !self.facts.has(Facts::URGENT_OUT | Facts::CORK | Facts::MORE) {
+            let (in_flight, small_in_flight, corked) = (0, false, false);
+            let free = Tail { needed: available, mss, in_flight, small_in_flight, nodelay: false, corked, last: false };
+            return Ok(S::cut(&free));
+        }
+        self.new_super_within::<S>(now, available, usable, mss)
+    }
+
+    /// The same, where something limits it.
+    #[inline(never)]
+    fn new_super_within<S: Segmentation>(
+        &self,
+        now: Instant,
+        available: u32,
+        usable: u32,
+        mss: u32,
+    ) -> Result<u32, Held> {
         let len = available.min(usable);
         let cwnd = self.congestion.window();
         let idle = self.flight() == 0;
@@ -281,15 +301,21 @@ impl Connection {
     /// About a millisecond's worth of data at the rate of the connection, at least two segments; everything on a path so
     /// short that a millisecond would be many round trips.
     fn autosize(&self, mss: u32) -> u32 {
-        let (Some(srtt_us), Some(least_us)) = (self.rtt.srtt_us(), self.rtt.min_rtt_us()) else { return SUPER_MAX };
-        let near = least_us >> LOW_RTT_US_LOG;
-        if near == 0 {
+        if self.is_near() {
             return SUPER_MAX;
         }
+        let (Some(srtt_us), Some(least_us)) = (self.rtt.srtt_us(), self.rtt.min_rtt_us()) else { return SUPER_MAX };
+        let near = least_us >> LOW_RTT_US_LOG;
         // 1.2 windows in a round trip: a little faster than the ACKs come back, as in Linux.
         let by_rate = u64::from(self.congestion.window()) * 1_200 / u64::from(srtt_us);
         let by_nearness = if near < 32 { SUPER_MAX >> near } else { 0 };
         (by_rate + u64::from(by_nearness)).min(SUPER_MAX.into()).max(u64::from(2 * mss)) as u32
+    }
+
+    /// A millisecond would be many round trips, or there was none yet.
+    #[inline]
+    fn is_near(&self) -> bool {
+        self.rtt.min_rtt_us().is_none_or(|us| us < 1 << LOW_RTT_US_LOG)
     }
 
     /// Whether to wait for the ACK that is on its way, because with it a larger super-segment could leave (Linux's
@@ -401,11 +427,13 @@ impl Connection {
         if self.snd.nxt.offset_from(edge) < 1 << self.snd.scale.get() { self.snd.nxt } else { edge }
     }
 
-    #[inline]
+    #[inline(always)]
     fn plan(&self, kind: Kind, seq: SeqNum, len: u32, flags: Flags) -> Plan {
         let mss = self.segment_room() as u16;
         let header_len = 20 + self.options_len() as u16;
-        Plan { kind, seq, len, flags, header_len, mss, small: false, window: self.advertise() }
+        // Nearly always one: no division for that.
+        let segments = if len <= u32::from(mss) { 1 } else { len.div_ceil(mss.into()) };
+        Plan { kind, seq, len, flags, header_len, mss, segments, small: false, window: self.advertise() }
     }
 
     /// Payload that fits beside the options of the next segment.
@@ -552,7 +580,7 @@ impl Connection {
             self.facts.clear(Facts::RESET_DUE);
             return false;
         }
-        self.tally.segs_out = self.tally.segs_out.wrapping_add(plan.segments());
+        self.tally.segs_out = self.tally.segs_out.wrapping_add(plan.segments);
         let acknowledges = self.facts.has(Facts::ACK_PENDING);
         self.rcv.adv = plan.window.1;
         self.rcv.acked = self.rcv.nxt;
@@ -567,9 +595,11 @@ impl Connection {
             Kind::New => {
                 self.facts.clear(Facts::PROBE_DUE); // it asks no less
                 if self.snd.nxt == self.snd.una {
-                    let idle_ms = (now.as_ms() as u32).wrapping_sub(self.progress_ms);
-                    self.congestion.on_idle(u64::from(idle_ms) * 1_000, self.rtt.rto_us());
-                    self.progress_ms = now.as_ms() as u32;
+                    let idle_ms = self.idle_ms(now);
+                    if idle_ms > 0 {
+                        self.congestion.on_idle(u64::from(idle_ms) * 1_000, self.rtt.rto_us());
+                        self.progress_ms = now.as_ms() as u32;
+                    }
                 }
                 self.snd.nxt = end;
                 if self.facts.has(Facts::ASKED) {

@@ -54,7 +54,7 @@ impl RttEstimator {
     ///
     /// 0 is taken for 1 µs: a memory device is faster than the clock. What exceeds [`RTO_MAX_US`] is taken for that: an
     /// echoed timestamp is the peer's to forge.
-    #[inline]
+    #[inline(always)]
     pub fn on_sample(&mut self, rtt_us: u32) {
         let rtt = rtt_us.clamp(1, RTO_MAX_US);
         if self.srtt_x8 == 0 {

@@ -21,9 +21,13 @@ const CORK_US: u64 = 200_000;
 
 impl Connection {
     /// To be called when `decide` has answered `None`: arms what silence requires. Then `deadline` is right. If new data
-    /// has begun to wait, the answer says what for, once until some leaves.
+    /// has begun to wait, the answer says what for, once until some leaves. With everything acknowledged and nothing written
+    /// since, the memory of the send buffer goes back to the pool.
     #[inline(always)]
-    pub fn settle<S: Segmentation>(&mut self, now: Instant) -> Option<Held> {
+    pub fn settle<S: Segmentation>(&mut self, cx: &mut Cx<'_>) -> Option<Held> {
+        if self.snd.buf.is_empty() {
+            self.snd.buf.release(cx.pool);
+        }
         let fin_waits = self.facts.has(Facts::FIN_QUEUED) && !self.facts.has(Facts::FIN_SENT);
         if self.state == State::Closed || (self.snd.buf.is_empty() && !fin_waits) {
             return None;
@@ -38,7 +42,7 @@ impl Connection {
             }
             return None;
         }
-        self.settle_waiting::<S>(now)
+        self.settle_waiting::<S>(cx.now)
     }
 
     /// To be called instead when the caller has stopped asking `decide` before it answered `None`: it was not the congestion

@@ -180,6 +180,14 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
         self.slot_mut(handle)?.as_mut()
     }
 
+    /// The same, if it is still the value that the handle had in that [`generation`](Self::generation).
+    #[inline]
+    pub fn get_of(&mut self, handle: u32, generation: u32) -> Option<&mut T> {
+        let (at, slot) = Self::split(handle);
+        let chunk = self.chunks.get_mut(at)?;
+        if chunk.sides[slot].generation == generation { chunk.slots[slot].as_mut() } else { None }
+    }
+
     /// No handle as large as this one was ever given out: walks by handle, a few at a time, end here.
     #[inline]
     pub fn end(&self) -> u32 {

@@ -53,6 +53,27 @@ impl Cubic {
         }
     }
 
+    /// The window was used to its end, and an ACK lets it grow.
+    #[inline(never)]
+    fn grow(&mut self, ack: Acked) {
+        if self.clock != Instant::NEVER {
+            let used_us = ack.now.since_us(self.clock).min(u64::from(u32::MAX)) as u32;
+            self.epoch_us = self.epoch_us.saturating_add(used_us);
+            self.clock = self.clock.max(ack.now);
+        }
+        let bytes = self.window.slow_start(ack.bytes);
+        if bytes == 0 {
+            return;
+        }
+        if self.clock == Instant::NEVER {
+            self.start_epoch(ack.now);
+        }
+        self.window.credit = self.window.credit.saturating_add(bytes);
+        if self.window.credit >= self.window.cwnd >> STEP_BITS {
+            self.step(ack.srtt_us);
+        }
+    }
+
     /// Starts a congestion avoidance stage at the present window.
     fn start_epoch(&mut self, now: Instant) {
         let cwnd = self.window.cwnd;
@@ -125,29 +146,13 @@ impl Controller for Cubic {
         self.window.ssthresh
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_ack(&mut self, ack: Acked) {
-        let may_grow = self.window.may_grow(ack.is_cwnd_limited);
-        if self.clock != Instant::NEVER {
-            if may_grow {
-                let used_us = ack.now.since_us(self.clock).min(u64::from(u32::MAX)) as u32;
-                self.epoch_us = self.epoch_us.saturating_add(used_us);
-            }
+        if self.window.may_grow(ack.is_cwnd_limited) {
+            self.grow(ack);
+        } else if self.clock != Instant::NEVER {
+            // What an application leaves unused is not on the curve.
             self.clock = self.clock.max(ack.now);
-        }
-        if !may_grow {
-            return;
-        }
-        let bytes = self.window.slow_start(ack.bytes);
-        if bytes == 0 {
-            return;
-        }
-        if self.clock == Instant::NEVER {
-            self.start_epoch(ack.now);
-        }
-        self.window.credit = self.window.credit.saturating_add(bytes);
-        if self.window.credit >= self.window.cwnd >> STEP_BITS {
-            self.step(ack.srtt_us);
         }
     }
 

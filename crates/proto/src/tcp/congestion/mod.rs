@@ -148,7 +148,7 @@ impl Controller for Congestion {
         each!(self, it => it.slow_start_threshold())
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_ack(&mut self, ack: Acked) {
         each!(self, it => it.on_ack(ack));
     }

@@ -58,7 +58,7 @@ fn round(connection: &mut Connection, config: &Config, pool: &mut BufferPool, no
     while let Some(plan) = connection.decide::<Lane>(*now) {
         connection.commit(&plan, *now);
     }
-    connection.settle::<Lane>(*now);
+    connection.settle::<Lane>(&mut Cx { now: *now, config, pool });
     let flight = connection.flight();
     acknowledge(connection, config, pool, now);
     flight
@@ -90,6 +90,6 @@ fn round_of_one(connection: &mut Connection, config: &Config, pool: &mut BufferP
     while let Some(plan) = connection.decide::<Lane>(*now) {
         connection.commit(&plan, *now);
     }
-    connection.settle::<Lane>(*now);
+    connection.settle::<Lane>(&mut Cx { now: *now, config, pool });
     acknowledge(connection, config, pool, now);
 }

@@ -192,7 +192,8 @@ impl World {
         if self.small.is_empty() && !self.nodelay && !self.cork {
             self.excused = false;
         }
-        self.connection.settle::<Lane>(self.now);
+        let (connection, mut cx) = self.cx();
+        connection.settle::<Lane>(&mut cx);
         // Whatever waits is waited for: a timer runs, or nothing waits.
         let waits = self.written > self.acked;
         assert!(!waits || self.connection.deadline() != Instant::NEVER, "data waits and nothing will move it");

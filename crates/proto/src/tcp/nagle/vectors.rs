@@ -124,7 +124,8 @@ impl Rig {
             }
             self.connection.commit(&plan, self.now);
         }
-        self.connection.settle::<S>(self.now);
+        let mut cx = Cx { now: self.now, config: &self.config, pool: &mut self.pool };
+        self.connection.settle::<S>(&mut cx);
         self.now = self.now.after_us(100);
         out
     }
