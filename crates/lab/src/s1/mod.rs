@@ -15,6 +15,7 @@ use crate::bench::failure::Failure;
 use crate::bench::machine;
 use crate::bench::options::{Checksums, Cores};
 use crate::bench::ours::Ours;
+use crate::bench::report::median;
 use crate::s3_ports::Ports;
 use crate::wall::page::{Chart, Page, Picture};
 use crate::wall::rows::{Row, Rows, Source};
@@ -32,6 +33,8 @@ const ROUNDS: usize = 5;
 const CONNS: usize = 100;
 /// TIME_WAIT lasts twice this, so that records expire while it is measured.
 const MSL_US: u64 = 500_000;
+/// How much more processor time a connection may cost when a second lane works beside the first.
+const BESIDE_MAX: f64 = 1.05;
 /// The classes of locks, as profiles name them.
 pub const CLASSES: [&str; 4] = ["rw:info", "pcb", "timewait", "list"];
 
@@ -110,6 +113,9 @@ pub fn run(options: &S1) -> Result<(), Failure> {
             tables.push(profiled(name, lanes, time, &mut rows)?);
         }
     }
+    if variants.contains(&"lane") && cores >= 2 {
+        beside(options, time, &mut rows)?;
+    }
     let records = options.records.unwrap_or(if options.wall.quick { 2_000 } else { 100_000 });
     for name in variants.iter().copied() {
         by_name!(name, Plain, wave(name, u64::from(records), options.wall.quick, &mut rows))?;
@@ -146,15 +152,11 @@ fn rates(options: &S1, variants: &[&'static str], lanes: u8, time: Duration, row
         }
     }
     bar.finish_and_clear();
-    let median = |mut numbers: Vec<f64>| {
-        numbers.sort_by(f64::total_cmp);
-        numbers[numbers.len() / 2]
-    };
     for (name, seen) in variants.iter().zip(seen) {
-        let (rates, costs): (Vec<f64>, Vec<f64>) = seen.into_iter().unzip();
         let lanes = u32::from(lanes);
-        rows.push(Row::measured(name, "conns_per_s", median(rates), "1/s").at("lanes", lanes));
-        rows.push(Row::measured(name, "cpu_us_per_conn", median(costs), "us").at("lanes", lanes));
+        let (rate, cost) = (median(seen.iter().map(|seen| seen.0)), median(seen.iter().map(|seen| seen.1)));
+        rows.push(Row::measured(name, "conns_per_s", rate, "1/s").at("lanes", lanes));
+        rows.push(Row::measured(name, "cpu_us_per_conn", cost, "us").at("lanes", lanes));
     }
     for (name, shares) in variants.iter().zip(shares) {
         for (lane, share) in shares.iter().enumerate() {
@@ -168,6 +170,36 @@ fn rates(options: &S1, variants: &[&'static str], lanes: u8, time: Duration, row
                 rows.push(row.at("lanes", u32::from(lanes)).at("lane", lane));
             }
         }
+    }
+    Ok(())
+}
+
+/// What the product's connection costs the processor when a second lane works beside the first, in turns with the first alone. Each
+/// core has a lane of the server and that lane of the client which it serves: so no frame goes from core to core, which the ring
+/// that stands for the wire would charge to TCP.
+fn beside(options: &S1, time: Duration, rows: &mut Rows) -> Result<(), Failure> {
+    let alone = shape(1);
+    let both = Shape { cores: Cores::Pairs, ..shape(2) };
+    let mut all = [contender::<LaneOwned>("lane", &alone)?, contender::<LaneOwned>("lane", &both)?];
+    for contender in &mut all {
+        contender.warm_up()?;
+    }
+    let mut rounds = Vec::new();
+    for _ in 0..if options.wall.quick { 1 } else { 2 * ROUNDS } {
+        let [alone, both] = &mut all;
+        rounds.push((alone.round(time)?, both.round(time)?));
+    }
+    let costs = median(rounds.iter().map(|(alone, both)| both.cpu_us_per_op() / alone.cpu_us_per_op()));
+    let rates = median(rounds.iter().map(|(alone, both)| both.rate() / alone.rate()));
+    rows.push(Row::measured("lane", "cpu_us_per_conn_times", costs, "").at("cores", "pairs"));
+    rows.push(Row::measured("lane", "conns_per_s_times", rates, "").at("cores", "pairs"));
+    let at = |lanes: f64| rows.value("lane", "cpu_us_per_conn", "lanes", lanes);
+    if let (Some(one), Some(two)) = (at(1.0), at(2.0)) {
+        rows.push(Row::measured("lane", "cpu_us_per_conn_times", two / one, "").at("cores", "hashed"));
+    }
+    if !options.wall.quick {
+        let words = format!("x {costs:.3} at x {rates:.2} the rate, each core with both of its ends");
+        rows.bar("lane", "two lanes at most 1.05 x the CPU of one", costs <= BESIDE_MAX, Source::Measured, &words);
     }
     Ok(())
 }
