@@ -493,7 +493,7 @@ impl Context<'_> {
         let answer = act(connection, &mut cx);
         if !slot.touched {
             slot.touched = true;
-            self.local.touched.push_back(id.index());
+            self.local.touched.add(id.index());
         }
         Some(answer)
     }
@@ -503,7 +503,7 @@ impl Context<'_> {
             && !slot.touched
         {
             slot.touched = true;
-            self.local.touched.push_back(id.index());
+            self.local.touched.add(id.index());
         }
     }
 }

@@ -226,7 +226,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let accepted = slot.accepted;
         if !slot.touched {
             slot.touched = true;
-            self.local.touched.push_back(index);
+            self.local.touched.add(index);
         }
         if let Some(discard) = arrival.discard {
             self.tables.counters.discard(discard);
@@ -330,7 +330,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             && !slot.touched
         {
             slot.touched = true;
-            self.local.touched.push_back(id.index());
+            self.local.touched.add(id.index());
         }
     }
 

@@ -17,6 +17,7 @@ use crate::snapshot::Snapshot;
 use crate::steering::Steering;
 use crate::tables::{Handle, Tables};
 use crate::trace::Tap;
+use crate::turns::Turns;
 use crate::udp::UdpSockets;
 use laneway_device::{Capabilities, Medium};
 use laneway_proto::icmp::RateLimit;
@@ -65,7 +66,7 @@ pub struct Local {
     /// Believe the device that a transport checksum is right.
     pub(crate) rx_checksum: bool,
     /// Connections to settle at the end of this poll.
-    pub(crate) touched: VecDeque<u32>,
+    pub(crate) touched: Turns,
     /// Half-open entries whose SYN-ACK found the device full.
     pub(crate) unsent: VecDeque<u32>,
     /// Some of them wait for a neighbour to answer: there is no use in turning again at once.
@@ -135,7 +136,7 @@ impl<S: Sharing> Lane<S> {
             tx_checksum: capabilities.tx_checksum && offload,
             tso_max: if capabilities.tx_checksum && offload { capabilities.tso_max } else { 0 },
             rx_checksum: capabilities.rx_checksum && offload,
-            touched: VecDeque::new(),
+            touched: Turns::default(),
             unsent: VecDeque::new(),
             waits_for_neighbour: false,
             resumed: Vec::new(),

@@ -37,6 +37,7 @@ pub mod tables;
 pub mod threads;
 pub mod timers;
 pub mod trace;
+mod turns;
 pub mod udp;
 pub mod worker;
 

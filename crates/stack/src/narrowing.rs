@@ -53,7 +53,7 @@ pub(crate) fn walk(tables: &mut Tables, local: &mut Local) {
             connection.on_path_mtu(*mtu);
             if !*touched {
                 *touched = true;
-                local.touched.push_back(index);
+                local.touched.add(index);
             }
         }
     }

@@ -405,7 +405,7 @@ fn connection_timer<A: App>(tables: &mut Tables, local: &mut Local, app: &mut A,
     };
     if !slot.touched {
         slot.touched = true;
-        local.touched.push_back(index);
+        local.touched.add(index);
     }
     tables.timers.arm(handle, deadline);
 }
@@ -438,25 +438,33 @@ fn output<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A
             return true;
         }
     }
+    let all = settle_all(lane, tx, app);
+    lane.local.touched.rest();
+    !all
+}
+
+/// True if none has more to say.
+#[inline(always)]
+fn settle_all<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A) -> bool {
     // Those that had their share of this poll, or wait for a neighbour, go on in the next.
     let mut later = 0;
     // The list may grow while it is walked: an application that is told of an end may begin something new.
     while lane.local.touched.len() > later {
-        let Some(index) = lane.local.touched.pop_front() else { break };
+        let Some(index) = lane.local.touched.take() else { break };
         let mut tables = lane.shared.output(index);
         match settle::<S::Segmentation, T, A>(&mut tables, &mut lane.local, tx, app, index) {
             Settled::Done => {}
             Settled::Later => {
-                lane.local.touched.push_back(index);
+                lane.local.touched.add(index);
                 later += 1;
             }
             Settled::Full => {
-                lane.local.touched.push_front(index);
-                return true;
+                lane.local.touched.untake();
+                return false;
             }
         }
     }
-    later > 0
+    later == 0
 }
 
 /// How far a connection came in this poll.
@@ -470,7 +478,7 @@ pub(crate) enum Settled {
 }
 
 /// Sends what one connection has to send, and sees to its end.
-#[inline]
+#[inline(always)]
 fn settle<G: Segmentation, T: Tx, A: App>(
     tables: &mut Tables,
     local: &mut Local,
@@ -499,8 +507,9 @@ fn settle<G: Segmentation, T: Tx, A: App>(
         }
     };
     let mut segments = 0;
-    while let Some(plan) = connection.decide::<G>(now) {
-        if let Some(stopped) = send((connection, slot.path), &plan, &mut tables.counters, local, tx) {
+    // The plan stays where it was made: it is not small.
+    while let Some(plan) = &connection.decide::<G>(now) {
+        if let Some(stopped) = send((connection, slot.path), plan, &mut tables.counters, local, tx) {
             connection.pause();
             return stopped;
         }

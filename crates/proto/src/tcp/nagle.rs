@@ -65,12 +65,12 @@ impl Segmentation for Lane {
     const NAME: &'static str = "lane";
     const ACK_AFTER_TURN: bool = true;
 
-    #[inline]
+    #[inline(always)]
     fn cut(tail: &Tail) -> u32 {
         if tail.is_held() { tail.needed - tail.partial() } else { tail.needed }
     }
 
-    #[inline]
+    #[inline(always)]
     fn notes_small(len: u32, mss: u32) -> bool {
         if len < mss { len > 0 } else { !len.is_multiple_of(mss) }
     }
