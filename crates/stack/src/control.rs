@@ -102,6 +102,7 @@ impl Network {
             addresses: Arc::new(AddressSet::new(&addresses)),
             routes: Arc::new(routes),
             neighbours: Arc::default(),
+            news: Arc::default(),
         })
     }
 }
@@ -131,6 +132,8 @@ pub(crate) fn sum(lanes: &[(Counters, usize)]) -> (Counters, usize) {
 pub struct Control {
     mail: Vec<ControlMail>,
     snapshot: Snapshot,
+    /// What was published last.
+    published: Snapshot,
     neighbours: NeighbourCache,
     unreachable: Vec<Address>,
     version: u64,
@@ -161,6 +164,7 @@ impl Control {
         let lanes = mail.len();
         Control {
             mail,
+            published: snapshot.clone(),
             snapshot,
             neighbours: NeighbourCache::new(neighbour::Config::default()),
             unreachable: Vec::new(),
@@ -323,6 +327,7 @@ impl Control {
             ToControl::Counters(counters, bytes) => self.counters[lane] = Some((*counters, bytes)),
             ToControl::Page(page) => self.pages.push(page),
             ToControl::TapDone(tap) => drop(tap),
+            ToControl::Replaced(snapshot) => drop(snapshot),
         }
     }
 
@@ -378,7 +383,8 @@ impl Control {
     }
 
     fn publish(&mut self) {
-        self.snapshot.generation = self.snapshot.generation.wrapping_add(1) & 0xffff_ffff_ffff;
+        self.snapshot.follow(&self.published);
+        self.published = self.snapshot.clone();
         self.unpublished = false;
         self.tell(|_| true);
     }

@@ -7,12 +7,14 @@ use crate::lane::Local;
 use crate::mail::ToControl;
 use crate::neighbours::Wait;
 use crate::snapshot::{Snapshot, mix_pair};
+use crate::ways::{WayRef, Ways};
 use laneway_device::{Capabilities, Medium, PartialChecksum, Tx, TxMeta};
 use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
 use laneway_proto::ip::fragment::Fragments;
 use laneway_proto::ip::output::{self, HeaderSpec};
 use laneway_proto::ip::pmtu::{self, PathMtuCache};
+use laneway_proto::ip::route::Route;
 use laneway_proto::tcp::{Connection, Plan, isn};
 use laneway_proto::time::Instant;
 use laneway_wire::checksum::Sum;
@@ -39,7 +41,8 @@ pub enum Sent {
 /// How to reach one destination, worked out once.
 #[derive(Clone, Copy)]
 pub struct Path {
-    generation: u64,
+    /// What it was worked out from.
+    way: WayRef,
     src: Address,
     dst: Address,
     next_hop: Address,
@@ -48,6 +51,8 @@ pub struct Path {
     /// The IP header of TCP segments.
     header: output::Template,
     resolved: bool,
+    /// The neighbours by which that is so.
+    neighbours: u64,
     /// The number of the route in its table.
     route: u32,
     /// Largest IP packet.
@@ -79,15 +84,18 @@ impl PathPlace {
 }
 
 const PATHS: usize = 1_024;
-/// What a path was worked out from has two numbers, the world's and this lane's own, added: they do not meet in years.
-const LEARNED: u64 = 1 << 48;
 
 /// Link, IP and TCP header, the last with all its options.
 const HEADERS_MAX: usize = ethernet::HEADER_LEN + 40 + 60;
 
-/// Paths by destination, one place each: a miss asks the route table and the neighbours again.
+/// Paths by destination, one place each: a miss asks for the way there again.
 pub struct Paths {
     places: Box<[Option<Path>; PATHS]>,
+    ways: Ways,
+    /// The generation of the snapshot that all of this goes by.
+    generation: u64,
+    /// Grows when neighbours may have changed.
+    neighbours: u64,
     learned: PathMtuCache,
     medium: Medium,
     mac: Mac,
@@ -95,8 +103,6 @@ pub struct Paths {
     hop_limit: u8,
     /// The secret behind timestamp offsets.
     timestamp: [u64; 2],
-    /// Grows by [`LEARNED`] with what is learned of paths.
-    generation: u64,
     now: Instant,
 }
 
@@ -105,13 +111,15 @@ impl Paths {
     pub fn new(capabilities: &Capabilities, hop_limit: u8, timestamp: [u64; 2]) -> Self {
         Paths {
             places: Box::new([None; PATHS]),
+            ways: Ways::default(),
+            generation: 0,
+            neighbours: 0,
             learned: PathMtuCache::new(pmtu::Config::default()),
             medium: capabilities.medium,
             mac: Mac(capabilities.mac),
             mtu: capabilities.mtu.min(65_535) as u32,
             hop_limit,
             timestamp,
-            generation: 0,
             now: Instant::ZERO,
         }
     }
@@ -132,37 +140,73 @@ impl Paths {
     #[inline(always)]
     pub fn at(&mut self, place: PathPlace, snapshot: &Snapshot, src: &Address, dst: &Address) -> Option<&mut Path> {
         let at = usize::from(place.0) % PATHS;
-        let generation = self.generation.wrapping_add(snapshot.generation);
-        let known = matches!(&self.places[at], Some(path) if path.generation == generation && path.dst == *dst && path.src == *src);
+        if self.generation != snapshot.generation {
+            self.adopt(snapshot);
+        }
+        let known =
+            matches!(&self.places[at], Some(path) if self.ways.holds(path.way) && path.dst == *dst && path.src == *src);
         if !known {
-            self.renew(at, snapshot, src, dst, generation);
+            self.renew(at, snapshot, src, dst);
         }
         self.places[at].as_mut()
     }
 
+    /// Goes by a newer snapshot. What that does not change stays as it is. To be told of each, so that none is missed; who has missed
+    /// one looks everything up again.
     #[cold]
     #[inline(never)]
-    fn renew(&mut self, at: usize, snapshot: &Snapshot, src: &Address, dst: &Address, generation: u64) {
-        self.places[at] = self.work_out(snapshot, src, dst, generation);
+    pub fn adopt(&mut self, snapshot: &Snapshot) {
+        let news = &snapshot.news;
+        if news.since != self.generation {
+            self.neighbours += 1;
+            self.ways.forget();
+        } else {
+            self.ways.apply(&news.routes);
+            if news.beside {
+                self.neighbours += 1;
+                self.ways.renew();
+            }
+        }
+        self.generation = snapshot.generation;
     }
 
-    fn work_out(&mut self, snapshot: &Snapshot, src: &Address, dst: &Address, generation: u64) -> Option<Path> {
-        let (src, dst) = (*src, *dst);
-        let number = snapshot.routes.find(dst)?;
-        let route = snapshot.routes.get(number)?;
-        let next_hop = route.next_hop(dst);
+    #[cold]
+    #[inline(never)]
+    fn renew(&mut self, at: usize, snapshot: &Snapshot, src: &Address, dst: &Address) {
+        let known = self.places[at].as_ref().filter(|path| path.src == *src && path.dst == *dst);
+        let (way, leads) = self.ways.find(&snapshot.routes, *dst, known.map(|path| path.way));
+        let Some((number, route)) = leads else {
+            self.places[at] = None;
+            return;
+        };
+        let mtu = self.mtu_by(&route, *dst);
+        let source = route.source.or_else(|| snapshot.addresses.iter().find(|a| a.is_v4() == dst.is_v4()).copied());
+        let next_hop = route.next_hop(*dst);
+        // Mostly it is a path that was known, in a world in which something else has changed.
+        if let Some(path) = &mut self.places[at]
+            && (path.src, path.dst, path.next_hop, path.neighbours) == (*src, *dst, next_hop, self.neighbours)
+            && (path.source == source || !src.is_unspecified())
+        {
+            (path.way, path.route, path.mtu, path.source) = (way, number, mtu, source);
+            return;
+        }
+        self.places[at] = Some(self.work_out(at, snapshot, (*src, *dst), Found { way, number, next_hop, mtu, source }));
+    }
+
+    fn mtu_by(&self, route: &Route, dst: Address) -> u32 {
+        let link_mtu = route.mtu.unwrap_or(self.mtu).min(self.mtu);
+        self.learned.get(dst, self.now).map_or(link_mtu, |learned| learned.min(link_mtu))
+    }
+
+    fn work_out(&self, at: usize, snapshot: &Snapshot, (src, dst): (Address, Address), found: Found) -> Path {
+        let Found { way, number, next_hop, mtu, source } = found;
         let ethertype = if dst.is_v4() { EtherType::IPV4 } else { EtherType::IPV6 };
         let mac = match self.medium {
             Medium::Ip => Some(Mac([0; 6])),
             Medium::Ethernet => snapshot.neighbours.get(&next_hop).copied().flatten(),
         };
         let link = ethernet::template(mac.unwrap_or(Mac([0; 6])), self.mac, ethertype);
-        let link_mtu = route.mtu.unwrap_or(self.mtu).min(self.mtu);
-        let mtu = self.learned.get(dst, self.now).map_or(link_mtu, |learned| learned.min(link_mtu));
-        let by_family = || snapshot.addresses.iter().find(|a| a.is_v4() == dst.is_v4()).copied();
-        let source = route.source.or_else(by_family);
-        // Mostly it is a path that was known, in a world in which something else has changed.
-        let before = self.places[mix_pair(&src, &dst) % PATHS].as_ref();
+        let before = self.places[at].as_ref();
         let before = before.filter(|path| path.src == src && path.dst == dst && !src.is_unspecified());
         let (header, ts_offset) = before.map(|path| (path.header, path.ts_offset)).unwrap_or_else(|| {
             let mut spec =
@@ -170,27 +214,28 @@ impl Paths {
             spec.hop_limit = self.hop_limit;
             (output::Template::new(&spec), isn::ts_offset(&self.timestamp, &src, &dst))
         });
-        Some(Path {
-            generation,
+        Path {
+            way,
             src,
             dst,
             next_hop,
             link,
             header,
             resolved: mac.is_some(),
+            neighbours: self.neighbours,
             route: number,
             mtu,
             source,
             ts_offset,
-            confirmed_ms: 0,
-        })
+            confirmed_ms: before.filter(|path| path.next_hop == next_hop).map_or(0, |path| path.confirmed_ms),
+        }
     }
 
     /// A validated "packet too big": the new MTU, if it is news.
     pub fn on_packet_too_big(&mut self, dst: Address, mtu: u32, now: Instant) -> Option<u32> {
         self.now = now;
         let news = self.learned.on_packet_too_big(dst, mtu, self.mtu, now)?;
-        self.generation = self.generation.wrapping_add(LEARNED);
+        self.ways.renew();
         Some(news)
     }
 
@@ -199,7 +244,7 @@ impl Paths {
         self.now = now;
         if self.learned.poll_timeout().is_some_and(|at| at <= now) {
             self.learned.on_timeout(now);
-            self.generation = self.generation.wrapping_add(LEARNED);
+            self.ways.renew();
         }
     }
 
@@ -207,6 +252,15 @@ impl Paths {
     pub fn medium(&self) -> Medium {
         self.medium
     }
+}
+
+/// What a path is worked out from.
+struct Found {
+    way: WayRef,
+    number: u32,
+    next_hop: Address,
+    mtu: u32,
+    source: Option<Address>,
 }
 
 /// A TCP segment to be written: its flow, and how long header and payload are.
@@ -543,3 +597,6 @@ fn wait_for_neighbour(local: &mut Local, next_hop: Address, packet: &[u8]) -> Se
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,6 +39,7 @@ pub mod timers;
 pub mod trace;
 mod turns;
 pub mod udp;
+mod ways;
 pub mod worker;
 
 pub use laneway_device as device;

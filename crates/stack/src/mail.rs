@@ -114,6 +114,8 @@ pub enum ToControl {
     Page(Box<Page>),
     /// The tap's reader has gone.
     TapDone(Box<Tap>),
+    /// A snapshot that this lane has a newer one for. What is in it is counted where it was made, and not on a lane.
+    Replaced(Box<Snapshot>),
 }
 
 /// Messages that may wait in each direction between a lane and the control thread.

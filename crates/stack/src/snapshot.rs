@@ -1,7 +1,7 @@
 //! Owns what the control thread publishes and lanes read: addresses, routes, neighbours. Immutable; replaced whole.
 
 use hashbrown::HashMap;
-use laneway_proto::ip::route::RouteTable;
+use laneway_proto::ip::route::{Changes, RouteTable};
 use laneway_wire::ethernet::Mac;
 use laneway_wire::flow::Address;
 use std::sync::Arc;
@@ -18,9 +18,36 @@ pub struct Snapshot {
     pub routes: Arc<RouteTable>,
     /// Link addresses of next hops; `None` for one that did not answer.
     pub neighbours: Arc<HashMap<Address, Option<Mac>>>,
+    /// What of this is new.
+    pub news: Arc<News>,
 }
 
-/// A set of addresses that is asked for each packet: an open-addressed table at most a quarter full.
+impl Snapshot {
+    /// Makes this the one that is published after `before`, and says what is new in it.
+    pub fn follow(&mut self, before: &Snapshot) {
+        let same = Arc::ptr_eq(&self.routes, &before.routes);
+        let routes = if same { Changes::default() } else { self.routes.changes_since(&before.routes) };
+        let beside =
+            !Arc::ptr_eq(&self.addresses, &before.addresses) || !Arc::ptr_eq(&self.neighbours, &before.neighbours);
+        self.news = Arc::new(News { since: before.generation, routes, beside });
+        self.generation = before.generation + 1;
+    }
+}
+
+/// What a snapshot has that the one published before it has not. A lane that knows that one need not look at what is as it was.
+#[derive(Default)]
+pub struct News {
+    /// The generation of the one before.
+    pub since: u64,
+    /// Where other routes lead than before.
+    pub routes: Changes,
+    /// Addresses or neighbours may have changed.
+    pub beside: bool,
+}
+
+/// A set of addresses that is asked for each packet: an open-addressed table at most a quarter full. On lines of its own: with each
+/// snapshot that is published the control thread writes the count beside it of those who have it.
+#[repr(align(128))]
 pub struct AddressSet {
     places: Box<[Address]>,
     all: Vec<Address>,

@@ -262,12 +262,14 @@ fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
         let mut tables = lane.shared.enter(if walks { Site::Walk } else { Site::Control });
         let local = &mut lane.local;
         match command {
-            ToLane::Snapshot(snapshot) => {
-                local.snapshot = *snapshot;
-                let neighbours = std::sync::Arc::clone(&local.snapshot.neighbours);
-                for (next_hop, packets, reachable) in
-                    local.waiting.settle(|hop| neighbours.get(hop).map(Option::is_some))
-                {
+            ToLane::Snapshot(mut snapshot) => {
+                std::mem::swap(&mut local.snapshot, &mut *snapshot);
+                local.paths.adopt(&local.snapshot);
+                // If there is no room, it ends here.
+                let _ = local.mail.to_control.push(ToControl::Replaced(snapshot));
+                let neighbours = &local.snapshot.neighbours;
+                let settled = local.waiting.settle(|hop| neighbours.get(hop).map(Option::is_some));
+                for (next_hop, packets, reachable) in settled {
                     for packet in packets {
                         if reachable {
                             send_waited(local, tx, next_hop, &packet);

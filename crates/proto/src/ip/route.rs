@@ -7,8 +7,11 @@
 use core::fmt;
 use laneway_wire::flow::Address;
 
+mod changes;
 #[cfg(test)]
 mod tests;
+
+pub use changes::{Change, Changes, Leads, Stretch};
 
 /// The smallest MTU an IPv4 link may have (RFC 791 section 3.2), bytes.
 pub const MTU_MIN_V4: u32 = 68;

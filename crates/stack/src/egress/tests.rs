@@ -1,0 +1,261 @@
+//! Paths that are kept while the world changes, against paths that are looked up in the newest world.
+
+use super::*;
+use crate::entropy::Entropy;
+use crate::snapshot::AddressSet;
+use hashbrown::HashMap;
+use laneway_proto::ip::route::{Prefix, RouteTable};
+use std::sync::Arc;
+
+const LINK: Capabilities = Capabilities {
+    medium: Medium::Ethernet,
+    mtu: 1_500,
+    tx_checksum: false,
+    tso_max: 0,
+    rx_checksum: false,
+    mac: [2, 0, 0, 0, 0, 1],
+};
+
+fn paths() -> Paths {
+    Paths::new(&LINK, 64, [1, 2])
+}
+
+fn v4(octets: [u8; 4]) -> Address {
+    Address::from_v4(octets)
+}
+
+fn v6(last: u8) -> Address {
+    let mut octets = [0; 16];
+    (octets[0], octets[1], octets[15]) = (0xfd, 0, last);
+    Address::from_v6(octets)
+}
+
+fn table(routes: &[Route]) -> RouteTable {
+    routes.iter().fold(RouteTable::builder(), |builder, route| builder.add(*route)).build().expect("a table")
+}
+
+/// Everything that a packet reads of a path.
+fn facts(path: Option<&mut Path>) -> Option<impl PartialEq + std::fmt::Debug + use<>> {
+    path.map(|path| {
+        let mut header = vec![0; path.header.len()];
+        path.header.emit(&mut header, 100);
+        let Path { next_hop, link, resolved, route, mtu, source, ts_offset, .. } = *path;
+        (next_hop, link, header, resolved, route, mtu, source, ts_offset)
+    })
+}
+
+/// A world in which anything may change, and how much has changed so far.
+struct World {
+    chance: Entropy,
+    routes: Vec<Route>,
+    addresses: Vec<Address>,
+    neighbours: HashMap<Address, Option<Mac>>,
+    newest: Snapshot,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut newest = Snapshot::default();
+        newest.follow(&Snapshot::default());
+        let addresses = vec![v4([10, 0, 0, 1]), v6(1)];
+        World { chance: Entropy::from_seed(4_711), routes: Vec::new(), addresses, neighbours: HashMap::new(), newest }
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.chance.next_u64() % end
+    }
+
+    /// In a small space, so that prefixes nest and touch, and neighbours are met again.
+    fn address(&mut self) -> Address {
+        let last = self.below(64) as u8;
+        if self.below(4) == 0 { v6(last) } else { v4([10, 0, self.below(3) as u8, last]) }
+    }
+
+    fn route(&mut self) -> Route {
+        let address = self.address();
+        let lens: &[u8] = if address.is_v4() { &[0, 8, 23, 24, 28, 30, 32] } else { &[0, 16, 124, 128] };
+        let len = lens[self.below(lens.len() as u64) as usize];
+        let mtu = [None, None, Some(1_400), Some(1_300)][self.below(4) as usize];
+        let source = self.addresses.iter().find(|a| a.is_v4() == address.is_v4()).copied();
+        let source = source.filter(|_| self.below(2) == 0);
+        Route { prefix: Prefix::of(address, len).expect("a length"), next_hop: None, interface: 0, mtu, source }
+    }
+
+    /// Some routes get a gateway that some other route reaches.
+    fn gateways(&mut self) {
+        for at in 0..self.routes.len() {
+            let hop = self.address();
+            let family = self.routes[at].prefix.address().is_v4();
+            let reached = |route: &Route| route.next_hop.is_none() && route.prefix.contains(hop);
+            let chosen = self.below(3) == 0 && hop.is_v4() == family;
+            let others = self.routes.iter().enumerate().any(|(other, route)| other != at && reached(route));
+            self.routes[at].next_hop = (chosen && others).then_some(hop);
+        }
+        // Whose gateway is behind a gateway now has none.
+        let on_link: Vec<Prefix> = self.routes.iter().filter(|r| r.next_hop.is_none()).map(|r| r.prefix).collect();
+        for route in &mut self.routes {
+            route.next_hop = route.next_hop.filter(|hop| on_link.iter().any(|prefix| prefix.contains(*hop)));
+        }
+    }
+
+    fn change_routes(&mut self, times: u64) {
+        for _ in 0..times {
+            let route = self.route();
+            let at = self.routes.iter().position(|other| other.prefix == route.prefix);
+            match (at, self.below(3)) {
+                (Some(at), 0) => drop(self.routes.remove(at)),
+                (Some(at), _) => self.routes[at] = route,
+                (None, 0) if !self.routes.is_empty() => drop(self.routes.pop()),
+                (None, _) => self.routes.push(route),
+            }
+        }
+        self.gateways();
+        self.newest.routes = Arc::new(table(&self.routes));
+    }
+
+    /// Something happens, and is published.
+    fn change(&mut self) {
+        let before = self.newest.clone();
+        match self.below(10) {
+            0..=4 => self.change_routes(1),
+            5 => self.change_routes(30),
+            6 => {
+                let hop = self.address();
+                let news = [None, Some(Some(Mac([2, 0, 0, 0, 0, 9]))), Some(None)][self.below(3) as usize];
+                match news {
+                    Some(mac) => drop(self.neighbours.insert(hop, mac)),
+                    None => drop(self.neighbours.remove(&hop)),
+                }
+                self.newest.neighbours = Arc::new(self.neighbours.clone());
+            }
+            7 => {
+                let address = self.address();
+                match self.addresses.iter().position(|other| *other == address) {
+                    Some(at) => drop(self.addresses.remove(at)),
+                    None if self.addresses.len() > 4 => drop(self.addresses.remove(0)),
+                    None => self.addresses.push(address),
+                }
+                self.newest.addresses = Arc::new(AddressSet::new(&self.addresses));
+            }
+            _ => {}
+        }
+        self.newest.follow(&before);
+    }
+}
+
+#[test]
+fn what_is_kept_is_what_would_be_looked_up() {
+    let mut world = World::new();
+    let mut kept = paths();
+    let (mut now, mut learned) = (Instant::from_us(1_000_000), Vec::new());
+    let (mut same, mut missed) = (0, 0);
+    let pairs: Vec<(Address, Address)> = (0..60)
+        .map(|_| {
+            let dst = world.address();
+            let own = if dst.is_v4() { v4([10, 0, 0, 1]) } else { v6(1) };
+            (if world.below(4) == 0 { Address::UNSPECIFIED_V6 } else { own }, dst)
+        })
+        .collect();
+    for _ in 0..1_000 {
+        // Up to three snapshots come before the next packet, and a lane may have missed some of them.
+        for _ in 0..1 + world.below(3) {
+            world.change();
+            match world.below(8) {
+                0 => missed += 1,
+                _ => kept.adopt(&world.newest),
+            }
+        }
+        now = now.after_us(1_000_000);
+        if world.below(40) == 0 {
+            let (_, dst) = pairs[world.below(60) as usize];
+            let mtu = 1_280 + world.below(100) as u32;
+            let _ = kept.on_packet_too_big(dst, mtu, now);
+            learned.push((dst, mtu, now));
+        }
+        kept.on_timeout(now);
+        let mut fresh = paths();
+        for (dst, mtu, at) in &learned {
+            fresh.on_timeout(*at);
+            let _ = fresh.on_packet_too_big(*dst, *mtu, *at);
+        }
+        fresh.on_timeout(now);
+        for _ in 0..20 {
+            let (src, dst) = pairs[world.below(60) as usize];
+            let place = usize::from(PathPlace::between(&src, &dst).0);
+            let before = kept.places[place].map(|path| path.way);
+            let is = facts(kept.between(&world.newest, &src, &dst));
+            assert_eq!(is, facts(fresh.between(&world.newest, &src, &dst)), "from {src} to {dst}");
+            same += usize::from(before.is_some() && before == kept.places[place].map(|path| path.way));
+        }
+    }
+    assert!(same > 3_000 && missed > 100, "{same} looks found what was kept, {missed} snapshots were missed");
+}
+
+/// The table of the lab's flapping: the network in use, and others that nobody is in.
+fn flapping(mtu: u32, unused: u32) -> Arc<RouteTable> {
+    let of = |octets, len| Prefix::new(v4(octets), len).expect("no host bits");
+    let route = |prefix, mtu| Route { prefix, next_hop: None, interface: 0, mtu: Some(mtu), source: None };
+    let mut routes = vec![route(of([10, 0, 0, 0], 16), mtu)];
+    routes.extend((0..999u32).map(|i| route(of([172, 16 + (i >> 8) as u8, i as u8, 0], 24), unused)));
+    Arc::new(table(&routes))
+}
+
+#[test]
+fn a_path_asks_the_table_neither_when_others_change_nor_when_its_own_route_does() {
+    let mut now = Snapshot { routes: flapping(1_500, 1_500), ..Snapshot::default() };
+    now.follow(&Snapshot::default());
+    let mut paths = paths();
+    let (src, dst) = (v4([10, 0, 0, 1]), v4([10, 0, 7, 7]));
+    let place = PathPlace::between(&src, &dst);
+    let way = |paths: &mut Paths, now: &Snapshot| {
+        let path = paths.at(place, now, &src, &dst).expect("a route");
+        (path.way, path.mtu)
+    };
+    let first = way(&mut paths, &now);
+    assert_eq!(first.1, 1_500);
+    // Each table is taken away before anyone could look: what comes with it must do.
+    let publish = |now: &mut Snapshot, routes: Arc<RouteTable>, paths: &mut Paths| {
+        let before = now.clone();
+        now.routes = routes;
+        now.follow(&before);
+        let without = Snapshot { routes: Arc::default(), ..now.clone() };
+        paths.adopt(&without);
+        without
+    };
+    let without = publish(&mut now, flapping(1_500, 1_400), &mut paths);
+    assert_eq!(way(&mut paths, &without), first, "every route but its own has changed");
+    for mtu in [1_400, 1_300, 1_400] {
+        let without = publish(&mut now, flapping(mtu, mtu), &mut paths);
+        let (again, seen) = way(&mut paths, &without);
+        assert!(seen == mtu && again != first.0);
+    }
+    // Its network is split: the halves are looked up.
+    let of = |octets, len| Prefix::new(v4(octets), len).expect("no host bits");
+    let half = Route { prefix: of([10, 0, 0, 0], 17), next_hop: None, interface: 0, mtu: Some(1_280), source: None };
+    let whole = Route { prefix: of([10, 0, 0, 0], 16), mtu: Some(1_400), ..half };
+    let before = now.clone();
+    now.routes = Arc::new(table(&[half, whole]));
+    now.follow(&before);
+    assert_eq!(way(&mut paths, &now).1, 1_280);
+}
+
+#[test]
+fn next_hops_are_confirmed_once_a_second_however_often_routes_are_replaced() {
+    let mut now = Snapshot { routes: flapping(1_500, 1_500), ..Snapshot::default() };
+    now.neighbours = Arc::new(HashMap::from_iter([(v4([10, 0, 7, 7]), Some(Mac([2, 0, 0, 0, 0, 9])))]));
+    now.follow(&Snapshot::default());
+    let mut paths = paths();
+    let (src, dst) = (v4([10, 0, 0, 1]), v4([10, 0, 7, 7]));
+    paths.between(&now, &src, &dst).expect("a route").confirmed_ms = 77;
+    for mtu in [1_400, 1_300] {
+        let before = now.clone();
+        now.routes = flapping(mtu, 1_500);
+        now.follow(&before);
+        let path = paths.between(&now, &src, &dst).expect("a route");
+        assert_eq!((path.mtu, path.confirmed_ms, path.resolved), (mtu, 77, true));
+    }
+    let before = now.clone();
+    now.neighbours = Arc::default();
+    now.follow(&before);
+    assert!(!paths.between(&now, &src, &dst).expect("a route").resolved);
+}
