@@ -4,6 +4,8 @@
 use laneway_device::memory::{self, Indirection, LinkConfig, LinkRx, LinkTx};
 use laneway_device::{Capabilities, Queue, Tx, TxMeta};
 use laneway_proto::discard::Discard;
+use laneway_proto::ip::fragment::Fragments;
+use laneway_proto::ip::output::{self, HeaderSpec};
 use laneway_proto::tcp::CloseReason;
 use laneway_proto::time::Instant;
 use laneway_stack::app::{App, ConnId, Context};
@@ -15,10 +17,14 @@ use laneway_stack::entropy::{BootSecrets, Entropy};
 use laneway_stack::error::Error;
 use laneway_stack::host::Host;
 use laneway_stack::steering::{BUCKETS, Source, Steering};
+use laneway_stack::tables::Tcb;
+use laneway_wire::checksum::{Sum, pseudo_header};
 use laneway_wire::flow::{Address, FlowKey};
+use laneway_wire::icmpv4::{Message, unreachable};
+use laneway_wire::protocol;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Bytes of a round trip on a stream: so many segments that a lane which is behind has more in its queue than it takes in one poll,
 /// and there is something to overtake.
@@ -204,6 +210,29 @@ impl Source for AtOnce {
     }
 }
 
+/// The same, when the test says so.
+struct WhenTold {
+    table: AtOnce,
+    told: Arc<AtomicBool>,
+    next: Option<[u8; BUCKETS]>,
+}
+
+impl Source for WhenTold {
+    fn steer(&mut self, table: &[u8; BUCKETS]) -> Result<(), String> {
+        self.next = Some(*table);
+        Ok(())
+    }
+    fn has_switched(&mut self, _: usize) -> bool {
+        if !self.told.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.next.take().is_none_or(|table| self.table.steer(&table).is_ok())
+    }
+    fn is_abrupt(&self) -> bool {
+        false
+    }
+}
+
 /// How the link chooses queues.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Rss {
@@ -211,6 +240,8 @@ enum Rss {
     Follows,
     /// At once.
     AtOnce,
+    /// When it is told to, which it is not.
+    WhenTold,
     /// There is none: frames stay on the queue number that they were sent on, and lanes pass on what is not theirs.
     Absent,
 }
@@ -220,6 +251,8 @@ type End = Host<LinkRx, Spy, Load>;
 struct World {
     ends: [End; 2],
     steering: [Steering; 2],
+    /// Sources that switch when they are told to may.
+    told: Arc<AtomicBool>,
     sacks: Arc<AtomicU64>,
     now: Instant,
     chance: Entropy,
@@ -229,7 +262,7 @@ impl World {
     fn new(lanes: usize, rss: Rss, config: &Config) -> Self {
         let secrets = [BootSecrets::from_seed(1), BootSecrets::from_seed(2)];
         // A queue that lends fewer frames than asked for is empty, as the kernel's is: one that gathers from several senders need not be.
-        let lanes = [lanes, if rss == Rss::AtOnce { 1 } else { lanes }];
+        let lanes = [lanes, if matches!(rss, Rss::AtOnce | Rss::WhenTold) { 1 } else { lanes }];
         let steering = [0, 1].map(|end: usize| Steering::new(secrets[end].steering, lanes[end]));
         let tables = [0, 1].map(|end: usize| Indirection::new(steering[end].indirection(), lanes[1 - end]));
         let at_once = [0, 1].map(|end: usize| AtOnce(Arc::new(steering[end].indirection().map(AtomicU8::new))));
@@ -252,6 +285,7 @@ impl World {
         let (first, second) = memory::link(link);
         let now = Instant::from_us(3_600_000_000);
         let sacks = Arc::new(AtomicU64::new(0));
+        let told = Arc::new(AtomicBool::new(false));
         let host = |end: usize, queues: Vec<memory::LinkQueue>, ip: &str| {
             let network = Network { addresses: vec![ip.parse().expect("an address")], gateways: vec![] };
             let spy = |queue: memory::LinkQueue| Queue {
@@ -264,6 +298,10 @@ impl World {
             match rss {
                 Rss::Follows => host.control.set_source(Box::new(tables[end].clone())),
                 Rss::AtOnce => host.control.set_source(Box::new(at_once[end].clone())),
+                Rss::WhenTold => {
+                    let (table, told) = (at_once[end].clone(), told.clone());
+                    host.control.set_source(Box::new(WhenTold { table, told, next: None }));
+                }
                 Rss::Absent => {}
             }
             host
@@ -272,7 +310,7 @@ impl World {
         for port in [7, 80] {
             ends[0].listen(format!("0.0.0.0:{port}").parse().expect("an address"), 1_024, now).expect("it listens");
         }
-        World { ends, steering, sacks, now, chance: Entropy::from_seed(7) }
+        World { ends, steering, told, sacks, now, chance: Entropy::from_seed(7) }
     }
 
     /// Every part has its turn.
@@ -544,8 +582,8 @@ fn a_record_of_the_old_owner_is_asked_before_a_syn_takes_its_flow_over() {
     let begun = world.ends[0].seats[to].lane.tables(|t| {
         let slot = t.slots.iter().next().expect("it is there").1;
         match &slot.tcb {
-            laneway_stack::tables::Tcb::Synchronized(connection) => connection.sequence().0,
-            laneway_stack::tables::Tcb::Handshaking(_) => panic!("it is established"),
+            Tcb::Synchronized(connection) => connection.sequence().0,
+            Tcb::Handshaking(_) => panic!("it is established"),
         }
     });
     assert!(begun.after(beyond), "it begins beyond what the record remembers");
@@ -600,4 +638,201 @@ fn the_former_owner_opens_what_a_bound_port_asks_for() {
     }
     assert!(world.sum(Mib::SteerAsked) > 0);
     world.check();
+}
+
+/// A SYN that comes while frames are still put into the old owner's queue is accepted there, and what follows it does not overtake it.
+#[test]
+fn the_old_owner_decides_until_every_source_has_switched() {
+    let mut world = World::new(2, Rss::WhenTold, &Config::default());
+    let (bound, number) = one(&mut world, 20_006);
+    let from: usize = world.steering[0].indirection()[number].into();
+    let to = 1 - from;
+    world.ends[0].control.move_bucket(number, to).unwrap();
+    world.turn(50);
+    assert_eq!(bucket(&world, number), (to, Some(from), None), "every lane goes by the table, and the source does not");
+    open(&mut world, bound);
+    assert_eq!((world.flows(0, from).0, world.flows(0, to)), (1, (0, 0, 0)));
+    assert_eq!(world.ends[0].counters().get(Mib::SteerAsked), 0, "nobody else had a say in it");
+    world.turn(500); // the window has grown
+    pause(&mut world);
+    let before = received(&world, from);
+    say(&mut world, 20);
+    world.ends[0].seats[from].turn(world.now);
+    world.told.store(true, Ordering::Relaxed);
+    world.ends[0].control.turn(world.now);
+    say(&mut world, 20);
+    for lane in [to, from] {
+        world.ends[0].seats[lane].turn(world.now);
+    }
+    assert_eq!(received(&world, from) - before, 40 * 1_448);
+    assert_eq!(world.ends[0].counters().get(Mib::SteerAsked), 20, "the latter came to the new owner");
+    world.turn(200);
+    world.check();
+}
+
+/// Frames come to a lane that is neither owner. What it has mailed to the old one is there before anything goes by way of the new one.
+#[test]
+fn a_third_lane_goes_by_the_table_when_what_it_mailed_has_been_read() {
+    let mut world = World::new(3, Rss::Absent, &Config::default());
+    let (third, from, to) = (2, 1, 0); // the old owner reads the new one's mail before the third's
+    let (bound, number) = one_that_comes_to(&mut world, third, from);
+    open(&mut world, bound);
+    assert_eq!(world.flows(0, from).0, 1);
+    world.turn(500); // the window has grown
+    pause(&mut world);
+    let before = received(&world, from);
+    say(&mut world, 30);
+    world.ends[0].seats[third].turn(world.now);
+    world.ends[0].control.move_bucket(number, to).unwrap();
+    for lane in [third, to] {
+        world.ends[0].seats[lane].turn(world.now);
+    }
+    say(&mut world, 4);
+    for lane in [third, to] {
+        world.ends[0].seats[lane].turn(world.now);
+    }
+    assert_eq!(received(&world, from), before, "the old owner is behind");
+    assert_eq!(world.ends[0].counters().get(Mib::SteerAsked), 0, "and nothing goes another way meanwhile");
+    world.ends[0].seats[from].turn(world.now);
+    assert_eq!(received(&world, from) - before, 34 * 1_448);
+    say(&mut world, 4);
+    for lane in [third, to, from] {
+        world.ends[0].seats[lane].turn(world.now);
+    }
+    assert_eq!(received(&world, from) - before, 38 * 1_448);
+    assert_eq!(world.ends[0].counters().get(Mib::SteerAsked), 4, "then it goes by way of the new owner");
+    world.turn(200);
+    world.check();
+}
+
+/// A flow of the server's lane `owner` whose frames come to the queue of its lane `queue`.
+fn one_that_comes_to(world: &mut World, queue: usize, owner: usize) -> (BindId, usize) {
+    let of = Address::from_v4;
+    let key = |port| FlowKey { local: of(SERVER), remote: of(CLIENT), local_port: 7, remote_port: port };
+    let is_one = |port: &u16| {
+        let there = FlowKey { local: of(CLIENT), remote: of(SERVER), local_port: *port, remote_port: 7 };
+        (world.steering[0].lane(&key(*port)), world.steering[1].lane(&there)) == (owner, queue)
+    };
+    let port = (20_100..).find(is_one).expect("every ninth one");
+    one(world, port)
+}
+
+/// Nobody says anything more by itself.
+fn pause(world: &mut World) {
+    world.ends[1].seats.iter_mut().for_each(|seat| seat.app.pausing = true);
+    world.turn(50);
+}
+
+/// The client's streams send so many segments, and the server has not had its turn.
+fn say(world: &mut World, segments: usize) {
+    world.ends[1].seats.iter_mut().for_each(|seat| seat.app.burst = segments * 1_448);
+    world.ends[1].turn(world.now);
+}
+
+fn received(world: &World, lane: usize) -> usize {
+    world.ends[0].seats[lane].app.seen.values().sum()
+}
+
+/// Puts a packet into a queue of the server, whose parts then have a few turns; the client has none.
+fn inject(world: &mut World, queue: usize, packet: &[u8]) {
+    let tx = &mut world.ends[1].seats[queue].queue.tx.inner;
+    tx.reserve(packet.len()).expect("there is room").copy_from_slice(packet);
+    tx.commit(packet.len(), TxMeta::default());
+    tx.flush();
+    for _ in 0..6 {
+        world.ends[0].turn(world.now);
+        world.now = world.now.after_us(5);
+    }
+}
+
+fn spec(protocol: u8) -> HeaderSpec {
+    HeaderSpec::new(Address::from_v4(CLIENT), Address::from_v4(SERVER), protocol)
+}
+
+/// "Fragmentation needed", about a segment of the server's that carried `seq`.
+fn too_big(key: &FlowKey, seq: u32, mtu: u16) -> Vec<u8> {
+    let mut quoted = vec![0; 28];
+    output::emit(&HeaderSpec::new(key.local, key.remote, protocol::TCP), &mut quoted, 1_480);
+    quoted[20..22].copy_from_slice(&key.local_port.to_be_bytes());
+    quoted[22..24].copy_from_slice(&key.remote_port.to_be_bytes());
+    quoted[24..28].copy_from_slice(&seq.to_be_bytes());
+    let code = unreachable::FRAGMENTATION_NEEDED;
+    let message = Message::DestinationUnreachable { code, next_hop_mtu: mtu, quoted: &quoted };
+    let spec = spec(protocol::ICMPV4);
+    let mut packet = vec![0; spec.len() + message.len()];
+    output::emit(&spec, &mut packet, message.len());
+    message.emit(&mut packet[spec.len()..]);
+    packet
+}
+
+/// A SYN of the flow with so much text that it comes in fragments.
+fn syn_in_fragments(key: &FlowKey, id: u16) -> Vec<Vec<u8>> {
+    let mut segment = vec![0; 1_020];
+    segment[0..2].copy_from_slice(&key.remote_port.to_be_bytes());
+    segment[2..4].copy_from_slice(&key.local_port.to_be_bytes());
+    (segment[12], segment[13]) = (5 << 4, 2);
+    let sum = pseudo_header(&key.remote, &key.local, protocol::TCP, segment.len() as u32) + Sum::of(&segment);
+    segment[16..18].copy_from_slice(&sum.checksum());
+    let spec = HeaderSpec { dont_fragment: false, id, ..spec(protocol::TCP) };
+    let mut pieces = Fragments::new(&spec, id.into(), &segment, 576).expect("it may be fragmented");
+    std::iter::from_fn(|| {
+        let mut piece = vec![0; pieces.next_len()?];
+        pieces.write_next(&mut piece);
+        Some(piece)
+    })
+    .collect()
+}
+
+/// What is about a flow and not from it, and what has no ports, may come to any lane: to the old owner, the new one, or a third.
+#[test]
+fn icmp_errors_and_fragments_find_what_has_stayed() {
+    let (from, to) = (1, 0);
+    for queue in 0..3 {
+        let mut world = World::new(3, Rss::Absent, &Config::default());
+        let (bound, number) = one_that_comes_to(&mut world, 2, from);
+        open(&mut world, bound);
+        world.turn(200);
+        pause(&mut world);
+        world.ends[0].control.move_bucket(number, to).unwrap();
+        world.turn(200);
+        assert_eq!(bucket(&world, number), (to, Some(from), None));
+        let asked = |world: &mut World| world.ends[0].counters().get(Mib::SteerAsked);
+        // A SYN in fragments is one for a connection that there is: it begins nothing, and is not refused.
+        let key = world.ends[0].seats[from].lane.tables(|t| *t.slots.iter().next().expect("it is there").1.key());
+        let before = asked(&mut world);
+        for id in 0..12 {
+            for piece in syn_in_fragments(&key, id) {
+                inject(&mut world, queue, &piece);
+            }
+        }
+        let counters = world.ends[0].counters();
+        assert_eq!((counters.get(Mib::IpReasmOKs), counters.get(Mib::TcpOutRsts)), (12, 0));
+        assert!(asked(&mut world) > before, "the new owner did not know it");
+        let flows = [0, 1, 2].map(|lane| world.flows(0, lane));
+        assert_eq!((flows[from], flows[to], flows[2]), ((1, 0, 0), (0, 0, 0), (0, 0, 0)));
+        world.turn(50);
+        // Something of the server's is under way, and too big.
+        say(&mut world, 4);
+        for _ in 0..6 {
+            world.ends[0].turn(world.now);
+        }
+        let look = |world: &mut World| {
+            world.ends[0].seats[from].lane.tables(|t| match &t.slots.iter().next().expect("it is there").1.tcb {
+                Tcb::Synchronized(connection) => (connection.sequence(), connection.mss()),
+                Tcb::Handshaking(_) => panic!("it is established"),
+            })
+        };
+        let ((una, nxt, _), mss) = look(&mut world);
+        assert!(una.before(nxt) && mss == 1_448, "the client has acknowledged nothing: {una:?} {nxt:?}");
+        let before = asked(&mut world);
+        inject(&mut world, queue, &too_big(&key, una.raw(), 1_000));
+        assert_eq!(look(&mut world).1, 1_000 - 52, "it was heard of by the connection, through lane {queue}");
+        assert_eq!(world.ends[0].counters().discarded(Discard::IcmpUnverified), 0);
+        assert_eq!(asked(&mut world) - before, 1, "by the new owner, through lane {queue}");
+        let all = received(&world, from);
+        world.turn(2_000);
+        let heard: usize = world.ends[1].seats[2].app.seen.values().sum();
+        assert_eq!(heard, all, "all of it has come back");
+        assert!(world.ends.iter().flat_map(|end| &end.seats).all(|seat| seat.app.wrong.is_empty()));
+    }
 }
