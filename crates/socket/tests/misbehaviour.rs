@@ -267,6 +267,63 @@ fn a_writer_that_was_refused_room_is_told_of_it() {
     }
 }
 
+/// The same of datagrams: each is sent by a lane, and that there is room again is no news.
+#[test]
+fn small_datagrams_do_not_wake_a_poller_that_would_write() {
+    let (server, client) = stacks();
+    let a = UdpSocket::bind_on(&client, "10.0.0.2:0").unwrap();
+    let b = UdpSocket::bind_on(&server, "10.0.0.1:5353").unwrap();
+    b.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    a.set_nonblocking(true).unwrap();
+    let poller = Poller::new().unwrap();
+    let wait = |ms| {
+        let mut events = Vec::new();
+        poller.wait(&mut events, Some(Duration::from_millis(ms))).unwrap();
+        events
+    };
+    poller.add(&a, 1, Interest::BOTH, Mode::Edge).unwrap();
+    let writable = Event { key: 1, readable: false, writable: true };
+    while wait(50) == [writable] {}
+    let mut buf = [0; 100];
+    for round in 0..50 {
+        assert_eq!(a.send_to(&[round; 100], "10.0.0.1:5353").unwrap(), 100);
+        assert_eq!((b.recv(&mut buf).unwrap(), buf), (100, [round; 100]));
+    }
+    assert_eq!(wait(50), [], "nothing has happened that it could wait for");
+    b.send_to(b"x", a.local_addr().unwrap()).unwrap();
+    assert_eq!(wait(5_000), [Event { key: 1, readable: true, writable: true }]);
+    assert_eq!(wait(20), []);
+}
+
+#[test]
+fn a_sender_of_datagrams_that_was_refused_room_is_told_of_it() {
+    let (_server, client) = stacks();
+    for mode in [Mode::Edge, Mode::Level, Mode::Oneshot] {
+        let a = UdpSocket::bind_on(&client, "10.0.0.2:0").unwrap();
+        a.set_nonblocking(true).unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add(&a, 1, Interest::WRITABLE, mode).unwrap();
+        let (mut refused, mut events, piece) = (0, Vec::new(), vec![3; 60_000]);
+        let start = Instant::now();
+        while refused < 20 {
+            // Nobody listens there, so at times that is what a send says.
+            match a.send_to(&piece, "10.0.0.1:9") {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    refused += 1;
+                    let n = poller.wait(&mut events, Some(Duration::from_secs(5))).unwrap();
+                    assert!(n == 1, "{mode:?}: nobody tells of room");
+                    if mode == Mode::Oneshot {
+                        poller.modify(1, Interest::WRITABLE, mode).unwrap();
+                    }
+                }
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused),
+            }
+            assert!(start.elapsed() < Duration::from_secs(20), "{mode:?}: there is always room");
+        }
+    }
+}
+
 #[test]
 fn a_connection_that_is_begun_becomes_writable_or_says_why() {
     let (server, client) = stacks();

@@ -5,7 +5,7 @@ use super::{deadline, each, left, set_timeout, timeout};
 use crate::error::Why;
 use laneway_stack::threads::datagram::PAYLOAD_MAX;
 use laneway_stack::threads::desk::{Desk, UdpTicket};
-use laneway_stack::threads::words::{Fault, READ, WRITE};
+use laneway_stack::threads::words::{Fault, READ, ROOM, WRITE};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed};
@@ -106,7 +106,7 @@ impl UdpSocket {
 
     /// Does `act` until it does not have to wait any more.
     fn wait<T>(&self, bits: u32, timeout: &AtomicU32, mut act: impl FnMut() -> Option<T>) -> io::Result<T> {
-        let mut until = None;
+        let (mut until, mut announced) = (None, false);
         let socket = &self.0.ticket;
         loop {
             self.check()?;
@@ -120,6 +120,13 @@ impl UdpSocket {
                 return Err(Why::Stopped.into());
             }
             if socket.nonblocking.load(Relaxed) {
+                if bits & WRITE != 0 && !announced {
+                    // A poller will tell when there is room. Said before one looks again, so that the lane either has made room
+                    // that the look finds, or sees that it is waited for.
+                    announced = true;
+                    socket.want(ROOM);
+                    continue;
+                }
                 return Err(Why::WouldBlock.into());
             }
             let until = until.get_or_insert_with(|| deadline(timeout));

@@ -4,7 +4,7 @@
 //! dropped and counted, as the network would have done.
 
 use super::poll::{Watch, Watched};
-use super::words::{Event, READ, WRITE, wake_those};
+use super::words::{Event, READ, ROOM, WRITE, wake_those};
 use crate::app::UdpId;
 use laneway_sync::ring::records::{RecordConsumer, RecordProducer, records};
 use laneway_sync::wake::Flags;
@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const RECEIVE: usize = 256 * 1024;
 /// Bytes of datagrams that may wait to be sent.
 const SEND: usize = 256 * 1024;
+/// While fewer wait than this, a send need not wait: the longest datagram fits, wherever the ring begins anew.
+const ROOMY: usize = SEND / 4;
 /// The longest payload of UDP.
 pub const PAYLOAD_MAX: usize = 65_507;
 /// Address and port before the payload.
@@ -60,6 +62,7 @@ pub(super) struct LaneDatagrams {
     /// What threads have sent, on the lane that sends for it.
     pub(super) outgoing: Option<RecordConsumer>,
     pub(super) watch: Option<Arc<Watch>>,
+    /// What there is to tell at the end of the poll: [`READ`], [`WRITE`], and [`ROOM`] if a drain has made some.
     pub(super) news: u32,
 }
 
@@ -173,7 +176,7 @@ impl Datagrams {
     pub fn ready(&self) -> u32 {
         let over = self.gone.load(Acquire) || self.refused.load(Acquire) != 0;
         let readable = over || self.from_lanes.iter().any(|ring| !lock(ring).is_empty());
-        let writable = over || self.queued.load(Relaxed) < SEND / 4;
+        let writable = over || self.queued.load(Relaxed) < ROOMY;
         (u32::from(readable) * READ) | (u32::from(writable) * WRITE)
     }
 
@@ -236,9 +239,9 @@ impl LaneDatagrams {
             }
         }
         ring.release(n);
-        if n > 0 {
-            self.shared.queued.fetch_sub(bytes, Relaxed);
-            self.news |= WRITE;
+        // Until then there is no news: whoever waits for room would find too little, and there is a drain to come.
+        if n > 0 && self.shared.queued.fetch_sub(bytes, Relaxed) - bytes < ROOMY {
+            self.news |= ROOM;
         }
         n
     }
@@ -253,11 +256,15 @@ impl LaneDatagrams {
     /// Tells threads. The caller has fenced.
     pub(super) fn tell(&mut self) {
         let news = std::mem::take(&mut self.news);
-        if news != 0 {
-            wake_those(&self.shared.flags, &self.shared.event, news);
-            if let Some(watch) = &self.watch {
-                Watched::tell(watch, news);
-            }
+        if news == 0 {
+            return;
+        }
+        let (flags, room, news) = (&self.shared.flags, news & ROOM != 0, news & !ROOM);
+        wake_those(flags, &self.shared.event, if room { news | WRITE } else { news });
+        if let Some(watch) = &self.watch {
+            // A poller hears of room if it, or a send that does not wait, has found too little.
+            let asked = room && flags.take(ROOM) != 0;
+            Watched::tell(watch, if asked { news | WRITE } else { news });
         }
     }
 }

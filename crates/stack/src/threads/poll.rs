@@ -42,13 +42,15 @@ impl Source {
     /// enough.
     pub fn look_for(&self, wanted: u32) -> u32 {
         let ready = self.ready() & wanted;
-        if wanted & !ready & WRITE != 0
-            && let Source::Conversation(talk) = self
-        {
-            talk.flags().want(ROOM);
-            return self.ready() & wanted;
+        if wanted & !ready & WRITE == 0 {
+            return ready;
         }
-        ready
+        match self {
+            Source::Conversation(talk) => talk.flags().want(ROOM),
+            Source::Datagrams(socket) => socket.want(ROOM),
+            Source::Acceptors(_) => return ready,
+        }
+        self.ready() & wanted
     }
 }
 

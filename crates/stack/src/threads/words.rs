@@ -18,7 +18,7 @@ pub type Conversation = Pipe<AppWords, LaneWords>;
 pub const READ: u32 = 1;
 /// Wants: room to send.
 pub const WRITE: u32 = 2;
-/// Has looked for room to send and found too little, and is told by a poller; nobody sleeps for it in a call.
+/// Has looked for room to send and found too little, and is told by a poller; nobody sleeps for it in a call. Of UDP sockets, too.
 pub const ROOM: u32 = 4;
 
 /// The connection is established.
