@@ -481,7 +481,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     /// record ends here. If there is no room in the mail, nothing has happened, and the peer will send it again.
     #[cold]
     fn give_back(&mut self, handle: Handle, least: SeqNum, owner: usize, arriving: &Arriving<'_, '_>) {
-        let note = Note { via: Via::Returned, cookies: false, beyond: Some(least) };
+        let note = Note { via: Via::Returned, beyond: Some(least), ..Note::default() };
         self.local.count_mailed(Via::Returned);
         if arriving.mail(self.local, owner, note) {
             self.tables.give_up(arriving.hash, handle);

@@ -88,7 +88,7 @@ pub struct Vouched {
 }
 
 impl Vouched {
-    /// What a lane says to another of a packet that it hands over, in one word, of which it leaves bits 1 to 4 and 32 to 63.
+    /// What a lane says to another of a packet that it hands over, in one word, of which it leaves bits 1 to 15 and 32 to 63.
     pub fn word(self) -> u64 {
         u64::from(self.verified) | u64::from(self.size) << 16
     }

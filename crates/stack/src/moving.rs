@@ -19,6 +19,7 @@ use crate::mail::ToControl;
 use crate::sharing::{Sharing, Site};
 use crate::steering::{BUCKETS, Table};
 use crate::tables::Tables;
+use laneway_proto::ip::input::Packet;
 use laneway_proto::tcp::TimeWait;
 use laneway_proto::time::Instant;
 use laneway_table::Fifo;
@@ -55,17 +56,26 @@ pub(crate) struct Note {
     /// Returned, and the flow was in TIME_WAIT with the former owner, which has given it up for this SYN: what takes it over
     /// must start beyond this.
     pub(crate) beyond: Option<SeqNum>,
+    /// It came by link-layer broadcast or multicast: nobody is told of errors about it.
+    pub(crate) group: bool,
 }
 
 impl Note {
     const VIA: u32 = 1;
     const COOKIES: u64 = 1 << 3;
     const BEYOND: u64 = 1 << 4;
+    const GROUP: u64 = 1 << 5;
 
-    /// Bits 1 to 4 and 32 to 63 of the word that goes with the packet.
+    /// Of a packet that goes to where it should have come.
+    pub(crate) fn of_packet(packet: &Packet<'_>) -> Self {
+        Note { group: packet.link_broadcast, ..Note::default() }
+    }
+
+    /// Bits 1 to 5 and 32 to 63 of the word that goes with the packet.
     pub(crate) fn word(self) -> u64 {
         let beyond = self.beyond.map_or(0, |least| Self::BEYOND | u64::from(least.raw()) << 32);
-        (self.via as u64) << Self::VIA | if self.cookies { Self::COOKIES } else { 0 } | beyond
+        let flag = |is: bool, bit: u64| if is { bit } else { 0 };
+        (self.via as u64) << Self::VIA | flag(self.cookies, Self::COOKIES) | flag(self.group, Self::GROUP) | beyond
     }
 
     /// The inverse of [`word`](Self::word).
@@ -76,7 +86,7 @@ impl Note {
             _ => Via::Direct,
         };
         let beyond = (word & Self::BEYOND != 0).then(|| SeqNum::new((word >> 32) as u32));
-        Note { via, cookies: word & Self::COOKIES != 0, beyond }
+        Note { via, cookies: word & Self::COOKIES != 0, beyond, group: word & Self::GROUP != 0 }
     }
 }
 

@@ -14,6 +14,7 @@ use laneway_proto::discard::Discard;
 use laneway_proto::icmp::{self, ErrorKind, IcmpError, Incoming, Problem};
 use laneway_proto::ip::input::Packet;
 use laneway_proto::ip::output::HeaderSpec;
+use laneway_proto::ip::reassembly::Reassembled;
 use laneway_proto::udp;
 use laneway_wire::checksum::RxChecksum;
 use laneway_wire::flow::FlowKey;
@@ -25,7 +26,7 @@ pub enum Slow {
     /// It was dealt with.
     Done,
     /// A whole datagram, to be judged as if it had just arrived.
-    Whole(Vec<u8>),
+    Whole(Reassembled),
 }
 
 impl<T: Tx, A: App> Stage<'_, T, A> {
@@ -36,13 +37,13 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             // All fragments of a datagram meet on one lane.
             let owner = self.local.steering.lane_of_fragments(packet.src, packet.dst, fragment.id);
             if owner != self.local.id {
-                mail_packet(self.local, owner, bytes, *vouched, Note::default());
+                mail_packet(self.local, owner, bytes, *vouched, Note::of_packet(packet));
                 return Slow::Done;
             }
             return match self.local.reassembly.on_fragment(packet, self.local.now) {
                 Ok(Some(whole)) => {
                     self.local.counters.count(Mib::IpReasmOKs);
-                    Slow::Whole(whole.packet)
+                    Slow::Whole(whole)
                 }
                 Ok(None) => Slow::Done,
                 Err(discard) => {
@@ -79,6 +80,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                     reply.emit_message(buf)
                 });
             }
+            // No error is believed that came to a group, so of those that go on by mail none did.
             Ok(Incoming::Error(error)) => self.icmp_error(&error, bytes, via),
             Ok(Incoming::EchoReply(_) | Incoming::Neighbour(_)) => self.local.counters.discard(Discard::IcmpIgnored),
             Err(discard) => {
@@ -178,7 +180,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let owner = self.local.steers_to(&datagram.key);
         if owner != self.local.id {
             self.local.count_mailed(Via::Direct);
-            mail_packet(self.local, owner, bytes, vouched, Note::default());
+            mail_packet(self.local, owner, bytes, vouched, Note::of_packet(packet));
             return;
         }
         let hash = datagram.key.hash(&self.local.hash_key.get());
@@ -253,3 +255,6 @@ pub fn send_datagrams<T: Tx>(local: &mut Local, tx: &mut T) {
             egress::packet(local, tx, &spec, udp::HEADER_LEN + out.data.len(), |buf| udp::emit(&key, &out.data, buf));
     }
 }
+
+#[cfg(test)]
+mod tests;

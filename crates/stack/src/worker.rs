@@ -21,6 +21,7 @@ use crate::sharing::{Sharing, Site};
 use crate::slow_path::{self, Slow};
 use crate::tables::{Handle, Kind, Tables, Tcb};
 use laneway_device::{BATCH_MAX, Medium, Rx, RxFrame, RxMeta, Tx};
+use laneway_proto::ip::reassembly::Reassembled;
 use laneway_proto::tcp::nagle::Segmentation;
 use laneway_proto::tcp::output::{Held, Kind as PlanKind};
 use laneway_proto::tcp::{CloseReason, Connection, Cx, Plan, State};
@@ -168,7 +169,7 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(
 #[inline]
 fn mailed_packet<'a>(local: &mut Local, frame: RxFrame<'a>, note: Note, arriving: &mut Batch<'a>) -> Other<'a> {
     let before = arriving.len();
-    let mut other = ingress::packet(local, frame.bytes, frame.meta, false, arriving);
+    let mut other = ingress::packet(local, frame.bytes, frame.meta, note.group, arriving);
     if let Some(other) = &mut other {
         other.via = note.via;
     }
@@ -210,9 +211,10 @@ fn take_in<S: Sharing, T: Tx, A: App>(
 
 /// A datagram whose last fragment has come: its flow, now that it is known, may belong to another lane; `demux` sees to that.
 #[cold]
-fn whole<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, datagram: &[u8], tx: &mut T, app: &mut A) {
+fn whole<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, datagram: &Reassembled, tx: &mut T, app: &mut A) {
     let mut arriving = Batch::new();
-    let other = ingress::packet(&mut lane.local, datagram, RxMeta::default(), false, &mut arriving);
+    let Reassembled { packet, link_broadcast } = datagram;
+    let other = ingress::packet(&mut lane.local, packet, RxMeta::default(), *link_broadcast, &mut arriving);
     for segment in &arriving {
         take_in(lane, segment, &[], tx, app);
     }

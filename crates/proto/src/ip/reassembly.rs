@@ -59,6 +59,8 @@ const PACKET_MAX: usize = 65_535;
 pub struct Reassembled {
     /// The IP packet.
     pub packet: Vec<u8>,
+    /// Some fragment of it came by link-layer broadcast or multicast, as [`Packet::link_broadcast`] says of one packet.
+    pub link_broadcast: bool,
 }
 
 /// A datagram that was not whole in time.
@@ -155,6 +157,8 @@ struct Collecting {
     first: Option<FirstFragment>,
     /// Which of the four ECN values were seen, a bit each.
     ecn_seen: u8,
+    /// Some fragment came by link-layer broadcast or multicast.
+    link_broadcast: bool,
 }
 
 #[derive(Debug)]
@@ -408,6 +412,7 @@ impl Collecting {
             self.total = Some(end);
         }
         self.ecn_seen |= 1 << (packet.ecn & 3);
+        self.link_broadcast |= packet.link_broadcast;
         self.held += packet.payload.len();
         self.pieces.insert(at, Piece { offset: info.offset, more: info.more, bytes: packet.payload.into() });
         Ok(Added::New)
@@ -441,7 +446,7 @@ impl Collecting {
         for piece in &self.pieces {
             packet.extend_from_slice(&piece.bytes);
         }
-        Ok(Reassembled { packet })
+        Ok(Reassembled { packet, link_broadcast: self.link_broadcast })
     }
 
     /// What an ICMP error about the datagram would quote.

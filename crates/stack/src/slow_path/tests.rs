@@ -1,0 +1,161 @@
+//! Packets that come to the wrong one of two lanes, to one host or by broadcast of the link: the lane that gets them by mail must
+//! know which.
+
+use crate::app::{App, ConnId, Context};
+use crate::config::Config;
+use crate::control::Network;
+use crate::counters::{Counters, Mib};
+use crate::entropy::BootSecrets;
+use crate::host::Host;
+use laneway_device::memory::{self, LinkConfig, LinkQueue, LinkRx, LinkTx};
+use laneway_device::{Medium, Tx, TxMeta};
+use laneway_proto::discard::Discard;
+use laneway_proto::ethernet;
+use laneway_proto::ip::fragment::Fragments;
+use laneway_proto::ip::output::{self, HeaderSpec};
+use laneway_proto::time::Instant;
+use laneway_proto::udp;
+use laneway_wire::checksum::{Sum, pseudo_header};
+use laneway_wire::ethernet::{EtherType, Mac};
+use laneway_wire::flow::{Address, FlowKey};
+use laneway_wire::protocol;
+
+struct Nobody;
+impl App for Nobody {
+    fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+        data.len()
+    }
+}
+
+const HERE: Address = Address::from_v4([10, 0, 0, 1]);
+const THERE: Address = Address::from_v4([10, 0, 0, 2]);
+
+/// A host of two lanes, and the other end of its link, which puts frames into the queue that it likes.
+struct World {
+    host: Host<LinkRx, LinkTx, Nobody>,
+    other: Vec<LinkQueue>,
+    mac: Mac,
+    now: Instant,
+}
+
+impl World {
+    fn new() -> Self {
+        let link = LinkConfig { queues: 2, medium: Medium::Ethernet, ..LinkConfig::default() };
+        let (queues, other) = memory::link(link);
+        let (now, mac) = (Instant::from_us(3_600_000_000), Mac(queues[0].tx.capabilities().mac));
+        let network = Network { addresses: vec!["10.0.0.1/24".parse().unwrap()], gateways: vec![] };
+        let secrets = BootSecrets::from_seed(1);
+        let host = Host::new(Config::default(), &network, &secrets, queues, now, |_| Nobody).unwrap();
+        World { host, other, mac, now }
+    }
+
+    fn send(&mut self, queue: usize, packet: &[u8], is_broadcast: bool) {
+        let tx = &mut self.other[queue].tx;
+        let to = if is_broadcast { Mac::BROADCAST } else { self.mac };
+        let link = ethernet::template(to, Mac(tx.capabilities().mac), EtherType::IPV4);
+        let frame = [&link[..], packet].concat();
+        tx.reserve(frame.len()).expect("there is room").copy_from_slice(&frame);
+        tx.commit(frame.len(), TxMeta::default());
+        tx.flush();
+        for _ in 0..4 {
+            self.host.turn(self.now);
+            self.now = self.now.after_us(100);
+        }
+    }
+
+    fn lane_of(&self, key: &FlowKey) -> usize {
+        self.host.seats[0].lane.local.steering.lane(key)
+    }
+}
+
+/// A flow that belongs to this lane, as the host sees it: to a port where nobody listens.
+fn flow(world: &World, lane: usize) -> FlowKey {
+    let key = |port| FlowKey { local: HERE, remote: THERE, local_port: 9, remote_port: port };
+    (40_000..).map(key).find(|key| world.lane_of(key) == lane).expect("every second one")
+}
+
+fn whole(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let spec = HeaderSpec::new(THERE, HERE, protocol);
+    let mut packet = vec![0; spec.len() + payload.len()];
+    output::emit(&spec, &mut packet, payload.len());
+    packet[spec.len()..].copy_from_slice(payload);
+    packet
+}
+
+fn fragments(protocol: u8, payload: &[u8], id: u16) -> Vec<Vec<u8>> {
+    let spec = HeaderSpec { dont_fragment: false, id, ..HeaderSpec::new(THERE, HERE, protocol) };
+    let mut pieces = Fragments::new(&spec, id.into(), payload, 576).expect("it may be fragmented");
+    std::iter::from_fn(|| {
+        let mut piece = vec![0; pieces.next_len()?];
+        pieces.write_next(&mut piece);
+        Some(piece)
+    })
+    .collect()
+}
+
+fn datagram(key: &FlowKey, len: usize) -> Vec<u8> {
+    let sent =
+        FlowKey { local: key.remote, remote: key.local, local_port: key.remote_port, remote_port: key.local_port };
+    let mut datagram = vec![0; udp::HEADER_LEN + len];
+    udp::emit(&sent, &vec![7; len], &mut datagram);
+    datagram
+}
+
+/// A SYN with text.
+fn syn(key: &FlowKey, len: usize) -> Vec<u8> {
+    let mut segment = vec![0; 20 + len];
+    segment[0..2].copy_from_slice(&key.remote_port.to_be_bytes());
+    segment[2..4].copy_from_slice(&key.local_port.to_be_bytes());
+    (segment[12], segment[13]) = (5 << 4, 2);
+    let sum = pseudo_header(&THERE, &HERE, protocol::TCP, segment.len() as u32) + Sum::of(&segment);
+    segment[16..18].copy_from_slice(&sum.checksum());
+    segment
+}
+
+/// What a host answers to these packets, each of which comes to a lane that is not theirs.
+fn answers(packets: impl Fn(&World, usize) -> Vec<Vec<u8>>, is_broadcast: bool) -> Counters {
+    let mut world = World::new();
+    for lane in 0..2 {
+        for packet in packets(&world, lane) {
+            world.send(1 - lane, &packet, is_broadcast);
+        }
+    }
+    world.host.counters()
+}
+
+#[test]
+fn a_lane_answers_nothing_to_a_datagram_that_was_mailed_to_it_and_came_by_broadcast() {
+    let packets = |world: &World, lane| vec![whole(protocol::UDP, &datagram(&flow(world, lane), 10))];
+    let (one, all) = (answers(packets, false), answers(packets, true));
+    for counters in [&one, &all] {
+        assert_eq!((counters.get(Mib::SteerMailed), counters.get(Mib::UdpNoPorts)), (2, 2));
+    }
+    assert_eq!((one.get(Mib::IcmpOutMsgs), all.get(Mib::IcmpOutMsgs)), (2, 0));
+}
+
+#[test]
+fn nor_to_one_whose_fragments_were() {
+    // Both identifications of a pair come to each lane: one of them is the other's to collect.
+    let packets = |world: &World, lane| {
+        let datagram = datagram(&flow(world, lane), 1_000);
+        (0..8).flat_map(|id| fragments(protocol::UDP, &datagram, id)).collect()
+    };
+    let (one, all) = (answers(packets, false), answers(packets, true));
+    for counters in [&one, &all] {
+        assert!(counters.get(Mib::SteerMailed) > 0);
+        assert_eq!((counters.get(Mib::IpReasmOKs), counters.get(Mib::UdpNoPorts)), (16, 16));
+    }
+    assert_eq!((one.get(Mib::IcmpOutMsgs), all.get(Mib::IcmpOutMsgs)), (16, 0));
+}
+
+#[test]
+fn nor_a_reset_to_a_segment_that_was() {
+    let packets = |world: &World, lane| {
+        let syn = syn(&flow(world, lane), 1_000);
+        (0..8).flat_map(|id| fragments(protocol::TCP, &syn, id)).collect()
+    };
+    let (one, all) = (answers(packets, false), answers(packets, true));
+    assert_eq!((one.get(Mib::IpReasmOKs), all.get(Mib::IpReasmOKs)), (16, 16));
+    assert_eq!((one.get(Mib::TcpOutRsts), all.get(Mib::TcpOutRsts)), (16, 0));
+    assert_eq!(all.discarded(Discard::TcpMalformed), 16);
+}
