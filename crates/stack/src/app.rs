@@ -343,6 +343,19 @@ impl Context<'_> {
         taken
     }
 
+    /// From now on `keeper` has what [`send_kept`](Self::send_kept) queues, until it is acknowledged. False: there is no such
+    /// connection, or it is not established yet.
+    pub fn set_keeper(&mut self, connection: ConnId, keeper: Box<dyn tcp::Keeper>) -> bool {
+        self.with(connection, |c, _| c.set_keeper(keeper)).is_some()
+    }
+
+    /// As [`send`](Self::send), of the next `len` bytes that the keeper has.
+    #[inline]
+    pub fn send_kept(&mut self, connection: ConnId, len: usize) -> usize {
+        let sent = self.with(connection, |c, cx| (c.is_gathering(), c.send_kept(len, cx)));
+        self.gathered(connection, len, sent)
+    }
+
     /// As [`send`](Self::send), the last byte of it being urgent (RFC 6093: it stays in line).
     pub fn send_urgent(&mut self, connection: ConnId, bytes: &[u8]) -> usize {
         let sent = self.with(connection, |c, cx| (false, c.send_urgent(bytes, cx)));

@@ -366,11 +366,12 @@ pub fn super_segment<T: Tx>(
     let checksum_partial = Some(PartialChecksum { start: (link_len + ip_len) as u16, offset: 16 });
     let headers = link_len + ip_len + usize::from(plan.header_len);
     let meta = TxMeta { checksum_partial, gso_size: plan.mss, header_len: headers as u16 };
-    let taken = if tx.gathers(total) {
+    let mut head = [0; HEADERS_MAX];
+    let taken = if tx.gathers(total)
+        && let tcp = in_front(path, &mut head[..headers], link_len, tcp_len)
+        && let Some((first, second)) = connection.parts(plan, now, tcp)
+    {
         // And takes the text from where it is queued.
-        let mut head = [0; HEADERS_MAX];
-        let tcp = in_front(path, &mut head[..headers], link_len, tcp_len);
-        let (first, second) = connection.parts(plan, now, tcp);
         Header::fill_partial(tcp, path.header.pseudo(tcp_len));
         tx.gather([&head[..headers], first, second], meta)
     } else if let Some(buf) = tx.reserve(total) {

@@ -5,6 +5,9 @@
 //! touches every shared line is assumed, so what is counted is the most that can be. And that neither is forgotten, whatever the
 //! order of their steps.
 
+#[path = "lines/stream.rs"]
+mod stream;
+
 use laneway_device::memory::{LinkConfig, link};
 use laneway_proto::time::Instant;
 use laneway_stack::app::{App, ConnId, Context};

@@ -4,6 +4,7 @@ use super::assembler::Assembler;
 use super::buffer::Ring;
 use super::congestion::{Congestion, Controller};
 use super::info::Tally;
+use super::queue::{Keeper, SendQueue};
 use super::rtt::RttEstimator;
 use super::sack::Scoreboard;
 use super::state::{Event, State};
@@ -205,7 +206,7 @@ pub(super) struct Send {
     /// Payload bytes of a full segment: options of every segment are already taken off.
     pub(super) mss: u16,
     pub(super) scale: WindowScale,
-    pub(super) buf: Ring,
+    pub(super) buf: SendQueue,
     pub(super) buf_max: u32,
     /// The most bytes that were in flight in one of the last round trips; what is long ago counts less and less.
     pub(super) peak: u32,
@@ -326,7 +327,7 @@ impl Connection {
                 up: una,
                 mss,
                 scale: agreed.snd_scale,
-                buf: Ring::default(),
+                buf: SendQueue::default(),
                 buf_max: config.tcp_wmem,
                 peak: 0,
             },
@@ -409,6 +410,33 @@ impl Connection {
         let taken = self.snd.buf.push_some(&bytes[..take], cx.pool);
         if taken < bytes.len() {
             self.facts.set(Facts::WANTS_ROOM);
+        }
+        taken
+    }
+
+    /// From now on `keeper` has what [`send_kept`](Self::send_kept) queues, until it is acknowledged. What was queued before goes
+    /// first.
+    pub fn set_keeper(&mut self, keeper: Box<dyn Keeper>) {
+        if self.state != State::Closed {
+            self.snd.buf.set_keeper(keeper);
+        }
+    }
+
+    /// Like [`send`](Self::send), of the next `n` bytes that the keeper has. Towards a peer that acknowledges within half a
+    /// millisecond they stay with it. On a longer path they would hold up whoever wants the memory that they lie in, and are
+    /// copied.
+    pub fn send_kept(&mut self, n: usize, cx: &mut Cx<'_>) -> usize {
+        self.facts.clear(Facts::MORE);
+        if !self.state.can_send() || self.facts.has(Facts::FIN_QUEUED) {
+            return 0;
+        }
+        let room = self.send_limit().saturating_sub(self.snd.buf.len());
+        let taken = self.snd.buf.keep(room.min(n.min(u32::MAX as usize) as u32)) as usize;
+        if taken < n {
+            self.facts.set(Facts::WANTS_ROOM);
+        }
+        if !self.is_near() {
+            self.snd.buf.absorb(cx.pool);
         }
         taken
     }
@@ -549,18 +577,19 @@ impl Connection {
 
     // Out ------------------------------------------------------------------------------------------------------
 
-    /// True once, when the application was refused room to send and a third of the buffer is free again.
+    /// True once, when the application was refused room to send and a third of the buffer is free again; or when its keeper says so.
     #[inline]
     pub fn takes_room(&mut self) -> bool {
+        let kept_room = self.snd.buf.takes_room();
         if !self.facts.has(Facts::WANTS_ROOM) || !self.state.can_send() {
-            return false;
+            return kept_room;
         }
         let limit = self.send_limit();
         let room = limit.saturating_sub(self.snd.buf.len()) >= limit / 3;
         if room {
             self.facts.clear(Facts::WANTS_ROOM);
         }
-        room
+        room || kept_room
     }
 
     /// True once, when the application was refused everything for want of memory while nothing is queued: no acknowledgement
@@ -739,6 +768,12 @@ impl Connection {
     /// Bookkeeping after the application has taken `n` bytes: the window may open, the buffer may grow.
     #[inline]
     pub(super) fn on_read(&mut self, n: u32, cx: &mut Cx<'_>) {
+        // What a reader leaves who lags only grows old in a larger buffer, and out of the cache: he has room enough.
+        if self.rcv.buf.len() > self.rcv.buf_max / 4 {
+            self.rcv.read = 0;
+            self.rcv.tuned_at = cx.now;
+            return;
+        }
         self.rcv.read = self.rcv.read.saturating_add(n);
         // Dynamic right-sizing: once a round trip, a buffer twice what was read in it, so that slow start is never
         // held back by us. Memory is lent only when something is in the buffer.
@@ -768,7 +803,7 @@ impl Connection {
 
     /// Gives the buffers back: to be called before the connection is dropped in any other way than by its own end.
     pub fn release(&mut self, pool: &mut BufferPool) {
-        self.snd.buf.release(pool);
+        self.snd.buf.clear(pool);
         self.rcv.buf.release(pool);
         self.rcv.ooo = None;
         self.board = None;

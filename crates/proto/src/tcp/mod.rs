@@ -32,6 +32,7 @@ pub mod listen;
 pub mod loss;
 pub mod nagle;
 pub mod output;
+pub mod queue;
 pub mod reset;
 pub mod rtt;
 pub mod sack;
@@ -47,6 +48,7 @@ pub use info::Info;
 pub use input::{Arrival, MoreText};
 pub use listen::HalfOpen;
 pub use output::Plan;
+pub use queue::Keeper;
 pub use state::State;
 pub use timewait::{TimeWait, TimeWaitV4, TimeWaitV6};
 

@@ -314,7 +314,7 @@ impl Connection {
 
     /// A millisecond would be many round trips, or there was none yet.
     #[inline]
-    fn is_near(&self) -> bool {
+    pub(super) fn is_near(&self) -> bool {
         self.rtt.min_rtt_us().is_none_or(|us| us < 1 << LOW_RTT_US_LOG)
     }
 
@@ -534,10 +534,11 @@ impl Connection {
     }
 
     /// The header of `plan` alone, checksum field zero, into the front of `head`; and its payload where it is queued, for a device
-    /// that gathers.
-    pub fn parts(&self, plan: &Plan, now: Instant, head: &mut [u8]) -> (&[u8], &[u8]) {
+    /// that gathers. `None`: it lies in more than two places.
+    pub fn parts(&self, plan: &Plan, now: Instant, head: &mut [u8]) -> Option<(&[u8], &[u8])> {
+        let parts = self.snd.buf.slices(plan.seq.offset_from(self.snd.una).max(0) as u32, plan.len)?;
         self.emit_header(plan, now, &mut head[..plan.header_len as usize]);
-        self.snd.buf.slices(plan.seq.offset_from(self.snd.una).max(0) as u32, plan.len)
+        Some(parts)
     }
 
     /// The headers of the pieces of `plan`, for [`build_piece`](Self::build_piece).
@@ -561,14 +562,17 @@ impl Connection {
             return Sum::ZERO;
         }
         let offset = seq.offset_from(self.snd.una).max(0) as u32;
-        let (a, b) = self.snd.buf.slices(offset, len);
-        if b.is_empty() && !offloaded {
-            return copy_and_sum(body, a);
-        }
-        let (front, back) = body.split_at_mut(a.len());
-        front.copy_from_slice(a);
-        if !b.is_empty() {
-            back.copy_from_slice(b);
+        if let Some((a, b)) = self.snd.buf.slices(offset, len) {
+            if b.is_empty() && !offloaded {
+                return copy_and_sum(body, a);
+            }
+            let (front, back) = body.split_at_mut(a.len());
+            front.copy_from_slice(a);
+            if !b.is_empty() {
+                back.copy_from_slice(b);
+            }
+        } else {
+            self.snd.buf.copy(offset, body);
         }
         if offloaded { Sum::ZERO } else { Sum::of(body) }
     }

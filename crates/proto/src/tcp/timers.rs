@@ -25,9 +25,7 @@ impl Connection {
     /// since, the memory of the send buffer goes back to the pool.
     #[inline(always)]
     pub fn settle<S: Segmentation>(&mut self, cx: &mut Cx<'_>) -> Option<Held> {
-        if self.snd.buf.is_empty() {
-            self.snd.buf.release(cx.pool);
-        }
+        self.snd.buf.give_back(cx.pool);
         let fin_waits = self.facts.has(Facts::FIN_QUEUED) && !self.facts.has(Facts::FIN_SENT);
         if self.state == State::Closed || (self.snd.buf.is_empty() && !fin_waits) {
             return None;

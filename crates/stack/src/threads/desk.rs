@@ -117,6 +117,11 @@ impl Desk {
         self.posts.iter().map(|post| post.pool.bytes()).sum()
     }
 
+    /// Bytes of blocks that conversations hold. Walks lists, so for tests while nobody else uses the desk.
+    pub fn block_bytes_in_use(&self) -> usize {
+        self.posts.iter().map(|post| post.pool.in_use()).sum()
+    }
+
     /// What stands on every line that a conversation's application and its lane share and that holds no data: its own four, the
     /// list's, the pool's, the bell's. Whoever compares two answers learns which of them were written between. For counting how
     /// often lines travel, while nobody else uses the desk.

@@ -4,7 +4,8 @@
 //! ```text
 //!   application thread                                     lane (Server::on_poll, on_data, …)
 //!   send: copy into the ring, publish          ──────────▶ wake list: pop, clear SCHEDULED, read the ring, Context::send
-//!         push on the wake list, ring the bell             give the bytes back; a third free: wake who wants space
+//!         push on the wake list, ring the bell             give the bytes back, those of a stream when they are acknowledged;
+//!                                                          a third free: wake who wants space
 //!   recv: copy out of the ring                 ◀────────── on_data: copy from the frame into the ring, publish
 //!         room again: push on the wake list                at the end of the poll, one fence, wake who wants bytes
 //!   close, shutdown, options: a note with the   ─────────▶ acted upon when the bytes before it were taken
@@ -14,11 +15,14 @@
 //! An application thread takes no lock that a lane takes, and touches a connection only where it is the lane (below). What the two share, per connection,
 //! is a [`Conversation`](words::Conversation): 128 bytes of each side, and blocks while something lies in it.
 //!
-//! **One copy more.** The lane copies from the ring into the connection's send buffer, and does not send out of the ring. What
-//! was sent must be kept until it is acknowledged, and kept where only the lane can write: a lane that computed checksums over
-//! memory that an application can still change would send what it never saw. The copy is within the lane's cache (the bytes
-//! were just read), the ring is free again at once, and the core protocol knows nothing of threads. Receiving has no such
-//! copy: from the frame into the ring, from there to the caller.
+//! **One copy more for a word, none for a stream.** What was sent must be kept until it is acknowledged. A word is copied from the ring
+//! into the connection's send buffer: it is in the cache (it was just read), the ring is free again at once, and its writer begins
+//! at the front of the same block. Of a stream, where [so much](kept::STREAM) waits at once, the ring keeps the bytes itself, and
+//! segments are cut out of it: what its writer sees as taken is what the peer has acknowledged, and the ring is the send buffer. If the
+//! peer is so far away that a ring would not hold what is under way, they are copied after all. The connection has the ring's
+//! reading half ([`Kept`](kept::Kept)), so bytes and block stay for as long as they are needed, whoever leaves first. Each byte is read once
+//! for a segment, and its checksum is that of what was read. Receiving has no such copy: from the frame into the ring, from there
+//! to the caller.
 //!
 //! **Who speaks all the time is not on the list.** A lane that has few conversations to serve keeps them for the next poll, and
 //! looks itself: their threads then write their own line and nothing else, and neither the list nor the bell travels from core to core.
@@ -37,6 +41,7 @@
 pub mod accept;
 pub mod datagram;
 pub mod desk;
+mod kept;
 mod patience;
 pub mod poll;
 mod server;

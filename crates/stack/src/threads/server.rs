@@ -3,6 +3,7 @@
 use super::accept::{LaneAcceptor, Newcomer};
 use super::datagram::LaneDatagrams;
 use super::desk::{Command, Desk, Inbox, refuse};
+use super::kept::{self, Kept};
 use super::poll::{Watch, Watched};
 use super::words::{
     AppWords, CONNECTED, Conversation, ENDED, FULL, Fault, GONE, LaneWords, NO_SLOT, Op, READ, WRITE, poll_news,
@@ -47,6 +48,20 @@ struct Record {
     spoke: bool,
     /// The application is gone, and only the bytes before its close remain to be sent.
     closing: bool,
+    /// The ring keeps what is sent until it is acknowledged.
+    keeps: bool,
+    /// How many of its thread's bytes the connection has.
+    queued: u64,
+    /// How many had been given back when it was last seen whether there is room again.
+    seen: u64,
+}
+
+impl Record {
+    /// Bytes that the connection does not have yet.
+    #[inline]
+    fn waiting(&self) -> usize {
+        (self.end.sent() - self.queued) as usize
+    }
 }
 
 /// Serves thread sockets on one lane.
@@ -110,7 +125,20 @@ impl Server {
     }
 
     fn insert(&mut self, end: LaneEnd<AppWords, LaneWords>, id: ConnId) -> u32 {
-        let record = Record { end, id, watch: None, notes: None, news: 0, lender: false, spoke: false, closing: false };
+        let taken = end.taken();
+        let record = Record {
+            end,
+            id,
+            watch: None,
+            notes: None,
+            news: 0,
+            lender: false,
+            spoke: false,
+            closing: false,
+            keeps: false,
+            queued: taken,
+            seen: taken,
+        };
         let index = match self.free.pop() {
             Some(index) => {
                 self.records[index as usize] = Some(record);
@@ -195,9 +223,8 @@ impl Server {
             return false;
         }
         let (mut sent, mut all) = (0, true);
-        let before = record.end.taken();
         loop {
-            let taken = record.end.taken();
+            let taken = record.queued;
             let mut until = usize::MAX;
             if let Some(notes) = &mut record.notes {
                 match notes.front() {
@@ -216,14 +243,25 @@ impl Server {
                     None => record.notes = None,
                 }
             }
-            let front = record.end.front();
-            let front = &front[..front.len().min(until)];
-            let len = front.len();
+            if !record.keeps && record.waiting() >= kept::STREAM {
+                record.keeps = keep(cx, id, &mut record.end);
+            }
+            let (n, len) = if record.keeps {
+                let len = record.waiting().min(until);
+                (if len == 0 { 0 } else { cx.send_kept(id, len) }, len)
+            } else {
+                let front = record.end.front();
+                let front = &front[..front.len().min(until)];
+                let (n, len) = (if front.is_empty() { 0 } else { cx.send(id, front) }, front.len());
+                if n > 0 {
+                    record.end.advance(n);
+                }
+                (n, len)
+            };
             if len == 0 {
                 break;
             }
-            let n = cx.send(id, front);
-            record.end.advance(n);
+            record.queued += n as u64;
             sent += n;
             if n < len {
                 all = false;
@@ -232,10 +270,9 @@ impl Server {
         }
         let pipe = record.end.pipe();
         let wants = pipe.lane().status.load(Relaxed) & FULL != 0;
-        // Whoever waits for room has seen less than a third of the ring free. The turn that makes it more tells, and no other
-        // needs to. How little it may have been is reckoned from what was sent by now, and not from what was when the turn began.
-        let (room, enough) = (pipe.writable(), pipe.limit() / 3);
-        let has_space = room >= enough && room < enough + (record.end.taken() - before) as usize;
+        // How little room it may have been is reckoned from what was given back by now, and not from what was when the turn began.
+        let taken = record.end.taken();
+        let has_space = kept::has_space(pipe, taken - std::mem::replace(&mut record.seen, taken));
         if wants && record.end.unread() <= pipe.limit() / 3 * 2 {
             pipe.lane().status.fetch_and(!FULL, Relaxed);
             cx.resume(id);
@@ -347,7 +384,7 @@ impl Server {
         let pipe = record.end.pipe();
         // That it has read is said by the list alone, and one who is kept is not put on it again.
         let has_read = || pipe.lane().status.load(Relaxed) & FULL != 0 && record.end.unread() <= pipe.limit() / 3 * 2;
-        record.end.waiting() > 0 || !pipe.app().notes.is_empty() || has_read()
+        record.waiting() > 0 || !pipe.app().notes.is_empty() || has_read()
     }
 
     fn on_command(&mut self, cx: &mut Context<'_>, command: Command) {
@@ -473,6 +510,12 @@ impl Server {
         }
         self.sweep_at = now.after_us(if n == SWEEP_MAX { IDLE_US / 16 } else { IDLE_US });
     }
+}
+
+/// From now on the connection sends out of the ring. False: there is none yet that could.
+#[cold]
+fn keep(cx: &mut Context<'_>, id: ConnId, end: &mut LaneEnd<AppWords, LaneWords>) -> bool {
+    cx.state(id).is_synchronized() && end.part().is_some_and(|half| cx.set_keeper(id, Box::new(Kept::new(half))))
 }
 
 fn apply(cx: &mut Context<'_>, id: ConnId, op: Op) {
@@ -629,7 +672,7 @@ impl App for Server {
             record.end.pipe().lane().fail(Fault::Stopped);
             record.watch.iter().for_each(Watched::look); // whatever it waits for
             // What was sent still goes out, and then a FIN.
-            let at = record.end.taken() + record.end.waiting() as u64;
+            let at = record.end.sent();
             record.closing = true;
             record.notes.get_or_insert_default().push_back((at, Op::Close));
             self.tell_later(index, READ | WRITE);

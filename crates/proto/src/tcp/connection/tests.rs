@@ -93,3 +93,44 @@ fn round_of_one(connection: &mut Connection, config: &Config, pool: &mut BufferP
     connection.settle::<Lane>(&mut Cx { now: *now, config, pool });
     acknowledge(connection, config, pool, now);
 }
+
+/// Text arrives, of which the reader takes `takes`, in pieces of 1,460 bytes and `every_us` microseconds.
+fn reads(connection: &mut Connection, pool: &mut BufferPool, now: &mut Instant, takes: impl Fn(usize) -> bool) {
+    let (config, payload) = (Config::default(), [7; 1_460]);
+    for i in 0..4_000 {
+        *now = now.after_us(1);
+        let text = Segment {
+            src_port: 2,
+            dst_port: 1,
+            seq: connection.rcv.nxt,
+            ack: connection.snd.nxt,
+            flags: Flags::ACK,
+            window: UnscaledWindow::new(u16::MAX),
+            urgent: 0,
+            options: Options::default(),
+            payload: &payload,
+        };
+        let mut cx = Cx { now: *now, config: &config, pool };
+        let arrival = connection.on_segment(&text, &mut cx);
+        let taken = if takes(i) { arrival.text.len() } else { 0 };
+        connection.finish(&arrival, taken, &mut cx);
+        if takes(i) {
+            // In pieces: never all that lies there.
+            connection.consume(connection.buffered() as usize / 2, &mut cx);
+        }
+        while let Some(plan) = connection.decide::<Lane>(*now) {
+            connection.commit(&plan, *now);
+        }
+    }
+}
+
+#[test]
+fn the_receive_buffer_grows_for_who_reads_and_not_for_who_lags() {
+    let config = Config::default();
+    for (lags, grows) in [(false, true), (true, false)] {
+        let (mut pool, mut now) = (BufferPool::new(1 << 26), Instant::from_us(5_000_000));
+        let mut connection = established(&config, now);
+        reads(&mut connection, &mut pool, &mut now, |i| !lags || i % 60 == 59);
+        assert_eq!(connection.receive_buffer() > config.tcp_rmem.0, grows, "lags: {lags}");
+    }
+}

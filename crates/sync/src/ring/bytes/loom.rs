@@ -67,6 +67,60 @@ fn to_app() {
     assert_eq!(pool.in_use(), 0);
 }
 
+/// When a lane that keeps what it was shown gives it back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gives {
+    AfterItsLastLook,
+    BeforeIt,
+}
+
+/// The application sends two words, and a third that must wait for room; the lane looks at each twice, as for a retransmission, and
+/// takes the block whenever nothing waits.
+fn kept(gives: Gives) {
+    let pool = pool();
+    let (pipe, mut lane) = pipe(&pool, 16, (), ());
+    let mut kept = lane.part().expect("the first");
+    let writer = ::loom::thread::spawn(move || (1..=3u64).filter(|i| pipe.send(&i.to_ne_bytes()) == 8).count() as u64);
+    let word = |kept: &KeptEnd<(), ()>, offset| {
+        let shown: Option<[u8; 8]> = kept.bytes(offset).first_chunk().copied();
+        shown.map(u64::from_ne_bytes)
+    };
+    let mut expected = 1;
+    for _ in 0..2 {
+        if let Some(first) = word(&kept, 0) {
+            assert_eq!(first, expected);
+            let behind = word(&kept, 8);
+            assert!(behind.is_none_or(|behind| behind == expected + 1));
+            let again = match gives {
+                Gives::AfterItsLastLook => {
+                    let again = word(&kept, 0);
+                    kept.release(8);
+                    again
+                }
+                Gives::BeforeIt => {
+                    let (block, place) = kept.look(0, 0);
+                    kept.release(8);
+                    // SAFETY: none, which is what the model is to find out.
+                    let shown = unsafe { kept.pipe().to_lane().bytes((block, place, 8)) };
+                    shown.first_chunk().copied().map(u64::from_ne_bytes)
+                }
+            };
+            assert_eq!(again, Some(expected), "what was shown has changed");
+            expected += 1;
+        }
+        lane.retire();
+    }
+    let sent = writer.join().expect("no panic");
+    while let Some(first) = word(&kept, 0) {
+        assert_eq!(first, expected);
+        kept.release(8);
+        expected += 1;
+    }
+    assert_eq!(expected, sent + 1);
+    assert!(lane.retire());
+    assert_eq!(pool.in_use(), 0);
+}
+
 /// When the lane of a model closes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Closes {
@@ -101,7 +155,8 @@ fn close_behind_data(closes: Closes) {
 
 #[test]
 fn bytes_arrive_whole_and_blocks_go_home() {
-    for model in [to_lane, to_app, || close_behind_data(Closes::WhenItsBytesAreTaken)] {
+    let kept_to_the_end = || kept(Gives::AfterItsLastLook);
+    for model in [to_lane, to_app, kept_to_the_end, || close_behind_data(Closes::WhenItsBytesAreTaken)] {
         let (schedules, _) = explore(Weakness::None, model);
         assert!(schedules > 1, "only {schedules} schedule was explored");
     }
@@ -111,17 +166,25 @@ fn bytes_arrive_whole_and_blocks_go_home() {
 fn a_relaxed_publication_is_caught() {
     assert!(explore(Weakness::PublishRelaxed, to_lane).1);
     assert!(explore(Weakness::PublishRelaxed, to_app).1);
+    assert!(explore(Weakness::PublishRelaxed, || kept(Gives::AfterItsLastLook)).1);
 }
 
 #[test]
 fn a_relaxed_observation_is_caught() {
     assert!(explore(Weakness::ObserveRelaxed, to_app).1);
+    assert!(explore(Weakness::ObserveRelaxed, || kept(Gives::AfterItsLastLook)).1);
 }
 
 #[test]
 #[should_panic(expected = "closed before the bytes")]
 fn close_overtaking_data_is_caught() {
     explore(Weakness::None, || close_behind_data(Closes::WhenItIsSeen));
+}
+
+#[test]
+fn what_is_given_back_before_the_last_look_is_caught() {
+    let broken = || explore(Weakness::None, || kept(Gives::BeforeIt));
+    assert!(std::panic::catch_unwind(broken).is_err());
 }
 
 /// Known broken: the lane gives the block back by what it remembers, not by taking it out of `hold`.

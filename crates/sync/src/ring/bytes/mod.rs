@@ -47,6 +47,11 @@
 //! After either, the next byte begins a new chain. The writer says where: `chain_start` is its position, `first` its block. A
 //! reader that stands at `chain_start` goes to `first`, whatever it remembered; it stands there exactly once.
 //!
+//! **Who looks twice.** A lane that sends a stream wants to send it again if it is lost, and keeps it where it lies: it parts with
+//! its reading half ([`LaneEnd::part`]), and what a [`KeptEnd`] has shown stays as it is until it is released there. `taken` is then
+//! how far bytes were released, and not how far they were seen; the application knows no difference, and no other word is
+//! shared. The blocks between are walked from the oldest on, or from where the last look was.
+//!
 //! Each side keeps what it last saw of the other's index and looks again when that says full, or empty. All that a side
 //! writes for the other to see is on two cache lines of its own, for both directions together: who answers what it read
 //! writes one pair of lines, not two. The two indices of a direction are 128 bytes apart, so they never meet in one pair of
@@ -72,6 +77,12 @@
 //!                                         sees hold = (0, block)
 //!   takes it, writes, puts it back
 //!                                         takes it: hold = (0, block) ← the word carries the position, and it has moved
+//!
+//!   finds room, writes over it            sees a byte, says so, sends it again later
+//!                                                                     ← `taken` moves when it needs it no more
+//!
+//!   begins anew at the front of its       remembers which block a position is in
+//!   block, as everything is read                                      ← and forgets it with the last byte that it knew of
 //!
 //!   close                                 sees 10 bytes, takes them
 //!   … after 20 bytes                      sees "close", closes        ← an end has a position; it waits for its bytes
@@ -99,6 +110,9 @@ mod tests;
 
 use crate::primitive::{Arc, AtomicPtr, AtomicU32, AtomicU64, UnsafeCell, order, own};
 use crate::wake::{Flags, Linked, PushList};
+mod kept;
+
+pub use kept::KeptEnd;
 use pool::BlockId;
 pub use pool::BlockPool;
 use std::fmt;
@@ -169,6 +183,22 @@ impl<'a> Direction<'a> {
             writing.taken_seen = self.taken.load(order::observe()) as u32;
         }
         (self.limit - at.wrapping_sub(writing.taken_seen)) as usize
+    }
+
+    /// The block of the byte `offset` behind the oldest, and its place there. It is written.
+    fn find(&self, reading: &Reading, offset: u32) -> (BlockId, u32) {
+        let begins_here = self.out.chain_start.load(Relaxed) == own(self.taken);
+        let (block, mut place) =
+            if begins_here { (self.out.first.load(Relaxed), offset) } else { (reading.block, reading.offset + offset) };
+        let mut block = BlockId(block);
+        loop {
+            let size = self.pool.size(block);
+            if place < size {
+                return (block, place);
+            }
+            place -= size;
+            block = BlockId(self.pool.room(block).next.load(Relaxed));
+        }
     }
 
     /// Appends as much of `bytes` as there is room for, and says how much.
@@ -371,7 +401,11 @@ unsafe impl<A: Send + Sync, L: Send + Sync> Sync for Pipe<A, L> {}
 unsafe impl<A: Send + Sync, L: Send + Sync> Send for Pipe<A, L> {}
 
 /// The lane's end of a conversation: one, so that what it remembers needs no lock.
-pub struct LaneEnd<A, L>(Arc<Pipe<A, L>>);
+pub struct LaneEnd<A, L> {
+    pipe: Arc<Pipe<A, L>>,
+    /// A [`KeptEnd`] has its reading half.
+    is_parted: bool,
+}
 
 /// A conversation with at most `limit` bytes waiting in each direction. `app` is what the application's threads say of it
 /// beside the bytes, on their cache lines; `lane` the same for the lane.
@@ -399,7 +433,7 @@ pub fn pipe<A, L>(pool: &Arc<BlockPool>, limit: u32, app: A, lane: L) -> (Arc<Pi
             said: lane,
         },
     });
-    (pipe.clone(), LaneEnd(pipe))
+    (pipe.clone(), LaneEnd { pipe, is_parted: false })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -562,23 +596,27 @@ impl<A, L> LaneEnd<A, L> {
     /// What the application's threads have of it.
     #[inline]
     pub fn pipe(&self) -> &Arc<Pipe<A, L>> {
-        &self.0
+        &self.pipe
     }
 
     /// Appends bytes for the application; says how many there was room for.
     #[inline]
     pub fn fill(&mut self, bytes: &[u8]) -> usize {
-        let to_app = self.0.to_app();
+        let to_app = self.pipe.to_app();
         // SAFETY: only the one `LaneEnd` touches this cell, and it is borrowed mutably.
-        self.0.lane.writing.with_mut(|cell| to_app.write(unsafe { &mut *cell }, bytes))
+        self.pipe.lane.writing.with_mut(|cell| to_app.write(unsafe { &mut *cell }, bytes))
     }
 
-    /// The oldest bytes that the application has sent, as far as they lie together. Empty: there are none.
+    /// The oldest bytes that the application has sent, as far as they lie together. Empty: there are none, or a [`KeptEnd`] has
+    /// them.
     #[inline]
     pub fn front(&mut self) -> &[u8] {
-        let to_lane = self.0.to_lane();
+        if self.is_parted {
+            return &[];
+        }
+        let to_lane = self.pipe.to_lane();
         // SAFETY: as in `fill`.
-        let found = self.0.lane.reading.with_mut(|cell| to_lane.front(unsafe { &mut *cell }));
+        let found = self.pipe.lane.reading.with_mut(|cell| to_lane.front(unsafe { &mut *cell }));
         // SAFETY: we are the reader, and the slice borrows us.
         found.map_or(&[], move |found| unsafe { to_lane.bytes(found) })
     }
@@ -589,8 +627,9 @@ impl<A, L> LaneEnd<A, L> {
     /// If it has not shown so many.
     #[inline]
     pub fn advance(&mut self, n: usize) {
-        let to_lane = self.0.to_lane();
-        self.0.lane.reading.with_mut(|cell| {
+        assert!(!self.is_parted, "what another end shows is given back there");
+        let to_lane = self.pipe.to_lane();
+        self.pipe.lane.reading.with_mut(|cell| {
             // SAFETY: as in `fill`.
             let reading = unsafe { &mut *cell };
             let shown = to_lane.front(reading).map_or(0, |(_, _, len)| len);
@@ -602,26 +641,38 @@ impl<A, L> LaneEnd<A, L> {
     /// How many bytes the application's have been given back so far.
     #[inline]
     pub fn taken(&self) -> u64 {
-        self.0.lane.taken.load(Relaxed)
+        self.pipe.lane.taken.load(Relaxed)
     }
 
     /// How many bytes were given to the application and not read by it.
     #[inline]
     pub fn unread(&self) -> usize {
-        (self.0.lane.out.produced.load(Relaxed) - self.0.app.taken.load(order::observe())) as usize
+        (self.pipe.lane.out.produced.load(Relaxed) - self.pipe.app.taken.load(order::observe())) as usize
     }
 
     /// Bytes that the application has sent and that were not given back.
     #[inline]
     pub fn waiting(&self) -> usize {
-        (self.0.app.out.produced.load(order::observe()) - self.0.lane.taken.load(Relaxed)) as usize
+        (self.pipe.app.out.produced.load(order::observe()) - self.pipe.lane.taken.load(Relaxed)) as usize
+    }
+
+    /// How many bytes the application has sent so far.
+    #[inline]
+    pub fn sent(&self) -> u64 {
+        self.pipe.app.out.produced.load(order::observe())
+    }
+
+    /// Parts with the reading half, for somebody on this lane who gives bytes back long after he has seen them. `None`: it is gone
+    /// already.
+    pub fn part(&mut self) -> Option<KeptEnd<A, L>> {
+        (!std::mem::replace(&mut self.is_parted, true)).then(|| KeptEnd::new(self.pipe.clone()))
     }
 
     /// Takes back the block of each direction in which nothing waits. True if this conversation holds no memory now.
     pub fn retire(&mut self) -> bool {
-        self.0.to_app().retire();
-        self.0.to_lane().reclaim();
-        self.0.lane.out.hold.load(Relaxed) == NONE && self.0.app.out.hold.load(Relaxed) == NONE
+        self.pipe.to_app().retire();
+        self.pipe.to_lane().reclaim();
+        self.pipe.lane.out.hold.load(Relaxed) == NONE && self.pipe.app.out.hold.load(Relaxed) == NONE
     }
 }
 
@@ -634,7 +685,7 @@ impl<A, L> fmt::Debug for Pipe<A, L> {
 
 impl<A, L> fmt::Debug for LaneEnd<A, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LaneEnd").field(&self.0).finish()
+        f.debug_tuple("LaneEnd").field(&self.pipe).finish()
     }
 }
 

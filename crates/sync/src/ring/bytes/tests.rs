@@ -87,6 +87,70 @@ proptest! {
     }
 }
 
+/// Bytes by their position, so that each is known wherever it is found.
+fn at(position: usize) -> u8 {
+    (position ^ position >> 8) as u8
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 4 } else { 512 }, ..Default::default() })]
+
+    /// One who keeps what he was shown finds it again, wherever he looks, until he gives it back.
+    #[test]
+    fn what_is_kept_stays(
+        steps in prop::collection::vec((0u8..5, 0usize..70, 0usize..70), 1..if cfg!(miri) { 40 } else { 200 }),
+        limit in 1u32..150,
+    ) {
+        let pool = tiny();
+        let (pipe, mut lane) = pipe(&pool, limit, (), ());
+        prop_assert_eq!(pipe.send(&[at(0)]), 1);
+        prop_assert_eq!(lane.front(), [at(0)]);
+        let mut kept = lane.part().expect("the first to ask");
+        prop_assert!(lane.part().is_none() && lane.front().is_empty(), "there is one reading half");
+        let (mut sent, mut taken) = (1, 0);
+        for (kind, n, m) in steps {
+            match kind {
+                0 | 1 => {
+                    let data: Vec<u8> = (sent..sent + n).map(at).collect();
+                    let room = limit as usize - (sent - taken);
+                    prop_assert_eq!(pipe.send(&data), n.min(room));
+                    sent += n.min(room);
+                }
+                2 => {
+                    let n = n.min(sent - taken);
+                    kept.release(n);
+                    taken += n;
+                }
+                3 => {
+                    prop_assert_eq!(lane.retire(), sent == taken);
+                    if sent == taken {
+                        prop_assert_eq!(pool.in_use(), 0);
+                    }
+                }
+                _ => {
+                    // Here and there, and then all from one place on.
+                    let mut offset = m;
+                    while offset < sent - taken {
+                        let shown = kept.bytes(offset as u32);
+                        prop_assert!(!shown.is_empty() && shown.len() <= sent - taken - offset);
+                        for (i, byte) in shown.iter().enumerate() {
+                            prop_assert_eq!(*byte, at(taken + offset + i));
+                        }
+                        offset += shown.len();
+                    }
+                    prop_assert!(kept.bytes((sent - taken) as u32).is_empty());
+                }
+            }
+            prop_assert_eq!((lane.sent(), kept.taken()), (sent as u64, taken as u64));
+            prop_assert_eq!(pipe.writable(), limit as usize - (sent - taken));
+        }
+        drop((pipe, lane));
+        prop_assert!(sent == taken || pool.in_use() > 0, "it has them still");
+        drop(kept);
+        prop_assert_eq!(pool.in_use(), 0);
+    }
+}
+
 #[test]
 fn idle_is_nothing() {
     let pool = Arc::new(BlockPool::new(1 << 20));

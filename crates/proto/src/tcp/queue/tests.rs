@@ -1,0 +1,95 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Bytes in pieces.
+struct Pieces {
+    bytes: Vec<u8>,
+    piece: usize,
+    released: Arc<AtomicUsize>,
+}
+
+impl Keeper for Pieces {
+    fn bytes(&self, offset: u32) -> &[u8] {
+        let at = self.released.load(Relaxed) + offset as usize;
+        let end = (at / self.piece + 1) * self.piece;
+        &self.bytes[at..end.min(self.bytes.len())]
+    }
+    fn release(&mut self, n: u32) {
+        self.released.fetch_add(n as usize, Relaxed);
+    }
+    fn takes_room(&mut self) -> bool {
+        false
+    }
+}
+
+proptest! {
+    /// A queue of bytes, wherever they lie: copied in, kept by another, or fetched from there.
+    #[test]
+    fn is_a_queue(
+        piece in 1usize..4_000,
+        quota in prop_oneof![Just(0usize), Just(4_096), Just(1 << 20)],
+        steps in prop::collection::vec((0u8..5, 0usize..9_000, 0usize..9_000), 1..80),
+    ) {
+        let mut pool = BufferPool::new(quota);
+        let released = Arc::new(AtomicUsize::new(0));
+        let bytes: Vec<u8> = (0..1_000_000usize).map(|i| (i ^ i >> 8) as u8).collect();
+        let mut queue = SendQueue::default();
+        let mut model = VecDeque::new();
+        let mut kept = 0;
+        prop_assert_eq!(queue.keep(5), 0, "nobody keeps it");
+        for (i, (kind, n, m)) in steps.into_iter().enumerate() {
+            if i == 3 {
+                queue.set_keeper(Box::new(Pieces { bytes: bytes.clone(), piece, released: released.clone() }));
+            }
+            match kind {
+                0 => {
+                    let own: Vec<u8> = (0..n).map(|i| !(i as u8)).collect();
+                    let taken = queue.push_some(&own, &mut pool);
+                    prop_assert!(taken == n || quota < 1 << 20);
+                    model.extend(&own[..taken]);
+                }
+                1 => {
+                    let taken = queue.keep(n as u32) as usize;
+                    prop_assert!(taken == n || i < 3);
+                    model.extend(&bytes[kept..kept + taken]);
+                    kept += taken;
+                }
+                2 => queue.absorb(&mut pool),
+                3 => {
+                    let n = n.min(model.len());
+                    model.drain(..n);
+                    queue.drop_front(n as u32);
+                }
+                _ if model.is_empty() => prop_assert_eq!(queue.slices(0, 0), Some((&[][..], &[][..]))),
+                _ => {
+                    let from = n % model.len();
+                    let len = m % (model.len() - from + 1);
+                    let want: Vec<u8> = model.range(from..from + len).copied().collect();
+                    let mut found = vec![0; len];
+                    queue.copy(from as u32, &mut found);
+                    prop_assert_eq!(&found, &want);
+                    if let Some((a, b)) = queue.slices(from as u32, len as u32) {
+                        prop_assert_eq!([a, b].concat(), want);
+                    }
+                }
+            }
+            prop_assert_eq!(queue.len() as usize, model.len());
+            prop_assert!(released.load(Relaxed) <= kept, "nothing is given back that was not queued");
+        }
+        queue.drop_front(u32::MAX);
+        queue.give_back(&mut pool);
+        prop_assert_eq!(pool.lent(), 0);
+        prop_assert!(queue.is_empty());
+        prop_assert_eq!(released.load(Relaxed), kept, "what was acknowledged was given back");
+        queue.clear(&mut pool);
+        prop_assert_eq!((queue.lent(), pool.lent()), (0, 0));
+    }
+}
+
+#[test]
+fn costs_no_more_than_a_ring() {
+    assert_eq!(size_of::<SendQueue>(), size_of::<Ring>());
+}

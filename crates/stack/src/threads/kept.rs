@@ -1,0 +1,49 @@
+//! Owns the bytes of a stream that stay in their conversation's ring until the peer has acknowledged them.
+
+use super::words::{AppWords, LaneWords};
+use laneway_proto::tcp::Keeper;
+use laneway_sync::ring::bytes::KeptEnd;
+
+/// A conversation in which so much waits at once is a stream: from then on its bytes are sent out of the ring. What is shorter is
+/// copied, and the ring is free again at once: it is in the cache, and its writer begins at the front of his block again.
+pub(super) const STREAM: usize = 65_536;
+
+/// The reading half of a stream's conversation, in the hands of its connection.
+pub(super) struct Kept {
+    end: KeptEnd<AppWords, LaneWords>,
+    /// How much had been given back when it was last asked for room.
+    asked_at: u64,
+}
+
+impl Kept {
+    pub(super) fn new(end: KeptEnd<AppWords, LaneWords>) -> Self {
+        let asked_at = end.taken();
+        Kept { end, asked_at }
+    }
+}
+
+impl Keeper for Kept {
+    #[inline]
+    fn bytes(&self, offset: u32) -> &[u8] {
+        self.end.bytes(offset)
+    }
+
+    #[inline]
+    fn release(&mut self, n: u32) {
+        self.end.release(n as usize);
+    }
+
+    fn takes_room(&mut self) -> bool {
+        let taken = self.end.taken();
+        let before = std::mem::replace(&mut self.asked_at, taken);
+        taken > before && has_space(self.end.pipe(), taken - before)
+    }
+}
+
+/// Whether by `freed` bytes the ring has come to have a third of its room free. Whoever waits for room has seen less; who makes it
+/// more tells, and no other needs to.
+#[inline]
+pub(super) fn has_space(pipe: &super::words::Conversation, freed: u64) -> bool {
+    let (room, enough) = (pipe.writable(), pipe.limit() / 3);
+    room >= enough && room < enough + freed as usize
+}
