@@ -207,6 +207,8 @@ pub(super) struct Send {
     pub(super) mss: u16,
     pub(super) scale: WindowScale,
     pub(super) buf: SendQueue,
+    /// How much is in it.
+    pub(super) queued: u32,
     pub(super) buf_max: u32,
     /// The most bytes that were in flight in one of the last round trips; what is long ago counts less and less.
     pub(super) peak: u32,
@@ -328,6 +330,7 @@ impl Connection {
                 mss,
                 scale: agreed.snd_scale,
                 buf: SendQueue::default(),
+                queued: 0,
                 buf_max: config.tcp_wmem,
                 peak: 0,
             },
@@ -404,10 +407,11 @@ impl Connection {
         let most = SEND_FLOOR.min(self.snd.buf_max) as usize;
         let mut take = bytes.len();
         // Nearly always there is room whatever was under way.
-        if self.snd.buf.len() as usize + take > most {
-            take = take.min(self.send_limit().saturating_sub(self.snd.buf.len()) as usize);
+        if self.snd.queued as usize + take > most {
+            take = take.min(self.send_limit().saturating_sub(self.snd.queued) as usize);
         }
         let taken = self.snd.buf.push_some(&bytes[..take], cx.pool);
+        self.snd.queued += taken as u32;
         if taken < bytes.len() {
             self.facts.set(Facts::WANTS_ROOM);
         }
@@ -430,8 +434,10 @@ impl Connection {
         if !self.state.can_send() || self.facts.has(Facts::FIN_QUEUED) {
             return 0;
         }
-        let room = self.send_limit().saturating_sub(self.snd.buf.len());
-        let taken = self.snd.buf.keep(room.min(n.min(u32::MAX as usize) as u32)) as usize;
+        let room = self.send_limit().saturating_sub(self.snd.queued);
+        let kept = self.snd.buf.keep(room.min(n.min(u32::MAX as usize) as u32));
+        self.snd.queued += kept;
+        let taken = kept as usize;
         if taken < n {
             self.facts.set(Facts::WANTS_ROOM);
         }
@@ -445,7 +451,7 @@ impl Connection {
     pub fn send_urgent(&mut self, bytes: &[u8], cx: &mut Cx<'_>) -> usize {
         let taken = self.send(bytes, cx);
         if taken > 0 {
-            self.snd.up = self.snd.una + self.snd.buf.len();
+            self.snd.up = self.snd.una + self.snd.queued;
             self.facts.set(Facts::URGENT_OUT);
         }
         taken
@@ -578,25 +584,30 @@ impl Connection {
     // Out ------------------------------------------------------------------------------------------------------
 
     /// True once, when the application was refused room to send and a third of the buffer is free again; or when its keeper says so.
-    #[inline]
+    #[inline(always)]
     pub fn takes_room(&mut self) -> bool {
         let kept_room = self.snd.buf.takes_room();
-        if !self.facts.has(Facts::WANTS_ROOM) || !self.state.can_send() {
-            return kept_room;
+        (self.facts.has(Facts::WANTS_ROOM) && self.has_room_again()) || kept_room
+    }
+
+    #[inline(never)]
+    fn has_room_again(&mut self) -> bool {
+        if !self.state.can_send() {
+            return false;
         }
         let limit = self.send_limit();
-        let room = limit.saturating_sub(self.snd.buf.len()) >= limit / 3;
+        let room = limit.saturating_sub(self.snd.queued) >= limit / 3;
         if room {
             self.facts.clear(Facts::WANTS_ROOM);
         }
-        room || kept_room
+        room
     }
 
     /// True once, when the application was refused everything for want of memory while nothing is queued: no acknowledgement
     /// will come and make room. Call [`feed`](Self::feed) when the pool has some again.
     pub fn starves(&mut self) -> bool {
         let starves = self.facts.are(Facts::WANTS_ROOM | Facts::STARVED | Facts::FIN_QUEUED, Facts::WANTS_ROOM)
-            && self.snd.buf.is_empty()
+            && self.snd.queued == 0
             && self.state.can_send();
         if starves {
             self.facts.set(Facts::STARVED);
@@ -659,7 +670,7 @@ impl Connection {
 
     /// Bytes that `send` would take now.
     pub fn room(&self) -> u32 {
-        if self.state.can_send() { self.send_limit().saturating_sub(self.snd.buf.len()) } else { 0 }
+        if self.state.can_send() { self.send_limit().saturating_sub(self.snd.queued) } else { 0 }
     }
 
     /// Sequence numbers sent and not acknowledged.
@@ -672,12 +683,12 @@ impl Connection {
     /// What is written now leaves together with them (Linux calls that auto-corking).
     #[inline]
     pub fn is_gathering(&self) -> bool {
-        self.snd.buf.len() > self.flight() && !self.facts.has(Facts::HELD | Facts::FIN_SENT)
+        self.snd.queued > self.flight() && !self.facts.has(Facts::HELD | Facts::FIN_SENT)
     }
 
     /// Bytes queued and not acknowledged.
     pub fn queued(&self) -> u32 {
-        self.snd.buf.len()
+        self.snd.queued
     }
 
     /// SND.UNA, SND.NXT and RCV.NXT.
@@ -768,18 +779,14 @@ impl Connection {
     /// Bookkeeping after the application has taken `n` bytes: the window may open, the buffer may grow.
     #[inline]
     pub(super) fn on_read(&mut self, n: u32, cx: &mut Cx<'_>) {
-        // What a reader leaves who lags only grows old in a larger buffer, and out of the cache: he has room enough.
-        if self.rcv.buf.len() > self.rcv.buf_max / 4 {
-            self.rcv.read = 0;
-            self.rcv.tuned_at = cx.now;
-            return;
-        }
         self.rcv.read = self.rcv.read.saturating_add(n);
         // Dynamic right-sizing: once a round trip, a buffer twice what was read in it, so that slow start is never
         // held back by us. Memory is lent only when something is in the buffer.
         if self.rcv.read > self.rcv.buf_max / 2 {
             let round = u64::from(self.rtt.srtt_us().unwrap_or(1_000));
-            if cx.now.since_us(self.rcv.tuned_at) <= round.max(1_000) {
+            // What a reader leaves who lags only grows old in a larger buffer, and out of the cache: he has room enough.
+            let lags = self.rcv.buf.len() > self.rcv.buf_max / 4;
+            if !lags && cx.now.since_us(self.rcv.tuned_at) <= round.max(1_000) {
                 self.rcv.buf_max = self.rcv.read.saturating_mul(2).clamp(self.rcv.buf_max, cx.config.tcp_rmem.1);
             }
             self.rcv.read = 0;
@@ -804,6 +811,7 @@ impl Connection {
     /// Gives the buffers back: to be called before the connection is dropped in any other way than by its own end.
     pub fn release(&mut self, pool: &mut BufferPool) {
         self.snd.buf.clear(pool);
+        self.snd.queued = 0;
         self.rcv.buf.release(pool);
         self.rcv.ooo = None;
         self.board = None;

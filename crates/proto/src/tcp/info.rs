@@ -112,7 +112,7 @@ impl Connection {
             wscale: (self.snd.scale.get(), self.rcv.scale.get()),
             congestion: self.congestion.algorithm().name(),
             unread: self.rcv.buf.len(),
-            queued: self.snd.buf.len(),
+            queued: self.snd.queued,
             rto_us: self.rtt.rto_us(),
             srtt_us: self.rtt.srtt_us(),
             rttvar_us: self.rtt.rttvar_us(),

@@ -273,6 +273,7 @@ impl Connection {
         self.tally.bytes_acked += u64::from(bytes);
         // Its memory is given back in `settle`: mostly the application sends again before that.
         self.snd.buf.drop_front(bytes);
+        self.snd.queued -= bytes.min(self.snd.queued);
         self.progress_ms = now.as_ms() as u32;
 
         if self.facts.has(Facts::TIMING) && seg.ack.at_or_after(self.rtt_seq) {

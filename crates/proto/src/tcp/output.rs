@@ -113,7 +113,7 @@ impl Connection {
         {
             return Some(plan);
         }
-        if (!self.snd.buf.is_empty() || self.facts.has(Facts::FIN_QUEUED))
+        if (self.snd.queued > 0 || self.facts.has(Facts::FIN_QUEUED))
             && let Ok(plan) = self.decide_new::<S>(now)
         {
             return Some(plan);
@@ -140,7 +140,7 @@ impl Connection {
     #[inline]
     pub fn has_more(&self) -> bool {
         let fin_due = self.facts.has(Facts::FIN_QUEUED) && !self.facts.has(Facts::FIN_SENT);
-        let unsent = self.snd.buf.len() > self.flight();
+        let unsent = self.snd.queued > self.flight();
         unsent || fin_due || self.phase != Phase::Open || self.facts.has(Facts::PROBE_DUE)
     }
 
@@ -172,7 +172,7 @@ impl Connection {
         // What is sent against the window, or on the word of a partial ACK, is one segment (RFC 6582, RFC 6675).
         let most = if forced { room } else { self.super_max(quota, room) };
         let offset = lost.start.offset_from(self.snd.una) as u32;
-        let queued = self.snd.buf.len();
+        let queued = self.snd.queued;
         let span = lost.end.offset_from(lost.start) as u32;
         let len = span.min(most).min(queued.saturating_sub(offset));
         let mut flags = Flags::ACK;
@@ -195,7 +195,7 @@ impl Connection {
             return Err(Held::Nothing);
         }
         let sent = self.flight();
-        let available = self.snd.buf.len() - sent;
+        let available = self.snd.queued - sent;
         let fin_queued = self.facts.has(Facts::FIN_QUEUED);
         if available == 0 && !fin_queued {
             return Err(Held::Nothing);
@@ -371,10 +371,10 @@ impl Connection {
     /// A keepalive has nothing to send, so it repeats a sequence number that was acknowledged: the peer must answer. A
     /// window probe is the first byte that waits, or what the window takes if only silly-window avoidance held it back.
     fn decide_probe(&self) -> Plan {
-        if self.snd.buf.is_empty() {
+        if self.snd.queued == 0 {
             return self.plan(Kind::Probe, self.snd.una - 1, 0, Flags::ACK);
         }
-        let len = self.snd.wnd.min(self.snd.buf.len()).min(self.segment_room()).max(1);
+        let len = self.snd.wnd.min(self.snd.queued).min(self.segment_room()).max(1);
         self.plan(Kind::Probe, self.snd.una, len, Flags::ACK)
     }
 

@@ -38,18 +38,13 @@ impl Default for SendQueue {
 }
 
 impl SendQueue {
-    /// Bytes queued.
-    #[inline(always)]
-    pub(super) fn len(&self) -> u32 {
+    /// Bytes queued. Whoever owns the queue knows it, and need not look.
+    #[cfg(test)]
+    fn len(&self) -> u32 {
         match self {
             SendQueue::Own(own) => own.len(),
             SendQueue::Kept(kept) => kept.own.len() + kept.kept,
         }
-    }
-
-    #[inline(always)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Bytes of memory that are held for it, the keeper's with them.
@@ -61,7 +56,7 @@ impl SendQueue {
     }
 
     /// Copies as many of `bytes` as there is memory for; says how many.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_some(&mut self, bytes: &[u8], pool: &mut BufferPool) -> usize {
         match self {
             SendQueue::Own(own) => own.push_some(bytes, pool),
@@ -94,16 +89,16 @@ impl SendQueue {
     }
 
     /// True once, when room came about at the keeper's.
-    #[inline]
+    #[inline(always)]
     pub(super) fn takes_room(&mut self) -> bool {
         match self {
             SendQueue::Own(_) => false,
-            SendQueue::Kept(kept) => kept.keeper.takes_room(),
+            SendQueue::Kept(kept) => kept.takes_room(),
         }
     }
 
     /// The oldest `n` bytes were acknowledged. Memory of our own stays, for what comes next.
-    #[inline]
+    #[inline(always)]
     pub(super) fn drop_front(&mut self, n: u32) {
         match self {
             SendQueue::Own(own) => own.drop_front(n),
@@ -112,7 +107,7 @@ impl SendQueue {
     }
 
     /// Gives memory of our own back in which there is nothing.
-    #[inline]
+    #[inline(always)]
     pub(super) fn give_back(&mut self, pool: &mut BufferPool) {
         let own = match self {
             SendQueue::Own(own) => own,
@@ -124,7 +119,7 @@ impl SendQueue {
     }
 
     /// `len` bytes from `offset`, if they lie in no more than two places.
-    #[inline]
+    #[inline(always)]
     pub(super) fn slices(&self, offset: u32, len: u32) -> Option<(&[u8], &[u8])> {
         match self {
             SendQueue::Own(own) => Some(own.slices(offset, len)),
@@ -149,7 +144,7 @@ impl SendQueue {
     }
 
     /// Forgets what is queued: the memory goes back, and the keeper goes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn clear(&mut self, pool: &mut BufferPool) {
         match self {
             SendQueue::Own(own) => own.release(pool),
@@ -161,12 +156,20 @@ impl SendQueue {
     }
 }
 
+// Apart, so that those who have no keeper do not carry it along.
 impl Kept {
+    #[inline(never)]
+    fn takes_room(&mut self) -> bool {
+        self.keeper.takes_room()
+    }
+
+    #[inline(never)]
     fn push_some(&mut self, bytes: &[u8], pool: &mut BufferPool) -> usize {
         self.absorb(pool); // they come first
         if self.kept > 0 { 0 } else { self.own.push_some(bytes, pool) }
     }
 
+    #[inline(never)]
     fn absorb(&mut self, pool: &mut BufferPool) {
         while self.kept > 0 {
             let piece = self.keeper.bytes(0);
@@ -180,6 +183,7 @@ impl Kept {
         }
     }
 
+    #[inline(never)]
     fn drop_front(&mut self, n: u32) {
         let own = n.min(self.own.len());
         self.own.drop_front(own);
@@ -201,6 +205,7 @@ impl Kept {
         &piece[..piece.len().min((self.kept - kept) as usize)]
     }
 
+    #[inline(never)]
     fn slices(&self, offset: u32, len: u32) -> Option<(&[u8], &[u8])> {
         if len == 0 {
             return Some((&[], &[]));

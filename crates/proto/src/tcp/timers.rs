@@ -27,10 +27,10 @@ impl Connection {
     pub fn settle<S: Segmentation>(&mut self, cx: &mut Cx<'_>) -> Option<Held> {
         self.snd.buf.give_back(cx.pool);
         let fin_waits = self.facts.has(Facts::FIN_QUEUED) && !self.facts.has(Facts::FIN_SENT);
-        if self.state == State::Closed || (self.snd.buf.is_empty() && !fin_waits) {
+        if self.state == State::Closed || (self.snd.queued == 0 && !fin_waits) {
             return None;
         }
-        let unsent = fin_waits || self.snd.buf.len() > self.flight();
+        let unsent = fin_waits || self.snd.queued > self.flight();
         if !unsent {
             // Only what is lost may wait, and nothing but the congestion window holds that back.
             if self.phase != Phase::Open && self.next_lost().is_some() {
@@ -147,7 +147,7 @@ impl Connection {
         let idle_us = u64::from((cx.now.as_ms() as u32).wrapping_sub(self.heard_ms)) * 1_000;
         if idle_us < cx.config.tcp_keepalive_time_us && self.probes == 0 {
             self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_time_us - idle_us);
-        } else if self.flight() > 0 || !self.snd.buf.is_empty() {
+        } else if self.flight() > 0 || self.snd.queued > 0 {
             // The retransmission or persist timer asks already, and it decides how long.
             self.probes = 0;
             self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_time_us);
