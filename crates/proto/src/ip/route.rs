@@ -197,7 +197,7 @@ pub struct RouteTable {
 }
 
 /// The address space of one family, cut at every place where the winning route changes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Ranges<N> {
     /// First address of each range, ascending. Apart from the winners, so that a search touches keys only.
     starts: Box<[N]>,

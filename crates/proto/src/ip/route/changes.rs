@@ -106,6 +106,27 @@ impl RouteTable {
 
     /// What this table says otherwise than `before`. O(n).
     pub fn changes_since(&self, before: &RouteTable) -> Changes {
+        // Mostly prefixes stay, and what is said of some has changed.
+        if self.v4 == before.v4 && self.v6 == before.v6 && self.len() == before.len() {
+            self.retold_since(before)
+        } else {
+            self.compared_with(before)
+        }
+    }
+
+    /// The same, if both have the same ranges, each with a route of the same number.
+    fn retold_since(&self, before: &RouteTable) -> Changes {
+        let mut changes = Changes::default();
+        let is_other: Vec<bool> = self.iter().zip(before.iter()).map(|(now, was)| now != was).collect();
+        if is_other.contains(&true) {
+            self.v4.note(/* v4= */ true, |n| n.into(), &is_other, self, &mut changes);
+            self.v6.note(/* v4= */ false, |n| n, &is_other, self, &mut changes);
+        }
+        changes
+    }
+
+    /// The same, of any two.
+    fn compared_with(&self, before: &RouteTable) -> Changes {
         let mut changes = Changes::default();
         compare((before, &before.v4), (self, &self.v4), /* v4= */ true, |n| n.into(), &mut changes);
         compare((before, &before.v6), (self, &self.v6), /* v4= */ false, |n| n, &mut changes);
@@ -130,6 +151,17 @@ impl<N: Copy + Ord> Ranges<N> {
         };
         let winner = first.and_then(|at| self.winners.get(at)).copied();
         (stretch, winner.filter(|winner| *winner != NO_ROUTE))
+    }
+
+    /// Notes every range in which a route wins that is another than it was.
+    fn note(&self, v4: bool, widen: impl Fn(N) -> u128, is_other: &[bool], routes: &RouteTable, changes: &mut Changes) {
+        for (at, (start, winner)) in self.starts.iter().zip(&self.winners).enumerate() {
+            if is_other.get(*winner as usize) == Some(&true) {
+                let (_, last) = self.range(at, v4, &widen);
+                let now = routes.get(*winner).map(|route| (*winner, route));
+                changes.push(Stretch { v4, first: widen(*start), last }, now);
+            }
+        }
     }
 
     /// Who wins in the range of this number, and where that ends. A table of nothing has one range in which nobody wins.

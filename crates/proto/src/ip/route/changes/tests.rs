@@ -54,6 +54,7 @@ fn table(routes: &[Route]) -> RouteTable {
 /// Every stretch that is named says what the new table says, and what lies in none has the route that it had.
 fn agrees(before: &RouteTable, after: &RouteTable, chance: &mut Chance) -> usize {
     let changes = after.changes_since(before);
+    assert_eq!(changes, after.compared_with(before), "the short way comes to the same");
     for v4 in [true, false] {
         assert!(changes.iter().filter(|change| change.stretch.v4 == v4).count() <= STRETCHES_MAX);
     }
@@ -90,6 +91,13 @@ fn they_say_what_both_tables_say() {
         let times = [1, 2, 5, 40][chance.below(4) as usize];
         chance.change(&mut routes, times);
         most = most.max(agrees(&before, &table(&routes), &mut chance));
+        // The same prefixes, of some of which something else is said.
+        let before = table(&routes);
+        for _ in 0..routes.len().min(3) {
+            let at = chance.below(routes.len() as u32) as usize;
+            routes[at].mtu = [None, Some(1_400), Some(1_500)][chance.below(3) as usize];
+        }
+        agrees(&before, &table(&routes), &mut chance);
     }
     assert!(most > STRETCHES_MAX, "there were more than are named one by one: {most}");
 }
