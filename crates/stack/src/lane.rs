@@ -19,6 +19,7 @@ use crate::tables::{Handle, Tables};
 use crate::trace::Tap;
 use crate::turns::Turns;
 use crate::udp::UdpSockets;
+use crate::worker::TIMERS_MAX;
 use laneway_device::{Capabilities, Medium};
 use laneway_proto::icmp::RateLimit;
 use laneway_proto::ip::reassembly::{self, Reassembly};
@@ -143,7 +144,8 @@ impl<S: Sharing> Lane<S> {
             starving: VecDeque::new(),
             last_accepted: None,
             unbinding: Vec::new(),
-            due: Vec::new(),
+            // So that the first wave of timers calls the heap no more than others do.
+            due: Vec::with_capacity(TIMERS_MAX),
             cookies_until: Instant::ZERO,
             housekeeping_at: Instant::ZERO,
             expired_to: 0,

@@ -36,7 +36,7 @@ const MAINTAIN_MAX: usize = 64;
 /// Connections told in one poll that there is memory again.
 const FEED_MAX: usize = 64;
 /// Timers looked at in one poll.
-const TIMERS_MAX: usize = 256;
+pub(crate) const TIMERS_MAX: usize = 256;
 /// A poll longer than this is counted as `PollsSlow`.
 pub(crate) const SLOW_US: u64 = 10_000;
 /// What one connection may send in one poll: so many segments, four of a super-segment counting as one. It is a quarter of a
