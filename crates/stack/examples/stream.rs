@@ -1,7 +1,8 @@
 //! A stream between two threads through two lanes, stepped in one thread: for `stream.sh`, which counts what each of the four does
 //! for a mebibyte.
 //!
-//! `stream MEBIBYTES` sends so many, 64 KiB at a time, over a memory link that takes super-segments, in virtual time.
+//! `stream MEBIBYTES TURN_US` sends so many, 64 KiB at a time, over a memory link that takes super-segments, in virtual time. Where a turn
+//! is so long that the path is no near one, the sending lane copies once more.
 
 use laneway_device::memory::{LinkConfig, LinkRx, LinkTx, link};
 use laneway_proto::time::Instant;
@@ -15,6 +16,7 @@ use laneway_stack::threads::accept::Acceptors;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::look_fence;
 use laneway_stack::threads::words::{CONNECTED, Conversation, FULL};
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -40,7 +42,7 @@ fn end(ip: &str, seed: u64, queues: Vec<laneway_device::Queue<LinkRx, LinkTx>>, 
 }
 
 #[inline(never)]
-fn counted_send(desk: &Desk, talk: &Arc<Conversation>, text: &[u8]) -> usize {
+fn counted_writer(desk: &Desk, talk: &Arc<Conversation>, text: &[u8]) -> usize {
     let mut sent = 0;
     loop {
         let n = talk.send(text);
@@ -56,6 +58,7 @@ fn counted_send(desk: &Desk, talk: &Arc<Conversation>, text: &[u8]) -> usize {
 
 #[inline(never)]
 fn counted_sending_lane(end: &mut End, now: Instant) {
+    black_box("not the same function as the next");
     end.host.turn(now);
 }
 
@@ -65,7 +68,7 @@ fn counted_receiving_lane(end: &mut End, now: Instant) {
 }
 
 #[inline(never)]
-fn counted_receive(desk: &Desk, talk: &Arc<Conversation>, text: &mut [u8]) -> usize {
+fn counted_reader(desk: &Desk, talk: &Arc<Conversation>, text: &mut [u8]) -> usize {
     let mut received = 0;
     loop {
         let n = talk.recv(text);
@@ -81,13 +84,13 @@ fn counted_receive(desk: &Desk, talk: &Arc<Conversation>, text: &mut [u8]) -> us
 }
 
 /// The conversations of a new connection: the sender's, the receiver's.
-fn introduce(near: &mut End, far: &mut End, now: &mut Instant) -> (Arc<Conversation>, Arc<Conversation>) {
+fn introduce(near: &mut End, far: &mut End, now: &mut Instant, turn_us: u64) -> (Arc<Conversation>, Arc<Conversation>) {
     let at = "10.0.0.1:80".parse().expect("an address");
     let id = far.host.listen(at, 16, *now).expect("it listens");
     let acceptors: Arc<Acceptors> = far.desk.listen(id, at, 16);
     let sender = near.desk.connect(None, at);
     for _ in 0..TURNS_MAX {
-        *now = now.after_us(20);
+        *now = now.after_us(turn_us);
         near.host.turn(*now);
         far.host.turn(*now);
         if sender.lane().status.load(Acquire) & CONNECTED != 0
@@ -100,19 +103,20 @@ fn introduce(near: &mut End, far: &mut End, now: &mut Instant) -> (Arc<Conversat
 }
 
 fn main() {
-    let mebibytes: usize = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(64);
+    let mut numbers = std::env::args().skip(1).map_while(|n| n.parse().ok());
+    let (mebibytes, turn_us) = (numbers.next().unwrap_or(64) as usize, numbers.next().unwrap_or(20));
     let mut now = Instant::from_us(3_600_000_000);
     let (first, second) = link(LinkConfig::default().with_offloads());
     let (mut far, mut near) = (end("10.0.0.1/24", 1, first, now), end("10.0.0.2/24", 2, second, now));
-    let (sender, receiver) = introduce(&mut near, &mut far, &mut now);
+    let (sender, receiver) = introduce(&mut near, &mut far, &mut now, turn_us);
     let mut text = vec![b's'; CHUNK];
     let (mut sent, mut received) = (0, 0);
     while received < WARM_UP + (mebibytes << 20) {
-        now = now.after_us(20);
-        sent += counted_send(&near.desk, &sender, &text);
+        now = now.after_us(turn_us);
+        sent += counted_writer(&near.desk, &sender, &text);
         counted_sending_lane(&mut near, now);
         counted_receiving_lane(&mut far, now);
-        received += counted_receive(&far.desk, &receiver, &mut text);
+        received += counted_reader(&far.desk, &receiver, &mut text);
     }
     println!("mebibytes {}", received >> 20);
     assert!(sent >= received, "more has come than was sent");
