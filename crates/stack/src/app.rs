@@ -273,6 +273,7 @@ impl Context<'_> {
     }
 
     /// Whether we can reach `to`, from where, and what the path is like.
+    #[inline(always)]
     fn check_ends(&mut self, from: Option<Address>, to: Address, port: u16) -> Result<Ends, Error> {
         let Local { paths, snapshot, .. } = &mut *self.local;
         let unreachable = || Error::NetworkUnreachable(to.to_ip());
@@ -294,6 +295,7 @@ impl Context<'_> {
     }
 
     /// Begins an active open of a flow that is ours.
+    #[inline(always)]
     fn open(&mut self, key: FlowKey, ends: &Ends, opening: Opening, token: u64, reuse: u8) -> ConnId {
         let now = self.local.now;
         let Opening { grant, hash, beyond } = opening;
@@ -308,12 +310,14 @@ impl Context<'_> {
         let tables = &mut *self.tables;
         let mss = announced_mss(ends.mtu, key.is_v4());
         let (claim, path) = (grant.claim, ends.place);
-        let mut handshake = Handshake::connect(key, iss, ends.ts_offset, mss, now, config);
-        handshake.token = token;
-        let tcb = Tcb::Handshaking(handshake);
-        let id = tables.insert(&key, Slot { tcb, hash, touched: false, accepted: true, claim, reuse, path });
+        let id = tables.insert(&key, hash, || {
+            let mut handshake = Handshake::connect(key, iss, ends.ts_offset, mss, now, config);
+            handshake.token = token;
+            let tcb = Tcb::Handshaking(handshake);
+            Slot { tcb, hash, touched: true, accepted: true, claim, reuse, path }
+        });
+        self.local.touched.add(id.index());
         tables.counters.count(Mib::TcpActiveOpens);
-        self.touch(id);
         id
     }
 
@@ -509,15 +513,6 @@ impl Context<'_> {
             self.local.touched.add(id.index());
         }
         Some(answer)
-    }
-
-    fn touch(&mut self, id: ConnId) {
-        if let Some(slot) = self.tables.slot(id)
-            && !slot.touched
-        {
-            slot.touched = true;
-            self.local.touched.add(id.index());
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::ingress::{self, Vouched};
 use crate::lane::Local;
 use crate::moving::{Decider, Note, Via};
 use crate::ports::Claim;
-use crate::tables::{Handle, Kind, Slot, Tables, Tcb, position};
+use crate::tables::{HalfOpenSlot, Handle, Kind, Slot, Tables, Tcb, position};
 use crate::worker;
 use laneway_device::Tx;
 use laneway_proto::discard::Discard;
@@ -17,7 +17,7 @@ use laneway_proto::tcp::nagle::Segmentation;
 use laneway_proto::tcp::{self, Connection, HalfOpen, MoreText, TimeWait, handshake, isn, listen, reset, timewait};
 use laneway_proto::time::Instant;
 use laneway_wire::flow::FlowKey;
-use laneway_wire::tcp::{Flags, Segment, SeqNum};
+use laneway_wire::tcp::{Flags, Segment, SeqNum, View};
 
 /// An ACK out of the blue may carry a cookie for this long after cookies were last sent.
 pub(crate) const COOKIE_LIFE_US: u64 = 120_000_000;
@@ -119,10 +119,16 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     /// One with other options than timestamps, or none, or one that is malformed.
     #[inline(never)]
     fn unusual(&mut self, arriving: &ingress::Arriving<'_>, run: &[ingress::Arriving<'_>]) -> Option<u32> {
-        let Ok(segment) = Segment::parse(arriving.tcp) else {
-            self.local.counters.count(Mib::TcpInErrs);
-            self.local.counters.discard(Discard::TcpMalformed);
-            return None;
+        let segment = match Segment::usual_syn(arriving.tcp) {
+            Some(segment) => segment,
+            None => match View::new(arriving.tcp).and_then(|view| view.segment()) {
+                Ok(segment) => segment,
+                Err(_) => {
+                    self.local.counters.count(Mib::TcpInErrs);
+                    self.local.counters.discard(Discard::TcpMalformed);
+                    return None;
+                }
+            },
         };
         self.meant(arriving, &segment, run)
     }
@@ -140,10 +146,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
             Some(handle) if handle.kind() == Kind::Connection && self.connection(handle.index(), &text) => {
                 Some(handle.index())
             }
-            hint => {
-                text.hash = arriving.hash(&self.local.hash_key.get());
-                self.look_up(hint, &text)
-            }
+            hint => self.look_up(hint, &mut text),
         };
         if !run.is_empty() {
             self.run(index, segment.end(), arriving.tcp.len() - segment.payload.len(), run);
@@ -153,11 +156,22 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
 
     /// As the index has it.
     #[inline(never)]
-    fn look_up(&mut self, hint: Option<Handle>, text: &Arriving<'_, '_>) -> Option<u32> {
+    fn look_up(&mut self, hint: Option<Handle>, text: &mut Arriving<'_, '_>) -> Option<u32> {
+        if let Some(handle) = hint
+            && handle.kind() == Kind::HalfOpen
+            && let Some(slot) = self.tables.half_open.get(handle.index())
+            && slot.half.key() == text.key
+        {
+            // The second packet of its peer's: the first has had its hash worked out.
+            text.hash = slot.hash;
+            self.half_open(handle.index(), text);
+            return None;
+        }
+        text.hash = text.came.hash(&self.local.hash_key.get());
         match self.tables.lookup_hinted(hint, text.hash, text.key) {
             Some(handle) => match handle.kind() {
                 Kind::Connection => {
-                    self.tables.recent.note(text.key, handle);
+                    self.tables.recent.note(text.came.mix, handle);
                     self.connection(handle.index(), text);
                     Some(handle.index())
                 }
@@ -376,7 +390,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     #[inline]
     fn half_open(&mut self, index: u32, arriving: &Arriving<'_, '_>) {
         let cx = cx!(self);
-        let Some(half) = self.tables.half_open.get_mut(index) else { return };
+        let Some(HalfOpenSlot { half, path, .. }) = self.tables.half_open.get_mut(index) else { return };
         match half.on_segment(arriving.segment, &cx) {
             listen::Outcome::Established(agreed) => {
                 let listener = crate::app::ListenerId(half.listener);
@@ -386,13 +400,10 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                     self.tables.counters.discard(Discard::TcpListenOverflow);
                     return;
                 }
-                let path = PathPlace::of(arriving.key);
-                let (mtu, _) = path_facts(self.local, arriving.key, path);
+                let (mtu, _) = path_facts(self.local, arriving.key, *path);
                 let (config, now) = (&self.local.config.tcp, self.local.now);
-                let mut connection = Connection::new(&agreed, mtu, config, now);
-                connection.listener = listener.0.into();
-                let flow = (arriving.hash, arriving.key);
-                let id = self.tables.promote(flow, index, listener, path, connection);
+                let make = || Connection::accepted(&agreed, mtu, config, now, listener.0.into());
+                let Some(id) = self.tables.promote(index, arriving.came.mix, listener, make) else { return };
                 self.welcome(listener, id, arriving);
             }
             listen::Outcome::Repeat => {
@@ -430,11 +441,12 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let key = arriving.key;
         let ts_offset = || isn::ts_offset(&secrets.timestamp, &key.local, &key.remote);
         let tables = &mut *self.tables;
-        let (at4, at6) = (position(&tables.tw4, handle), position(&tables.tw6, handle));
         let outcome = if handle.kind() == Kind::TimeWaitV4 {
-            tables.tw4.get(at4).map(|tw| tw.on_segment(arriving.segment, ts_offset, now))
+            let record = tables.tw4.get(position(&tables.tw4, handle));
+            record.map(|tw| tw.on_segment(arriving.segment, ts_offset, now))
         } else {
-            tables.tw6.get(at6).map(|tw| tw.on_segment(arriving.segment, ts_offset, now))
+            let record = tables.tw6.get(position(&tables.tw6, handle));
+            record.map(|tw| tw.on_segment(arriving.segment, ts_offset, now))
         };
         match outcome {
             Some(timewait::Outcome::Reuse(least)) => match self.local.successor(key) {
@@ -515,26 +527,26 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let (mtu, ts_offset) = path_facts(self.local, key, path);
         let cx = cx!(self);
         let half = HalfOpen::on_syn(key, segment, listener.0, least, &self.local.secrets.get(), ts_offset, &cx);
-        let index = self.tables.insert_half_open(*hash, half, over);
-        let retry = next_ms(self.local.now, half.retry_at_ms());
-        self.tables.timers.arm(Handle::new(Kind::HalfOpen, index), retry);
-        self.send_syn_ack_by(index, path, mtu);
+        let retry_at_ms = half.retry_at_ms();
+        let slot = HalfOpenSlot { half, hash: *hash, path };
+        let index = self.tables.insert_half_open(slot, arriving.came.mix, over);
+        self.tables.timers.arm_tick(Handle::new(Kind::HalfOpen, index), next_tick(self.local.now, retry_at_ms));
+        self.send_syn_ack_by(index, mtu);
     }
 
     /// Sends the SYN-ACK of a half-open entry; false if the device was full, and then the entry waits in `unsent`.
     pub fn send_syn_ack(&mut self, index: u32) -> bool {
-        let Some(half) = self.tables.half_open.get(index) else { return true };
-        let path = PathPlace::of(half.key());
-        let (mtu, _) = path_facts(self.local, half.key(), path);
-        self.send_syn_ack_by(index, path, mtu)
+        let Some(slot) = self.tables.half_open.get(index) else { return true };
+        let (mtu, _) = path_facts(self.local, slot.half.key(), slot.path);
+        self.send_syn_ack_by(index, mtu)
     }
 
     #[inline(never)]
-    fn send_syn_ack_by(&mut self, index: u32, path: PathPlace, mtu: u32) -> bool {
+    fn send_syn_ack_by(&mut self, index: u32, mtu: u32) -> bool {
         let cx = cx!(self);
-        let Some(half) = self.tables.half_open.get(index) else { return true };
+        let Some(HalfOpenSlot { half, path, .. }) = self.tables.half_open.get(index) else { return true };
         let header = half.syn_ack(announced_mss(mtu, half.key().is_v4()), &cx);
-        let sent = egress::header_at(self.local, self.tx, half.key(), path, &header) != egress::Sent::Full;
+        let sent = egress::header_at(self.local, self.tx, half.key(), *path, &header) != egress::Sent::Full;
         if !sent {
             self.local.unsent.push_front(index);
         }
@@ -581,12 +593,12 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         }
         let path = PathPlace::of(arriving.key);
         let (mtu, _) = path_facts(self.local, arriving.key, path);
-        let mut connection = Connection::new(&agreed, mtu, &self.local.config.tcp, self.local.now);
-        connection.listener = listener.0.into();
-        let reuse = self.tables.listeners.reuse(listener);
-        let (tcb, hash) = (Tcb::Synchronized(connection), arriving.hash);
-        let slot = Slot { tcb, hash, touched: false, accepted: false, claim: Claim::NONE, reuse, path };
-        let id = self.tables.insert(arriving.key, slot);
+        let (config, now) = (&self.local.config.tcp, self.local.now);
+        let (reuse, claim, hash) = (self.tables.listeners.reuse(listener), Claim::NONE, arriving.hash);
+        let id = self.tables.insert(arriving.key, hash, || {
+            let tcb = Tcb::Synchronized(Connection::accepted(&agreed, mtu, config, now, listener.0.into()));
+            Slot { tcb, hash, touched: false, accepted: false, claim, reuse, path }
+        });
         self.local.began(arriving.key);
         self.welcome(listener, id, arriving);
         true
@@ -604,7 +616,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
 
 /// The MTU of the path to a flow's peer, and the offset of timestamps on it. Without a route the former is the least that
 /// every path carries.
-#[inline]
+#[inline(always)]
 fn path_facts(local: &mut Local, key: &FlowKey, path: PathPlace) -> (u32, u32) {
     match local.paths.at(path, &local.snapshot, &key.local, &key.remote) {
         Some(path) => (path.mtu, path.ts_offset),
@@ -615,10 +627,11 @@ fn path_facts(local: &mut Local, key: &FlowKey, path: PathPlace) -> (u32, u32) {
     }
 }
 
-/// The point in time whose milliseconds, wrapped to 32 bits, are `at_ms`; near `now`.
-pub(crate) fn next_ms(now: Instant, at_ms: u32) -> Instant {
+/// The millisecond that is `at_ms` when wrapped to 32 bits: not before `now`, and near it.
+#[inline]
+pub(crate) fn next_tick(now: Instant, at_ms: u32) -> u64 {
     let ahead = (at_ms.wrapping_sub(now.as_ms() as u32) as i32).max(0) as u64;
-    Instant::from_us((now.as_ms() + ahead) * 1_000)
+    now.as_ms() + ahead
 }
 
 /// Hands an IP packet to another lane, with a note. A full ring is a counted drop, and the answer is false.

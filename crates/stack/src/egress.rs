@@ -491,9 +491,10 @@ fn way<'a, T: Tx>(
 
 #[inline(always)]
 fn complete(tcp: &mut [u8], header_len: usize, payload: Sum, pseudo: Sum) {
-    // Nearly every segment has a header of 32 bytes.
-    let header = match tcp.first_chunk::<32>() {
-        Some(plain) if header_len == 32 => Sum::of_array(plain),
+    // Nearly every segment has a header of 32 bytes, and nearly every SYN one of 40.
+    let header = match (tcp.first_chunk::<32>(), tcp.first_chunk::<40>()) {
+        (Some(plain), _) if header_len == 32 => Sum::of_array(plain),
+        (_, Some(syn)) if header_len == 40 => Sum::of_array(syn),
         _ => Sum::of(&tcp[..header_len]),
     };
     let sum = pseudo + payload + header;

@@ -4,16 +4,16 @@
 //!
 //! The index needs a hash under a secret, because whoever could choose what collides in it could make it slow. Here nothing can:
 //! each place holds one handle, what is found is compared with the flow, and a miss costs the look. So its hash is no secret, and
-//! costs a tenth.
+//! costs a tenth. Connections and half-open entries are noted here; a flood of SYNs from invented flows can take the places away
+//! from others, which are then looked up as if there were none.
 
 use crate::tables::Handle;
-use laneway_wire::flow::FlowKey;
 
 /// Places at the most, of 8 bytes: with what else is touched for a packet they stay in a core's cache.
 const PLACES_MAX: usize = 1 << 14;
 const PLACES_MIN: usize = 1 << 10;
 
-/// Handles by [`FlowKey::mix`].
+/// Handles by [`FlowKey::mix`](laneway_wire::flow::FlowKey::mix).
 pub struct RecentFlows {
     /// The upper half of the mix, then the handle.
     places: Box<[u64]>,
@@ -33,10 +33,9 @@ impl RecentFlows {
         (place >> 32 == mix >> 32).then(|| Handle::from_raw(place as u32))
     }
 
-    /// Notes where a flow is.
+    /// Notes where a flow of this mix is.
     #[inline]
-    pub fn note(&mut self, key: &FlowKey, handle: Handle) {
-        let mix = key.mix();
+    pub fn note(&mut self, mix: u64, handle: Handle) {
         let mask = self.places.len() - 1;
         self.places[mix as usize & mask] = mix >> 32 << 32 | u64::from(handle.raw());
     }

@@ -95,6 +95,16 @@ pub struct Slot {
     pub path: PathPlace,
 }
 
+/// A passive open under way, with what was worked out when its SYN came: the third packet of the handshake needs it again.
+pub struct HalfOpenSlot {
+    /// What the SYN said.
+    pub half: HalfOpen,
+    /// Hash of its flow.
+    pub hash: u64,
+    /// Where the path of its packets lies.
+    pub path: PathPlace,
+}
+
 /// So many dead records in the queues are no reason to do anything.
 const CROWDED: usize = 4_096;
 
@@ -109,7 +119,7 @@ pub struct Tables {
     /// Handshaking and synchronized.
     pub slots: Slab<Slot>,
     /// SYN-RECEIVED of passive opens.
-    pub half_open: Slab<HalfOpen>,
+    pub half_open: Slab<HalfOpenSlot>,
     /// TIME-WAIT, in the order of expiry.
     pub tw4: Fifo<TimeWaitV4>,
     /// The same for IPv6.
@@ -208,8 +218,7 @@ impl Tables {
         if let Some(handle) = self.lookup(hash, &key) {
             let Tables { slots, half_open, tw4, tw6, .. } = self;
             beyond = Some(Shapes { slots, half_open, tw4, tw6 }.reusable(handle, now, delay_ms)?);
-            self.release_record(handle);
-            self.take_over(hash, handle);
+            self.give_up(hash, handle);
         }
         let claim = self.ports.adopt(ask, port);
         Some(Opening { grant: Grant { port, claim }, hash, beyond })
@@ -225,29 +234,17 @@ impl Tables {
         });
     }
 
-    /// Tells whoever chose the port of a record that it ends.
-    fn release_record(&mut self, handle: Handle) {
-        let record = match handle.kind() {
-            Kind::TimeWaitV4 => self.tw4.get(position(&self.tw4, handle)).map(|tw| (tw.tag(), tw.key())),
-            Kind::TimeWaitV6 => self.tw6.get(position(&self.tw6, handle)).map(|tw| (tw.tag(), tw.key())),
-            Kind::Connection | Kind::HalfOpen => None,
-        };
-        if let Some((tag, key)) = record {
-            release(&mut *self.ports, tag, &key);
-        }
-    }
-
     #[inline]
     fn is_flow(&self, handle: Handle, key: &FlowKey) -> bool {
         let Tables { slots, half_open, tw4, tw6, .. } = self;
         Shapes { slots, half_open, tw4, tw6 }.is_flow(handle, key)
     }
 
-    /// The connection that a flow of this [`mix`](FlowKey::mix) was found to be last, on its way into the cache.
+    /// The connection or half-open entry that a flow of this [`mix`](FlowKey::mix) was found to be last, on its way into the cache.
     #[inline(always)]
     pub fn recent(&self, mix: u64) -> Option<Handle> {
         let handle = self.recent.find(mix)?;
-        self.slots.prefetch_lines(handle.index(), 6);
+        self.prefetch_handle(handle);
         Some(handle)
     }
 
@@ -261,12 +258,17 @@ impl Tables {
     #[inline]
     pub fn prefetch_entity(&self, hash: u64) -> Option<Handle> {
         let handle = Handle(self.flows.candidate(hash)?);
+        self.prefetch_handle(handle);
+        Some(handle)
+    }
+
+    #[inline(always)]
+    fn prefetch_handle(&self, handle: Handle) {
         if handle.kind() == Kind::Connection {
             self.slots.prefetch_lines(handle.index(), 6);
         } else {
             self.prefetch_other(handle);
         }
-        Some(handle)
     }
 
     fn prefetch_other(&self, handle: Handle) {
@@ -278,38 +280,39 @@ impl Tables {
         }
     }
 
-    /// Adds a connection to be, of this flow.
+    /// Adds a connection to be, of the flow with this key and hash.
     #[inline(always)]
-    pub fn insert(&mut self, key: &FlowKey, slot: Slot) -> ConnId {
-        let hash = slot.hash;
-        let index = self.slots.insert(slot);
-        self.recent.note(key, Handle::new(Kind::Connection, index));
+    pub fn insert(&mut self, key: &FlowKey, hash: u64, make: impl FnOnce() -> Slot) -> ConnId {
+        let index = self.slots.insert_with(|_| make());
+        self.recent.note(key.mix(), Handle::new(Kind::Connection, index));
         self.flows.insert(hash, Handle::new(Kind::Connection, index).raw());
         self.id(index)
     }
 
-    /// Turns a half-open entry into a connection, in the same place of the index.
+    /// Turns a half-open entry, whose flow has this [`mix`](FlowKey::mix), into a connection, in the same place of the index.
     #[inline(always)]
     pub fn promote(
         &mut self,
-        (hash, key): (u64, &FlowKey),
         half: u32,
+        mix: u64,
         listener: ListenerId,
-        path: PathPlace,
-        connection: Connection,
-    ) -> ConnId {
+        make: impl FnOnce() -> Connection,
+    ) -> Option<ConnId> {
+        let (hash, path) = self.half_open.get(half).map(|slot| (slot.hash, slot.path))?;
         self.half_open.discard(half);
         let (reuse, claim) = (self.listeners.reuse(listener), Claim::NONE);
-        let tcb = Tcb::Synchronized(connection);
-        let index = self.slots.insert(Slot { tcb, hash, touched: false, accepted: false, claim, reuse, path });
+        let index = self.slots.insert_with(|_| {
+            let tcb = Tcb::Synchronized(make());
+            Slot { tcb, hash, touched: false, accepted: false, claim, reuse, path }
+        });
         let replaced = self.flows.replace(
             hash,
             Handle::new(Kind::HalfOpen, half).raw(),
             Handle::new(Kind::Connection, index).raw(),
         );
-        self.recent.note(key, Handle::new(Kind::Connection, index));
+        self.recent.note(mix, Handle::new(Kind::Connection, index));
         debug_assert!(replaced, "a half-open entry was not in the index");
-        self.id(index)
+        Some(self.id(index))
     }
 
     /// Removes a connection and gives its memory back.
@@ -327,28 +330,28 @@ impl Tables {
         self.slots.discard(index);
     }
 
-    /// Adds a half-open entry, in the place of a TIME_WAIT record if the flow had one.
-    #[inline]
-    pub fn insert_half_open(&mut self, hash: u64, half: HalfOpen, over: Option<Handle>) -> u32 {
-        let index = self.half_open.insert(half);
-        let new = Handle::new(Kind::HalfOpen, index).raw();
+    /// Adds a half-open entry, whose flow has this [`mix`](FlowKey::mix), in the place of a TIME_WAIT record if the flow had one.
+    #[inline(always)]
+    pub fn insert_half_open(&mut self, slot: HalfOpenSlot, mix: u64, over: Option<Handle>) -> u32 {
+        let hash = slot.hash;
+        let index = self.half_open.insert(slot);
+        let new = Handle::new(Kind::HalfOpen, index);
+        self.recent.note(mix, new);
         match over {
             Some(old) => {
                 // The flow is the peer's now.
-                self.release_record(old);
-                self.kill_time_wait(old);
-                self.flows.replace(hash, old.raw(), new);
+                self.end_time_wait(old);
+                self.flows.replace(hash, old.raw(), new.raw());
             }
-            None => self.flows.insert(hash, new),
+            None => self.flows.insert(hash, new.raw()),
         }
         index
     }
 
     /// Drops a half-open entry.
     pub fn remove_half_open(&mut self, index: u32) {
-        if let Some(half) = self.half_open.remove(index) {
-            let hash = self.hash(half.key());
-            self.flows.remove(hash, Handle::new(Kind::HalfOpen, index).raw());
+        if let Some(slot) = self.half_open.remove(index) {
+            self.flows.remove(slot.hash, Handle::new(Kind::HalfOpen, index).raw());
         }
     }
 
@@ -385,17 +388,23 @@ impl Tables {
         }
     }
 
-    /// The flow of this record belongs to another connection now.
+    /// The flow of this record belongs to another connection now, and so does its port.
     fn kill_time_wait(&mut self, handle: Handle) {
+        self.end_record(handle, /* port_too= */ false);
+    }
+
+    /// The flow of this record belongs to another connection now; whoever chose its port is told that it ends.
+    #[inline]
+    fn end_time_wait(&mut self, handle: Handle) {
+        self.end_record(handle, /* port_too= */ true);
+    }
+
+    #[inline]
+    fn end_record(&mut self, handle: Handle, port_too: bool) {
+        let ports: &mut dyn PortChoice = &mut *self.ports;
         match handle.kind() {
-            Kind::TimeWaitV4 => {
-                let at = position(&self.tw4, handle);
-                self.tw4.get_mut(at).into_iter().for_each(TimeWait::kill);
-            }
-            Kind::TimeWaitV6 => {
-                let at = position(&self.tw6, handle);
-                self.tw6.get_mut(at).into_iter().for_each(TimeWait::kill);
-            }
+            Kind::TimeWaitV4 => kill(&mut self.tw4, handle, port_too.then_some(ports)),
+            Kind::TimeWaitV6 => kill(&mut self.tw6, handle, port_too.then_some(ports)),
             Kind::Connection | Kind::HalfOpen => return,
         }
         self.time_waits -= 1;
@@ -417,10 +426,10 @@ impl Tables {
         }
     }
 
-    /// Gives up a record for a flow that begins on another lane.
+    /// Gives up a record for a flow that begins on another lane, or from a port that was chosen elsewhere.
     pub(crate) fn give_up(&mut self, hash: u64, handle: Handle) {
-        self.release_record(handle);
-        self.take_over(hash, handle);
+        self.end_time_wait(handle);
+        self.flows.remove(hash, handle.raw());
     }
 
     /// Gives up a record of our own for a new active open (RFC 6191).
@@ -480,7 +489,7 @@ impl Tables {
             let handle = Handle(raw);
             let key = match handle.kind() {
                 Kind::Connection => return slots.get(handle.index()).map_or(0, |slot| slot.hash),
-                Kind::HalfOpen => half_open.get(handle.index()).map(|half| *half.key()),
+                Kind::HalfOpen => return half_open.get(handle.index()).map_or(0, |slot| slot.hash),
                 Kind::TimeWaitV4 => tw4.get(position(tw4, handle)).map(TimeWait::key),
                 Kind::TimeWaitV6 => tw6.get(position(tw6, handle)).map(TimeWait::key),
             };
@@ -544,7 +553,7 @@ pub struct Opening {
 /// The four shapes, where the index leads to.
 struct Shapes<'a> {
     slots: &'a Slab<Slot>,
-    half_open: &'a Slab<HalfOpen>,
+    half_open: &'a Slab<HalfOpenSlot>,
     tw4: &'a Fifo<TimeWaitV4>,
     tw6: &'a Fifo<TimeWaitV6>,
 }
@@ -554,12 +563,12 @@ impl Shapes<'_> {
     fn is_flow(&self, handle: Handle, key: &FlowKey) -> bool {
         match handle.kind() {
             Kind::Connection => self.slots.get(handle.index()).is_some_and(|slot| slot.key() == key),
-            Kind::HalfOpen => self.half_open.get(handle.index()).is_some_and(|half| half.key() == key),
+            Kind::HalfOpen => self.half_open.get(handle.index()).is_some_and(|slot| slot.half.key() == key),
             Kind::TimeWaitV4 => {
-                self.tw4.get(position(self.tw4, handle)).is_some_and(|tw| !tw.is_dead() && tw.key() == *key)
+                self.tw4.get(position(self.tw4, handle)).is_some_and(|tw| !tw.is_dead() && tw.is_of(key))
             }
             Kind::TimeWaitV6 => {
-                self.tw6.get(position(self.tw6, handle)).is_some_and(|tw| !tw.is_dead() && tw.key() == *key)
+                self.tw6.get(position(self.tw6, handle)).is_some_and(|tw| !tw.is_dead() && tw.is_of(key))
             }
         }
     }
@@ -598,17 +607,28 @@ impl Slot {
 /// A handle keeps 30 bits of a queue position; the rest follows from where the queue begins.
 #[inline]
 pub fn position<T: TimeWait>(queue: &Fifo<T>, handle: Handle) -> u32 {
-    let Some((head, _)) = queue.front() else { return 0 };
+    let head = queue.head();
     head.wrapping_add(handle.index().wrapping_sub(head) & INDEX_MASK)
 }
 
 /// Tells whoever chose the port of a record that the flow is gone.
 #[inline]
-fn release(ports: &mut dyn PortChoice, tag: u32, key: &FlowKey) {
-    let (claim, _) = Claim::unpack(tag);
+fn release<T: TimeWait>(ports: &mut dyn PortChoice, record: &T) {
+    let (claim, _) = Claim::unpack(record.tag());
     if claim != Claim::NONE {
-        ports.released(claim, key);
+        ports.released(claim, &record.key());
     }
+}
+
+/// A record only waits for its turn to be reaped from now on. `ports`: whoever chose its port, if they do not know yet.
+#[inline]
+fn kill<T: TimeWait>(queue: &mut Fifo<T>, handle: Handle, ports: Option<&mut dyn PortChoice>) {
+    let at = position(queue, handle);
+    let Some(record) = queue.get_mut(at) else { return };
+    if let Some(ports) = ports {
+        release(ports, record);
+    }
+    record.kill();
 }
 
 fn restart<T: TimeWait>(record: &mut T, now: Instant, ports: &mut dyn PortChoice) {
@@ -630,9 +650,8 @@ fn pop<T: TimeWait>(
     let Some((at, record)) = queue.front() else { return false };
     let live = !record.is_dead();
     if live {
-        let key = record.key();
-        flows.remove(key.hash(hash_key), Handle::new(kind, at).raw());
-        release(ports, record.tag(), &key);
+        flows.remove(record.key().hash(hash_key), Handle::new(kind, at).raw());
+        release(ports, record);
     }
     queue.pop_front();
     live

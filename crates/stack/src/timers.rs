@@ -32,10 +32,14 @@ impl Timers {
     /// Makes sure that the slot is looked at by `deadline` at the latest.
     #[inline(always)]
     pub fn arm(&mut self, handle: Handle, deadline: Instant) {
-        if deadline == Instant::NEVER {
-            return;
+        if deadline != Instant::NEVER {
+            self.arm_tick(handle, tick_of(deadline));
         }
-        let tick = tick_of(deadline);
+    }
+
+    /// The same by a tick: a millisecond since the base.
+    #[inline(always)]
+    pub fn arm_tick(&mut self, handle: Handle, tick: u64) {
         let armed = &self.armed[(handle.kind() == Kind::HalfOpen) as usize];
         let index = handle.index() as usize;
         // Ticks of a process fit 32 bits for seven weeks; the comparison is on the circle.

@@ -74,14 +74,16 @@ impl Default for Config {
 
 impl Config {
     /// The window scale we offer: the smallest that can describe the largest receive buffer.
+    #[inline]
     pub fn receive_scale(&self) -> u8 {
         if !self.tcp_window_scaling {
             return 0;
         }
-        let mut scale = 0;
-        while scale < 14 && (65_535u64 << scale) < u64::from(self.tcp_rmem.1) {
-            scale += 1;
-        }
-        scale
+        // Units that the largest window is full of, each as large as what the field can say: rounded up to a power of two.
+        let units = self.tcp_rmem.1.div_ceil(65_535).max(1);
+        units.next_power_of_two().trailing_zeros().min(14) as u8
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -373,6 +373,12 @@ impl Connection {
         }
     }
 
+    /// As [`new`](Self::new), of a passive open that came through this listener.
+    #[inline(always)]
+    pub fn accepted(agreed: &Agreed, path_mtu: u32, config: &Config, now: Instant, listener: u32) -> Self {
+        Connection { listener, ..Connection::new(agreed, path_mtu, config, now) }
+    }
+
     // Verbs ----------------------------------------------------------------------------------------------------
 
     /// Queues bytes to be sent, as many as the send buffer has room and the pool has memory for; says how many. The rest is

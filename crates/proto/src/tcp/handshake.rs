@@ -72,6 +72,7 @@ impl Handshake {
     }
 
     /// The flow.
+    #[inline]
     pub fn key(&self) -> &FlowKey {
         &self.key
     }
@@ -87,6 +88,7 @@ impl Handshake {
     }
 
     /// The header of a segment to send now, if one is due. Call `commit` when it has gone.
+    #[inline]
     pub fn decide(&self, cx: &Cx<'_>) -> Option<Header> {
         if !self.due {
             return None;
@@ -120,6 +122,7 @@ impl Handshake {
     }
 
     /// The segment was handed to the device.
+    #[inline]
     pub fn commit(&mut self, cx: &Cx<'_>) {
         self.due = false;
         if self.retries == 0 {
@@ -130,6 +133,7 @@ impl Handshake {
     }
 
     /// When `on_timeout` has something to do.
+    #[inline]
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -159,6 +163,7 @@ impl Handshake {
     }
 
     /// A segment arrived (RFC 9293 section 3.10.7.3 and, in SYN-RECEIVED, 3.10.7.4).
+    #[inline(always)]
     pub fn on_segment(&mut self, seg: &Segment<'_>, cx: &Cx<'_>) -> Outcome {
         // first: is the ACK of our SYN?
         let acks_us = seg.flags.ack() && seg.ack == self.iss + 1;
@@ -211,6 +216,7 @@ impl Handshake {
         Outcome::Waiting(None)
     }
 
+    #[inline(always)]
     fn agree(&mut self, peer: PeerSyn, seg: &Segment<'_>, event: Event, cx: &Cx<'_>) -> Agreed {
         if let Some(next) = self.state.on(event) {
             self.state = next;
@@ -240,6 +246,7 @@ impl Handshake {
 }
 
 /// The window in a SYN or SYN-ACK: unscaled, so at most 65,535.
+#[inline]
 pub(super) fn initial_window(cx: &Cx<'_>) -> u16 {
     cx.config.tcp_rmem.0.min(65_535) as u16
 }

@@ -64,6 +64,7 @@ pub enum Outcome {
 }
 
 /// The options that we offer in a SYN; timestamps are added by the caller, who knows the clock.
+#[inline]
 pub(super) fn offer(config: &Config, mss: u16, scale: WindowScale) -> Options {
     Options {
         mss: Some(mss),
@@ -77,6 +78,7 @@ impl HalfOpen {
     /// A SYN for a listener. `least` is the end of the sequence space of an earlier connection on the same flow that may
     /// still have segments in the network: the new one starts beyond it (RFC 6191). `ts_offset` is that of
     /// [`isn::ts_offset`] for the flow's two addresses.
+    #[inline(always)]
     pub fn on_syn(
         key: &FlowKey,
         seg: &Segment<'_>,
@@ -151,6 +153,7 @@ impl HalfOpen {
         true
     }
 
+    #[inline]
     fn scaling(&self) -> bool {
         self.scale != NO_SCALE
     }
@@ -201,7 +204,7 @@ impl HalfOpen {
     }
 
     /// A segment for this flow arrived in SYN-RECEIVED (RFC 9293 section 3.10.7.4).
-    #[inline]
+    #[inline(always)]
     pub fn on_segment(&self, seg: &Segment<'_>, cx: &Cx<'_>) -> Outcome {
         let window = u32::from(initial_window(cx));
         let expected = self.irs + 1;
@@ -261,6 +264,7 @@ impl HalfOpen {
     }
 }
 
+#[inline]
 fn syn_ack(key: &FlowKey, iss: SeqNum, irs: SeqNum, options: Options, cx: &Cx<'_>) -> Header {
     Header {
         src_port: key.local_port,

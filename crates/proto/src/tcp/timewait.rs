@@ -70,6 +70,8 @@ pub trait TimeWait: Copy {
     fn from_parts(key: &FlowKey, parts: Parts) -> Self;
     /// The flow.
     fn key(&self) -> FlowKey;
+    /// Whether this is its flow.
+    fn is_of(&self, key: &FlowKey) -> bool;
     #[doc(hidden)]
     fn parts(&self) -> &Parts;
     #[doc(hidden)]
@@ -217,6 +219,12 @@ impl TimeWait for TimeWaitV4 {
         }
     }
     #[inline]
+    fn is_of(&self, key: &FlowKey) -> bool {
+        key.is_v4()
+            && (self.local, self.remote) == (key.local.octets_v4(), key.remote.octets_v4())
+            && (self.local_port, self.remote_port) == (key.local_port, key.remote_port)
+    }
+    #[inline]
     fn parts(&self) -> &Parts {
         &self.memory
     }
@@ -234,6 +242,10 @@ impl TimeWait for TimeWaitV6 {
     #[inline]
     fn key(&self) -> FlowKey {
         self.key
+    }
+    #[inline]
+    fn is_of(&self, key: &FlowKey) -> bool {
+        self.key == *key
     }
     #[inline]
     fn parts(&self) -> &Parts {

@@ -116,6 +116,25 @@ struct Destination {
     rests: bool,
 }
 
+impl Destination {
+    /// A node that stood between these two leaves the list of its stage.
+    #[inline]
+    fn leave(&mut self, nodes: &mut Nodes, stage: Stage, before: u32, after: u32) {
+        let list = if stage == Stage::Waiting { &mut self.waiting } else { &mut self.in_use };
+        self.time_waits -= u32::from(stage != Stage::InUse);
+        match nodes.get_mut(before) {
+            Some(node) => node.after = after,
+            None => list.first = after,
+        }
+        match nodes.get_mut(after) {
+            Some(node) => node.before = before,
+            None => list.last = before,
+        }
+    }
+}
+
+type Nodes = Slab<Node, 1_024>;
+
 /// Which buckets are a lane's.
 struct Layout {
     lane: usize,
@@ -163,7 +182,7 @@ pub struct LanePorts {
     recent: Box<[u32]>,
     /// Those that rest, the one that did first at the front.
     resting: VecDeque<u32>,
-    nodes: Slab<Node, 1_024>,
+    nodes: Nodes,
     /// Destinations that have an index, and where the hand is that looks for one to take.
     indexed: Vec<u32>,
     hand: usize,
@@ -445,30 +464,24 @@ impl LanePorts {
     fn unlink(&mut self, at: u32) {
         let Some(&Node { destination, stage, before, after, .. }) = self.nodes.get(at) else { return };
         let Some(destination) = self.destinations.get_mut(destination) else { return };
-        let list = if stage == Stage::Waiting { &mut destination.waiting } else { &mut destination.in_use };
-        destination.time_waits -= u32::from(stage != Stage::InUse);
-        match self.nodes.get_mut(before) {
-            Some(node) => node.after = after,
-            None => list.first = after,
-        }
-        match self.nodes.get_mut(after) {
-            Some(node) => node.before = before,
-            None => list.last = before,
-        }
+        destination.leave(&mut self.nodes, stage, before, after);
     }
 
     /// Notes a flow that begins.
     #[inline]
     fn begin(&mut self, destination: u32, port: u16) -> Claim {
-        let node = Node { destination, port, stage: Stage::InUse, before: NONE, after: NONE };
-        let at = self.nodes.insert(node);
-        self.link(at, Stage::InUse);
-        if let Some(destination) = self.destinations.get_mut(destination) {
-            destination.flows += 1;
-            if !destination.foreign.is_empty() {
-                // Whoever had it before has gone: it is told of once, or its place would be free while it is still remembered.
-                destination.foreign.retain(|other| *other != port);
-            }
+        let Some(whose) = self.destinations.get_mut(destination) else { return Claim::NONE };
+        let before = whose.in_use.last;
+        let at = self.nodes.insert(Node { destination, port, stage: Stage::InUse, before, after: NONE });
+        whose.in_use.last = at;
+        match self.nodes.get_mut(before) {
+            Some(before) => before.after = at,
+            None => whose.in_use.first = at,
+        }
+        whose.flows += 1;
+        if !whose.foreign.is_empty() {
+            // Whoever had it before has gone: it is told of once, or its place would be free while it is still remembered.
+            whose.foreign.retain(|other| *other != port);
         }
         Claim::new(at)
     }
@@ -554,9 +567,9 @@ impl LanePorts {
         let (slot, offset) = ((hash >> 32) as usize % PERTURBATIONS, hash as u32);
         // Where to begin: a row of the slice and a place in it.
         let classes = self.classes(ask.local.is_v4())?;
-        let twist = match known.and_then(|at| self.destinations.get(at)) {
-            Some(destination) => destination.twist,
-            None => ask.steering.bucket(&ask.flow(0)) as u8,
+        let (twist, sparse) = match known.and_then(|at| self.destinations.get(at)) {
+            Some(whose) => (whose.twist, whose.index.is_none() && whose.flows <= UNINDEXED_MAX),
+            None => (ask.steering.bucket(&ask.flow(0)) as u8, true),
         };
         let rows = self.layouts[layout].rows(ask.local.is_v4(), twist);
         let space = u32::from(*rows.last()?);
@@ -567,10 +580,6 @@ impl LanePorts {
         let row = row_of(rows, begin);
         let rank = begin as usize - usize::from(rows[row]);
         let advance = 1 + u32::from(ask.random & 7 == 0);
-        let sparse = match known.and_then(|at| self.destinations.get(at)) {
-            Some(destination) => destination.index.is_none() && destination.flows <= UNINDEXED_MAX,
-            None => true,
-        };
         if sparse {
             let port = classes.port(usize::from(self.layouts[layout].buckets[row] ^ twist), rank);
             if !self.is_bound(port) {
@@ -688,16 +697,21 @@ impl PortChoice for LanePorts {
     }
 
     fn released(&mut self, claim: Claim, _: &FlowKey) {
-        let at = claim.word();
-        self.unlink(at);
-        let Some(Node { destination: whose, port, .. }) = self.nodes.remove(at) else { return };
+        let Some(Node { destination: whose, port, stage, before, after }) = self.nodes.remove(claim.word()) else {
+            return;
+        };
         let Some(destination) = self.destinations.get_mut(whose) else { return };
+        destination.leave(&mut self.nodes, stage, before, after);
         destination.flows -= 1;
+        if destination.index.is_none() {
+            // Nearly always: few flows, or none again at one that has rested before.
+            if destination.flows == 0 && !(destination.rests && destination.foreign.is_empty()) {
+                self.rest(whose);
+            }
+            return;
+        }
         if destination.flows == 0 {
             return self.rest(whose);
-        }
-        if destination.index.is_none() {
-            return;
         }
         if destination.flows < INDEXED_MIN {
             return self.drop_index(whose);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::tables::Kind;
-use laneway_wire::flow::Address;
+use laneway_wire::flow::{Address, FlowKey};
 
 fn flow(host: u8, port: u16) -> FlowKey {
     let (local, remote) = (Address::from_v4([10, 0, 0, 1]), Address::from_v4([10, 0, 1, host]));
@@ -13,7 +13,7 @@ fn finds_what_was_noted_last_and_nothing_else() {
     let flows: Vec<FlowKey> = (1..=64).flat_map(|host| (0..16).map(move |port| flow(host, 40_000 + port))).collect();
     for (index, key) in (0..).zip(&flows) {
         assert_eq!(recent.find(key.mix()), None, "{key:?} was never noted");
-        recent.note(key, Handle::new(Kind::Connection, index));
+        recent.note(key.mix(), Handle::new(Kind::Connection, index));
     }
     let found = (0..).zip(&flows).filter(|(index, key)| match recent.find(key.mix()) {
         Some(handle) => {
@@ -33,8 +33,8 @@ fn the_newer_of_two_in_one_place_stays() {
     let mask = recent.places.len() - 1;
     let other = (2..=u16::MAX).map(|port| flow(1, port)).find(|key| (key.mix() ^ first.mix()) as usize & mask == 0);
     let other = other.expect("sixty-five thousand flows on a thousand places");
-    recent.note(&first, Handle::new(Kind::Connection, 1));
-    recent.note(&other, Handle::new(Kind::Connection, 2));
+    recent.note(first.mix(), Handle::new(Kind::Connection, 1));
+    recent.note(other.mix(), Handle::new(Kind::Connection, 2));
     assert_eq!(recent.find(other.mix()), Some(Handle::new(Kind::Connection, 2)));
     assert_eq!(recent.find(first.mix()), None);
 }

@@ -107,6 +107,12 @@ impl<T: Copy> Fifo<T> {
         self.chunks.get_mut(chunk)?.get_mut(slot)
     }
 
+    /// The position of the oldest record, or, if there is none, that of the next.
+    #[inline]
+    pub fn head(&self) -> u32 {
+        self.head
+    }
+
     /// The position that the next record will get.
     #[inline]
     pub fn end(&self) -> u32 {

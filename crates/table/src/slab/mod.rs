@@ -100,7 +100,8 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
         handle
     }
 
-    /// Adds the value that `make` returns when it is told its own handle.
+    /// Adds the value that `make` returns when it is told its own handle. A large value is made where it stays: between its making
+    /// and that there is nothing that could fail and would have to drop it.
     ///
     /// # Panics
     /// If the slab holds 2³² − 1 values.
@@ -111,10 +112,10 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
         }
         let handle = self.vacant;
         let (at, slot) = Self::split(handle);
-        let value = make(handle);
         let chunk = &mut self.chunks[at];
-        self.vacant = chunk.sides[slot].next_vacant;
-        chunk.slots[slot] = Some(value);
+        let next = chunk.sides[slot].next_vacant;
+        chunk.slots[slot].get_or_insert_with(|| make(handle));
+        self.vacant = next;
         self.len += 1;
         handle
     }

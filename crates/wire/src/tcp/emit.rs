@@ -49,6 +49,13 @@ impl Header {
         {
             return self.emit_usual(timestamps, buf);
         }
+        if let Some(options) = self.options.usual_syn_bytes()
+            && let Some(out) = buf.first_chunk_mut::<40>()
+            && let Some((fixed, rest)) = out.split_first_chunk_mut::<HEADER_LEN>()
+        {
+            self.fixed(40, fixed);
+            return rest.copy_from_slice(&options);
+        }
         let len = self.len();
         if buf.len() < len {
             too_short(buf.len(), len);

@@ -183,40 +183,24 @@ impl Options {
         self.sack.len().min((room - 4) / 8)
     }
 
+    /// The options of a SYN as [`usual_syn`] reads them, if they are those and no others.
+    #[inline(always)]
+    pub(super) fn usual_syn_bytes(&self) -> Option<[u8; 20]> {
+        let (Some(mss), Some(scale), Some(timestamps), true, true) =
+            (self.mss, self.window_scale, self.timestamps, self.sack_permitted, self.sack.is_empty())
+        else {
+            return None;
+        };
+        let [m0, m1] = mss.to_be_bytes();
+        let [v0, v1, v2, v3] = timestamps.val.to_be_bytes();
+        let [e0, e1, e2, e3] = timestamps.echo.to_be_bytes();
+        let [s0, s1, t0, t1] = [SACK_PERMITTED, 2, TIMESTAMPS, 10];
+        let scale = scale.get();
+        Some([MSS, 4, m0, m1, s0, s1, t0, t1, v0, v1, v2, v3, e0, e1, e2, e3, NOP, WINDOW_SCALE, 3, scale])
+    }
+
     /// Writes the options to `buf`, which is [`Options::len`] bytes long, each on a word boundary.
     pub(super) fn emit(&self, buf: &mut [u8]) {
-        if let (Some(mss), Some(scale), Some(timestamps), true) =
-            (self.mss, self.window_scale, self.timestamps, self.sack_permitted)
-            && let Ok(out) = <&mut [u8; 20]>::try_from(&mut *buf)
-        {
-            // As `usual_syn` reads them.
-            let [m0, m1] = mss.to_be_bytes();
-            let [v0, v1, v2, v3] = timestamps.val.to_be_bytes();
-            let [e0, e1, e2, e3] = timestamps.echo.to_be_bytes();
-            *out = [
-                MSS,
-                4,
-                m0,
-                m1,
-                SACK_PERMITTED,
-                2,
-                TIMESTAMPS,
-                10,
-                v0,
-                v1,
-                v2,
-                v3,
-                e0,
-                e1,
-                e2,
-                e3,
-                NOP,
-                WINDOW_SCALE,
-                3,
-                scale.get(),
-            ];
-            return;
-        }
         let mut out = Words { buf, at: 0 };
         if let Some(mss) = self.mss {
             let [a, b] = mss.to_be_bytes();
@@ -256,8 +240,8 @@ pub(super) fn timestamps_only(bytes: &[u8; 12]) -> Option<Timestamps> {
 }
 
 /// The options of a SYN as Linux writes them, and we do: segment size, SACK permitted, timestamps, window scale.
-#[inline]
-fn usual_syn(bytes: &[u8; 20]) -> Option<Options> {
+#[inline(always)]
+pub(super) fn usual_syn(bytes: &[u8; 20]) -> Option<Options> {
     let &[
         MSS,
         4,

@@ -166,6 +166,28 @@ proptest! {
         prop_assert_eq!(Options::parse(&bytes), Options::parse(&padded));
     }
 
+    /// And a whole segment of that kind is written and read on a way of its own, with the same meaning.
+    #[test]
+    fn a_usual_syn_means_what_any_segment_does(header in any_header(), text in prop::collection::vec(any::<u8>(), 0..9), all: bool) {
+        let mut header = header;
+        if all {
+            header.options = Options {
+                mss: Some(header.window.raw()),
+                window_scale: Some(WindowScale::new(7)),
+                sack_permitted: true,
+                timestamps: Some(Timestamps { val: header.seq.raw(), echo: header.ack.raw() }),
+                sack: SackBlocks::EMPTY,
+            };
+        }
+        let bytes = bytes_of(&header, &text);
+        let segment = View::new(&bytes).and_then(|view| view.segment()).unwrap();
+        let usual = Segment::usual_syn(&bytes);
+        prop_assert!(usual.is_none_or(|usual| usual == segment));
+        prop_assert!(!all || usual.is_some());
+        prop_assert_eq!(segment.to_header(), header);
+        prop_assert_eq!(bytes.get(..39).and_then(Segment::usual_syn), None);
+    }
+
     #[test]
     fn what_does_not_fit_is_left_out(header in any_header(), blocks in prop::collection::vec(any_range(), 0..6)) {
         let mut header = header;

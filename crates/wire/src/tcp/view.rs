@@ -5,7 +5,7 @@
 
 use super::emit::Header;
 use super::flags::Flags;
-use super::options::{Options, timestamps_only};
+use super::options::{Options, timestamps_only, usual_syn};
 use super::seq::SeqNum;
 use super::window::UnscaledWindow;
 use super::{CHECKSUM_OFFSET, HEADER_LEN};
@@ -157,6 +157,18 @@ impl<'a> Segment<'a> {
         }
         let timestamps = timestamps_only(head.last_chunk()?)?;
         Some(Segment::from_parts(head.first_chunk()?, Options::timestamps(timestamps), payload))
+    }
+
+    /// A SYN or SYN-ACK as nearly all are: 40 bytes of header, with segment size, SACK permitted, timestamps and window scale, in
+    /// the order in which Linux writes them, and we do. `None` as in [`usual`](Self::usual).
+    #[inline(always)]
+    pub fn usual_syn(bytes: &'a [u8]) -> Option<Segment<'a>> {
+        let (head, payload) = bytes.split_first_chunk::<40>()?;
+        if head[12] & 0xf0 != 0xa0 {
+            return None;
+        }
+        let options = usual_syn(head.last_chunk()?)?;
+        Some(Segment::from_parts(head.first_chunk()?, options, payload))
     }
 
     #[inline(always)]
