@@ -416,3 +416,53 @@ fn a_datagram_sent_just_before_the_close_still_leaves() {
         assert_eq!(u64::from_be_bytes(buf), round);
     }
 }
+
+/// Conversations of connections that ended are used again. Whatever one of them left behind, the next begins with nothing of it.
+#[test]
+fn a_connection_knows_nothing_of_the_one_before() {
+    let (server, client) = stacks();
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap();
+    for round in 0..400u32 {
+        let word = round.to_ne_bytes();
+        let mut theirs = TcpStream::connect_on(&client, to).unwrap();
+        theirs.write_all(&word).unwrap();
+        let (mut ours, from) = listener.accept().unwrap();
+        assert_eq!((from, ours.peer_addr().unwrap()), (theirs.local_addr().unwrap(), from));
+        assert_eq!((ours.read_timeout().unwrap(), ours.write_timeout().unwrap()), (None, None));
+        assert_eq!((ours.linger().unwrap(), ours.tcp_user_timeout().unwrap()), (None, None));
+        assert!(!ours.nodelay().unwrap() && !ours.keepalive().unwrap());
+        assert!(ours.take_error().unwrap().is_none());
+        let mut buf = [0; 4];
+        ours.read_exact(&mut buf).unwrap();
+        assert_eq!(buf, word);
+        ours.write_all(&word).unwrap();
+        theirs.read_exact(&mut buf).unwrap();
+        assert_eq!(buf, word);
+        // One leaves like this, another like that.
+        if round % 2 == 0 {
+            ours.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+            ours.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+            ours.set_nodelay(true).unwrap();
+            ours.set_keepalive(true).unwrap();
+            ours.set_tcp_user_timeout(Some(Duration::from_secs(9))).unwrap();
+        }
+        match round % 7 {
+            1 => ours.set_linger(Some(Duration::ZERO)).unwrap(),
+            2 => theirs.write_all(b"never read").unwrap(),
+            3 => ours.shutdown(std::net::Shutdown::Both).unwrap(),
+            4 => theirs.set_linger(Some(Duration::ZERO)).unwrap(),
+            5 => ours.write_all(&[7; 100_000]).unwrap(),
+            6 => drop(ours.try_clone().unwrap()),
+            _ => ours.set_nonblocking(true).unwrap(),
+        }
+        if round % 3 == 0 {
+            drop(theirs);
+            let _ = ours.read(&mut [0; 64]);
+        } else {
+            drop(ours);
+            let _ = theirs.read_to_end(&mut Vec::new());
+        }
+    }
+    others_are_served(&server, &client);
+}

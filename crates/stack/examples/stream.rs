@@ -15,10 +15,10 @@ use laneway_stack::threads::Server;
 use laneway_stack::threads::accept::Acceptors;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::look_fence;
-use laneway_stack::threads::words::{CONNECTED, Conversation, FULL};
+use laneway_stack::threads::words::{CONNECTED, FULL, Talk};
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Acquire;
 
 const CHUNK: usize = 65_536;
 const WARM_UP: usize = 8 << 20;
@@ -42,7 +42,7 @@ fn end(ip: &str, seed: u64, queues: Vec<laneway_device::Queue<LinkRx, LinkTx>>, 
 }
 
 #[inline(never)]
-fn counted_writer(desk: &Desk, talk: &Arc<Conversation>, text: &[u8]) -> usize {
+fn counted_writer(desk: &Desk, talk: &Talk, text: &[u8]) -> usize {
     let mut sent = 0;
     loop {
         let n = talk.send(text);
@@ -68,13 +68,13 @@ fn counted_receiving_lane(end: &mut End, now: Instant) {
 }
 
 #[inline(never)]
-fn counted_reader(desk: &Desk, talk: &Arc<Conversation>, text: &mut [u8]) -> usize {
+fn counted_reader(desk: &Desk, talk: &Talk, text: &mut [u8]) -> usize {
     let mut received = 0;
     loop {
         let n = talk.recv(text);
         received += n;
         look_fence();
-        if talk.lane().status.load(Relaxed) & FULL != 0 && talk.readable() <= talk.limit() / 3 * 2 {
+        if talk.flags().get(FULL) != 0 && talk.readable() <= talk.limit() / 3 * 2 {
             desk.serve(talk);
         }
         if n < text.len() {
@@ -84,7 +84,7 @@ fn counted_reader(desk: &Desk, talk: &Arc<Conversation>, text: &mut [u8]) -> usi
 }
 
 /// The conversations of a new connection: the sender's, the receiver's.
-fn introduce(near: &mut End, far: &mut End, now: &mut Instant, turn_us: u64) -> (Arc<Conversation>, Arc<Conversation>) {
+fn introduce(near: &mut End, far: &mut End, now: &mut Instant, turn_us: u64) -> (Talk, Talk) {
     let at = "10.0.0.1:80".parse().expect("an address");
     let id = far.host.listen(at, 16, *now).expect("it listens");
     let acceptors: Arc<Acceptors> = far.desk.listen(id, at, 16);
@@ -96,7 +96,7 @@ fn introduce(near: &mut End, far: &mut End, now: &mut Instant, turn_us: u64) -> 
         if sender.lane().status.load(Acquire) & CONNECTED != 0
             && let Some((newcomer, _)) = acceptors.take()
         {
-            return (sender, newcomer.conversation());
+            return (sender, newcomer.talk);
         }
     }
     panic!("the connection does not come about");

@@ -19,11 +19,11 @@ use laneway_stack::runtime::Bells;
 use laneway_stack::threads::Server;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::look_fence;
-use laneway_stack::threads::words::{CONNECTED, Conversation, FULL};
+use laneway_stack::threads::words::{CONNECTED, FULL, Talk};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Acquire;
 
 const WARM_UP: usize = 64;
 const BATCHES: usize = 500;
@@ -86,7 +86,7 @@ impl App for Near {
 }
 
 /// A connection between a far end and a thread: what takes a turn of both lanes, and the thread's part.
-fn connected(sends: usize) -> (impl FnMut(), Arc<Desk>, Arc<Conversation>, Meanwhile) {
+fn connected(sends: usize) -> (impl FnMut(), Arc<Desk>, Talk, Meanwhile) {
     let mut now = Instant::from_us(3_600_000_000);
     let (first, second) = link(LinkConfig::default().with_offloads());
     let network = |ip: &str| Network { addresses: vec![ip.parse().unwrap()], gateways: vec![] };
@@ -167,13 +167,13 @@ fn who_has_read_what_there_was_is_given_more() {
                 }
                 read.set(read.get() + n);
                 look_fence();
-                if reader.lane().status.load(Relaxed) & FULL != 0 && reader.readable() <= reader.limit() / 3 * 2 {
+                if reader.flags().get(FULL) != 0 && reader.readable() <= reader.limit() / 3 * 2 {
                     desk.serve(&reader);
                 }
             }
         };
         (0..1_000).for_each(|_| turn());
-        assert_ne!(talk.lane().status.load(Relaxed) & FULL, 0, "the ring is full");
+        assert_ne!(talk.flags().get(FULL), 0, "the ring is full");
         reads();
         if in_the_middle {
             *meanwhile.borrow_mut() = Some(Box::new(reads));

@@ -34,6 +34,7 @@ pub mod fork;
 pub mod met;
 pub mod padded;
 mod pages;
+mod pointer;
 mod primitive;
 pub mod profiled_lock;
 pub mod rcuref;

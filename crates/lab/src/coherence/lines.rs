@@ -122,6 +122,8 @@ struct Trace {
     lane: Option<usize>,
     turn: u64,
     instruction: u64,
+    /// What the present instruction has read, until it is known that it does not write it as well.
+    read: Option<(usize, u64)>,
 }
 
 impl Trace {
@@ -140,6 +142,7 @@ impl Trace {
             }
         }
         if *first == b'I' {
+            self.settle(None);
             self.instruction = address;
             return;
         }
@@ -157,11 +160,25 @@ impl Trace {
         }
         let size = digits.fold(0u64, |size, digit| size * 10 + u64::from(digit.wrapping_sub(b'0').min(9)));
         for line in address / LINE..=(address + size.max(1) - 1) / LINE {
-            self.touch(lane, line, writes);
+            self.settle(writes.then_some((lane, line)));
+            if writes {
+                self.touch(lane, line, true);
+            } else {
+                self.read = Some((lane, line));
+            }
+        }
+    }
+
+    /// An instruction that reads and writes, a locked one in particular, has its line once, to be written; valgrind tells of a load, and
+    /// then of an exchange. So what was read counts as such only if the same instruction does not go on to write the same line.
+    fn settle(&mut self, written: Option<(usize, u64)>) {
+        if let Some((lane, line)) = self.read.take().filter(|read| Some(*read) != written) {
+            self.touch(lane, line, false);
         }
     }
 
     fn mark(&mut self, mark: usize) {
+        self.settle(None);
         self.turn += 1;
         self.lane = (mark < LANES).then_some(mark);
         self.counts |= mark == MARK_BEGIN;
@@ -388,6 +405,20 @@ mod tests {
         }
         let (own, _) = traced(&all).shared(&places());
         assert_eq!(own, Sum { lines: 1, written: 6, transfers: 5 });
+    }
+
+    #[test]
+    fn one_instruction_has_a_line_once() {
+        let transfers = |theirs: &[&str]| {
+            let mut all = vec![mark(MARK_BEGIN), mark(0), say(" S 5000,8"), mark(1)];
+            all.extend(theirs.iter().map(|text| say(text)));
+            all.push(mark(MARK_END));
+            traced(&all).shared(&places()).0.transfers
+        };
+        assert_eq!(transfers(&["I  4000,4", " L 5000,8", " M 5000,8"]), 1, "a locked addition");
+        assert_eq!(transfers(&["I  4000,4", " L 5000,8", "I  4004,4", " M 5000,8"]), 2, "a look, and then an exchange");
+        assert_eq!(transfers(&["I  4000,4", " L 5000,8", " S 6000,8"]), 1, "a copy to somewhere else");
+        assert_eq!(transfers(&["I  4000,4", " L 5000,8"]), 1, "the last of all");
     }
 
     #[test]

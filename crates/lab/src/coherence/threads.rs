@@ -18,7 +18,7 @@ use laneway_stack::runtime::Bells;
 use laneway_stack::sharing::Product;
 use laneway_stack::threads::accept::Acceptors;
 use laneway_stack::threads::desk::Desk;
-use laneway_stack::threads::words::{Conversation, Op};
+use laneway_stack::threads::words::{FULL, OVER, SHUT_WRITE, Talk};
 use laneway_stack::threads::{Server, look_fence};
 use laneway_wire::flow::Address;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -63,7 +63,7 @@ impl Actor for Side {
 struct Application {
     desk: Arc<Desk>,
     acceptors: Arc<Acceptors>,
-    open: Vec<Arc<Conversation>>,
+    open: Vec<Talk>,
     served: u64,
 }
 
@@ -71,34 +71,42 @@ impl Application {
     fn turn(&mut self) {
         while let Some((newcomer, starved)) = self.acceptors.take() {
             starved.into_iter().for_each(|lane| self.desk.refill(lane, self.acceptors.id));
-            let talk = newcomer.conversation();
-            if talk.lane().flow().is_some() {
-                self.open.push(talk);
+            assert!(!newcomer.peer.ip().is_unspecified(), "an accept says who comes");
+            self.open.push(newcomer.talk);
+        }
+        let mut i = 0;
+        while let Some(talk) = self.open.get(i) {
+            if answered(&self.desk, talk) {
+                leave(&self.desk, self.open.swap_remove(i));
+                self.served += 1;
+            } else {
+                i += 1;
             }
         }
-        let desk = &self.desk;
-        let before = self.open.len();
-        self.open.retain(|talk| !answered(desk, talk));
-        self.served += (before - self.open.len()) as u64;
     }
 }
 
-/// One `read`, one `write`, and the drop of a stream. False: nothing has come yet.
-fn answered(desk: &Desk, talk: &Arc<Conversation>) -> bool {
+/// One `read` and one `write` of a stream. False: nothing has come yet.
+fn answered(desk: &Desk, talk: &Talk) -> bool {
     let mut request = [0; 2 * REQUEST.len()];
-    let _ended = talk.lane().status.load(Acquire);
-    if talk.recv(&mut request) < REQUEST.len() {
+    if talk.recv_known(&mut request, || _ = talk.lane().status.load(Acquire)) < REQUEST.len() {
         return false;
     }
     look_fence();
-    // Whether the lane waits for room; whether the connection is still there.
-    let _status = [talk.lane().status.load(Relaxed), talk.lane().status.load(Acquire)];
+    assert_eq!(talk.flags().get(FULL), 0, "a request does not fill a ring");
+    assert_eq!(talk.app().state.load(Relaxed) & SHUT_WRITE, 0);
+    assert_eq!(talk.flags().seen(OVER), 0, "a client waits for its answer");
     assert_eq!(talk.send(&RESPONSE), RESPONSE.len(), "an empty ring has room for a response");
     desk.serve(talk);
-    if talk.app().handles.fetch_sub(1, AcqRel) == 1 {
-        assert!(desk.note(talk, Op::Close), "a close is never refused");
-    }
     true
+}
+
+/// The drop of a stream.
+fn leave(desk: &Desk, talk: Talk) {
+    if talk.app().handles.fetch_sub(1, AcqRel) == 1 {
+        let resets = talk.app().linger_s.load(Relaxed) == 0;
+        desk.leave(talk, resets);
+    }
 }
 
 struct Rig {

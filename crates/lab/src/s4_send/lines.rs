@@ -18,7 +18,7 @@ use laneway_stack::host::Host;
 use laneway_stack::runtime::Bells;
 use laneway_stack::threads::Server;
 use laneway_stack::threads::desk::Desk;
-use laneway_stack::threads::words::{CONNECTED, Conversation};
+use laneway_stack::threads::words::{CONNECTED, Talk};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -36,7 +36,7 @@ const TURN_US: u64 = 20;
 struct Steps {
     host: Host<Box<dyn Rx + Send>, Box<dyn Tx + Send>, Server>,
     desk: Arc<Desk>,
-    talk: Arc<Conversation>,
+    talk: Talk,
     now: Instant,
     /// What stood on the shared lines when the application, and when the lane, had last looked.
     seen: [Vec<u64>; 2],

@@ -138,10 +138,7 @@ impl TcpListener {
         if let Some(lane) = starved {
             self.0.desk.refill(lane, self.0.acceptors.id);
         }
-        let talk = newcomer.conversation();
-        let peer = talk.lane().flow().map(|flow| SocketAddr::new(flow.remote.to_ip(), flow.remote_port));
-        let stream = TcpStream::new(talk, self.0.desk.clone());
-        Ok((stream, peer.ok_or(Why::NotConnected)?))
+        Ok((TcpStream::new(newcomer.talk, self.0.desk.clone()), newcomer.peer))
     }
 
     /// Every connection that comes, for ever.

@@ -5,7 +5,7 @@ use super::{deadline, each, left, set_timeout, timeout};
 use crate::error::Why;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::words::{
-    CONNECTED, Conversation, ENDED, FULL, GONE, KEEPALIVE, NODELAY, Op, READ, ROOM, SHUT_READ, SHUT_WRITE, WRITE,
+    CONNECTED, ENDED, FULL, GONE, KEEPALIVE, NODELAY, OVER, Op, READ, ROOM, SHUT_READ, SHUT_WRITE, Talk, WRITE,
 };
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
@@ -47,13 +47,14 @@ const ATTEND_MAX: usize = 16_384;
 /// Clones share everything, as those of `std::net` do; the last one to be dropped closes. `set_linger` with a time other
 /// than zero is remembered, but the drop never waits.
 pub struct TcpStream {
-    talk: Arc<Conversation>,
+    /// Until the drop, which gives it to the lane.
+    talk: Option<Talk>,
     desk: Arc<Desk>,
 }
 
 impl TcpStream {
-    pub(super) fn new(talk: Arc<Conversation>, desk: Arc<Desk>) -> Self {
-        TcpStream { talk, desk }
+    pub(super) fn new(talk: Talk, desk: Arc<Desk>) -> Self {
+        TcpStream { talk: Some(talk), desk }
     }
 
     /// Opens a connection on the [current](Stack::current) stack.
@@ -92,7 +93,7 @@ impl TcpStream {
         let stream = Self::begin(stack, addr)?;
         while !stream.poll_connected()? {
             if !stream.wait(WRITE, deadline, |s| s.is_decided()) {
-                stream.desk.note(&stream.talk, Op::Abort);
+                stream.desk.note(stream.talk(), Op::Abort);
                 return Err(Why::TimedOut.into());
             }
         }
@@ -106,12 +107,12 @@ impl TcpStream {
             return Err(Why::Forked.into());
         }
         let talk = desk.connect(None, *addr);
-        Ok(TcpStream { talk, desk })
+        Ok(TcpStream::new(talk, desk))
     }
 
     /// Whether the connection is established; why it failed, if it did.
     pub(crate) fn poll_connected(&self) -> io::Result<bool> {
-        let words = self.talk.lane();
+        let words = self.talk().lane();
         let status = words.status.load(Acquire);
         if status & CONNECTED != 0 {
             return Ok(true);
@@ -123,22 +124,23 @@ impl TcpStream {
     }
 
     fn is_decided(&self) -> bool {
-        self.talk.lane().status.load(Acquire) & (CONNECTED | GONE) != 0
+        self.talk().lane().status.load(Acquire) & (CONNECTED | GONE) != 0
     }
 
     /// Sleeps until one of `bits` may be so, unless `ready` says that it is; false if `deadline` has come.
     fn wait(&self, bits: u32, deadline: Option<Instant>, ready: impl Fn(&Self) -> bool) -> bool {
-        if self.desk.looks(&self.talk, || ready(self)) {
+        if self.desk.looks(self.talk(), || ready(self)) {
             return true;
         }
-        let event = &self.talk.lane().event;
+        let event = &self.talk().lane().event;
         let seen = event.now();
-        self.talk.flags().want(bits);
+        self.talk().flags().want(bits);
         ready(self) || event.sleep(seen, left(deadline))
     }
 
-    pub(crate) fn talk(&self) -> &Arc<Conversation> {
-        &self.talk
+    #[inline]
+    pub(crate) fn talk(&self) -> &Talk {
+        self.talk.as_ref().expect("it is there until the drop")
     }
 
     pub(crate) fn desk(&self) -> &Arc<Desk> {
@@ -152,22 +154,29 @@ impl TcpStream {
     /// Takes what is there; `WouldBlock` if nothing is, and nothing is final.
     pub(crate) fn try_read(&self, buf: &mut [u8], peek: bool) -> io::Result<usize> {
         self.check()?;
-        // The end is announced after the last byte: it must be asked for first.
-        let status = self.talk.lane().status.load(Acquire);
-        let n = if peek { self.talk.peek(buf) } else { self.talk.recv(buf) };
+        // The end is announced after the last byte: it must be asked for first. What is known to be there comes before either.
+        let talk = self.talk();
+        let mut status = 0;
+        let mut look = || status = talk.lane().status.load(Acquire);
+        let n = if peek {
+            look();
+            talk.peek(buf)
+        } else {
+            talk.recv_known(buf, look)
+        };
         if n > 0 {
             if !peek {
                 self.after_read();
             }
             return Ok(n);
         }
-        let shut = self.talk.app().state.load(Relaxed) & SHUT_READ != 0;
+        let shut = self.talk().app().state.load(Relaxed) & SHUT_READ != 0;
         // As the kernel has it: to read nothing is to wait until there is something.
-        let asked_for_nothing = buf.is_empty() && self.talk.readable() > 0;
+        let asked_for_nothing = buf.is_empty() && self.talk().readable() > 0;
         if asked_for_nothing || shut || status & ENDED != 0 {
             return Ok(0);
         }
-        if let Some(fault) = self.talk.lane().take_error() {
+        if let Some(fault) = self.talk().lane().take_error() {
             return Err(Why::Fault(fault).into());
         }
         if status & GONE != 0 {
@@ -179,8 +188,8 @@ impl TcpStream {
     /// The lane may wait for the room that was made.
     fn after_read(&self) {
         laneway_stack::threads::look_fence();
-        if self.talk.lane().status.load(Relaxed) & FULL != 0 && self.talk.readable() <= self.talk.limit() / 3 * 2 {
-            self.desk.serve(&self.talk);
+        if self.talk().flags().get(FULL) != 0 && self.talk().readable() <= self.talk().limit() / 3 * 2 {
+            self.desk.serve(self.talk());
         }
     }
 
@@ -189,12 +198,12 @@ impl TcpStream {
         loop {
             match self.try_read(buf, peek) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let words = self.talk.app();
+                    let words = self.talk().app();
                     if words.nonblocking.load(Relaxed) {
                         return Err(error);
                     }
                     let until = until.get_or_insert_with(|| deadline(&words.read_timeout_ms));
-                    if !self.wait(READ, *until, |s| laneway_stack::threads::poll::readiness(&s.talk) & READ != 0) {
+                    if !self.wait(READ, *until, |s| laneway_stack::threads::poll::readiness(s.talk()) & READ != 0) {
                         return Err(error);
                     }
                 }
@@ -206,8 +215,8 @@ impl TcpStream {
     /// Before a write that does not wait: if there is not room for all of it, a poller will tell when there is. Said before one
     /// looks, so that the lane either has made room that the write finds, or sees that it is waited for.
     pub(crate) fn announce(&self, bufs: &[IoSlice<'_>]) {
-        if self.talk.writable() < bufs.iter().map(|buf| buf.len()).sum() {
-            self.talk.flags().want(ROOM);
+        if self.talk().writable() < bufs.iter().map(|buf| buf.len()).sum() {
+            self.talk().flags().want(ROOM);
         }
     }
 
@@ -216,21 +225,21 @@ impl TcpStream {
     pub(crate) fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let n = self.queue(bufs)?;
         if n > 0 {
-            self.desk.serve(&self.talk);
+            self.desk.serve(self.talk());
         }
         Ok(n)
     }
 
     fn queue(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         self.check()?;
-        if self.talk.app().state.load(Relaxed) & SHUT_WRITE != 0 {
-            return Err(self.talk.lane().take_error().map_or(Why::BrokenPipe, Why::Fault).into());
+        if self.talk().app().state.load(Relaxed) & SHUT_WRITE != 0 {
+            return Err(self.talk().lane().take_error().map_or(Why::BrokenPipe, Why::Fault).into());
         }
-        let over = self.talk.lane().status.load(Acquire) & GONE != 0;
-        if over || self.talk.lane().has_error() {
-            return Err(self.talk.lane().take_error().map_or(Why::BrokenPipe, Why::Fault).into());
+        let words = self.talk().lane();
+        if self.talk().flags().seen(OVER) != 0 && (words.status.load(Acquire) & GONE != 0 || words.has_error()) {
+            return Err(self.talk().lane().take_error().map_or(Why::BrokenPipe, Why::Fault).into());
         }
-        let n = self.talk.send_all_of(bufs);
+        let n = self.talk().send_all_of(bufs);
         if n > 0 {
             return Ok(n);
         }
@@ -243,23 +252,23 @@ impl TcpStream {
     /// The ring has room.
     #[cfg(feature = "tokio")]
     pub(crate) fn has_room(&self) -> bool {
-        self.talk.writable() > 0
+        self.talk().writable() > 0
     }
 
     fn write_with(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut until = None;
-        if self.talk.app().nonblocking.load(Relaxed) {
+        if self.talk().app().nonblocking.load(Relaxed) {
             self.announce(bufs);
         }
         loop {
             match self.queue(bufs) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let words = self.talk.app();
+                    let words = self.talk().app();
                     if words.nonblocking.load(Relaxed) {
                         return Err(error);
                     }
                     let until = until.get_or_insert_with(|| deadline(&words.write_timeout_ms));
-                    if self.talk.writable() > 0 {
+                    if self.talk().writable() > 0 {
                         // There is room and no memory for it: other connections hold it all.
                         if until.is_some_and(|until| Instant::now() >= until) {
                             return Err(error);
@@ -267,17 +276,17 @@ impl TcpStream {
                         std::thread::sleep(Duration::from_millis(1));
                         continue;
                     }
-                    if !self.wait(WRITE, *until, |s| laneway_stack::threads::poll::readiness(&s.talk) & WRITE != 0) {
+                    if !self.wait(WRITE, *until, |s| laneway_stack::threads::poll::readiness(s.talk()) & WRITE != 0) {
                         return Err(error);
                     }
                 }
                 Ok(0) => return Ok(0),
                 Ok(n) => {
                     // Who waits for an answer does the work of a lane that sleeps; who has others to serve, or much to say, does not.
-                    if n > ATTEND_MAX || self.talk.app().nonblocking.load(Relaxed) {
-                        self.desk.serve(&self.talk);
+                    if n > ATTEND_MAX || self.talk().app().nonblocking.load(Relaxed) {
+                        self.desk.serve(self.talk());
                     } else {
-                        self.desk.attend(&self.talk);
+                        self.desk.attend(self.talk());
                     }
                     return Ok(n);
                 }
@@ -289,15 +298,15 @@ impl TcpStream {
     /// The local address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.check()?;
-        let flow = self.talk.lane().flow().ok_or(Why::NotConnected)?;
+        let flow = self.talk().lane().flow().ok_or(Why::NotConnected)?;
         Ok(SocketAddr::new(flow.local.to_ip(), flow.local_port))
     }
 
     /// The peer's address.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.check()?;
-        let flow = self.talk.lane().flow().ok_or(Why::NotConnected)?;
-        if self.talk.lane().status.load(Acquire) & GONE != 0 {
+        let flow = self.talk().lane().flow().ok_or(Why::NotConnected)?;
+        if self.talk().lane().status.load(Acquire) & GONE != 0 {
             return Err(Why::NotConnected.into());
         }
         Ok(SocketAddr::new(flow.remote.to_ip(), flow.remote_port))
@@ -306,14 +315,14 @@ impl TcpStream {
     /// Another handle of the same connection.
     pub fn try_clone(&self) -> io::Result<TcpStream> {
         self.check()?;
-        self.talk.app().handles.fetch_add(1, Relaxed);
-        Ok(TcpStream { talk: self.talk.clone(), desk: self.desk.clone() })
+        self.talk().app().handles.fetch_add(1, Relaxed);
+        Ok(TcpStream::new(self.talk().clone(), self.desk.clone()))
     }
 
     /// Shuts one direction, or both. What was written before still goes out, and then a FIN.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.check()?;
-        if self.talk.lane().status.load(Acquire) & GONE != 0 {
+        if self.talk().lane().status.load(Acquire) & GONE != 0 {
             return Err(Why::NotConnected.into());
         }
         let bits = match how {
@@ -321,11 +330,11 @@ impl TcpStream {
             Shutdown::Write => SHUT_WRITE,
             Shutdown::Both => SHUT_READ | SHUT_WRITE,
         };
-        let before = self.talk.app().state.fetch_or(bits, Relaxed);
+        let before = self.talk().app().state.fetch_or(bits, Relaxed);
         if bits & SHUT_WRITE & !before != 0 {
-            self.desk.note(&self.talk, Op::Shutdown);
+            self.desk.note(self.talk(), Op::Shutdown);
         }
-        self.talk.lane().event.wake(); // threads that wait for what will not come
+        self.talk().lane().event.wake(); // threads that wait for what will not come
         Ok(())
     }
 
@@ -337,31 +346,31 @@ impl TcpStream {
     /// How long a read waits. `None`: for ever.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.check()?;
-        set_timeout(&self.talk.app().read_timeout_ms, timeout)
+        set_timeout(&self.talk().app().read_timeout_ms, timeout)
     }
 
     /// How long a write waits. `None`: for ever.
     pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.check()?;
-        set_timeout(&self.talk.app().write_timeout_ms, timeout)
+        set_timeout(&self.talk().app().write_timeout_ms, timeout)
     }
 
     /// How long a read waits.
     pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
         self.check()?;
-        Ok(timeout(&self.talk.app().read_timeout_ms))
+        Ok(timeout(&self.talk().app().read_timeout_ms))
     }
 
     /// How long a write waits.
     pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
         self.check()?;
-        Ok(timeout(&self.talk.app().write_timeout_ms))
+        Ok(timeout(&self.talk().app().write_timeout_ms))
     }
 
     /// Whether calls return at once, for all handles.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.check()?;
-        self.talk.app().nonblocking.store(nonblocking, Relaxed);
+        self.talk().app().nonblocking.store(nonblocking, Relaxed);
         Ok(())
     }
 
@@ -373,7 +382,7 @@ impl TcpStream {
     /// `TCP_NODELAY`.
     pub fn nodelay(&self) -> io::Result<bool> {
         self.check()?;
-        Ok(self.talk.app().state.load(Relaxed) & NODELAY != 0)
+        Ok(self.talk().app().state.load(Relaxed) & NODELAY != 0)
     }
 
     /// `SO_KEEPALIVE`, with the times of the stack's configuration.
@@ -384,21 +393,21 @@ impl TcpStream {
     /// `SO_KEEPALIVE`.
     pub fn keepalive(&self) -> io::Result<bool> {
         self.check()?;
-        Ok(self.talk.app().state.load(Relaxed) & KEEPALIVE != 0)
+        Ok(self.talk().app().state.load(Relaxed) & KEEPALIVE != 0)
     }
 
     /// `TCP_USER_TIMEOUT`: how long sent bytes may stay unacknowledged. `None`: as long as retransmission goes on.
     pub fn set_tcp_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         let ms = timeout.map_or(0, |timeout| timeout.as_millis().clamp(1, u128::from(u32::MAX)) as u32);
         self.ask(|| Op::UserTimeout(ms))?;
-        self.talk.app().user_timeout_ms.store(ms, Relaxed);
+        self.talk().app().user_timeout_ms.store(ms, Relaxed);
         Ok(())
     }
 
     /// `TCP_USER_TIMEOUT`.
     pub fn tcp_user_timeout(&self) -> io::Result<Option<Duration>> {
         self.check()?;
-        let ms = self.talk.app().user_timeout_ms.load(Relaxed);
+        let ms = self.talk().app().user_timeout_ms.load(Relaxed);
         Ok((ms > 0).then(|| Duration::from_millis(ms.into())))
     }
 
@@ -406,14 +415,14 @@ impl TcpStream {
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         self.check()?;
         let seconds = linger.map_or(-1, |linger| linger.as_secs().min(i32::MAX as u64) as i32);
-        self.talk.app().linger_s.store(seconds, Relaxed);
+        self.talk().app().linger_s.store(seconds, Relaxed);
         Ok(())
     }
 
     /// `SO_LINGER`.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         self.check()?;
-        let seconds = self.talk.app().linger_s.load(Relaxed);
+        let seconds = self.talk().app().linger_s.load(Relaxed);
         Ok(u64::try_from(seconds).ok().map(Duration::from_secs))
     }
 
@@ -425,12 +434,12 @@ impl TcpStream {
     /// Why the connection has failed, if it has and nobody was told yet.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.check()?;
-        Ok(self.talk.lane().take_error().map(|fault| Why::Fault(fault).into()))
+        Ok(self.talk().lane().take_error().map(|fault| Why::Fault(fault).into()))
     }
 
     fn set_state(&self, bit: u8, on: bool, op: impl Fn() -> Op) -> io::Result<()> {
         self.ask(op)?;
-        let state = &self.talk.app().state;
+        let state = &self.talk().app().state;
         if on {
             state.fetch_or(bit, Relaxed)
         } else {
@@ -441,15 +450,15 @@ impl TcpStream {
 
     fn ask(&self, op: impl Fn() -> Op) -> io::Result<()> {
         self.check()?;
-        while !self.desk.note(&self.talk, op()) {
-            if self.talk.lane().status.load(Acquire) & GONE != 0 {
+        while !self.desk.note(self.talk(), op()) {
+            if self.talk().lane().status.load(Acquire) & GONE != 0 {
                 return Ok(()); // nothing is left that it could apply to
             }
-            if self.talk.app().nonblocking.load(Relaxed) {
+            if self.talk().app().nonblocking.load(Relaxed) {
                 return Err(Why::WouldBlock.into());
             }
             let soon = Instant::now() + Duration::from_millis(10);
-            self.wait(WRITE, Some(soon), |s| s.talk.lane().status.load(Acquire) & GONE != 0);
+            self.wait(WRITE, Some(soon), |s| s.talk().lane().status.load(Acquire) & GONE != 0);
         }
         Ok(())
     }
@@ -457,11 +466,13 @@ impl TcpStream {
 
 impl Drop for TcpStream {
     fn drop(&mut self) {
-        if !self.desk.is_here() || self.talk.app().handles.fetch_sub(1, AcqRel) != 1 {
+        if !self.desk.is_here() || self.talk().app().handles.fetch_sub(1, AcqRel) != 1 {
             return;
         }
-        let resets = self.talk.app().linger_s.load(Relaxed) == 0;
-        self.desk.note(&self.talk, if resets { Op::Abort } else { Op::Close });
+        let resets = self.talk().app().linger_s.load(Relaxed) == 0;
+        if let Some(talk) = self.talk.take() {
+            self.desk.leave(talk, resets);
+        }
     }
 }
 

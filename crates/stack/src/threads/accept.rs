@@ -2,22 +2,37 @@
 //! exchange. What is in a ring is a whole connection: it was established, has its conversation, and its lane serves it.
 
 use super::poll::{Watch, Watched};
-use super::words::{Conversation, Event, READ, wake_those};
+use super::words::{Event, READ, Talk, wake_those};
 use crate::app::ListenerId;
+use laneway_sync::padded::Padded;
 use laneway_sync::ring::handout::{Offers, Takers, handout};
 use laneway_sync::wake::{Flags, look_fence};
+use laneway_wire::flow::{Address, FlowKey};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
-/// A connection that is established and served, and that no thread has yet.
-pub struct Newcomer(pub(super) Arc<Conversation>);
+/// Who the peer is, in words: a thread that accepts is told, and so it goes with the connection.
+type Peer = [u64; 3];
 
-impl Newcomer {
-    /// The thread's, from here on.
-    pub fn conversation(&self) -> Arc<Conversation> {
-        self.0.clone()
-    }
+fn peer(flow: &FlowKey) -> Peer {
+    let [a, b, c, d] = flow.remote.words().map(u64::from);
+    [a << 32 | b, c << 32 | d, flow.remote_port.into()]
+}
+
+fn address([ab, cd, port]: Peer) -> SocketAddr {
+    let mut octets = [0; 16];
+    let words = [ab >> 32, ab, cd >> 32, cd].map(|word| (word as u32).to_ne_bytes());
+    octets.as_chunks_mut().0.copy_from_slice(&words);
+    SocketAddr::new(Address::from_v6(octets).to_ip(), port as u16)
+}
+
+/// A connection that is established and served: a thread's, from here on.
+pub struct Newcomer {
+    /// The connection.
+    pub talk: Talk,
+    /// Who is at the other end.
+    pub peer: SocketAddr,
 }
 
 /// A listener, as threads see it.
@@ -27,11 +42,11 @@ pub struct Acceptors {
     /// Where it listens.
     pub at: SocketAddr,
     /// Its rings, by lane.
-    rings: Box<[Takers<Newcomer>]>,
+    rings: Box<[Takers<Talk, 3>]>,
     /// Lanes that found their ring full and wait for room in it.
     starved: Box<[AtomicBool]>,
     /// Where the next search begins, so that no lane's connections wait behind another's.
-    next: AtomicUsize,
+    next: Padded<AtomicUsize>,
     flags: Flags,
     /// What acceptors sleep on.
     pub event: Event,
@@ -44,10 +59,12 @@ pub struct Acceptors {
 /// A lane's side of a listener.
 pub(super) struct LaneAcceptor {
     pub(super) shared: Arc<Acceptors>,
-    pub(super) offers: Offers<Newcomer>,
+    offers: Offers<Talk, 3>,
+    /// Established in this poll. They are offered at its end, with what came for them meanwhile.
+    staged: Vec<(Talk, Peer)>,
+    /// Something was published since threads were last told.
+    news: bool,
     pub(super) watch: Option<Arc<Watch>>,
-    /// Something was offered since threads were last told.
-    pub(super) news: bool,
 }
 
 impl Acceptors {
@@ -60,27 +77,28 @@ impl Acceptors {
             at,
             rings: takers.into(),
             starved: (0..lanes).map(|_| AtomicBool::new(false)).collect(),
-            next: AtomicUsize::new(0),
+            next: Padded(AtomicUsize::new(0)),
             flags: Flags::default(),
             event: Event::default(),
             nonblocking: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         });
-        let sides =
-            offers.into_iter().map(|offers| LaneAcceptor { shared: shared.clone(), offers, watch: None, news: false });
-        let sides = sides.collect();
+        let side =
+            |offers| LaneAcceptor { shared: shared.clone(), offers, staged: Vec::new(), news: false, watch: None };
+        let sides = offers.into_iter().map(side).collect();
         (shared, sides)
     }
 
     /// Takes the oldest connection of some lane. The second part of the answer is a lane that has waited for this room.
-    pub fn take(&self) -> Option<(Arc<Newcomer>, Option<usize>)> {
+    pub fn take(&self) -> Option<(Newcomer, Option<usize>)> {
         let lanes = self.rings.len();
         let first = self.next.fetch_add(1, Relaxed);
         (0..lanes).map(|i| first.wrapping_add(i) % lanes).find_map(|lane| {
-            let newcomer = self.rings[lane].take()?;
+            let (talk, peer) = self.rings[lane].take()?;
             look_fence();
             let starved = self.starved[lane].load(Relaxed) && self.starved[lane].swap(false, AcqRel);
-            Some((newcomer, starved.then_some(lane)))
+            talk.app().begin();
+            Some((Newcomer { talk, peer: address(peer) }, starved.then_some(lane)))
         })
     }
 
@@ -104,12 +122,41 @@ impl Acceptors {
 impl LaneAcceptor {
     /// Room for one more. If not, the lane is told when there is.
     pub(super) fn has_room(&mut self, lane: usize) -> bool {
-        if self.offers.has_room() {
+        let values = self.staged.len() + 1;
+        if self.offers.has_room(values) {
             return true;
         }
         self.shared.starved[lane].store(true, Relaxed);
         look_fence();
-        self.offers.has_room()
+        self.offers.has_room(values)
+    }
+
+    /// A connection for threads, at the end of the poll. There is room for it.
+    pub(super) fn stage(&mut self, talk: Talk, flow: &FlowKey) {
+        self.staged.push((talk, peer(flow)));
+    }
+
+    /// Something is to be offered.
+    pub(super) fn has_news(&self) -> bool {
+        !self.staged.is_empty()
+    }
+
+    /// Offers what was staged. Threads are to be [told](Self::tell), after a fence.
+    pub(super) fn publish(&mut self) {
+        if self.staged.is_empty() {
+            return;
+        }
+        for (talk, peer) in self.staged.drain(..) {
+            let _ = self.offers.offer(talk, peer);
+        }
+        self.offers.publish();
+        self.news = true;
+    }
+
+    /// Takes back one that no thread has taken.
+    pub(super) fn take_back(&mut self) -> Option<Talk> {
+        self.publish();
+        self.offers.take_back().map(|(talk, _)| talk)
     }
 
     /// No connection will come any more.

@@ -4,7 +4,7 @@ use super::accept::{Acceptors, LaneAcceptor};
 use super::datagram::{Datagrams, LaneDatagrams};
 use super::patience::LOOK_US;
 use super::poll::Watch;
-use super::words::{AppWords, Conversation, LaneWords, NO_SLOT, Op};
+use super::words::{AppWords, Conversation, LEFT, LaneWords, NO_SLOT, Op, RESETS, Talk, TalkEnd};
 use super::{NOTES_MAX, POOL, RING};
 use crate::app::{ListenerId, UdpId};
 use crate::clock::Clock;
@@ -12,7 +12,7 @@ use crate::runtime::{Bells, cores};
 use laneway_proto::time::Instant;
 use laneway_sync::fork::Birth;
 use laneway_sync::padded::Padded;
-use laneway_sync::ring::bytes::{BlockPool, LaneEnd, pipe};
+use laneway_sync::ring::bytes::{BlockPool, Notes, pipe};
 use laneway_sync::wake::{Job, PushList, WakeList, Woken, look_fence, wake_list};
 use laneway_wire::flow::Address;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ pub type UdpTicket = Job<Arc<Datagrams>>;
 /// What a lane is asked for beside what concerns one connection.
 pub(super) enum Command {
     /// Open a connection. `tried` lanes had no port left.
-    Connect { end: LaneEnd<AppWords, LaneWords>, from: Option<Address>, to: SocketAddr, tried: usize },
+    Connect { end: TalkEnd, from: Option<Address>, to: SocketAddr, tried: usize },
     /// Hand connections of this listener to threads.
     Listen(LaneAcceptor),
     /// Stop that.
@@ -122,19 +122,19 @@ impl Desk {
         self.posts.iter().map(|post| post.pool.in_use()).sum()
     }
 
-    /// What stands on every line that a conversation's application and its lane share and that holds no data: its own four, the
+    /// What stands on every line that a conversation's application and its lane share and that holds no data: its own three, the
     /// list's, the pool's, the bell's. Whoever compares two answers learns which of them were written between. For counting how
     /// often lines travel, while nobody else uses the desk.
     pub fn lines(&self, talk: &Conversation) -> Vec<u64> {
-        let post = &self.posts[usize::from(talk.app().lane.load(Acquire))];
-        let [first, second, third] = talk.lines();
-        let (app, lane) = (talk.app(), talk.lane());
-        let state = u64::from(app.state.load(Relaxed)) << 16 | u64::from(app.noted.load(Relaxed));
+        let lane = talk.lane();
+        let serves = usize::from(lane.lane.load(Acquire));
+        let post = &self.posts[serves];
+        let [first, second] = talk.lines();
         let words = u64::from(lane.status.load(Relaxed)) << 32 | u64::from(lane.event.now());
         let words = words ^ u64::from(lane.noted.load(Relaxed)).rotate_left(48);
-        let mut lines = vec![first, second.rotate_left(32) ^ state, third, words, post.wake.line()];
+        let mut lines = vec![first, second, words, post.wake.line()];
         lines.extend(post.pool.lines());
-        lines.push(self.bells.line(usize::from(app.lane.load(Acquire))));
+        lines.push(self.bells.line(serves));
         lines
     }
 
@@ -144,21 +144,23 @@ impl Desk {
     }
 
     /// Begins to open a connection, on the next lane in turn.
-    pub fn connect(&self, from: Option<Address>, to: SocketAddr) -> Arc<Conversation> {
+    pub fn connect(&self, from: Option<Address>, to: SocketAddr) -> Talk {
         let lane = self.next.fetch_add(1, Relaxed) % self.posts.len();
         let (talk, end) = self.conversation(lane);
         self.say(lane, Command::Connect { end, from, to, tried: 0 });
         talk
     }
 
-    pub(super) fn conversation(&self, lane: usize) -> (Arc<Conversation>, LaneEnd<AppWords, LaneWords>) {
-        pipe(&self.posts[lane].pool, RING, AppWords::new(lane), LaneWords::new())
+    pub(super) fn conversation(&self, lane: usize) -> (Talk, TalkEnd) {
+        let made = pipe(&self.posts[lane].pool, RING, Notes::default(), AppWords::default(), LaneWords::new(lane));
+        made.0.place().store(NO_SLOT, Relaxed);
+        made
     }
 
     /// Has the lane look at a connection. Publish first what it is to find.
     #[inline]
-    pub fn serve(&self, talk: &Arc<Conversation>) {
-        let lane = usize::from(talk.app().lane.load(Acquire));
+    pub fn serve(&self, talk: &Talk) {
+        let lane = usize::from(talk.lane().lane.load(Acquire));
         if self.posts[lane].wake.push(talk) {
             self.bells.ring(lane);
         }
@@ -166,8 +168,8 @@ impl Desk {
 
     /// As [`serve`](Self::serve), by a caller who is about to wait for what comes of it: if the lane sleeps, it does the lane's work.
     #[inline]
-    pub fn attend(&self, talk: &Arc<Conversation>) {
-        let lane = usize::from(talk.app().lane.load(Acquire));
+    pub fn attend(&self, talk: &Talk) {
+        let lane = usize::from(talk.lane().lane.load(Acquire));
         if self.posts[lane].wake.push(talk) {
             self.bells.attend(lane);
         }
@@ -187,13 +189,13 @@ impl Desk {
     }
 
     pub(super) fn needs_this_core(&self, talk: &Conversation) -> bool {
-        self.bells.needs_this_core(usize::from(talk.app().lane.load(Relaxed)))
+        self.bells.needs_this_core(usize::from(talk.lane().lane.load(Relaxed)))
     }
 
     /// Asks for something behind the bytes sent so far. False: too much is asked already, wait for [`WRITE`].
     ///
     /// [`WRITE`]: super::words::WRITE
-    pub fn note(&self, talk: &Arc<Conversation>, op: Op) -> bool {
+    pub fn note(&self, talk: &Talk, op: Op) -> bool {
         let noted = talk.after(|at| {
             let words = talk.app();
             let waiting = words.noted.load(Relaxed).wrapping_sub(talk.lane().noted.load(Acquire));
@@ -203,7 +205,7 @@ impl Desk {
                 return false;
             }
             words.noted.fetch_add(1, Relaxed);
-            words.notes.push((at, op));
+            talk.said().push((at, op));
             true
         });
         match noted {
@@ -212,6 +214,19 @@ impl Desk {
             false => {}
         }
         noted
+    }
+
+    /// The application is gone; `resets`: it wants an RST. Its hold on the conversation goes to the lane with the same step that says so,
+    /// and may be the last: the lane can use it for another connection.
+    pub fn leave(&self, talk: Talk, resets: bool) {
+        let lane = usize::from(talk.lane().lane.load(Acquire));
+        let waits = !talk.app().nonblocking.load(Relaxed);
+        if self.posts[lane].wake.push_last(talk, if resets { LEFT | RESETS } else { LEFT }) {
+            match waits {
+                true => self.bells.attend(lane),
+                false => self.bells.ring(lane),
+            }
+        }
     }
 
     /// Has every lane hand the connections of a listener to threads.
@@ -286,13 +301,13 @@ impl Desk {
 
 /// A command that no lane will ever look at.
 pub(super) fn refuse(command: Command) {
-    use super::words::{Fault, GONE, READ, WRITE, wake_those};
+    use super::words::{Fault, GONE, READ, WRITE, is_over, wake_those};
     match command {
         Command::Connect { end, .. } => {
             let talk = end.pipe();
             talk.lane().fail(Fault::Stopped);
-            talk.lane().slot.store(NO_SLOT, Relaxed);
-            talk.lane().status.fetch_or(GONE, Release);
+            talk.place().store(NO_SLOT, Relaxed);
+            is_over(talk, GONE);
             look_fence();
             wake_those(talk.flags(), &talk.lane().event, READ | WRITE);
         }

@@ -1,8 +1,8 @@
 //! Owns the bytes of a stream that stay in their conversation's ring until the peer has acknowledged them.
 
-use super::words::{AppWords, LaneWords};
+use super::words::{AppWords, LaneWords, Op};
 use laneway_proto::tcp::Keeper;
-use laneway_sync::ring::bytes::KeptEnd;
+use laneway_sync::ring::bytes::{KeptEnd, Notes};
 
 /// A conversation in which so much waits at once is a stream: from then on its bytes are sent out of the ring. What is shorter is
 /// copied, and the ring is free again at once: it is in the cache, and its writer begins at the front of his block again.
@@ -10,13 +10,13 @@ pub(super) const STREAM: usize = 65_536;
 
 /// The reading half of a stream's conversation, in the hands of its connection.
 pub(super) struct Kept {
-    end: KeptEnd<AppWords, LaneWords>,
+    end: KeptEnd<Notes<Op>, AppWords, LaneWords>,
     /// How much had been given back when it was last asked for room.
     asked_at: u64,
 }
 
 impl Kept {
-    pub(super) fn new(end: KeptEnd<AppWords, LaneWords>) -> Self {
+    pub(super) fn new(end: KeptEnd<Notes<Op>, AppWords, LaneWords>) -> Self {
         let asked_at = end.taken();
         Kept { end, asked_at }
     }

@@ -8,12 +8,19 @@
 //!                                                          a third free: wake who wants space
 //!   recv: copy out of the ring                 ◀────────── on_data: copy from the frame into the ring, publish
 //!         room again: push on the wake list                at the end of the poll, one fence, wake who wants bytes
-//!   close, shutdown, options: a note with the   ─────────▶ acted upon when the bytes before it were taken
-//!         number of bytes that it stands behind
+//!   shutdown, options: a note with the number   ─────────▶ acted upon when the bytes before it were taken
+//!         of bytes that it stands behind
+//!   close: a bit, and the conversation itself   ─────────▶ behind the last byte; then it is used for another connection
 //! ```
 //!
 //! An application thread takes no lock that a lane takes, and touches a connection only where it is the lane (below). What the two share, per connection,
-//! is a [`Conversation`](words::Conversation): 128 bytes of each side, and blocks while something lies in it.
+//! is a [`Conversation`](words::Conversation): five lines, and blocks while something lies in it.
+//!
+//! **What a short connection costs.** One that is accepted, asked, answered and closed moves the application's line to the thread and
+//! back, and half of the line in which it was handed over. Everything else that either side needs to know lies in these two, or is on
+//! lines that only one of them touches: who the peer is, what had come before it was taken, that nothing is wrong, that the application
+//! has left. Nothing is allocated: the lane that made the conversation has it back with the close, and hands it out again
+//! (`stock.rs`). `laneway-lab coherence` counts both.
 //!
 //! **One copy more for a word, none for a stream.** What was sent must be kept until it is acknowledged. A word is copied from the ring
 //! into the connection's send buffer: it is in the cache (it was just read), the ring is free again at once, and its writer begins
@@ -36,7 +43,7 @@
 //!
 //! **What bounds what.** A ring holds [`RING`] bytes in each direction, a lane's blocks [`POOL`] bytes of each size; a
 //! lane looks at [`SERVED_MAX`] conversations and takes [`COMMANDS_MAX`] commands per poll; of notes there may be
-//! [`NOTES_MAX`] in a conversation. Whoever wants more waits, or is told that it would.
+//! [`NOTES_MAX`] in a conversation; a lane keeps 256 ended conversations for others, and none when it is idle. Whoever wants more waits, or is told that it would.
 
 pub mod accept;
 pub mod datagram;
@@ -45,6 +52,7 @@ mod kept;
 mod patience;
 pub mod poll;
 mod server;
+mod stock;
 pub mod words;
 
 pub use laneway_sync::fork;

@@ -2,7 +2,7 @@
 
 use super::accept::Acceptors;
 use super::datagram::Datagrams;
-use super::words::{CONNECTED, Conversation, ENDED, GONE, READ, ROOM, SHUT_READ, SHUT_WRITE, WRITE};
+use super::words::{CONNECTED, Conversation, ENDED, GONE, READ, ROOM, SHUT_READ, SHUT_WRITE, Talk, WRITE};
 use laneway_sync::doorbell::ParkFlag;
 use laneway_sync::wake::{Job, WakeList, Woken, wake_list};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// What is watched.
 pub enum Source {
     /// A connection.
-    Conversation(Arc<Conversation>),
+    Conversation(Talk),
     /// A listener.
     Acceptors(Arc<Acceptors>),
     /// A UDP socket.

@@ -1,22 +1,22 @@
 //! Owns a lane's side of thread sockets: the application that lives on the lane and serves those on other threads.
 
-use super::accept::{LaneAcceptor, Newcomer};
+use super::accept::LaneAcceptor;
 use super::datagram::LaneDatagrams;
 use super::desk::{Command, Desk, Inbox, refuse};
 use super::kept::{self, Kept};
 use super::poll::{Watch, Watched};
+use super::stock::Stock;
 use super::words::{
-    AppWords, CONNECTED, Conversation, ENDED, FULL, Fault, GONE, LaneWords, NO_SLOT, Op, READ, WRITE, poll_news,
-    wake_those,
+    CONNECTED, Conversation, ENDED, FULL, Fault, GONE, LEFT, NO_SLOT, Op, READ, RESETS, Talk, TalkEnd, WRITE, is_over,
+    poll_news, wake_those,
 };
 use super::{COMMANDS_MAX, KEPT_MAX, SERVED_MAX};
 use crate::app::{App, ConnId, Context, ListenerId, UdpId};
 use crate::error::Error;
 use laneway_proto::tcp::CloseReason;
 use laneway_proto::time::Instant;
-use laneway_sync::ring::bytes::LaneEnd;
 use laneway_sync::wake::{look_fence, release};
-use laneway_table::prefetch::{LINE, prefetch_line, prefetch_lines};
+use laneway_table::prefetch::prefetch_line;
 use laneway_wire::flow::Address;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ const DATAGRAMS_MAX: usize = 64;
 
 /// A connection that a thread has.
 struct Record {
-    end: LaneEnd<AppWords, LaneWords>,
+    end: TalkEnd,
     id: ConnId,
     watch: Option<Arc<Watch>>,
     /// What was asked for behind bytes that have not been taken yet.
@@ -71,20 +71,23 @@ pub struct Server {
     inbox: Inbox,
     commands: VecDeque<Command>,
     /// Conversations that spoke in the last poll: they are looked at without being on the list.
-    kept: Vec<Arc<Conversation>>,
+    kept: Vec<Talk>,
     /// Conversations that the last poll served.
     served: usize,
     /// Those that are served next; empty between polls.
-    batch: Vec<Arc<Conversation>>,
+    batch: Vec<Talk>,
     records: Vec<Option<Record>>,
     free: Vec<u32>,
     /// Records with news.
     news: Vec<u32>,
-    /// Records that hold blocks.
-    lenders: VecDeque<u32>,
+    /// Records that hold blocks, and whose they were when that was noted.
+    lenders: VecDeque<(u32, ConnId)>,
     sweep_at: Instant,
-    /// Conversations that ended in this poll.
-    farewells: Vec<(Arc<Conversation>, Option<Arc<Watch>>)>,
+    /// Conversations that ended in this poll, and whose threads must be told.
+    farewells: Vec<(TalkEnd, Option<Arc<Watch>>)>,
+    /// Conversations that ended, for others.
+    stock: Stock,
+    now: Instant,
     listeners: BTreeMap<u16, LaneAcceptor>,
     sockets: BTreeMap<u16, Box<LaneDatagrams>>,
     busy: bool,
@@ -106,6 +109,8 @@ impl Server {
             lenders: VecDeque::new(),
             sweep_at: Instant::NEVER,
             farewells: Vec::new(),
+            stock: Stock::default(),
+            now: Instant::NEVER,
             listeners: BTreeMap::new(),
             sockets: BTreeMap::new(),
             busy: false,
@@ -124,7 +129,7 @@ impl Server {
         self.records.get_mut(index as usize)?.as_mut()
     }
 
-    fn insert(&mut self, end: LaneEnd<AppWords, LaneWords>, id: ConnId) -> u32 {
+    fn insert(&mut self, end: TalkEnd, id: ConnId) -> u32 {
         let taken = end.taken();
         let record = Record {
             end,
@@ -150,7 +155,7 @@ impl Server {
             }
         };
         if let Some(record) = self.record(index) {
-            record.end.pipe().lane().slot.store(index, Relaxed);
+            record.end.pipe().place().store(index, Relaxed);
         }
         index
     }
@@ -159,14 +164,24 @@ impl Server {
     fn remove(&mut self, index: u32, fault: Option<Fault>) {
         let Some(record) = self.records.get_mut(index as usize).and_then(Option::take) else { return };
         self.free.push(index);
-        let talk = record.end.pipe().clone();
-        let words = talk.lane();
+        let talk = record.end.pipe();
         if let Some(fault) = fault {
-            words.fail(fault);
+            talk.lane().fail(fault);
         }
-        words.slot.store(NO_SLOT, Relaxed);
-        words.status.fetch_or(GONE, Release);
-        self.farewells.push((talk, record.watch));
+        talk.place().store(NO_SLOT, Relaxed);
+        is_over(talk, GONE);
+        self.farewells.push((record.end, record.watch));
+    }
+
+    /// As [`remove`](Self::remove), of one whose application has left: there is nobody to tell, unless somebody watches.
+    fn put_away(&mut self, index: u32) {
+        if self.record(index).is_some_and(|record| record.watch.is_some()) {
+            return self.remove(index, None);
+        }
+        let Some(record) = self.records.get_mut(index as usize).and_then(Option::take) else { return };
+        self.free.push(index);
+        record.end.pipe().place().store(NO_SLOT, Relaxed);
+        self.stock.give(record.end);
     }
 
     #[inline]
@@ -187,7 +202,7 @@ impl Server {
             if self.lenders.is_empty() {
                 self.sweep_at = now.after_us(IDLE_US);
             }
-            self.lenders.push_back(index);
+            self.lenders.push_back((index, record.id));
         }
     }
 
@@ -196,9 +211,11 @@ impl Server {
     fn serve(&mut self, cx: &mut Context<'_>, index: u32) -> bool {
         let Some(record) = self.records.get_mut(index as usize).and_then(Option::as_mut) else { return false };
         let id = record.id;
+        // Before notes and bytes are looked at: it says that there are no more.
+        let left = record.end.pipe().flags().seen(LEFT | RESETS);
         let mut aborts = false;
-        if !record.end.pipe().app().notes.is_empty() {
-            let notes = record.end.pipe().app().notes.take_all();
+        if !record.end.pipe().said().is_empty() {
+            let notes = record.end.pipe().said().take_all();
             record.end.pipe().lane().noted.fetch_add(notes.len() as u16, Release);
             for (at, op) in notes {
                 match op {
@@ -216,10 +233,18 @@ impl Server {
                 }
             }
         }
+        if left != 0 {
+            record.closing = true;
+            aborts |= left & RESETS != 0 || record.end.unread() > 0;
+        }
         if aborts {
             cx.set_token(id, 0);
             cx.abort(id);
-            self.remove(index, None);
+            if left != 0 {
+                self.put_away(index)
+            } else {
+                self.remove(index, None)
+            }
             return false;
         }
         let (mut sent, mut all) = (0, true);
@@ -258,6 +283,12 @@ impl Server {
                 }
                 (n, len)
             };
+            if len == 0 && left != 0 {
+                cx.set_token(id, 0);
+                cx.close(id);
+                self.put_away(index);
+                return false;
+            }
             if len == 0 {
                 break;
             }
@@ -269,12 +300,12 @@ impl Server {
             }
         }
         let pipe = record.end.pipe();
-        let wants = pipe.lane().status.load(Relaxed) & FULL != 0;
+        let wants = pipe.flags().get(FULL) != 0;
         // How little room it may have been is reckoned from what was given back by now, and not from what was when the turn began.
         let taken = record.end.taken();
         let has_space = kept::has_space(pipe, taken - std::mem::replace(&mut record.seen, taken));
         if wants && record.end.unread() <= pipe.limit() / 3 * 2 {
-            pipe.lane().status.fetch_and(!FULL, Relaxed);
+            pipe.flags().take(FULL);
             cx.resume(id);
         }
         if has_space {
@@ -296,7 +327,7 @@ impl Server {
                 served += 1;
                 return true;
             }
-            release(talk);
+            release(&**talk);
             served += usize::from(self.serve_released(cx, talk, index));
             false
         });
@@ -308,19 +339,20 @@ impl Server {
             while batch.len() < BATCH
                 && let Some(talk) = self.inbox.woken.pop_and_keep()
             {
-                prefetch_lines(Arc::as_ptr(&talk), size_of::<Conversation>() / LINE);
+                prefetch_line(talk.place());
+                prefetch_line(talk.lane());
                 batch.push(talk);
             }
             if batch.is_empty() {
                 break;
             }
             for talk in &batch {
-                if let Some(record) = self.records.get(talk.lane().slot.load(Relaxed) as usize) {
+                if let Some(record) = self.records.get(talk.place().load(Relaxed) as usize) {
                     prefetch_line(record);
                 }
             }
             for talk in &batch {
-                if let Some(Some(record)) = self.records.get(talk.lane().slot.load(Relaxed) as usize) {
+                if let Some(Some(record)) = self.records.get(talk.place().load(Relaxed) as usize) {
                     cx.prefetch(record.id);
                 }
             }
@@ -331,7 +363,7 @@ impl Server {
                     kept.push(talk);
                     continue;
                 }
-                release(&talk);
+                release(&*talk);
                 self.serve_released(cx, &talk, index);
             }
         }
@@ -342,7 +374,7 @@ impl Server {
     }
 
     /// Looks at a conversation after it was released: what was published before was not pushed. True if there was something.
-    fn serve_released(&mut self, cx: &mut Context<'_>, talk: &Arc<Conversation>, index: Option<u32>) -> bool {
+    fn serve_released(&mut self, cx: &mut Context<'_>, talk: &Talk, index: Option<u32>) -> bool {
         match index {
             Some(index) if self.has_work(index) => {
                 self.serve(cx, index);
@@ -350,13 +382,13 @@ impl Server {
             }
             Some(_) => false,
             // Perhaps it was handed to another lane meanwhile.
-            None if usize::from(talk.app().lane.load(Acquire)) != self.lane => {
+            None if usize::from(talk.lane().lane.load(Acquire)) != self.lane => {
                 self.desk.serve(talk);
                 false
             }
             // It ended before the lane knew who watches it: the farewell reached nobody.
             None if talk.lane().status.load(Relaxed) & GONE != 0 => {
-                for (_, op) in talk.app().notes.take_all() {
+                for (_, op) in talk.said().take_all() {
                     if let Op::Watch(Some(watch)) = op {
                         Watched::look(&watch);
                     }
@@ -370,10 +402,10 @@ impl Server {
     /// Where this lane keeps a conversation, if it does.
     #[inline]
     fn place(&self, talk: &Conversation) -> Option<u32> {
-        if usize::from(talk.app().lane.load(Acquire)) != self.lane {
+        if usize::from(talk.lane().lane.load(Acquire)) != self.lane {
             return None;
         }
-        let index = talk.lane().slot.load(Relaxed);
+        let index = talk.place().load(Relaxed);
         (index != NO_SLOT).then_some(index)
     }
 
@@ -383,8 +415,9 @@ impl Server {
         let Some(Some(record)) = self.records.get(index as usize) else { return false };
         let pipe = record.end.pipe();
         // That it has read is said by the list alone, and one who is kept is not put on it again.
-        let has_read = || pipe.lane().status.load(Relaxed) & FULL != 0 && record.end.unread() <= pipe.limit() / 3 * 2;
-        record.waiting() > 0 || !pipe.app().notes.is_empty() || has_read()
+        let has_read = || pipe.flags().get(FULL) != 0 && record.end.unread() <= pipe.limit() / 3 * 2;
+        let has_left = || !record.closing && pipe.flags().seen(LEFT) != 0;
+        record.waiting() > 0 || !pipe.said().is_empty() || has_left() || has_read()
     }
 
     fn on_command(&mut self, cx: &mut Context<'_>, command: Command) {
@@ -397,8 +430,8 @@ impl Server {
             }
             Command::Unlisten(id) => {
                 let Some(mut side) = self.listeners.remove(&id.0) else { return };
-                while let Some(newcomer) = side.offers.take_back() {
-                    let index = newcomer.0.lane().slot.load(Relaxed);
+                while let Some(newcomer) = side.take_back() {
+                    let index = newcomer.place().load(Relaxed);
                     if let Some(connection) = self.record(index).map(|record| record.id) {
                         cx.set_token(connection, 0);
                         cx.abort(connection);
@@ -431,15 +464,8 @@ impl Server {
         }
     }
 
-    fn connect(
-        &mut self,
-        cx: &mut Context<'_>,
-        end: LaneEnd<AppWords, LaneWords>,
-        from: Option<Address>,
-        to: SocketAddr,
-        tried: usize,
-    ) {
-        end.pipe().app().lane.store(self.lane as u16, Release);
+    fn connect(&mut self, cx: &mut Context<'_>, end: TalkEnd, from: Option<Address>, to: SocketAddr, tried: usize) {
+        end.pipe().lane().lane.store(self.lane as u16, Release);
         match cx.connect(from, Address::from(to.ip()), to.port(), 0) {
             Ok(id) => {
                 let index = self.insert(end, id);
@@ -448,12 +474,11 @@ impl Server {
             }
             Err(Error::LaneExhausted(_)) if tried + 1 < self.desk.lanes() => {
                 let next = (self.lane + 1) % self.desk.lanes();
-                end.pipe().app().lane.store(next as u16, Release);
+                end.pipe().lane().lane.store(next as u16, Release);
                 self.desk.say(next, Command::Connect { end, from, to, tried: tried + 1 });
             }
             Err(error) => {
-                let talk = end.pipe().clone();
-                talk.lane().fail(match error {
+                end.pipe().lane().fail(match error {
                     Error::NetworkUnreachable(_) => Fault::NetworkUnreachable,
                     Error::AddressNotAvailable(_)
                     | Error::LaneExhausted(_)
@@ -463,8 +488,8 @@ impl Server {
                     Error::Closed => Fault::Stopped,
                     _ => Fault::Invalid,
                 });
-                talk.lane().status.fetch_or(GONE, Release);
-                self.farewells.push((talk, None));
+                is_over(end.pipe(), GONE);
+                self.farewells.push((end, None));
             }
         }
     }
@@ -476,17 +501,20 @@ impl Server {
             && side.has_room(lane)
             && let Some(id) = cx.accept(listener)
         {
-            let (talk, end) = self.desk.conversation(lane);
-            if let Some(flow) = cx.flow(id) {
+            let Some(flow) = cx.flow(id) else { continue };
+            let end = self.stock.take(flow).unwrap_or_else(|| {
+                let (talk, end) = self.desk.conversation(lane);
                 talk.lane().set_flow(flow);
-            }
-            talk.lane().status.store(CONNECTED, Release);
+                talk.lane().status.store(CONNECTED, Release);
+                end
+            });
+            side.stage(end.share(), &flow);
+            let holds = end.holds();
             let index = self.insert(end, id);
             cx.set_token(id, u64::from(index) + 1);
             cx.set_answers_later(id, true);
-            if let Some(side) = self.listeners.get_mut(&listener.0) {
-                let _ = side.offers.offer(Arc::new(Newcomer(talk)));
-                side.news = true;
+            if holds {
+                self.lend(index, cx.now());
             }
         }
     }
@@ -498,14 +526,13 @@ impl Server {
         }
         let n = self.lenders.len().min(SWEEP_MAX);
         for _ in 0..n {
-            let Some(index) = self.lenders.pop_front() else { break };
-            let Some(record) = self.record(index) else { continue };
-            if std::mem::take(&mut record.spoke) {
-                self.lenders.push_back(index);
-            } else if record.lender && record.end.retire() {
+            let Some((index, id)) = self.lenders.pop_front() else { break };
+            // Another's by now? That one is on the list for itself.
+            let Some(record) = self.record(index).filter(|record| record.id == id) else { continue };
+            if !std::mem::take(&mut record.spoke) && record.end.retire() {
                 record.lender = false;
-            } else if record.lender {
-                self.lenders.push_back(index);
+            } else {
+                self.lenders.push_back((index, id));
             }
         }
         self.sweep_at = now.after_us(if n == SWEEP_MAX { IDLE_US / 16 } else { IDLE_US });
@@ -514,7 +541,7 @@ impl Server {
 
 /// From now on the connection sends out of the ring. False: there is none yet that could.
 #[cold]
-fn keep(cx: &mut Context<'_>, id: ConnId, end: &mut LaneEnd<AppWords, LaneWords>) -> bool {
+fn keep(cx: &mut Context<'_>, id: ConnId, end: &mut TalkEnd) -> bool {
     cx.state(id).is_synchronized() && end.part().is_some_and(|half| cx.set_keeper(id, Box::new(Kept::new(half))))
 }
 
@@ -531,6 +558,7 @@ fn apply(cx: &mut Context<'_>, id: ConnId, op: Op) {
 
 impl App for Server {
     fn on_poll(&mut self, cx: &mut Context<'_>) {
+        self.now = cx.now();
         self.commands.extend(self.desk.take_commands(self.lane));
         let commands = self.commands.len().min(COMMANDS_MAX);
         for command in self.commands.drain(..commands).collect::<Vec<_>>() {
@@ -550,15 +578,17 @@ impl App for Server {
             }
         }
         self.sweep(cx.now());
+        self.stock.shrink(cx.now());
         self.busy = commands + served + datagrams + self.kept.len() > 0;
     }
 
     fn on_poll_end(&mut self) {
-        let listeners = self.listeners.values().any(|side| side.news);
+        let listeners = self.listeners.values().any(LaneAcceptor::has_news);
         let sockets = self.sockets.values().any(|side| side.news != 0);
         if self.news.is_empty() && self.farewells.is_empty() && !listeners && !sockets {
-            return;
+            return self.stock.settle(self.now);
         }
+        self.listeners.values_mut().for_each(LaneAcceptor::publish);
         look_fence(); // one for all that this poll has published
         for (i, &index) in self.news.iter().enumerate() {
             // What those that come later will need is fetched meanwhile: the record, and then what it leads to.
@@ -575,12 +605,15 @@ impl App for Server {
             }
         }
         self.news.clear();
-        for (talk, watch) in self.farewells.drain(..) {
+        for (end, watch) in self.farewells.drain(..) {
+            let talk = end.pipe();
             wake_those(talk.flags(), &talk.lane().event, READ | WRITE);
             watch.iter().for_each(Watched::look);
+            self.stock.give(end);
         }
         self.listeners.values_mut().for_each(LaneAcceptor::tell);
         self.sockets.values_mut().for_each(|side| side.tell());
+        self.stock.settle(self.now);
     }
 
     fn is_busy(&self) -> bool {
@@ -588,7 +621,8 @@ impl App for Server {
     }
 
     fn poll_timeout(&self) -> Instant {
-        if self.lenders.is_empty() { Instant::NEVER } else { self.sweep_at }
+        let sweep = if self.lenders.is_empty() { Instant::NEVER } else { self.sweep_at };
+        sweep.min(self.stock.due())
     }
 
     fn on_acceptable(&mut self, cx: &mut Context<'_>, listener: ListenerId) {
@@ -623,8 +657,7 @@ impl App for Server {
         }
         let mut n = record.end.fill(data);
         if n < data.len() {
-            record.end.pipe().lane().status.fetch_or(FULL, Relaxed);
-            look_fence();
+            record.end.pipe().flags().want(FULL);
             n += record.end.fill(&data[n..]); // its thread may have read before it could know
         }
         self.tell_later(index, READ);
@@ -670,6 +703,7 @@ impl App for Server {
         for index in 0..self.records.len() as u32 {
             let Some(record) = self.record(index) else { continue };
             record.end.pipe().lane().fail(Fault::Stopped);
+            is_over(record.end.pipe(), 0);
             record.watch.iter().for_each(Watched::look); // whatever it waits for
             // What was sent still goes out, and then a FIN.
             let at = record.end.sent();
@@ -706,7 +740,8 @@ impl Drop for Server {
         self.listeners.values().for_each(LaneAcceptor::end);
         self.sockets.values().for_each(|side| side.end());
         look_fence();
-        for (talk, watch) in self.farewells.drain(..) {
+        for (end, watch) in self.farewells.drain(..) {
+            let talk = end.pipe();
             wake_those(talk.flags(), &talk.lane().event, READ | WRITE);
             watch.iter().for_each(Watched::look);
         }

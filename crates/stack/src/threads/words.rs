@@ -2,7 +2,7 @@
 
 use super::patience::PATIENCE_FIRST;
 use super::poll::Watch;
-use laneway_sync::ring::bytes::{Notes, Pipe};
+use laneway_sync::ring::bytes::{AppEnd, LaneEnd, Notes, Pipe};
 use laneway_sync::wake::Flags;
 use laneway_wire::flow::FlowKey;
 use rustix::thread::futex;
@@ -12,7 +12,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// One connection, as application threads see it.
-pub type Conversation = Pipe<AppWords, LaneWords>;
+pub type Conversation = Pipe<Notes<Op>, AppWords, LaneWords>;
+/// What keeps it for them.
+pub type Talk = AppEnd<Notes<Op>, AppWords, LaneWords>;
+/// Its lane's end.
+pub(super) type TalkEnd = LaneEnd<Notes<Op>, AppWords, LaneWords>;
 
 /// Wants: bytes, or the end of them.
 pub const READ: u32 = 1;
@@ -20,6 +24,17 @@ pub const READ: u32 = 1;
 pub const WRITE: u32 = 2;
 /// Has looked for room to send and found too little, and is told by a poller; nobody sleeps for it in a call. Of UDP sockets, too.
 pub const ROOM: u32 = 4;
+/// The lane, and not the application, waits: it has bytes that found no room in the ring. Of the flags as the ones before, because
+/// the application has them at hand when it has read.
+pub const FULL: u32 = 8;
+/// The lane has said that the connection is over, or that it failed: see [`LaneWords`] for which. Here, so that nobody need look there
+/// as long as nothing is wrong.
+pub const OVER: u32 = 16;
+/// The application is gone: a FIN behind its bytes, or an RST if it left some unread. It is said with the last thing that it does, so
+/// that no note and no number of bytes is needed.
+pub const LEFT: u32 = 32;
+/// With [`LEFT`]: an RST, at once.
+pub const RESETS: u32 = 64;
 
 /// The connection is established.
 pub const CONNECTED: u32 = 1;
@@ -27,8 +42,6 @@ pub const CONNECTED: u32 = 1;
 pub const ENDED: u32 = 2;
 /// The connection is over.
 pub const GONE: u32 = 4;
-/// The lane has bytes that found no room in the ring.
-pub const FULL: u32 = 8;
 
 /// The caller's side has been shut: for sending, …
 pub const SHUT_WRITE: u8 = 1;
@@ -49,7 +62,7 @@ pub enum Op {
     UserTimeout(u32),
     /// A FIN behind the bytes.
     Shutdown,
-    /// The application is gone: a FIN behind the bytes, or an RST if it left some unread.
+    /// A FIN behind the bytes, or an RST if some were left unread, by who does not [leave](LEFT): the stack, which ends.
     Close,
     /// An RST, at once.
     Abort,
@@ -57,10 +70,8 @@ pub enum Op {
     Watch(Option<Arc<Watch>>),
 }
 
-/// What the application's threads say.
+/// What the application's threads keep among themselves. The lane has no business here.
 pub struct AppWords {
-    /// What they ask for.
-    pub notes: Notes<Op>,
     /// How long a read waits, in milliseconds; `u32::MAX`: for ever.
     pub read_timeout_ms: AtomicU32,
     /// The same for writes.
@@ -69,8 +80,6 @@ pub struct AppWords {
     pub linger_s: AtomicI32,
     /// Notes pushed so far, modulo 2¹⁶.
     pub noted: AtomicU16,
-    /// The lane that serves it.
-    pub lane: AtomicU16,
     /// Calls return at once.
     pub nonblocking: AtomicBool,
     /// What was shut or asked for: [`SHUT_WRITE`] and its neighbours.
@@ -83,16 +92,14 @@ pub struct AppWords {
     pub handles: AtomicU32,
 }
 
-impl AppWords {
-    /// Nothing said yet, to the lane that serves it.
-    pub fn new(lane: usize) -> Self {
+impl Default for AppWords {
+    /// Of a conversation that begins.
+    fn default() -> Self {
         AppWords {
-            notes: Notes::default(),
             read_timeout_ms: AtomicU32::new(u32::MAX),
             write_timeout_ms: AtomicU32::new(u32::MAX),
             linger_s: AtomicI32::new(-1),
             noted: AtomicU16::new(0),
-            lane: AtomicU16::new(lane as u16),
             nonblocking: AtomicBool::new(false),
             state: AtomicU8::new(0),
             patience: AtomicU8::new(PATIENCE_FIRST),
@@ -102,34 +109,65 @@ impl AppWords {
     }
 }
 
-/// What the lane says.
+impl AppWords {
+    /// For whoever takes a conversation that the lane has made or renewed: as of one that begins.
+    pub(super) fn begin(&self) {
+        let AppWords { read_timeout_ms, write_timeout_ms, linger_s, noted: _, nonblocking, .. } = self;
+        let AppWords { state, patience, user_timeout_ms, handles, .. } = self;
+        read_timeout_ms.store(u32::MAX, Relaxed);
+        write_timeout_ms.store(u32::MAX, Relaxed);
+        linger_s.store(-1, Relaxed);
+        nonblocking.store(false, Relaxed);
+        state.store(0, Relaxed);
+        patience.store(PATIENCE_FIRST, Relaxed);
+        user_timeout_ms.store(0, Relaxed);
+        handles.store(1, Relaxed);
+    }
+}
+
+/// What the lane says. What stands before the flow changes only when something happens to the connection; the flow is another with
+/// each, and on a line that nobody needs to read.
+#[repr(C)]
 pub struct LaneWords {
     /// What sleepers sleep on.
     pub event: Event,
     /// [`CONNECTED`] and its neighbours.
     pub status: AtomicU32,
-    /// Where the lane keeps it; only the lane that serves it looks.
-    pub(super) slot: AtomicU32,
     /// Why it failed; whoever is told takes it.
     error: AtomicU16,
     /// Notes taken so far, modulo 2¹⁶.
     pub noted: AtomicU16,
+    /// The lane that serves it.
+    pub(super) lane: AtomicU16,
+    _apart: [u16; 19],
     flow: OnceLock<FlowKey>,
 }
 
-/// No slot.
+/// No slot: what [`Conversation::place`](laneway_sync::ring::bytes::Pipe::place) says of one that its lane does not keep.
 pub(super) const NO_SLOT: u32 = u32::MAX;
 
 impl LaneWords {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(lane: usize) -> Self {
         LaneWords {
             event: Event::default(),
             status: AtomicU32::new(0),
-            slot: AtomicU32::new(NO_SLOT),
             error: AtomicU16::new(0),
             noted: AtomicU16::new(0),
+            lane: AtomicU16::new(lane as u16),
+            _apart: [0; 19],
             flow: OnceLock::new(),
         }
+    }
+
+    /// As of another connection, that is established. What stands there already is not written again. Notes are counted on.
+    pub(super) fn renew(&mut self, flow: FlowKey) {
+        if *self.status.get_mut() != CONNECTED {
+            *self.status.get_mut() = CONNECTED;
+        }
+        if *self.error.get_mut() != 0 {
+            *self.error.get_mut() = 0;
+        }
+        self.flow = OnceLock::from(flow);
     }
 
     /// The flow, once it is connected.
@@ -237,4 +275,17 @@ pub(super) fn poll_news(flags: &Flags, bits: u32) -> u32 {
     if bits & WRITE != 0 && flags.take(ROOM) == 0 { bits & !WRITE } else { bits }
 }
 
-const _: () = assert!(size_of::<Conversation>() == 256, "an idle conversation is two pairs of lines");
+/// The connection is over for the lane, or failed; whoever has it is told where he looks first.
+pub(super) fn is_over(talk: &Conversation, status: u32) {
+    if status != 0 {
+        talk.lane().status.fetch_or(status, Release);
+    }
+    talk.flags().set(OVER);
+}
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<Conversation>() == 320, "an idle conversation is five lines");
+    // Behind a pointer and the limit.
+    assert!(offset_of!(LaneWords, flow) + 12 == 64, "what is another with each connection has a line of its own");
+};

@@ -14,7 +14,7 @@ use laneway_stack::host::Host;
 use laneway_stack::runtime::Bells;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::look_fence;
-use laneway_stack::threads::words::{CONNECTED, Conversation, GONE, Op, WRITE};
+use laneway_stack::threads::words::{CONNECTED, GONE, Op, Talk, WRITE};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ struct World {
     now: Instant,
     turn_us: u64,
     desk: Arc<Desk>,
-    talk: Arc<Conversation>,
+    talk: Talk,
     heard: Rc<RefCell<Heard>>,
     dice: u64,
     sent: usize,
@@ -215,7 +215,7 @@ impl World {
     /// Everything has ended: nothing of the conversation is left anywhere.
     fn is_over(&mut self) {
         self.until("the conversation is over", |world| world.talk.lane().status.load(Acquire) & GONE != 0);
-        self.until("its memory is free", |world| Arc::strong_count(&world.talk) == 1);
+        self.until("its memory is free", |world| world.talk.holders() == 1);
         let (desk, talk) = (self.desk.clone(), self.talk.clone());
         self.talk = desk.connect(None, "10.0.0.9:9".parse().unwrap()); // another one
         drop(talk);
@@ -315,7 +315,7 @@ fn who_leaves_a_dead_path_leaves_nothing_behind() {
         world.send(usize::MAX);
         world.desk.note(&world.talk, Op::Close);
         let mut turns = 0;
-        while Arc::strong_count(&world.talk) > 1 {
+        while world.talk.holders() > 1 {
             let turn = world.near.turn(world.now);
             let next = world.now.after_us(turn_us);
             world.now = if turn.busy || turn.deadline == Instant::NEVER { next } else { next.max(turn.deadline) };

@@ -36,7 +36,7 @@ fn two_pieces(clears: Clears) {
             }
             seen = item.load(Relaxed);
             if clears != Clears::BeforeReading {
-                release(&item);
+                release(&*item);
             }
             if clears == Clears::BetweenReadings {
                 seen = item.load(Relaxed);

@@ -73,6 +73,7 @@ mod loom;
 mod tests;
 
 use crate::padded::Padded;
+use crate::pointer::Pointer;
 use crate::primitive::{Arc, AtomicPtr, AtomicU32, order};
 use std::fmt;
 use std::ops::Deref;
@@ -82,7 +83,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 /// The bit that the list keeps for itself.
 const SCHEDULED: u32 = 1 << 31;
 
-/// What one party says to the other in bits: that it is on the list, and whatever the caller gives the lower 31 a meaning.
+/// What one party says to the other in bits: that it is on the list, and whatever the caller gives the lower 30 a meaning.
 #[derive(Default)]
 pub struct Flags(AtomicU32);
 
@@ -111,15 +112,38 @@ impl Flags {
         self.0.load(Relaxed) & bits
     }
 
+    /// As [`get`](Self::get), and what was done before they were set is visible.
+    #[inline]
+    pub fn seen(&self, bits: u32) -> u32 {
+        self.0.load(order::observe()) & bits
+    }
+
+    /// Sets bits; what was done before is visible to whoever sees them.
+    #[inline]
+    pub fn set(&self, bits: u32) {
+        self.0.fetch_or(bits, order::exchange());
+    }
+
+    /// Clears bits, without a look whether they are set, and says what was there.
+    #[inline]
+    pub(crate) fn unset(&self, bits: u32) -> u32 {
+        self.0.fetch_and(!bits, order::exchange())
+    }
+
+    /// As if nobody had ever said anything but `bits`.
+    pub(crate) fn reset(&self, bits: u32) {
+        self.0.store(bits, Relaxed);
+    }
+
     /// All of it, for counting how often its line travels.
     pub(crate) fn word(&self) -> u32 {
         self.0.load(Relaxed)
     }
 
-    /// True for whoever set it.
+    /// Sets SCHEDULED, and `bits` with it. True for whoever set it.
     #[inline]
-    fn schedule(&self) -> bool {
-        self.0.fetch_or(SCHEDULED, order::exchange()) & SCHEDULED == 0
+    fn schedule(&self, bits: u32) -> bool {
+        self.0.fetch_or(SCHEDULED | bits, order::exchange()) & SCHEDULED == 0
     }
 
     #[inline]
@@ -142,10 +166,13 @@ pub fn look_fence() {
 
 mod sealed {
     use super::{AtomicPtr, Flags};
+    use crate::pointer::Pointer;
 
     /// Can be on a wake list. For types of this crate only: the list relies on the same answers every time, and on the link
     /// being nobody else's.
-    pub trait Linked: Sized {
+    pub trait Linked: Sized + Send + Sync {
+        /// What keeps it alive while it is on a list.
+        type Held: Pointer<Target = Self>;
         fn flags(&self) -> &Flags;
         fn link(&self) -> &AtomicPtr<Self>;
     }
@@ -178,7 +205,8 @@ impl<T> Deref for Job<T> {
     }
 }
 
-impl<T> Linked for Job<T> {
+impl<T: Send + Sync> Linked for Job<T> {
+    type Held = Arc<Self>;
     #[inline]
     fn flags(&self) -> &Flags {
         &self.flags
@@ -200,11 +228,10 @@ impl<T: Linked> Head<T> {
         let mut newest = self.0.swap(ptr::null_mut(), order::exchange());
         let mut oldest = ptr::null_mut();
         while !newest.is_null() {
-            // SAFETY: on the list, so it came from `Arc::into_raw` and is alive; and SCHEDULED is set, so nobody else
-            // writes its link.
+            // SAFETY: on the list, which holds it, so it is alive; and SCHEDULED is set, so nobody else writes its link.
             let link = unsafe { (*newest).link() };
-            let older = link.load(Relaxed);
-            link.store(oldest, Relaxed);
+            // By an exchange: its line comes over once, to be written, and not first to be read.
+            let older = link.swap(oldest, Relaxed);
             oldest = newest;
             newest = older;
         }
@@ -220,8 +247,8 @@ impl<T: Linked> Drop for Head<T> {
 
 fn free<T: Linked>(mut chain: *mut T) {
     while !chain.is_null() {
-        // SAFETY: in the chain, so it came from `Arc::into_raw`, once, and is given back once.
-        let item = unsafe { Arc::from_raw(chain) };
+        // SAFETY: in the chain, so it came from `into_bare`, once, and is given back once.
+        let item = unsafe { T::Held::from_bare(chain) };
         chain = item.link().load(Relaxed);
         item.flags().clear();
     }
@@ -238,10 +265,10 @@ pub struct Woken<T: Linked> {
 }
 
 // SAFETY: the chain is owned by this value alone; its items may be dropped or looked at on the thread that it moves to.
-unsafe impl<T: Linked + Send + Sync> Send for Woken<T> {}
+unsafe impl<T: Linked> Send for Woken<T> {}
 
 /// An empty list.
-pub fn wake_list<T: Linked + Send + Sync>() -> (WakeList<T>, Woken<T>) {
+pub fn wake_list<T: Linked>() -> (WakeList<T>, Woken<T>) {
     let head = Arc::new(Head(Padded(AtomicPtr::new(ptr::null_mut()))));
     (WakeList(head.clone()), Woken { head, chain: ptr::null_mut() })
 }
@@ -252,7 +279,7 @@ impl<T: Linked> Clone for WakeList<T> {
     }
 }
 
-impl<T: Linked + Send + Sync> WakeList<T> {
+impl<T: Linked> WakeList<T> {
     /// What stands on the line of the list's head, for counting how often it travels, while nobody else uses the list.
     pub fn line(&self) -> u64 {
         self.0.0.load(Relaxed).addr() as u64
@@ -261,11 +288,22 @@ impl<T: Linked + Send + Sync> WakeList<T> {
     /// Has the consumer look at `item`. Publish the work first. `true`: the list was empty, so the consumer may be asleep,
     /// and the caller rings its bell.
     #[inline]
-    pub fn push(&self, item: &Arc<T>) -> bool {
-        if !item.flags().schedule() {
-            return false;
-        }
-        let new = Arc::into_raw(item.clone()).cast_mut();
+    pub fn push(&self, item: &T::Held) -> bool {
+        item.flags().schedule(0) && self.append(item.clone())
+    }
+
+    /// As [`push`](Self::push), by a holder who gives up his item with it and says `bits`, all in one step: what he held, the list
+    /// holds.
+    #[inline]
+    pub fn push_last(&self, item: T::Held, bits: u32) -> bool {
+        item.flags().schedule(bits) && self.append(item)
+    }
+
+    #[inline]
+    fn append(&self, held: T::Held) -> bool {
+        let new = held.into_bare();
+        // SAFETY: held by the list from here on; whoever takes it off the list does so after the exchange below.
+        let item = unsafe { &*new };
         let mut head = ptr::null_mut(); // it is empty, as a rule; the exchange says what it is otherwise
         loop {
             item.link().store(head, Relaxed);
@@ -280,7 +318,7 @@ impl<T: Linked + Send + Sync> WakeList<T> {
 impl<T: Linked> Woken<T> {
     /// The oldest item. From now on it can be pushed again, so read what its producer has published after this.
     #[inline]
-    pub fn pop(&mut self) -> Option<Arc<T>> {
+    pub fn pop(&mut self) -> Option<T::Held> {
         let item = self.next()?;
         item.flags().clear();
         Some(item)
@@ -289,7 +327,7 @@ impl<T: Linked> Woken<T> {
     /// As [`pop`](Self::pop), and the item counts as scheduled until it is [released](release): its producers
     /// publish, and neither push nor ring. The consumer looks at it in every round meanwhile.
     #[inline]
-    pub fn pop_and_keep(&mut self) -> Option<Arc<T>> {
+    pub fn pop_and_keep(&mut self) -> Option<T::Held> {
         self.next()
     }
 
@@ -300,15 +338,15 @@ impl<T: Linked> Woken<T> {
     }
 
     #[inline]
-    fn next(&mut self) -> Option<Arc<T>> {
+    fn next(&mut self) -> Option<T::Held> {
         if self.chain.is_null() {
             self.chain = self.head.take_all();
             if self.chain.is_null() {
                 return None;
             }
         }
-        // SAFETY: in the chain, so it came from `Arc::into_raw`, once; it leaves the chain in the next line.
-        let item = unsafe { Arc::from_raw(self.chain) };
+        // SAFETY: in the chain, so it came from `into_bare`, once; it leaves the chain in the next line.
+        let item = unsafe { T::Held::from_bare(self.chain) };
         self.chain = item.link().load(Relaxed); // before SCHEDULED is cleared: then the link is the producer's again
         Some(item)
     }
@@ -317,7 +355,7 @@ impl<T: Linked> Woken<T> {
 /// Ends what [`Woken::pop_and_keep`] began: from now on it can be pushed again. Look at it once more **after** this, for what
 /// was published before.
 #[inline]
-pub fn release<T: Linked>(item: &Arc<T>) {
+pub fn release<T: Linked>(item: &T) {
     item.flags().clear();
 }
 

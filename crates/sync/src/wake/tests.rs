@@ -24,7 +24,7 @@ fn dropping_either_side_gives_everything_back() {
     list.push(&jobs[0]);
     drop(list);
     assert!(jobs.iter().all(|job| Arc::strong_count(job) == 1));
-    let (list, _woken) = wake_list();
+    let (list, _woken) = wake_list::<Job<u32>>();
     assert!(list.push(&jobs[1]), "and it can be pushed again");
 }
 

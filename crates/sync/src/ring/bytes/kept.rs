@@ -1,6 +1,6 @@
 //! The reading half of a lane's end, for one who looks at bytes again and again before he gives them back.
 
-use super::{Arc, BlockId, Pipe, Relaxed, order, own};
+use super::{AppEnd, BlockId, Pipe, Relaxed, order, own};
 use std::cell::Cell;
 use std::fmt;
 
@@ -8,8 +8,8 @@ use std::fmt;
 /// [`LaneEnd::part`](super::LaneEnd::part).
 ///
 /// It may outlive the [`LaneEnd`](super::LaneEnd), and holds the conversation's memory until it is dropped.
-pub struct KeptEnd<A, L> {
-    pipe: Arc<Pipe<A, L>>,
+pub struct KeptEnd<S, K, L> {
+    pipe: AppEnd<S, K, L>,
     /// How far the application was seen to have written, low half.
     seen: Cell<u32>,
     /// Where the last look was.
@@ -23,14 +23,14 @@ struct Look {
     begins: u32,
 }
 
-impl<A, L> KeptEnd<A, L> {
-    pub(super) fn new(pipe: Arc<Pipe<A, L>>) -> Self {
+impl<S, K, L> KeptEnd<S, K, L> {
+    pub(super) fn new(pipe: AppEnd<S, K, L>) -> Self {
         let seen = Cell::new(own(&pipe.lane.taken) as u32);
         KeptEnd { pipe, seen, last: Cell::new(None) }
     }
 
     /// What the application's threads have of it.
-    pub fn pipe(&self) -> &Arc<Pipe<A, L>> {
+    pub fn pipe(&self) -> &Pipe<S, K, L> {
         &self.pipe
     }
 
@@ -113,8 +113,8 @@ impl<A, L> KeptEnd<A, L> {
     }
 }
 
-impl<A, L> fmt::Debug for KeptEnd<A, L> {
+impl<S, K, L> fmt::Debug for KeptEnd<S, K, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("KeptEnd").field(&self.pipe).finish()
+        f.debug_tuple("KeptEnd").field(&*self.pipe).finish()
     }
 }

@@ -6,6 +6,7 @@
 
 use super::*;
 use crate::primitive::{Weakness, explore};
+use crate::ring::handout::handout;
 use std::sync::Arc as StdArc;
 
 fn pool() -> Arc<BlockPool> {
@@ -15,7 +16,7 @@ fn pool() -> Arc<BlockPool> {
 /// The application sends three words; the lane takes them and, whenever nothing waits, the block as well.
 fn to_lane() {
     let pool = pool();
-    let (pipe, mut lane) = pipe(&pool, 16, (), ());
+    let (pipe, mut lane) = pipe(&pool, 16, (), (), ());
     let writer = ::loom::thread::spawn(move || {
         for i in 1..=2u64 {
             assert_eq!(pipe.send(&i.to_ne_bytes()), 8);
@@ -42,7 +43,7 @@ fn to_lane() {
 /// The lane sends two words and takes its block back as soon as they are read; the application reads.
 fn to_app() {
     let pool = pool();
-    let (pipe, mut lane) = pipe(&pool, 16, (), ());
+    let (pipe, mut lane) = pipe(&pool, 16, (), (), ());
     let reader = ::loom::thread::spawn(move || {
         let mut sum = 0;
         let mut buf = [0; 8];
@@ -78,10 +79,10 @@ enum Gives {
 /// takes the block whenever nothing waits.
 fn kept(gives: Gives) {
     let pool = pool();
-    let (pipe, mut lane) = pipe(&pool, 16, (), ());
+    let (pipe, mut lane) = pipe(&pool, 16, (), (), ());
     let mut kept = lane.part().expect("the first");
     let writer = ::loom::thread::spawn(move || (1..=3u64).filter(|i| pipe.send(&i.to_ne_bytes()) == 8).count() as u64);
-    let word = |kept: &KeptEnd<(), ()>, offset| {
+    let word = |kept: &KeptEnd<(), (), ()>, offset| {
         let shown: Option<[u8; 8]> = kept.bytes(offset).first_chunk().copied();
         shown.map(u64::from_ne_bytes)
     };
@@ -131,16 +132,16 @@ enum Closes {
 /// Eight bytes, then "close". The lane reads what it finds, then looks for notes; it must not close before the bytes.
 fn close_behind_data(closes: Closes) {
     let pool = pool();
-    let (pipe, mut lane) = pipe(&pool, 16, Notes::default(), ());
+    let (pipe, mut lane) = pipe(&pool, 16, Notes::default(), (), ());
     let writer = ::loom::thread::spawn(move || {
         pipe.send(&7u64.to_ne_bytes());
-        pipe.after(|at| pipe.app().push((at, ())));
+        pipe.after(|at| pipe.said().push((at, ())));
     });
     let mut closed_at = None;
     if !lane.front().is_empty() {
         lane.advance(8);
     }
-    if let Some((at, ())) = lane.pipe().app().take_all().pop() {
+    if let Some((at, ())) = lane.pipe().said().take_all().pop() {
         if closes == Closes::WhenItsBytesAreTaken {
             while lane.taken() < at {
                 assert!(!lane.front().is_empty(), "a note is visible before its bytes");
@@ -153,10 +154,94 @@ fn close_behind_data(closes: Closes) {
     assert!(closed_at.is_none_or(|at| at == 8), "closed before the bytes that stand before it");
 }
 
+/// What the application's threads keep among themselves. The lane touches it here as the next thread would.
+struct Kept(UnsafeCell<u32>);
+
+// SAFETY: loom's cell finds the races that this allows.
+unsafe impl Sync for Kept {}
+
+/// When the lane of a model makes a conversation as new.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Renews {
+    WhenNobodyHasIt,
+    WhenItsBytesAreTaken,
+}
+
+/// One thread uses a conversation and lets go; the lane makes it as new, and whoever gets it next has it alone.
+fn alone_again(renews: Renews) {
+    let pool = pool();
+    let (app, mut lane) = pipe(&pool, 16, (), Kept(UnsafeCell::new(0)), ());
+    let first = ::loom::thread::spawn(move || {
+        if renews == Renews::WhenItsBytesAreTaken {
+            app.send(&7u64.to_ne_bytes());
+        }
+        // SAFETY: the lane does not touch it before it has the conversation back.
+        app.app().0.with_mut(|kept| unsafe { *kept = 1 });
+    });
+    let is_mine = match renews {
+        Renews::WhenNobodyHasIt => lane.renew(),
+        Renews::WhenItsBytesAreTaken => !lane.front().is_empty(),
+    };
+    if is_mine {
+        // SAFETY: nobody else has it; loom would say so otherwise.
+        lane.pipe().app().0.with_mut(|kept| unsafe { *kept = 2 });
+    }
+    first.join().expect("no panic");
+    while !lane.front().is_empty() {
+        lane.advance(8);
+    }
+    assert!(lane.renew());
+}
+
+/// What the application's side remembers when a conversation is handed over for the second time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Remembers {
+    Nothing,
+    TheOneBefore,
+}
+
+/// A conversation that was used is made as new, says a word before it is handed over and one after, and is read by another thread.
+fn handed_over(remembers: Remembers) {
+    let pool = pool();
+    let (app, mut lane) = pipe(&pool, 16, (), (), ());
+    assert_eq!(lane.fill(&5u64.to_ne_bytes()), 8);
+    assert_eq!(app.recv(&mut [0; 8]), 8);
+    drop(app);
+    assert!(lane.renew());
+    if remembers == Remembers::TheOneBefore {
+        lane.pipe().app.out.flags.unset(FRESH);
+    }
+    let (mut offers, takers) = handout::<AppEnd<(), (), ()>, 0>(1);
+    let second = ::loom::thread::spawn(move || {
+        let (app, []) = takers.take()?;
+        let mut word = [0; 8];
+        let mut is_known = true;
+        assert_eq!(app.recv_known(&mut word, || is_known = false), 8);
+        assert!(is_known, "it came with the conversation");
+        assert_eq!(u64::from_ne_bytes(word), 6, "of another conversation");
+        if app.recv_known(&mut word, || ()) == 8 {
+            assert_eq!(u64::from_ne_bytes(word), 7);
+        }
+        Some(app)
+    });
+    assert_eq!(lane.fill(&6u64.to_ne_bytes()), 8);
+    assert!(offers.offer(lane.share(), []).is_ok());
+    offers.publish();
+    assert_eq!(lane.fill(&7u64.to_ne_bytes()), 8);
+    drop((second.join().expect("no panic"), offers));
+}
+
 #[test]
 fn bytes_arrive_whole_and_blocks_go_home() {
     let kept_to_the_end = || kept(Gives::AfterItsLastLook);
-    for model in [to_lane, to_app, kept_to_the_end, || close_behind_data(Closes::WhenItsBytesAreTaken)] {
+    for model in [
+        to_lane,
+        to_app,
+        kept_to_the_end,
+        || close_behind_data(Closes::WhenItsBytesAreTaken),
+        || alone_again(Renews::WhenNobodyHasIt),
+        || handed_over(Remembers::Nothing),
+    ] {
         let (schedules, _) = explore(Weakness::None, model);
         assert!(schedules > 1, "only {schedules} schedule was explored");
     }
@@ -173,6 +258,25 @@ fn a_relaxed_publication_is_caught() {
 fn a_relaxed_observation_is_caught() {
     assert!(explore(Weakness::ObserveRelaxed, to_app).1);
     assert!(explore(Weakness::ObserveRelaxed, || kept(Gives::AfterItsLastLook)).1);
+}
+
+#[test]
+fn a_count_that_publishes_or_observes_nothing_is_caught() {
+    for weakness in [Weakness::PublishRelaxed, Weakness::ObserveRelaxed] {
+        assert!(explore(weakness, || alone_again(Renews::WhenNobodyHasIt)).1);
+    }
+}
+
+#[test]
+fn one_that_is_made_as_new_in_somebodys_hands_is_caught() {
+    assert!(
+        std::panic::catch_unwind(|| explore(Weakness::None, || alone_again(Renews::WhenItsBytesAreTaken))).is_err()
+    );
+}
+
+#[test]
+fn what_is_remembered_of_another_conversation_is_caught() {
+    assert!(std::panic::catch_unwind(|| explore(Weakness::None, || handed_over(Remembers::TheOneBefore))).is_err());
 }
 
 #[test]

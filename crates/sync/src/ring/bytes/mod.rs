@@ -6,7 +6,7 @@
 //! ```
 //! use laneway_sync::ring::bytes::{BlockPool, pipe};
 //! let pool = std::sync::Arc::new(BlockPool::new(1 << 20));
-//! let (pipe, mut lane) = pipe(&pool, /* bytes in each direction */ 65_536, (), ());
+//! let (pipe, mut lane) = pipe(&pool, /* bytes in each direction */ 65_536, (), (), ());
 //!
 //! assert_eq!(pipe.send(b"question"), 8); // the application, on any thread
 //! assert_eq!(lane.front(), b"question"); // the lane, in place …
@@ -17,6 +17,9 @@
 //!
 //! lane.retire(); // both directions are empty:
 //! assert_eq!(pool.in_use(), 0); // no memory is held
+//!
+//! drop(pipe); // the application is gone, and the lane has it alone:
+//! assert!(lane.renew()); // it is as new, for whoever comes next
 //! ```
 //!
 //! # Why not the obvious thing
@@ -52,12 +55,38 @@
 //! how far bytes were released, and not how far they were seen; the application knows no difference, and no other word is
 //! shared. The blocks between are walked from the oldest on, or from where the last look was.
 //!
-//! Each side keeps what it last saw of the other's index and looks again when that says full, or empty. All that a side
-//! writes for the other to see is on two cache lines of its own, for both directions together: who answers what it read
-//! writes one pair of lines, not two. The two indices of a direction are 128 bytes apart, so they never meet in one pair of
-//! lines ([`Padded`](crate::Padded) says why pairs); the beginning is aligned to one line only, because a heap leaves almost as
-//! much again beside each value that is aligned to two. The application's side is under two mutexes, one for each direction,
-//! that only its own threads take.
+//! A chain begins only where everything was read, so a reader looks at `chain_start` only when it has come to the end of what it
+//! knew of.
+//!
+//! Each side keeps what it last saw of the other's index and looks again when that says full, or empty. The lines, each by who
+//! writes it:
+//!
+//! | line | holds | written by | read by |
+//! |---|---|---|---|
+//! | 0 | the application's indices, flags and link; what it says beside the bytes; the count of those who hold it | the application; the lane when it takes it off a list, and before it hands it over | both |
+//! | 1 | what the application's threads remember, under two mutexes, and keep among themselves | the application | the application |
+//! | 2 | the lane's indices, and what it remembers | the lane | both |
+//! | 3 and on | the pool, the limit, what the lane says beside the bytes | the lane, when something happens | both |
+//!
+//! All that a side writes for the other to see is on one line, for both directions together: who answers what it read writes one
+//! line, not two. The two indices of a direction are 128 bytes apart, so they never meet in one pair of lines
+//! ([`Padded`](crate::Padded) says why pairs); the beginning is aligned to one line only, because a heap leaves almost as much
+//! again beside each value that is aligned to two.
+//!
+//! # Beginning and end
+//!
+//! A short conversation is: the lane makes it, says something, hands it over; the application reads, answers, and is gone; the
+//! lane reads that, and has it back. If each of these steps is to cost a line at the most, then
+//!
+//! * it is made once, and [`renew`](LaneEnd::renew)ed by the lane when nobody else holds it and nothing waits in it. Its blocks, if they
+//!   are small, stay in it.
+//! * the count of those who hold it is on line 0, which the application has when it takes part and the lane when it hands over. (An
+//!   `Arc` has its counts on a line before the value, and that one would go to and fro for nothing else.)
+//! * what the lane has said before it hands it over goes with the address of the conversation, in whatever carries it
+//!   ([`Carried`]), so that its reader need not look at line 2.
+//! * what line 1 remembers is of the conversation before. The lane does not write there; it sets `FRESH` on line 0, and the application
+//!   begins anew when it finds that, under both mutexes. Whoever takes it out of a [`handout`](super::handout) clears it unseen, by an
+//!   exchange: then line 0 comes over once, to be written, and not first to be read and then to be written.
 //!
 //! # The bad interleavings
 //!
@@ -86,6 +115,10 @@
 //!
 //!   close                                 sees 10 bytes, takes them
 //!   … after 20 bytes                      sees "close", closes        ← an end has a position; it waits for its bytes
+//!
+//!   its last look at a conversation
+//!                                         makes it as new             ← only when the count says that nobody else holds it, and
+//!                                                                       the last to let go releases what it has done
 //! ```
 //!
 //! The last one is about what is said *beside* the bytes ([`Pipe::after`] gives the position, a
@@ -100,8 +133,12 @@
 //!   AcqRel.
 //! * `chain_start`, `first`, the links: Relaxed. They are written before a `produced` that covers them, and not again before
 //!   the reader has passed them.
-//! * What lies beside the two directions (the callers' `app` and `lane` values) brings its own.
+//! * The count of holders: up Relaxed (who counts has it already), down Release; Acquire before it is renewed, or freed.
+//! * What is reset when a conversation is renewed: Relaxed. Whatever hands it over next publishes it.
+//! * What lies beside the two directions (the callers' values) brings its own.
 
+mod held;
+mod kept;
 #[cfg(all(test, laneway_loom))]
 mod loom;
 mod pool;
@@ -110,8 +147,7 @@ mod tests;
 
 use crate::primitive::{Arc, AtomicPtr, AtomicU32, AtomicU64, UnsafeCell, order, own};
 use crate::wake::{Flags, Linked, PushList};
-mod kept;
-
+pub use held::{AppEnd, LaneEnd};
 pub use kept::KeptEnd;
 use pool::BlockId;
 pub use pool::BlockPool;
@@ -124,6 +160,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const BUSY: u64 = u64::MAX;
 /// `hold` while no block is in the chain.
 const NONE: u64 = 0;
+/// Of the flags: what the application's side remembers is of an earlier conversation.
+const FRESH: u32 = 1 << 30;
 
 /// What a writer shows of its direction.
 #[repr(C)]
@@ -162,6 +200,13 @@ struct Reading {
     produced_seen: u32,
     block: u32,
     offset: u32,
+}
+
+/// What a lane has said before it handed a conversation over: how much, and where it begins.
+#[derive(Clone, Copy, Default)]
+pub(in crate::ring) struct Shown {
+    bytes: u32,
+    block: u32,
 }
 
 /// One direction: the writer's word, the reader's word, and where blocks come from.
@@ -214,7 +259,7 @@ impl<'a> Direction<'a> {
         };
         let mut block = match (held as u32).checked_sub(1) {
             Some(number) => {
-                if self.taken.load(order::observe()) == at {
+                if writing.taken_seen == at as u32 || self.taken.load(order::observe()) == at {
                     // Everything is read. What is said now and then uses the same few lines again, and not the whole block.
                     writing.taken_seen = at as u32;
                     self.out.first.store(number, Relaxed);
@@ -269,12 +314,14 @@ impl<'a> Direction<'a> {
             if reading.produced_seen == at as u32 {
                 return None;
             }
+            // A chain begins where everything was read: before what was known of now, and nowhere within it.
+            if self.out.chain_start.load(Relaxed) == at {
+                reading.block = self.out.first.load(Relaxed);
+                reading.offset = 0;
+            }
         }
         let waiting = reading.produced_seen.wrapping_sub(at as u32);
-        if self.out.chain_start.load(Relaxed) == at {
-            reading.block = self.out.first.load(Relaxed);
-            reading.offset = 0;
-        } else if reading.offset == self.pool.size(BlockId(reading.block)) {
+        if reading.offset == self.pool.size(BlockId(reading.block)) {
             let full = BlockId(reading.block);
             reading.block = self.pool.room(full).next.load(Relaxed);
             reading.offset = 0;
@@ -301,6 +348,11 @@ impl<'a> Direction<'a> {
         unsafe { from.shared(offset as usize, len as usize) }
     }
 
+    /// What the reader knows of already.
+    fn known(&self, reading: &Reading) -> usize {
+        reading.produced_seen.wrapping_sub(own(self.taken) as u32) as usize
+    }
+
     fn read(&self, reading: &mut Reading, out: &mut [u8]) -> usize {
         let mut n = 0;
         while n < out.len()
@@ -316,10 +368,12 @@ impl<'a> Direction<'a> {
     }
 
     fn peek(&self, reading: &mut Reading, out: &mut [u8]) -> usize {
+        let Some((mut block, mut offset, _)) = self.front(reading) else { return 0 };
+        // What `front` knew of may be less than there is.
         reading.produced_seen = self.out.produced.load(order::observe()) as u32;
-        let Some((mut block, mut offset, mut len)) = self.front(reading) else { return 0 };
         let at = own(self.taken) as u32;
         let waiting = reading.produced_seen.wrapping_sub(at) as usize;
+        let mut len = (self.pool.size(block) - offset).min(waiting as u32);
         let mut n = 0;
         loop {
             let take = (len as usize).min(out.len() - n);
@@ -366,15 +420,22 @@ impl<'a> Direction<'a> {
 }
 
 #[repr(C, align(64))]
-struct AppSide<A, L> {
+struct AppSide<S, K, L> {
     out: Out,
     taken: AtomicU64,
-    next: AtomicPtr<Pipe<A, L>>,
+    next: AtomicPtr<Pipe<S, K, L>>,
+    said: S,
+    holders: AtomicU32,
+    // A line further: what the lane never looks at.
+    own: Own<K>,
+}
+
+/// What the application's threads have among themselves.
+#[repr(C, align(64))]
+struct Own<K> {
     writing: Mutex<Writing>,
-    // A line further: what changes only when the application reads, or asks for something.
     reading: Mutex<Reading>,
-    limit: u32,
-    said: A,
+    kept: K,
 }
 
 #[repr(C, align(64))]
@@ -383,57 +444,61 @@ struct LaneSide<L> {
     taken: AtomicU64,
     writing: UnsafeCell<Writing>,
     reading: UnsafeCell<Reading>,
+    place: AtomicU32,
     // A line further: what the application looks at in every call, and what changes only when something happens.
     pool: Arc<BlockPool>,
+    limit: u32,
     said: L,
 }
 
-/// A conversation, as the application's threads see it. Can be on a [wake list](crate::wake).
+/// A conversation, as both sides see it. Can be on a [wake list](crate::wake).
 #[repr(C)]
-pub struct Pipe<A, L> {
-    app: AppSide<A, L>,
+pub struct Pipe<S, K, L> {
+    app: AppSide<S, K, L>,
     lane: LaneSide<L>,
 }
 
 // SAFETY: of the fields only the two cells are not shared by themselves; they are the lane's, see `LaneEnd`.
-unsafe impl<A: Send + Sync, L: Send + Sync> Sync for Pipe<A, L> {}
+unsafe impl<S: Send + Sync, K: Send + Sync, L: Send + Sync> Sync for Pipe<S, K, L> {}
 // SAFETY: as above, and there is no thread affinity.
-unsafe impl<A: Send + Sync, L: Send + Sync> Send for Pipe<A, L> {}
+unsafe impl<S: Send + Sync, K: Send + Sync, L: Send + Sync> Send for Pipe<S, K, L> {}
 
-/// The lane's end of a conversation: one, so that what it remembers needs no lock.
-pub struct LaneEnd<A, L> {
-    pipe: Arc<Pipe<A, L>>,
-    /// A [`KeptEnd`] has its reading half.
-    is_parted: bool,
-}
-
-/// A conversation with at most `limit` bytes waiting in each direction. `app` is what the application's threads say of it
-/// beside the bytes, on their cache lines; `lane` the same for the lane.
+/// A conversation with at most `limit` bytes waiting in each direction. `said` is what the application's threads say to the lane
+/// beside the bytes, on the line of their indices; `kept` what they keep among themselves; `lane` what the lane says.
 ///
 /// # Panics
 /// If `limit` is 0 or more than 1 GiB.
-pub fn pipe<A, L>(pool: &Arc<BlockPool>, limit: u32, app: A, lane: L) -> (Arc<Pipe<A, L>>, LaneEnd<A, L>) {
+pub fn pipe<S, K, L>(
+    pool: &Arc<BlockPool>,
+    limit: u32,
+    said: S,
+    kept: K,
+    lane: L,
+) -> (AppEnd<S, K, L>, LaneEnd<S, K, L>) {
     assert!((1..=1 << 30).contains(&limit), "a direction holds 1 byte to 1 GiB; {limit} were asked for");
-    let pipe = Arc::new(Pipe {
+    let pipe = Box::new(Pipe {
         app: AppSide {
             out: Out::new(),
             taken: AtomicU64::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
-            writing: Mutex::default(),
-            reading: Mutex::default(),
-            limit,
-            said: app,
+            said,
+            holders: AtomicU32::new(1),
+            own: Own { writing: Mutex::default(), reading: Mutex::default(), kept },
         },
         lane: LaneSide {
             out: Out::new(),
             taken: AtomicU64::new(0),
             writing: UnsafeCell::new(Writing::default()),
             reading: UnsafeCell::new(Reading::default()),
+            place: AtomicU32::new(0),
             pool: pool.clone(),
+            limit,
             said: lane,
         },
     });
-    (pipe.clone(), LaneEnd { pipe, is_parted: false })
+    pipe.app.out.flags.set(FRESH);
+    let lane = LaneEnd::new(pipe);
+    (lane.share(), lane)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -441,38 +506,62 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<A, L> Pipe<A, L> {
+impl<S, K, L> Pipe<S, K, L> {
     fn to_lane(&self) -> Direction<'_> {
         let lane = &self.lane;
-        Direction {
-            out: &self.app.out,
-            taken: &lane.taken,
-            pool: &lane.pool,
-            limit: self.app.limit,
-            writer_lends: false,
-        }
+        Direction { out: &self.app.out, taken: &lane.taken, pool: &lane.pool, limit: lane.limit, writer_lends: false }
     }
 
     fn to_app(&self) -> Direction<'_> {
         let lane = &self.lane;
-        Direction {
-            out: &lane.out,
-            taken: &self.app.taken,
-            pool: &lane.pool,
-            limit: self.app.limit,
-            writer_lends: true,
+        Direction { out: &lane.out, taken: &self.app.taken, pool: &lane.pool, limit: lane.limit, writer_lends: true }
+    }
+
+    /// Where the application remembers how far it has written.
+    fn writing(&self) -> MutexGuard<'_, Writing> {
+        if self.app.out.flags.get(FRESH) != 0 {
+            self.begin(Shown::default());
+        }
+        lock(&self.app.own.writing)
+    }
+
+    /// The same for reading.
+    fn reading(&self) -> MutexGuard<'_, Reading> {
+        if self.app.out.flags.get(FRESH) != 0 {
+            self.begin(Shown::default());
+        }
+        lock(&self.app.own.reading)
+    }
+
+    /// Forgets what the application's side remembers of an earlier conversation, unless that was done.
+    fn begin(&self, shown: Shown) {
+        let (mut writing, mut reading) = (lock(&self.app.own.writing), lock(&self.app.own.reading));
+        if self.app.out.flags.unset(FRESH) & FRESH != 0 {
+            *writing = Writing::default();
+            *reading = Reading { produced_seen: shown.bytes, block: shown.block, offset: 0 };
+        }
+    }
+
+    /// What the lane has said, if nobody has begun to read.
+    fn shown(&self) -> Shown {
+        match self.lane.out.produced.load(order::observe()) as u32 {
+            bytes if bytes > 0 && self.app.out.flags.get(FRESH) != 0 => {
+                // The chain began at 0, and none begins anew before that was read.
+                Shown { bytes, block: self.lane.out.first.load(Relaxed) }
+            }
+            _ => Shown::default(),
         }
     }
 
     /// Appends bytes for the lane; says how many there was room for.
     pub fn send(&self, bytes: &[u8]) -> usize {
-        let mut writing = lock(&self.app.writing);
+        let mut writing = self.writing();
         self.to_lane().write(&mut writing, bytes)
     }
 
     /// As [`send`](Self::send), of several pieces in a row, with no other thread's bytes between them.
     pub fn send_all_of(&self, pieces: &[impl std::ops::Deref<Target = [u8]>]) -> usize {
-        let mut writing = lock(&self.app.writing);
+        let mut writing = self.writing();
         let mut sent = 0;
         for piece in pieces {
             let piece: &[u8] = piece;
@@ -488,19 +577,34 @@ impl<A, L> Pipe<A, L> {
     /// Does something that belongs behind the bytes sent so far: `act` is given their number, and no byte is appended
     /// meanwhile.
     pub fn after<R>(&self, act: impl FnOnce(u64) -> R) -> R {
-        let _writing = lock(&self.app.writing);
+        let _writing = self.writing();
         act(own(&self.app.out.produced))
     }
 
     /// Takes bytes that the lane has sent; says how many.
     pub fn recv(&self, out: &mut [u8]) -> usize {
-        let mut reading = lock(&self.app.reading);
+        let mut reading = self.reading();
         self.to_app().read(&mut reading, out)
+    }
+
+    /// As [`recv`](Self::recv), but what was known to be there before is taken without a look at whether there is more. If nothing
+    /// was, `look` is called first.
+    pub fn recv_known(&self, out: &mut [u8], look: impl FnOnce()) -> usize {
+        let mut reading = self.reading();
+        let to_app = self.to_app();
+        let most = match to_app.known(&reading) {
+            0 => {
+                look();
+                out.len()
+            }
+            known => known.min(out.len()),
+        };
+        to_app.read(&mut reading, &mut out[..most])
     }
 
     /// Copies bytes that the lane has sent, and leaves them.
     pub fn peek(&self, out: &mut [u8]) -> usize {
-        let mut reading = lock(&self.app.reading);
+        let mut reading = self.reading();
         self.to_app().peek(&mut reading, out)
     }
 
@@ -514,18 +618,24 @@ impl<A, L> Pipe<A, L> {
     #[inline]
     pub fn writable(&self) -> usize {
         let waiting = self.app.out.produced.load(Relaxed) - self.lane.taken.load(order::observe());
-        self.app.limit as usize - waiting as usize
+        self.lane.limit as usize - waiting as usize
     }
 
     /// The most bytes that can wait in one direction.
     pub fn limit(&self) -> usize {
-        self.app.limit as usize
+        self.lane.limit as usize
     }
 
-    /// What the application's threads say beside the bytes.
+    /// What the application's threads say to the lane beside the bytes.
     #[inline]
-    pub fn app(&self) -> &A {
+    pub fn said(&self) -> &S {
         &self.app.said
+    }
+
+    /// What the application's threads keep among themselves. The lane has no business there: the line would travel.
+    #[inline]
+    pub fn app(&self) -> &K {
+        &self.app.own.kept
     }
 
     /// What the lane says beside the bytes.
@@ -534,9 +644,15 @@ impl<A, L> Pipe<A, L> {
         &self.lane.said
     }
 
-    /// What stands on the lines of this value that one side writes and the other reads, and that are not the callers': the
-    /// application's two, the lane's first. For counting how often a line travels, while nobody else uses the conversation.
-    pub fn lines(&self) -> [u64; 3] {
+    /// A word of the lane's, on the line that it writes in every turn.
+    #[inline]
+    pub fn place(&self) -> &AtomicU32 {
+        &self.lane.place
+    }
+
+    /// What stands on the two lines of this value that one side writes and the other reads whenever there is something to say, the
+    /// application's and the lane's. For counting how often a line travels, while nobody else uses the conversation.
+    pub fn lines(&self) -> [u64; 2] {
         let fold = |words: &[u64]| words.iter().fold(1, |sum: u64, word| sum.rotate_left(9) ^ word);
         let out = |out: &Out| {
             let (chain_start, first) = (out.chain_start.load(Relaxed), out.first.load(Relaxed));
@@ -549,17 +665,9 @@ impl<A, L> Pipe<A, L> {
             ])
         };
         let app = &self.app;
-        let writing = lock(&app.writing);
-        let first = [
-            out(&app.out),
-            app.taken.load(Relaxed),
-            writing.taken_seen.into(),
-            writing.offset.into(),
-            app.next.load(Relaxed).addr() as u64,
-        ];
-        let reading = lock(&app.reading);
-        let second = [reading.produced_seen.into(), reading.block.into(), reading.offset.into()];
-        [fold(&first), fold(&second), fold(&[out(&self.lane.out), self.lane.taken.load(Relaxed)])]
+        let (taken, holders) = (app.taken.load(Relaxed), app.holders.load(Relaxed));
+        let first = [out(&app.out), taken, app.next.load(Relaxed).addr() as u64, holders.into()];
+        [fold(&first), fold(&[out(&self.lane.out), self.lane.taken.load(Relaxed)])]
     }
 
     /// What the application waits for.
@@ -569,7 +677,8 @@ impl<A, L> Pipe<A, L> {
     }
 }
 
-impl<A, L> Linked for Pipe<A, L> {
+impl<S: Send + Sync, K: Send + Sync, L: Send + Sync> Linked for Pipe<S, K, L> {
+    type Held = AppEnd<S, K, L>;
     #[inline]
     fn flags(&self) -> &Flags {
         &self.app.out.flags
@@ -580,9 +689,9 @@ impl<A, L> Linked for Pipe<A, L> {
     }
 }
 
-impl<A, L> Drop for Pipe<A, L> {
+impl<S, K, L> Drop for Pipe<S, K, L> {
     fn drop(&mut self) {
-        let mut reading = std::mem::take(&mut *lock(&self.app.reading));
+        let mut reading = std::mem::take(&mut *self.reading());
         self.to_app().clear(&mut reading);
         self.lane.reading.with_mut(|cell| {
             // SAFETY: nobody else has this value any more.
@@ -592,100 +701,10 @@ impl<A, L> Drop for Pipe<A, L> {
     }
 }
 
-impl<A, L> LaneEnd<A, L> {
-    /// What the application's threads have of it.
-    #[inline]
-    pub fn pipe(&self) -> &Arc<Pipe<A, L>> {
-        &self.pipe
-    }
-
-    /// Appends bytes for the application; says how many there was room for.
-    #[inline]
-    pub fn fill(&mut self, bytes: &[u8]) -> usize {
-        let to_app = self.pipe.to_app();
-        // SAFETY: only the one `LaneEnd` touches this cell, and it is borrowed mutably.
-        self.pipe.lane.writing.with_mut(|cell| to_app.write(unsafe { &mut *cell }, bytes))
-    }
-
-    /// The oldest bytes that the application has sent, as far as they lie together. Empty: there are none, or a [`KeptEnd`] has
-    /// them.
-    #[inline]
-    pub fn front(&mut self) -> &[u8] {
-        if self.is_parted {
-            return &[];
-        }
-        let to_lane = self.pipe.to_lane();
-        // SAFETY: as in `fill`.
-        let found = self.pipe.lane.reading.with_mut(|cell| to_lane.front(unsafe { &mut *cell }));
-        // SAFETY: we are the reader, and the slice borrows us.
-        found.map_or(&[], move |found| unsafe { to_lane.bytes(found) })
-    }
-
-    /// Gives back `n` of the bytes that [`front`](Self::front) has shown.
-    ///
-    /// # Panics
-    /// If it has not shown so many.
-    #[inline]
-    pub fn advance(&mut self, n: usize) {
-        assert!(!self.is_parted, "what another end shows is given back there");
-        let to_lane = self.pipe.to_lane();
-        self.pipe.lane.reading.with_mut(|cell| {
-            // SAFETY: as in `fill`.
-            let reading = unsafe { &mut *cell };
-            let shown = to_lane.front(reading).map_or(0, |(_, _, len)| len);
-            assert!(n <= shown as usize, "{n} bytes were given back and {shown} had been shown");
-            to_lane.advance(reading, n as u32);
-        });
-    }
-
-    /// How many bytes the application's have been given back so far.
-    #[inline]
-    pub fn taken(&self) -> u64 {
-        self.pipe.lane.taken.load(Relaxed)
-    }
-
-    /// How many bytes were given to the application and not read by it.
-    #[inline]
-    pub fn unread(&self) -> usize {
-        (self.pipe.lane.out.produced.load(Relaxed) - self.pipe.app.taken.load(order::observe())) as usize
-    }
-
-    /// Bytes that the application has sent and that were not given back.
-    #[inline]
-    pub fn waiting(&self) -> usize {
-        (self.pipe.app.out.produced.load(order::observe()) - self.pipe.lane.taken.load(Relaxed)) as usize
-    }
-
-    /// How many bytes the application has sent so far.
-    #[inline]
-    pub fn sent(&self) -> u64 {
-        self.pipe.app.out.produced.load(order::observe())
-    }
-
-    /// Parts with the reading half, for somebody on this lane who gives bytes back long after he has seen them. `None`: it is gone
-    /// already.
-    pub fn part(&mut self) -> Option<KeptEnd<A, L>> {
-        (!std::mem::replace(&mut self.is_parted, true)).then(|| KeptEnd::new(self.pipe.clone()))
-    }
-
-    /// Takes back the block of each direction in which nothing waits. True if this conversation holds no memory now.
-    pub fn retire(&mut self) -> bool {
-        self.pipe.to_app().retire();
-        self.pipe.to_lane().reclaim();
-        self.pipe.lane.out.hold.load(Relaxed) == NONE && self.pipe.app.out.hold.load(Relaxed) == NONE
-    }
-}
-
-impl<A, L> fmt::Debug for Pipe<A, L> {
+impl<S, K, L> fmt::Debug for Pipe<S, K, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sent, filled) = (self.app.out.produced.load(Relaxed), self.lane.out.produced.load(Relaxed));
         f.debug_struct("Pipe").field("to_lane", &sent).field("to_app", &filled).finish_non_exhaustive()
-    }
-}
-
-impl<A, L> fmt::Debug for LaneEnd<A, L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LaneEnd").field(&self.pipe).finish()
     }
 }
 
@@ -695,18 +714,12 @@ impl<A, L> fmt::Debug for LaneEnd<A, L> {
 pub type Notes<T> = PushList<(u64, T)>;
 
 #[cfg(not(laneway_loom))]
-const _: () = assert!(
-    size_of::<Pipe<[u64; 5], [u64; 7]>>() == 256,
-    "each side's lines have room for 40 and 56 bytes of the callers'"
-);
-#[cfg(not(laneway_loom))]
 const _: () = {
-    type Sample = Pipe<[u64; 5], [u64; 7]>;
-    assert!(
-        std::mem::offset_of!(Sample, lane) - std::mem::offset_of!(Sample, app) == 128,
-        "in no pair of lines are both"
-    );
-    type App = AppSide<[u64; 5], [u64; 7]>;
-    assert!(std::mem::offset_of!(App, reading) == 64, "what every send writes is on one line");
-    assert!(std::mem::offset_of!(LaneSide<[u64; 7]>, pool) == 64, "what every turn writes is on one line");
+    use std::mem::offset_of;
+    type Sample = Pipe<u64, [u32; 7], [u32; 13]>;
+    assert!(size_of::<Sample>() == 256, "the callers' have room for 8, 28 and 52 bytes");
+    assert!(offset_of!(Sample, lane) - offset_of!(Sample, app) == 128, "in no pair of lines are both");
+    type App = AppSide<u64, [u32; 7], [u32; 13]>;
+    assert!(offset_of!(App, own) == 64, "what every send writes for the lane is on one line");
+    assert!(offset_of!(LaneSide<[u32; 13]>, pool) == 64, "what every turn writes is on one line");
 };

@@ -1,4 +1,5 @@
 use super::*;
+use crate::ring::handout::handout;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -10,10 +11,15 @@ fn tiny() -> Arc<BlockPool> {
 enum Step {
     Send(usize),
     Recv(usize),
+    RecvKnown(usize),
     Peek(usize),
     Fill(usize),
     Take(usize),
     Retire,
+    /// The application is gone; if the lane can, it makes it as new for another.
+    Renew,
+    /// It is handed to a thread, as one that was just made or renewed is.
+    HandOver,
 }
 
 proptest! {
@@ -26,13 +32,15 @@ proptest! {
             prop_oneof![
                 (0usize..70).prop_map(Step::Send), (0usize..70).prop_map(Step::Recv), (0usize..70).prop_map(Step::Peek),
                 (0usize..70).prop_map(Step::Fill), (0usize..70).prop_map(Step::Take), Just(Step::Retire),
+                (0usize..70).prop_map(Step::RecvKnown), Just(Step::Renew), Just(Step::HandOver),
             ],
             1..if cfg!(miri) { 40 } else { 200 },
         ),
         limit in 1u32..100,
     ) {
         let pool = tiny();
-        let (pipe, mut lane) = pipe(&pool, limit, (), ());
+        let (mut pipe, mut lane) = pipe(&pool, limit, (), (), ());
+        let (mut offers, takers) = handout::<_, 0>(1);
         let (mut up, mut down) = (VecDeque::new(), VecDeque::new());
         let mut next = 0u8;
         let mut bytes = |n: usize| -> Vec<u8> { (0..n).map(|_| { next = next.wrapping_add(1); next }).collect() };
@@ -56,6 +64,27 @@ proptest! {
                     prop_assert_eq!(got, n.min(down.len()));
                     let expected: Vec<u8> = down.drain(..got).collect();
                     prop_assert_eq!(&out[..got], &expected[..]);
+                }
+                Step::RecvKnown(n) => {
+                    let (mut out, mut looked) = (vec![0; n], false);
+                    let got = pipe.recv_known(&mut out, || looked = true);
+                    prop_assert!(got <= n.min(down.len()));
+                    prop_assert!(got > 0 || n == 0 || down.is_empty(), "what is there is found");
+                    prop_assert!(!looked || got == n.min(down.len()), "who looks sees all");
+                    let expected: Vec<u8> = down.drain(..got).collect();
+                    prop_assert_eq!(&out[..got], &expected[..]);
+                }
+                Step::Renew => {
+                    prop_assert!(!lane.renew() && !lane.is_alone(), "somebody has it");
+                    drop(pipe);
+                    prop_assert!(lane.is_alone());
+                    prop_assert_eq!(lane.renew(), up.is_empty() && down.is_empty());
+                    pipe = lane.share();
+                }
+                Step::HandOver => {
+                    prop_assert!(offers.offer(pipe, []).is_ok());
+                    offers.publish();
+                    pipe = takers.take().expect("it was offered").0;
                 }
                 Step::Peek(n) => {
                     let mut out = vec![0; n];
@@ -102,7 +131,7 @@ proptest! {
         limit in 1u32..150,
     ) {
         let pool = tiny();
-        let (pipe, mut lane) = pipe(&pool, limit, (), ());
+        let (pipe, mut lane) = pipe(&pool, limit, (), (), ());
         prop_assert_eq!(pipe.send(&[at(0)]), 1);
         prop_assert_eq!(lane.front(), [at(0)]);
         let mut kept = lane.part().expect("the first to ask");
@@ -154,7 +183,7 @@ proptest! {
 #[test]
 fn idle_is_nothing() {
     let pool = Arc::new(BlockPool::new(1 << 20));
-    let (pipe, mut lane) = pipe(&pool, 65_536, (), ());
+    let (pipe, mut lane) = pipe(&pool, 65_536, (), (), ());
     assert!(lane.retire());
     assert_eq!(pool.bytes(), 0, "nothing is made before something is said");
     for _ in 0..100 {
@@ -169,7 +198,7 @@ fn idle_is_nothing() {
 #[test]
 fn much_at_once_uses_large_blocks() {
     let pool = Arc::new(BlockPool::new(1 << 20));
-    let (pipe, _lane) = pipe(&pool, 1 << 18, (), ());
+    let (pipe, _lane) = pipe(&pool, 1 << 18, (), (), ());
     assert_eq!(pipe.send(&vec![1; 200_000]), 200_000);
     assert_eq!(pool.bytes(), 4 * 65_536, "who fills a block gets a large one next");
 }
@@ -177,8 +206,8 @@ fn much_at_once_uses_large_blocks() {
 #[test]
 fn a_used_up_pool_is_a_short_send() {
     let pool = Arc::new(BlockPool::with_sizes([8, 16], 16));
-    let (one, mut lane) = pipe(&pool, 1_000, (), ());
-    let (two, _lane_two) = pipe(&pool, 1_000, (), ());
+    let (one, mut lane) = pipe(&pool, 1_000, (), (), ());
+    let (two, _lane_two) = pipe(&pool, 1_000, (), (), ());
     assert_eq!(one.send(&[1; 100]), 32, "two small blocks and a large one are all there is");
     assert_eq!(two.send(b"x"), 0);
     assert_eq!(lane.front().len(), 16);
@@ -187,14 +216,70 @@ fn a_used_up_pool_is_a_short_send() {
     assert_eq!(two.send(b"x"), 1);
 }
 
+/// What is said before it is handed over is read without a look at the lane's line; what it keeps for the next is a small block for
+/// each direction, and no large one.
+#[test]
+fn one_is_made_as_new_for_the_next() {
+    let pool = Arc::new(BlockPool::new(1 << 20));
+    let (app, mut lane) = pipe(&pool, 1 << 18, (), (), ());
+    let (mut offers, takers) = handout::<_, 0>(1);
+    let mut given = Some(app);
+    for round in 0..3u8 {
+        assert_eq!(lane.fill(&[round; 100]), 100);
+        offers.offer(given.take().unwrap_or_else(|| lane.share()), []).unwrap();
+        offers.publish();
+        let (app, []) = takers.take().unwrap();
+        assert_eq!(lane.fill(b"later"), 5);
+        let (mut buf, mut looks) = ([9; 200], 0);
+        assert_eq!(app.recv_known(&mut buf, || looks += 1), 100);
+        assert_eq!((&buf[..100], looks), (&[round; 100][..], 0), "it came with the conversation");
+        assert_eq!(app.recv_known(&mut buf, || looks += 1), 5);
+        assert_eq!(looks, 1, "of this it did not know");
+        assert_eq!(app.send(&[1; 10_000]), 10_000);
+        drop(app);
+        assert!(lane.is_alone() && !lane.renew(), "something waits");
+        while !lane.front().is_empty() {
+            let n = lane.front().len();
+            lane.advance(n);
+        }
+        assert!(lane.renew() && lane.beside().is_some());
+        assert_eq!(pool.in_use(), 4_096, "the large block that was filled last went back, a small one stays");
+        assert_eq!((lane.taken(), lane.unread(), lane.waiting()), (0, 0, 0));
+    }
+    drop(lane);
+    assert_eq!(pool.in_use(), 0, "one that nobody has begun with gives back what it holds");
+}
+
+#[test]
+fn the_last_to_let_go_frees_it() {
+    let pool = tiny();
+    for lane_first in [false, true] {
+        let (app, mut lane) = pipe(&pool, 100, (), Arc::new(()), ());
+        let other = app.clone();
+        let kept = app.app().clone();
+        assert_eq!((app.send(b"x"), lane.fill(b"y")), (1, 1));
+        drop(app);
+        if lane_first {
+            drop(lane);
+            assert_eq!(Arc::strong_count(&kept), 2);
+            drop(other);
+        } else {
+            drop(other);
+            assert_eq!(Arc::strong_count(&kept), 2);
+            drop(lane);
+        }
+        assert_eq!((Arc::strong_count(&kept), pool.in_use()), (1, 0));
+    }
+}
+
 #[test]
 fn notes_stand_behind_their_bytes() {
     let pool = tiny();
-    let (pipe, mut lane) = pipe(&pool, 100, Notes::default(), ());
+    let (pipe, mut lane) = pipe(&pool, 100, Notes::default(), (), ());
     pipe.send(b"first");
-    pipe.after(|at| pipe.app().push((at, "close")));
+    pipe.after(|at| pipe.said().push((at, "close")));
     pipe.send(b"late");
-    assert_eq!(pipe.app().take_all(), [(5, "close")]);
+    assert_eq!(pipe.said().take_all(), [(5, "close")]);
     assert_eq!(lane.front(), b"firstlat");
     lane.advance(5);
     assert_eq!(lane.taken(), 5);
@@ -204,7 +289,7 @@ fn notes_stand_behind_their_bytes() {
 fn two_threads_and_a_lane_that_takes_its_blocks_back() {
     const TOTAL: usize = if cfg!(miri) { 300 } else { 400_000 };
     let pool = tiny();
-    let (pipe, mut lane) = pipe(&pool, 50, (), ());
+    let (pipe, mut lane) = pipe(&pool, 50, (), (), ());
     let (writer, reader) = (pipe.clone(), pipe);
     let writes = std::thread::spawn(move || {
         let mut sent = 0;

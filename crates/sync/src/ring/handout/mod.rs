@@ -5,12 +5,14 @@
 //! ```
 //! use laneway_sync::ring::handout::handout;
 //! use std::sync::Arc;
-//! let (mut offers, takers) = handout::<u32>(8);
-//! offers.offer(Arc::new(1)).expect("room");
-//! offers.offer(Arc::new(2)).expect("room");
+//! let (mut offers, takers) = handout::<Arc<u32>, 1>(8);
+//! offers.offer(Arc::new(1), [10]).expect("room"); // a value, and a note that goes with it
+//! offers.offer(Arc::new(2), [20]).expect("room");
+//! assert!(takers.is_empty());
+//! offers.publish(); // both at once
 //! let other = takers.clone();
-//! assert_eq!(other.take().as_deref(), Some(&1));
-//! assert_eq!(takers.take().as_deref(), Some(&2));
+//! assert_eq!(other.take(), Some((Arc::new(1), [10])));
+//! assert_eq!(takers.take(), Some((Arc::new(2), [20])));
 //! assert!(takers.take().is_none());
 //! ```
 //!
@@ -23,9 +25,14 @@
 //! # Theory
 //!
 //! `offered` belongs to the one producer. `taken` is moved by whoever takes, from n to n + 1. A taker first copies what is in
-//! slot n, a word, and then moves `taken`; if that succeeds, nobody else has taken slot n, and the producer has not
-//! written it again, because it writes slot n only when `taken` is beyond n. If it fails, the copied word is
-//! forgotten: it was never an owner.
+//! slot n, some words, and then moves `taken`; if that succeeds, nobody else has taken slot n, and the producer has not
+//! written it again, because it writes slot n only when `taken` is beyond n. If it fails, the copied words are
+//! forgotten: they were never an owner.
+//!
+//! A note of some words goes with each value, and what the value's own type has to say ([`Carried`]): who takes it learns from the
+//! slot, of which one line holds more than one, what he would else have to look up on lines of the value. What is offered is
+//! published when the producer has offered all that it has: the word that says so then travels once, and what happened to a value
+//! meanwhile is in its slot.
 //!
 //! # The bad interleavings
 //!
@@ -43,7 +50,7 @@
 //!
 //! # Memory ordering
 //!
-//! * `offered`: stored Release after the slot is written, loaded Acquire before it is read.
+//! * `offered`: stored Release after the slots are written, loaded Acquire before they are read.
 //! * `taken`: moved AcqRel, after the slot is read; loaded Acquire by the producer before it writes the slot again.
 
 #[cfg(all(test, laneway_loom))]
@@ -53,42 +60,52 @@ mod tests;
 
 use crate::met;
 use crate::padded::Padded;
-use crate::primitive::{Arc, AtomicPtr, AtomicU32, order};
+pub use crate::pointer::Carried;
+use crate::pointer::{Bare, Pointer};
+use crate::primitive::{Arc, AtomicPtr, AtomicU32, AtomicU64, order};
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 
-struct Shared<T> {
-    offered: Padded<AtomicU32>,
-    taken: Padded<AtomicU32>,
-    slots: Box<[AtomicPtr<T>]>,
+struct Slot<P: Pointer, const N: usize> {
+    pointer: AtomicPtr<<P as Pointer>::Target>,
+    word: AtomicU64,
+    note: [AtomicU64; N],
 }
 
-// SAFETY: the words in the slots are `Arc`s on their way from one thread to another.
-unsafe impl<T: Send + Sync> Send for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send + Sync> Sync for Shared<T> {}
+struct Shared<P: Carried, const N: usize> {
+    offered: Padded<AtomicU32>,
+    taken: Padded<AtomicU32>,
+    slots: Box<[Slot<P, N>]>,
+}
 
-impl<T> Shared<T> {
+// SAFETY: what is in the slots are values on their way from one thread to another.
+unsafe impl<P: Carried + Send, const N: usize> Send for Shared<P, N> {}
+// SAFETY: as above; nobody looks at one there.
+unsafe impl<P: Carried + Send, const N: usize> Sync for Shared<P, N> {}
+
+impl<P: Carried, const N: usize> Shared<P, N> {
     #[inline]
-    fn slot(&self, position: u32) -> &AtomicPtr<T> {
+    fn slot(&self, position: u32) -> &Slot<P, N> {
         &self.slots[position as usize & (self.slots.len() - 1)]
     }
 
     #[inline]
-    fn take(&self) -> Option<Arc<T>> {
+    fn take(&self) -> Option<(P, [u64; N])> {
         let mut position = self.taken.load(order::observe());
         loop {
             if position == self.offered.load(order::observe()) {
                 return None;
             }
-            let value = self.slot(position).load(Relaxed);
+            let slot = self.slot(position);
+            let bare = Bare::<P> { pointer: slot.pointer.load(Relaxed), word: slot.word.load(Relaxed) };
+            let note = std::array::from_fn(|i| slot.note[i].load(Relaxed));
             let next = position.wrapping_add(1);
             match self.taken.compare_exchange_weak(position, next, order::exchange(), order::observe()) {
-                Ok(_) if value.is_null() => unreachable!("a value was offered before it was written"),
-                // SAFETY: it came from `Arc::into_raw`, was in slot `position` while that was the oldest, and whoever moves
-                // `taken` over it owns it.
-                Ok(_) => return Some(unsafe { Arc::from_raw(value) }),
+                Ok(_) if bare.pointer.is_null() => unreachable!("a value was offered before it was written"),
+                // SAFETY: it came from `pack`, was in slot `position` while that was the oldest, and whoever moves `taken` over
+                // it owns it.
+                Ok(_) => return Some((unsafe { P::unpack(bare) }, note)),
                 Err(now) => {
                     met::retried();
                     position = now;
@@ -98,7 +115,7 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T> Drop for Shared<T> {
+impl<P: Carried, const N: usize> Drop for Shared<P, N> {
     fn drop(&mut self) {
         while let Some(value) = self.take() {
             drop(value);
@@ -106,64 +123,86 @@ impl<T> Drop for Shared<T> {
     }
 }
 
-/// A ring of at least `capacity` slots, rounded up to a power of two.
+/// A ring of at least `capacity` slots, rounded up to a power of two, each for a value and a note of `N` words.
 ///
 /// # Panics
 /// If more than 2²⁰ slots are asked for.
-pub fn handout<T: Send + Sync>(capacity: usize) -> (Offers<T>, Takers<T>) {
+pub fn handout<P: Carried + Send, const N: usize>(capacity: usize) -> (Offers<P, N>, Takers<P, N>) {
     assert!(capacity <= 1 << 20, "a handout holds at most 2^20 values; {capacity} were asked for");
-    let slots = (0..capacity.max(1).next_power_of_two()).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
+    let slot = |_| Slot {
+        pointer: AtomicPtr::new(ptr::null_mut()),
+        word: AtomicU64::new(0),
+        note: std::array::from_fn(|_| AtomicU64::new(0)),
+    };
+    let slots = (0..capacity.max(1).next_power_of_two()).map(slot).collect();
     let shared = Arc::new(Shared { offered: Padded(AtomicU32::new(0)), taken: Padded(AtomicU32::new(0)), slots });
     (Offers { shared: shared.clone(), offered: 0, taken_seen: 0 }, Takers(shared))
 }
 
 /// The side that fills the ring: one.
-pub struct Offers<T: Send + Sync> {
-    shared: Arc<Shared<T>>,
+pub struct Offers<P: Carried, const N: usize> {
+    shared: Arc<Shared<P, N>>,
     offered: u32,
     taken_seen: u32,
 }
 
-impl<T: Send + Sync> Offers<T> {
-    /// Offers a value to whoever takes first. Full: it comes back.
-    pub fn offer(&mut self, value: Arc<T>) -> Result<(), Arc<T>> {
-        if !self.has_room() {
+impl<P: Carried, const N: usize> Offers<P, N> {
+    /// Offers a value, once it is [published](Self::publish), to whoever takes first. Full: it comes back.
+    pub fn offer(&mut self, value: P, note: [u64; N]) -> Result<(), P> {
+        if !self.has_room(1) {
             return Err(value);
         }
-        self.shared.slot(self.offered).store(Arc::into_raw(value).cast_mut(), Relaxed);
+        let Bare { pointer, word } = value.pack();
+        let slot = self.shared.slot(self.offered);
+        slot.pointer.store(pointer, Relaxed);
+        slot.word.store(word, Relaxed);
+        slot.note.iter().zip(note).for_each(|(to, word)| to.store(word, Relaxed));
         self.offered = self.offered.wrapping_add(1);
-        self.shared.offered.store(self.offered, order::publish());
         Ok(())
     }
 
-    /// Whether `offer` would succeed.
-    pub fn has_room(&mut self) -> bool {
-        let capacity = self.shared.slots.len() as u32;
-        if self.offered.wrapping_sub(self.taken_seen) == capacity {
+    /// From now on what was offered can be taken.
+    #[inline]
+    pub fn publish(&mut self) {
+        self.shared.offered.store(self.offered, order::publish());
+    }
+
+    /// Whether `offer` would succeed so many times.
+    pub fn has_room(&mut self, values: usize) -> bool {
+        let capacity = self.shared.slots.len();
+        if self.offered.wrapping_sub(self.taken_seen) as usize + values > capacity {
             self.taken_seen = self.shared.taken.load(order::observe());
         }
-        self.offered.wrapping_sub(self.taken_seen) < capacity
+        self.offered.wrapping_sub(self.taken_seen) as usize + values <= capacity
     }
 
     /// Takes one back.
-    pub fn take_back(&mut self) -> Option<Arc<T>> {
+    pub fn take_back(&mut self) -> Option<(P, [u64; N])> {
+        self.publish();
         self.shared.take()
     }
 }
 
-/// The side that takes. Any number of clones, on any threads.
-pub struct Takers<T: Send + Sync>(Arc<Shared<T>>);
+/// What was not published is for whoever takes, all the same.
+impl<P: Carried, const N: usize> Drop for Offers<P, N> {
+    fn drop(&mut self) {
+        self.publish();
+    }
+}
 
-impl<T: Send + Sync> Clone for Takers<T> {
+/// The side that takes. Any number of clones, on any threads.
+pub struct Takers<P: Carried, const N: usize>(Arc<Shared<P, N>>);
+
+impl<P: Carried, const N: usize> Clone for Takers<P, N> {
     fn clone(&self) -> Self {
         Takers(self.0.clone())
     }
 }
 
-impl<T: Send + Sync> Takers<T> {
-    /// The oldest value, if there is one: one exchange, and another for each other thread that was faster.
+impl<P: Carried, const N: usize> Takers<P, N> {
+    /// The oldest value and its note, if there is one: one exchange, and another for each other thread that was faster.
     #[inline]
-    pub fn take(&self) -> Option<Arc<T>> {
+    pub fn take(&self) -> Option<(P, [u64; N])> {
         self.0.take()
     }
 
@@ -174,13 +213,13 @@ impl<T: Send + Sync> Takers<T> {
     }
 }
 
-impl<T: Send + Sync> fmt::Debug for Offers<T> {
+impl<P: Carried, const N: usize> fmt::Debug for Offers<P, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Offers").field("offered", &self.offered).finish_non_exhaustive()
     }
 }
 
-impl<T: Send + Sync> fmt::Debug for Takers<T> {
+impl<P: Carried, const N: usize> fmt::Debug for Takers<P, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Takers").field("taken", &self.0.taken.load(Relaxed)).finish_non_exhaustive()
     }
