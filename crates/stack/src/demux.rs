@@ -116,19 +116,22 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         self.unusual(arriving, run)
     }
 
-    /// One with other options than timestamps, or none, or one that is malformed.
+    /// The first of a flow, most likely.
     #[inline(never)]
     fn unusual(&mut self, arriving: &ingress::Arriving<'_>, run: &[ingress::Arriving<'_>]) -> Option<u32> {
-        let segment = match Segment::usual_syn(arriving.tcp) {
-            Some(segment) => segment,
-            None => match View::new(arriving.tcp).and_then(|view| view.segment()) {
-                Ok(segment) => segment,
-                Err(_) => {
-                    self.local.counters.count(Mib::TcpInErrs);
-                    self.local.counters.discard(Discard::TcpMalformed);
-                    return None;
-                }
-            },
+        if let Some(segment) = Segment::usual_syn(arriving.tcp) {
+            return self.meant(arriving, &segment, run);
+        }
+        self.any(arriving, run)
+    }
+
+    /// One with any options, or none, or one that is malformed.
+    #[inline(never)]
+    fn any(&mut self, arriving: &ingress::Arriving<'_>, run: &[ingress::Arriving<'_>]) -> Option<u32> {
+        let Ok(segment) = View::new(arriving.tcp).and_then(|view| view.segment()) else {
+            self.local.counters.count(Mib::TcpInErrs);
+            self.local.counters.discard(Discard::TcpMalformed);
+            return None;
         };
         self.meant(arriving, &segment, run)
     }
@@ -370,7 +373,10 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                     connection.owe_ack();
                 }
                 slot.tcb = Tcb::Synchronized(connection);
-                self.touch(id);
+                if !slot.touched {
+                    slot.touched = true;
+                    self.local.touched.add(index);
+                }
                 self.app.on_connect(&mut Context { tables: self.tables, local: self.local }, id);
                 if !arriving.segment.flags.syn() {
                     self.connection(index, arriving); // the end of a simultaneous open may carry text

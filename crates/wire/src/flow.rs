@@ -216,11 +216,19 @@ impl FlowKey {
     /// The keyed hash under which the flow is found.
     #[inline(always)]
     pub fn hash(&self, key: &HashKey) -> u64 {
-        if self.is_v4() {
-            let ports = self.local_port as u64 | (self.remote_port as u64) << 16;
-            return key.sip13_tail(&[pair(self.local.0[3], self.remote.0[3])], ports, 4);
+        match self.hash_words_v4() {
+            Some((ends, ports)) => key.sip13_tail(&[ends], ports, 4),
+            None => self.hash_v6(key),
         }
-        self.hash_v6(key)
+    }
+
+    /// The words of an IPv4 flow, of which the second has four bytes.
+    #[inline(always)]
+    pub const fn hash_words_v4(&self) -> Option<(u64, u64)> {
+        if !self.is_v4() {
+            return None;
+        }
+        Some((pair(self.local.0[3], self.remote.0[3]), self.local_port as u64 | (self.remote_port as u64) << 16))
     }
 
     /// A number that hardly two flows share, quick and no secret: for places where whatever is found is compared with the flow,

@@ -815,6 +815,7 @@ impl Connection {
     }
 
     /// Gives the buffers back: to be called before the connection is dropped in any other way than by its own end.
+    #[inline]
     pub fn release(&mut self, pool: &mut BufferPool) {
         self.snd.buf.clear(pool);
         self.snd.queued = 0;

@@ -20,10 +20,14 @@ pub(super) enum Purpose {
 ///
 /// M ticks every 4 µs, so the numbers of one four-tuple only move forward, as RFC 9293 section 3.4.1 wants, and whoever
 /// sees those of one four-tuple learns nothing about another's.
-#[inline]
+#[inline(always)]
 pub fn isn(secret: &[u64; 2], key: &FlowKey, now_us: u64) -> SeqNum {
     let clock = (now_us / 4) as u32;
-    SeqNum::new(clock.wrapping_add(hash_flow(secret, Purpose::InitialSequence, key, 0) as u32))
+    let hash = match key.hash_words_v4() {
+        Some(words) => hash_v4(secret, Purpose::InitialSequence, words, 0),
+        None => hash_flow(secret, Purpose::InitialSequence, key, 0),
+    };
+    SeqNum::new(clock.wrapping_add(hash as u32))
 }
 
 /// What is added to the clock to make the timestamps of connections between these two addresses. One for all ports, so
@@ -36,20 +40,24 @@ pub fn ts_offset(secret: &[u64; 2], local: &Address, remote: &Address) -> u32 {
 }
 
 /// Keyed hash of a flow and 64 bits more. The purpose stands behind the ports: over IPv4 in the block that the length ends.
-#[inline]
 pub(super) fn hash_flow(secret: &[u64; 2], purpose: Purpose, key: &FlowKey, more: u64) -> u64 {
-    let secret = HashKey::new(secret[0], secret[1]);
-    let (mut words, used) = key.hash_words();
-    if used == 2 {
-        let tail = words[1] | (purpose as u64) << 32;
-        return match more {
-            0 => secret.sip13_tail(&[words[0]], tail, 5),
-            _ => secret.sip13_tail(&[words[0], more], tail, 5),
-        };
+    if let Some(words) = key.hash_words_v4() {
+        return hash_v4(secret, purpose, words, more);
     }
+    let (mut words, _) = key.hash_words();
     words[4] |= (purpose as u64) << 56;
     let [a, b, c, d, e] = words;
-    secret.sip13(&[a, b, c, d, e, more])
+    HashKey::new(secret[0], secret[1]).sip13(&[a, b, c, d, e, more])
+}
+
+#[inline(always)]
+fn hash_v4(secret: &[u64; 2], purpose: Purpose, (ends, ports): (u64, u64), more: u64) -> u64 {
+    let secret = HashKey::new(secret[0], secret[1]);
+    let tail = ports | (purpose as u64) << 32;
+    match more {
+        0 => secret.sip13_tail(&[ends], tail, 5),
+        _ => secret.sip13_tail(&[ends, more], tail, 5),
+    }
 }
 
 #[cfg(test)]
