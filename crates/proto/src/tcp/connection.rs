@@ -782,6 +782,14 @@ impl Connection {
         self.rcv.adv + ((1u32 << self.rcv.scale.get()) - 1)
     }
 
+    /// How many bytes from RCV.NXT on can be kept: what rounding by the scale may have promised is kept, too, but once and not with each
+    /// segment again.
+    #[inline]
+    pub(super) fn most_ahead(&self) -> i32 {
+        let most = self.rcv.buf_max.saturating_add((1 << self.rcv.scale.get()) - 1);
+        most.saturating_sub(self.rcv.buf.len()).min(i32::MAX as u32) as i32
+    }
+
     /// Bookkeeping after the application has taken `n` bytes: the window may open, the buffer may grow.
     #[inline]
     pub(super) fn on_read(&mut self, n: u32, cx: &mut Cx<'_>) {

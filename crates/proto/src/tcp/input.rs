@@ -354,7 +354,8 @@ impl Connection {
             text = &text[old..];
             seq = seq + old as u32;
         }
-        let room = self.right_edge().offset_from(seq).max(0) as usize;
+        let room =
+            self.right_edge().offset_from(seq).min(self.most_ahead() - seq.offset_from(self.rcv.nxt)).max(0) as usize;
         let cut = text.len() > room;
         if cut {
             text = &text[..room];

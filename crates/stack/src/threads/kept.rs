@@ -8,9 +8,15 @@ use laneway_sync::ring::bytes::{KeptEnd, Notes};
 /// copied, and the ring is free again at once: it is in the cache, and its writer begins at the front of his block again.
 pub(super) const STREAM: usize = 65_536;
 
+/// Room comes back in pieces of at least so much, or all at once: a writer who does not wait would else be given a byte for each byte
+/// with which a closed window is probed.
+const STEP: usize = 8_192;
+
 /// The reading half of a stream's conversation, in the hands of its connection.
 pub(super) struct Kept {
     end: KeptEnd<Notes<Op>, AppWords, LaneWords>,
+    /// Needed no more, and not given back yet.
+    spent: usize,
     /// How much had been given back when it was last asked for room.
     asked_at: u64,
 }
@@ -18,19 +24,23 @@ pub(super) struct Kept {
 impl Kept {
     pub(super) fn new(end: KeptEnd<Notes<Op>, AppWords, LaneWords>) -> Self {
         let asked_at = end.taken();
-        Kept { end, asked_at }
+        Kept { end, spent: 0, asked_at }
     }
 }
 
 impl Keeper for Kept {
     #[inline]
     fn bytes(&self, offset: u32) -> &[u8] {
-        self.end.bytes(offset)
+        self.end.bytes(offset + self.spent as u32)
     }
 
     #[inline]
     fn release(&mut self, n: u32) {
-        self.end.release(n as usize);
+        self.spent += n as usize;
+        let pipe = self.end.pipe();
+        if self.spent >= STEP || pipe.limit() - pipe.writable() == self.spent {
+            self.end.release(std::mem::take(&mut self.spent));
+        }
     }
 
     fn takes_room(&mut self) -> bool {

@@ -94,24 +94,29 @@ fn round_of_one(connection: &mut Connection, config: &Config, pool: &mut BufferP
     acknowledge(connection, config, pool, now);
 }
 
+/// What the peer sends next.
+fn text<'a>(connection: &Connection, payload: &'a [u8]) -> Segment<'a> {
+    Segment {
+        src_port: 2,
+        dst_port: 1,
+        seq: connection.rcv.nxt,
+        ack: connection.snd.nxt,
+        flags: Flags::ACK,
+        window: UnscaledWindow::new(u16::MAX),
+        urgent: 0,
+        options: Options::default(),
+        payload,
+    }
+}
+
 /// Text arrives, of which the reader takes `takes`, in pieces of 1,460 bytes and `every_us` microseconds.
 fn reads(connection: &mut Connection, pool: &mut BufferPool, now: &mut Instant, takes: impl Fn(usize) -> bool) {
     let (config, payload) = (Config::default(), [7; 1_460]);
     for i in 0..4_000 {
         *now = now.after_us(1);
-        let text = Segment {
-            src_port: 2,
-            dst_port: 1,
-            seq: connection.rcv.nxt,
-            ack: connection.snd.nxt,
-            flags: Flags::ACK,
-            window: UnscaledWindow::new(u16::MAX),
-            urgent: 0,
-            options: Options::default(),
-            payload: &payload,
-        };
+        let next = text(connection, &payload);
         let mut cx = Cx { now: *now, config: &config, pool };
-        let arrival = connection.on_segment(&text, &mut cx);
+        let arrival = connection.on_segment(&next, &mut cx);
         let taken = if takes(i) { arrival.text.len() } else { 0 };
         connection.finish(&arrival, taken, &mut cx);
         if takes(i) {
@@ -122,6 +127,29 @@ fn reads(connection: &mut Connection, pool: &mut BufferPool, now: &mut Instant, 
             connection.commit(&plan, *now);
         }
     }
+}
+
+/// Nobody reads, and the peer goes on, a byte at a time, as whoever probes a closed window does.
+#[test]
+fn a_closed_window_gives_way_by_what_rounding_may_have_said_and_no_further() {
+    let config = Config { tcp_rmem: (4_096, 1 << 20), ..Config::default() };
+    let (mut pool, mut now) = (BufferPool::new(1 << 26), Instant::from_us(5_000_000));
+    let mut connection = established(&config, now);
+    for _ in 0..3 {
+        reads(&mut connection, &mut pool, &mut now, |_| false);
+    }
+    let rounding = (1 << connection.rcv.scale.get()) - 1;
+    for _ in 0..1_000 {
+        now = now.after_us(200_000);
+        let probe = text(&connection, &[7]);
+        let mut cx = Cx { now, config: &config, pool: &mut pool };
+        let arrival = connection.on_segment(&probe, &mut cx);
+        connection.finish(&arrival, 0, &mut cx);
+        while let Some(plan) = connection.decide::<Lane>(now) {
+            connection.commit(&plan, now);
+        }
+    }
+    assert!(connection.buffered() <= connection.receive_buffer() + rounding, "{} bytes", connection.buffered());
 }
 
 #[test]
