@@ -14,7 +14,7 @@ use laneway_stack::entropy::{BootSecrets, KeptKey};
 use laneway_stack::ports::{LanePorts, PortParts};
 use laneway_stack::sharing::{LaneOwned, Sharing, Site};
 use laneway_stack::steering::Steering;
-use laneway_stack::tables::{HalfOpenSlot, Handle, Kind, Tables};
+use laneway_stack::tables::{Handle, Kind, Tables};
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::tcp::{Flags, Options, Segment, SeqNum, UnscaledWindow, Window, WindowScale};
 use std::hint::black_box;
@@ -44,8 +44,7 @@ impl Life {
         let segment = segment(Flags::SYN);
         let cx = Cx { now: self.now, config, pool: &mut tables.pool };
         let half = HalfOpen::on_syn(&self.key, &segment, 0, None, &secrets.tcp, /* ts_offset= */ 0, &cx);
-        let slot = HalfOpenSlot { half, hash: self.hash, path: PathPlace::of(&self.key) };
-        self.half = tables.insert_half_open(slot, self.key.mix(), old);
+        self.half = tables.insert_half_open(self.hash, half, self.key.mix(), old);
         tables.timers.arm(Handle::new(Kind::HalfOpen, self.half), self.now.after_us(1_000_000));
     }
 
@@ -54,7 +53,8 @@ impl Life {
     fn established(&mut self, tables: &mut Tables, config: &Config) {
         assert_eq!(tables.lookup(self.hash, &self.key), Some(Handle::new(Kind::HalfOpen, self.half)));
         let make = || Connection::new(&agreed(self.key), 1_500, config, self.now);
-        let id = tables.promote(self.half, self.key.mix(), ListenerId(0), make).expect("it is half open");
+        let flow = (self.hash, self.key.mix());
+        let id = tables.promote(flow, self.half, PathPlace::of(&self.key), ListenerId(0), make);
         tables.listeners.push(ListenerId(0), id);
         assert_eq!(tables.listeners.pop(ListenerId(0)), Some(id));
         tables.counters.count(Mib::TcpPassiveOpens);

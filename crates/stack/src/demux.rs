@@ -9,7 +9,7 @@ use crate::ingress::{self, Vouched};
 use crate::lane::Local;
 use crate::moving::{Decider, Note, Via};
 use crate::ports::Claim;
-use crate::tables::{HalfOpenSlot, Handle, Kind, Slot, Tables, Tcb, position};
+use crate::tables::{Handle, Kind, Slot, Tables, Tcb, position};
 use crate::worker;
 use laneway_device::Tx;
 use laneway_proto::discard::Discard;
@@ -160,16 +160,6 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     /// As the index has it.
     #[inline(never)]
     fn look_up(&mut self, hint: Option<Handle>, text: &mut Arriving<'_, '_>) -> Option<u32> {
-        if let Some(handle) = hint
-            && handle.kind() == Kind::HalfOpen
-            && let Some(slot) = self.tables.half_open.get(handle.index())
-            && slot.half.key() == text.key
-        {
-            // The second packet of its peer's: the first has had its hash worked out.
-            text.hash = slot.hash;
-            self.half_open(handle.index(), text);
-            return None;
-        }
         text.hash = text.came.hash(&self.local.hash_key.get());
         match self.tables.lookup_hinted(hint, text.hash, text.key) {
             Some(handle) => match handle.kind() {
@@ -396,7 +386,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
     #[inline]
     fn half_open(&mut self, index: u32, arriving: &Arriving<'_, '_>) {
         let cx = cx!(self);
-        let Some(HalfOpenSlot { half, path, .. }) = self.tables.half_open.get_mut(index) else { return };
+        let Some(half) = self.tables.half_open.get_mut(index) else { return };
         match half.on_segment(arriving.segment, &cx) {
             listen::Outcome::Established(agreed) => {
                 let listener = crate::app::ListenerId(half.listener);
@@ -406,10 +396,11 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                     self.tables.counters.discard(Discard::TcpListenOverflow);
                     return;
                 }
-                let (mtu, _) = path_facts(self.local, arriving.key, *path);
+                let path = PathPlace::of(arriving.key);
+                let (mtu, _) = path_facts(self.local, arriving.key, path);
                 let (config, now) = (&self.local.config.tcp, self.local.now);
                 let make = || Connection::accepted(&agreed, mtu, config, now, listener.0.into());
-                let Some(id) = self.tables.promote(index, arriving.came.mix, listener, make) else { return };
+                let id = self.tables.promote((arriving.hash, arriving.came.mix), index, path, listener, make);
                 self.welcome(listener, id, arriving);
             }
             listen::Outcome::Repeat => {
@@ -534,25 +525,25 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         let cx = cx!(self);
         let half = HalfOpen::on_syn(key, segment, listener.0, least, &self.local.secrets.get(), ts_offset, &cx);
         let retry_at_ms = half.retry_at_ms();
-        let slot = HalfOpenSlot { half, hash: *hash, path };
-        let index = self.tables.insert_half_open(slot, arriving.came.mix, over);
+        let index = self.tables.insert_half_open(*hash, half, arriving.came.mix, over);
         self.tables.timers.arm_tick(Handle::new(Kind::HalfOpen, index), next_tick(self.local.now, retry_at_ms));
-        self.send_syn_ack_by(index, mtu);
+        self.send_syn_ack_by(index, path, mtu);
     }
 
     /// Sends the SYN-ACK of a half-open entry; false if the device was full, and then the entry waits in `unsent`.
     pub fn send_syn_ack(&mut self, index: u32) -> bool {
-        let Some(slot) = self.tables.half_open.get(index) else { return true };
-        let (mtu, _) = path_facts(self.local, slot.half.key(), slot.path);
-        self.send_syn_ack_by(index, mtu)
+        let Some(half) = self.tables.half_open.get(index) else { return true };
+        let path = PathPlace::of(half.key());
+        let (mtu, _) = path_facts(self.local, half.key(), path);
+        self.send_syn_ack_by(index, path, mtu)
     }
 
     #[inline(never)]
-    fn send_syn_ack_by(&mut self, index: u32, mtu: u32) -> bool {
+    fn send_syn_ack_by(&mut self, index: u32, path: PathPlace, mtu: u32) -> bool {
         let cx = cx!(self);
-        let Some(HalfOpenSlot { half, path, .. }) = self.tables.half_open.get(index) else { return true };
+        let Some(half) = self.tables.half_open.get(index) else { return true };
         let header = half.syn_ack(announced_mss(mtu, half.key().is_v4()), &cx);
-        let sent = egress::header_at(self.local, self.tx, half.key(), *path, &header) != egress::Sent::Full;
+        let sent = egress::header_at(self.local, self.tx, half.key(), path, &header) != egress::Sent::Full;
         if !sent {
             self.local.unsent.push_front(index);
         }

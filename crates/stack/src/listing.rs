@@ -9,7 +9,7 @@
 
 use crate::app::ListenerId;
 use crate::ports::{Slice, Tallies};
-use crate::tables::{HalfOpenSlot, Tables, Tcb};
+use crate::tables::{Tables, Tcb};
 use laneway_proto::tcp::{Info, State, TimeWait};
 use laneway_proto::time::Instant;
 use laneway_table::Fifo;
@@ -228,7 +228,7 @@ fn half_open(page: &mut Page, tables: &Tables, lane: usize, now: Instant) -> boo
         return true;
     }
     page.place.next += 1;
-    if let Some(HalfOpenSlot { half, .. }) = tables.half_open.get(at) {
+    if let Some(half) = tables.half_open.get(at) {
         let due_ms = (half.retry_at_ms().wrapping_sub(now.as_ms() as u32) as i32).max(0) as u32;
         let what = What::HalfOpen { retries: half.retries(), due_ms };
         page.rows.push(Row { flow: *half.key(), lane: lane as u16, what });

@@ -414,7 +414,7 @@ impl Walk {
                     let slab = &tables.half_open;
                     (
                         Part::Connections,
-                        self.slots(slab.end(), &mut looks, |at| slab.get(at).map(|slot| *slot.half.key()), &wanted),
+                        self.slots(slab.end(), &mut looks, |at| slab.get(at).map(|half| *half.key()), &wanted),
                     )
                 }
                 Part::Connections => {

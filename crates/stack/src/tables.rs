@@ -95,16 +95,6 @@ pub struct Slot {
     pub path: PathPlace,
 }
 
-/// A passive open under way, with what was worked out when its SYN came: the third packet of the handshake needs it again.
-pub struct HalfOpenSlot {
-    /// What the SYN said.
-    pub half: HalfOpen,
-    /// Hash of its flow.
-    pub hash: u64,
-    /// Where the path of its packets lies.
-    pub path: PathPlace,
-}
-
 /// So many dead records in the queues are no reason to do anything.
 const CROWDED: usize = 4_096;
 
@@ -119,7 +109,7 @@ pub struct Tables {
     /// Handshaking and synchronized.
     pub slots: Slab<Slot>,
     /// SYN-RECEIVED of passive opens.
-    pub half_open: Slab<HalfOpenSlot>,
+    pub half_open: Slab<HalfOpen>,
     /// TIME-WAIT, in the order of expiry.
     pub tw4: Fifo<TimeWaitV4>,
     /// The same for IPv6.
@@ -293,12 +283,12 @@ impl Tables {
     #[inline(always)]
     pub fn promote(
         &mut self,
+        (hash, mix): (u64, u64),
         half: u32,
-        mix: u64,
+        path: PathPlace,
         listener: ListenerId,
         make: impl FnOnce() -> Connection,
-    ) -> Option<ConnId> {
-        let (hash, path) = self.half_open.get(half).map(|slot| (slot.hash, slot.path))?;
+    ) -> ConnId {
         self.half_open.discard(half);
         let (reuse, claim) = (self.listeners.reuse(listener), Claim::NONE);
         let index = self.slots.insert_with(|_| {
@@ -312,7 +302,7 @@ impl Tables {
         );
         self.recent.note(mix, Handle::new(Kind::Connection, index));
         debug_assert!(replaced, "a half-open entry was not in the index");
-        Some(self.id(index))
+        self.id(index)
     }
 
     /// Removes a connection and gives its memory back.
@@ -332,9 +322,8 @@ impl Tables {
 
     /// Adds a half-open entry, whose flow has this [`mix`](FlowKey::mix), in the place of a TIME_WAIT record if the flow had one.
     #[inline(always)]
-    pub fn insert_half_open(&mut self, slot: HalfOpenSlot, mix: u64, over: Option<Handle>) -> u32 {
-        let hash = slot.hash;
-        let index = self.half_open.insert(slot);
+    pub fn insert_half_open(&mut self, hash: u64, half: HalfOpen, mix: u64, over: Option<Handle>) -> u32 {
+        let index = self.half_open.insert(half);
         let new = Handle::new(Kind::HalfOpen, index);
         self.recent.note(mix, new);
         match over {
@@ -350,8 +339,9 @@ impl Tables {
 
     /// Drops a half-open entry.
     pub fn remove_half_open(&mut self, index: u32) {
-        if let Some(slot) = self.half_open.remove(index) {
-            self.flows.remove(slot.hash, Handle::new(Kind::HalfOpen, index).raw());
+        if let Some(half) = self.half_open.remove(index) {
+            let hash = half.key().hash(&self.hash_key.get());
+            self.flows.remove(hash, Handle::new(Kind::HalfOpen, index).raw());
         }
     }
 
@@ -489,7 +479,7 @@ impl Tables {
             let handle = Handle(raw);
             let key = match handle.kind() {
                 Kind::Connection => return slots.get(handle.index()).map_or(0, |slot| slot.hash),
-                Kind::HalfOpen => return half_open.get(handle.index()).map_or(0, |slot| slot.hash),
+                Kind::HalfOpen => half_open.get(handle.index()).map(|half| *half.key()),
                 Kind::TimeWaitV4 => tw4.get(position(tw4, handle)).map(TimeWait::key),
                 Kind::TimeWaitV6 => tw6.get(position(tw6, handle)).map(TimeWait::key),
             };
@@ -553,7 +543,7 @@ pub struct Opening {
 /// The four shapes, where the index leads to.
 struct Shapes<'a> {
     slots: &'a Slab<Slot>,
-    half_open: &'a Slab<HalfOpenSlot>,
+    half_open: &'a Slab<HalfOpen>,
     tw4: &'a Fifo<TimeWaitV4>,
     tw6: &'a Fifo<TimeWaitV6>,
 }
@@ -563,7 +553,7 @@ impl Shapes<'_> {
     fn is_flow(&self, handle: Handle, key: &FlowKey) -> bool {
         match handle.kind() {
             Kind::Connection => self.slots.get(handle.index()).is_some_and(|slot| slot.key() == key),
-            Kind::HalfOpen => self.half_open.get(handle.index()).is_some_and(|slot| slot.half.key() == key),
+            Kind::HalfOpen => self.half_open.get(handle.index()).is_some_and(|half| half.key() == key),
             Kind::TimeWaitV4 => {
                 self.tw4.get(position(self.tw4, handle)).is_some_and(|tw| !tw.is_dead() && tw.is_of(key))
             }

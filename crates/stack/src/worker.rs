@@ -19,7 +19,7 @@ use crate::narrowing;
 use crate::sharing::apart::Later;
 use crate::sharing::{Sharing, Site};
 use crate::slow_path::{self, Slow};
-use crate::tables::{HalfOpenSlot, Handle, Kind, Tables, Tcb};
+use crate::tables::{Handle, Kind, Tables, Tcb};
 use laneway_device::{BATCH_MAX, Medium, Rx, RxFrame, RxMeta, Tx};
 use laneway_proto::ip::reassembly::Reassembled;
 use laneway_proto::tcp::nagle::Segmentation;
@@ -294,7 +294,7 @@ fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
                     Context { tables: &mut tables, local }.abort(orphan);
                 }
                 let stale: Vec<u32> =
-                    tables.half_open.iter().filter(|(_, slot)| slot.half.listener == id.0).map(|(i, _)| i).collect();
+                    tables.half_open.iter().filter(|(_, half)| half.listener == id.0).map(|(i, _)| i).collect();
                 for index in stale {
                     tables.remove_half_open(index);
                 }
@@ -418,7 +418,7 @@ fn half_open_timer<T: Tx, A: App>(stage: &mut Stage<'_, T, A>, handle: Handle) {
     let index = handle.index();
     let now = stage.local.now;
     let cx = Cx { now, config: &stage.local.config.tcp, pool: &mut stage.tables.pool };
-    let Some(HalfOpenSlot { half, .. }) = stage.tables.half_open.get_mut(index) else { return };
+    let Some(half) = stage.tables.half_open.get_mut(index) else { return };
     if laneway_proto::tcp::listen::is_due(half.retry_at_ms(), now) {
         if !half.on_timeout(&cx) {
             return stage.tables.remove_half_open(index);
