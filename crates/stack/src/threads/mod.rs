@@ -24,10 +24,10 @@
 //!
 //! **One copy more for a word, none for a stream.** What was sent must be kept until it is acknowledged. A word is copied from the ring
 //! into the connection's send buffer: it is in the cache (it was just read), the ring is free again at once, and its writer begins
-//! at the front of the same block. Of a stream, where [so much](kept::STREAM) waits at once, the ring keeps the bytes itself, and
+//! at the front of the same block. Of a stream, where so much (`kept::STREAM`) waits at once, the ring keeps the bytes itself, and
 //! segments are cut out of it: what its writer sees as taken is what the peer has acknowledged, and the ring is the send buffer. If the
 //! peer is so far away that a ring would not hold what is under way, they are copied after all. The connection has the ring's
-//! reading half ([`Kept`](kept::Kept)), so bytes and block stay for as long as they are needed, whoever leaves first. Each byte is read once
+//! reading half (`kept::Kept`), so bytes and block stay for as long as they are needed, whoever leaves first. Each byte is read once
 //! for a segment, and its checksum is that of what was read. Receiving has no such copy: from the frame into the ring, from there
 //! to the caller.
 //!

@@ -83,7 +83,7 @@
 //! * the count of those who hold it is on line 0, which the application has when it takes part and the lane when it hands over. (An
 //!   `Arc` has its counts on a line before the value, and that one would go to and fro for nothing else.)
 //! * what the lane has said before it hands it over goes with the address of the conversation, in whatever carries it
-//!   ([`Carried`]), so that its reader need not look at line 2.
+//!   ([`Carried`](crate::ring::handout::Carried)), so that its reader need not look at line 2.
 //! * what line 1 remembers is of the conversation before. The lane does not write there; it sets `FRESH` on line 0, and the application
 //!   begins anew when it finds that, under both mutexes. Whoever takes it out of a [`handout`](super::handout) clears it unseen, by an
 //!   exchange: then line 0 comes over once, to be written, and not first to be read and then to be written.
