@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 11;
 /// How much more often two cores shall succeed without the loop.
 const RCUREF_MIN: f64 = 1.2;
-/// Steps of a processor between get and put where a reference is kept: a tenth of a microsecond, which is what the headers of a packet
-/// take. Given back at once, it is given back while its line is still here, and the second half of the pair costs nothing.
+/// Turns of an empty loop between get and put where a reference is kept, about a quarter of a microsecond: as long as the way of a packet
+/// through the stack. Two cores then seldom want the line at the same time.
 const KEPT: u32 = 250;
 /// Pairs between two looks at the clock.
 const BATCH: u64 = 256;
@@ -245,13 +245,12 @@ pub fn run(s5: &S5, rows: &mut Rows) -> Result<(), Failure> {
         // Round by round, because what else the machine does changes between them.
         let rounds = outcomes[r2][number].iter().zip(&outcomes[r0][number]);
         let times = median(rounds.map(|(r2, r0)| r2.pairs_per_s / r0.pairs_per_s));
-        if plan.kept == 0 {
-            rows.push(Row::measured("r2", "ops_times_r0", times, "").at("threads", 2usize));
+        if plan.kept > 0 {
+            rows.push(Row::measured("r2", "kept_ops_times_r0", times, "").at("threads", 2usize));
             continue;
         }
-        rows.push(Row::measured("r2", "kept_ops_times_r0", times, "").at("threads", 2usize));
-        let words =
-            format!("{times:.2} x the pairs of r0, references by themselves, each kept for as long as headers take");
+        rows.push(Row::measured("r2", "ops_times_r0", times, "").at("threads", 2usize));
+        let words = format!("{times:.2} x the pairs of r0, references by themselves, each given back at once");
         if !s5.wall.quick {
             rows.bar("r2", "at least 1.2 x r0 on two cores", times >= RCUREF_MIN, Source::Measured, &words);
         }
