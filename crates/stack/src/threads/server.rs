@@ -464,6 +464,19 @@ impl Server {
         }
     }
 
+    /// A UDP socket's side here. What is sent or comes as soon as the socket is bound may be before the command that brings it.
+    fn socket(&mut self, id: UdpId) -> Option<&mut LaneDatagrams> {
+        if !self.sockets.contains_key(&id.0) {
+            self.commands.extend(self.desk.take_commands(self.lane));
+            let brings = |command: &Command| matches!(command, Command::BindUdp(side) if side.shared.id == id);
+            let at = self.commands.iter().position(brings)?;
+            if let Some(Command::BindUdp(side)) = self.commands.remove(at) {
+                self.sockets.insert(id.0, side);
+            }
+        }
+        self.sockets.get_mut(&id.0).map(Box::as_mut)
+    }
+
     fn connect(&mut self, cx: &mut Context<'_>, end: TalkEnd, from: Option<Address>, to: SocketAddr, tried: usize) {
         end.pipe().lane().lane.store(self.lane as u16, Release);
         match cx.connect(from, Address::from(to.ip()), to.port(), 0) {
@@ -569,7 +582,7 @@ impl App for Server {
         while datagrams < DATAGRAMS_MAX
             && let Some(ticket) = self.inbox.woken_udp.pop()
         {
-            let Some(side) = self.sockets.get_mut(&ticket.id.0) else { continue };
+            let Some(side) = self.socket(ticket.id) else { continue };
             let max = DATAGRAMS_MAX - datagrams;
             let n = side.drain(max, |to, data| _ = cx.send_datagram(ticket.id, to, data));
             datagrams += n;
@@ -717,13 +730,13 @@ impl App for Server {
     }
 
     fn on_datagram(&mut self, _: &mut Context<'_>, socket: UdpId, from: SocketAddr, data: &[u8]) {
-        if let Some(side) = self.sockets.get_mut(&socket.0) {
+        if let Some(side) = self.socket(socket) {
             side.deliver(from, data);
         }
     }
 
     fn on_unreachable(&mut self, _: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
-        if let Some(side) = self.sockets.get_mut(&socket.0) {
+        if let Some(side) = self.socket(socket) {
             side.refuse(to);
         }
     }
