@@ -57,7 +57,7 @@ pub struct Path {
     route: u32,
     /// Largest IP packet.
     pub mtu: u32,
-    /// The address to send from, if the sender has no own.
+    /// The address to send from, of a path for senders who have none yet.
     pub source: Option<Address>,
     /// What is added to our clock in timestamps between these two addresses.
     pub ts_offset: u32,
@@ -170,32 +170,36 @@ impl Paths {
         self.generation = snapshot.generation;
     }
 
-    #[cold]
     #[inline(never)]
     fn renew(&mut self, at: usize, snapshot: &Snapshot, src: &Address, dst: &Address) {
+        // Mostly it is a path that was known, whose route has changed in what it says and not in whom it names next.
+        if let Some(path) = &mut self.places[at]
+            && (path.src, path.dst, path.neighbours) == (*src, *dst, self.neighbours)
+            && !src.is_unspecified()
+            && let Some((way, number, route)) = self.ways.again(path.way, *dst)
+            && route.next_hop(*dst) == path.next_hop
+        {
+            (path.way, path.route) = (way, number);
+            path.mtu = mtu_by(route, *dst, self.mtu, &self.learned, self.now);
+            return;
+        }
+        self.look_up(at, snapshot, src, dst);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_up(&mut self, at: usize, snapshot: &Snapshot, src: &Address, dst: &Address) {
         let known = self.places[at].as_ref().filter(|path| path.src == *src && path.dst == *dst);
         let (way, leads) = self.ways.find(&snapshot.routes, *dst, known.map(|path| path.way));
         let Some((number, route)) = leads else {
             self.places[at] = None;
             return;
         };
-        let mtu = self.mtu_by(&route, *dst);
-        let source = route.source.or_else(|| snapshot.addresses.iter().find(|a| a.is_v4() == dst.is_v4()).copied());
+        let mtu = mtu_by(&route, *dst, self.mtu, &self.learned, self.now);
+        let ours = || snapshot.addresses.iter().find(|a| a.is_v4() == dst.is_v4()).copied();
+        let source = if src.is_unspecified() { route.source.or_else(ours) } else { None };
         let next_hop = route.next_hop(*dst);
-        // Mostly it is a path that was known, in a world in which something else has changed.
-        if let Some(path) = &mut self.places[at]
-            && (path.src, path.dst, path.next_hop, path.neighbours) == (*src, *dst, next_hop, self.neighbours)
-            && (path.source == source || !src.is_unspecified())
-        {
-            (path.way, path.route, path.mtu, path.source) = (way, number, mtu, source);
-            return;
-        }
         self.places[at] = Some(self.work_out(at, snapshot, (*src, *dst), Found { way, number, next_hop, mtu, source }));
-    }
-
-    fn mtu_by(&self, route: &Route, dst: Address) -> u32 {
-        let link_mtu = route.mtu.unwrap_or(self.mtu).min(self.mtu);
-        self.learned.get(dst, self.now).map_or(link_mtu, |learned| learned.min(link_mtu))
     }
 
     fn work_out(&self, at: usize, snapshot: &Snapshot, (src, dst): (Address, Address), found: Found) -> Path {
@@ -252,6 +256,13 @@ impl Paths {
     pub fn medium(&self) -> Medium {
         self.medium
     }
+}
+
+/// The largest packet to `dst`: what the link carries, its route allows, and is known of the rest of the way.
+#[inline]
+fn mtu_by(route: &Route, dst: Address, link: u32, learned: &PathMtuCache, now: Instant) -> u32 {
+    let link = route.mtu.unwrap_or(link).min(link);
+    learned.get(dst, now).map_or(link, |learned| learned.min(link))
 }
 
 /// What a path is worked out from.

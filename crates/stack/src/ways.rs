@@ -47,6 +47,15 @@ impl Ways {
         self.stamps.get(way.at as usize) == Some(&way.stamp)
     }
 
+    /// The route to `dst` by a way that was found `before`, with its number; `None` if that is to be looked up, or there is none.
+    #[inline]
+    pub(crate) fn again(&self, before: WayRef, dst: Address) -> Option<(WayRef, u32, &Route)> {
+        let stamp = *self.stamps.get(before.at as usize)?;
+        let way = self.ways.get(before.at as usize).filter(|way| stamp != 0 && way.stretch.contains(dst))?;
+        let (number, route) = way.leads.as_ref()?;
+        Some((WayRef { at: before.at, stamp }, *number, route))
+    }
+
     /// What leads to `dst`, and how to ask later whether that still holds. `before`: where it was found last.
     pub(crate) fn find(
         &mut self,
