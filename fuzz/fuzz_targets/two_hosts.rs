@@ -92,6 +92,7 @@ fuzz_target!(|data: &[u8]| {
 
     let mut flying: Vec<Flying> = Vec::new();
     let (mut now, mut count, mut misfortunes) = (0u64, 0u64, 0);
+    let mut over = None;
     // 200 s: twice the longest time-out, after the last loss.
     for _ in 0..200_000 {
         let mut next = u64::MAX;
@@ -125,7 +126,10 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         if hosts.iter_mut().all(|host| host.seat().app.mind.end.is_some()) && flying.is_empty() {
-            break;
+            // A SYN that came when all was over is half a connection, until its answer meets nobody who remembers.
+            if hosts.iter_mut().all(Rig::is_empty) || now > *over.get_or_insert(now) + 400_000_000 {
+                break;
+            }
         }
         flying.sort_unstable_by_key(|(due, order, ..)| (*due, *order));
         while flying.first().is_some_and(|(due, ..)| *due <= now) {
@@ -143,11 +147,5 @@ fuzz_target!(|data: &[u8]| {
         let got = (mind.sent, mind.taken, mind.end);
         assert_eq!(got, (totals[i], totals[1 - i], Some(CloseReason::Normal)), "host {} at {now} us", i + 1);
     }
-    for host in &mut hosts {
-        host.now_us = now;
-        for _ in 0..10 {
-            host.pass(1_000_000, |_| {});
-        }
-        host.check_empty();
-    }
+    hosts.iter_mut().for_each(Rig::check_empty);
 });

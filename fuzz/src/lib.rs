@@ -219,12 +219,20 @@ impl<M: Mind> Rig<M> {
         });
     }
 
+    /// Flows, connections, half-open entries, TIME_WAIT records, bytes lent.
+    fn left(&mut self) -> [usize; 5] {
+        self.seat().lane.tables(|tables| {
+            [tables.flows.len(), tables.slots.len(), tables.half_open.len(), tables.time_waits, tables.pool.lent()]
+        })
+    }
+
+    /// Nothing is left of any connection.
+    pub fn is_empty(&mut self) -> bool {
+        self.left() == [0; 5]
+    }
+
     /// After everything is over nothing may be left.
     pub fn check_empty(&mut self) {
-        self.seat().lane.tables(|tables| {
-            let left =
-                (tables.flows.len(), tables.slots.len(), tables.half_open.len(), tables.time_waits, tables.pool.lent());
-            assert_eq!(left, (0, 0, 0, 0, 0), "flows, connections, half-open, TIME_WAIT, bytes lent");
-        });
+        assert_eq!(self.left(), [0; 5], "flows, connections, half-open, TIME_WAIT, bytes lent");
     }
 }
