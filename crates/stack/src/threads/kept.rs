@@ -45,15 +45,6 @@ impl Keeper for Kept {
 
     fn takes_room(&mut self) -> bool {
         let taken = self.end.taken();
-        let before = std::mem::replace(&mut self.asked_at, taken);
-        taken > before && has_space(self.end.pipe(), taken - before)
+        taken != std::mem::replace(&mut self.asked_at, taken)
     }
-}
-
-/// Whether by `freed` bytes the ring has come to have a third of its room free. Whoever waits for room has seen less; who makes it
-/// more tells, and no other needs to.
-#[inline]
-pub(super) fn has_space(pipe: &super::words::Conversation, freed: u64) -> bool {
-    let (room, enough) = (pipe.writable(), pipe.limit() / 3);
-    room >= enough && room < enough + freed as usize
 }
