@@ -411,7 +411,7 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
     // Whole segments only, as many as the device takes in one piece.
     let room = tso_max.saturating_sub(ip_len + header_len) / mss * mss;
     let most = if path.resolved { room.max(mss) } else { mss };
-    let headers = connection.headers(plan, now);
+    let pieces = connection.pieces(plan, now);
     let (mut at, len) = (0, plan.len as usize);
     let mut sent = Sent::Yes;
     let mut buffer = Vec::new();
@@ -425,7 +425,7 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
             buffer.resize(ip_len + tcp_len, 0);
             let (ip, tcp) = buffer.split_at_mut(ip_len);
             path.header.emit(ip, tcp_len);
-            let sum = connection.build_piece(plan, &headers, place, false, tcp) + pseudo;
+            let sum = pieces.write(place, false, tcp) + pseudo;
             tcp[16..18].copy_from_slice(&sum.checksum());
             sent = wait_for_neighbour(local, path.next_hop, &buffer);
             if sent != Sent::Yes {
@@ -440,7 +440,7 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
             break;
         };
         let tcp = in_front(path, buf, link_len, tcp_len);
-        let sum = connection.build_piece(plan, &headers, place, local.tx_checksum, tcp);
+        let sum = pieces.write(place, local.tx_checksum, tcp);
         let mut meta = TxMeta::default();
         if local.tx_checksum {
             Header::fill_partial(tcp, pseudo);

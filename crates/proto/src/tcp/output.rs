@@ -520,7 +520,7 @@ impl Connection {
     pub fn build(&self, plan: &Plan, now: Instant, offloaded: bool, buf: &mut [u8]) -> Sum {
         let (head, body) = buf.split_at_mut(plan.header_len as usize);
         self.emit_header(plan, now, head);
-        self.payload(plan.seq, plan.len, offloaded, body)
+        self.payload(plan.seq, offloaded, body)
     }
 
     #[inline(always)]
@@ -536,44 +536,34 @@ impl Connection {
     /// The header of `plan` alone, checksum field zero, into the front of `head`; and its payload where it is queued, for a device
     /// that gathers. `None`: it lies in more than two places.
     pub fn parts(&self, plan: &Plan, now: Instant, head: &mut [u8]) -> Option<(&[u8], &[u8])> {
-        let parts = self.snd.buf.slices(plan.seq.offset_from(self.snd.una).max(0) as u32, plan.len)?;
+        let parts = self.snd.buf.slices(self.offset_of(plan.seq), plan.len)?;
         self.emit_header(plan, now, &mut head[..plan.header_len as usize]);
         Some(parts)
     }
 
-    /// The headers of the pieces of `plan`, for [`build_piece`](Self::build_piece).
-    pub fn headers(&self, plan: &Plan, now: Instant) -> Headers {
-        Headers::new(&self.header(plan, now))
+    /// What the pieces of `plan` are made of.
+    pub fn pieces(&self, plan: &Plan, now: Instant) -> Pieces<'_> {
+        let text = self.snd.buf.slices(self.offset_of(plan.seq), plan.len);
+        Pieces { connection: self, headers: Headers::new(&self.header(plan, now)), seq: plan.seq, text }
     }
 
-    /// Writes one piece of `plan`, `len` bytes of payload from `place` on, into `buf`. Like [`build`](Self::build), but the
-    /// answer is the sum over header and payload.
-    #[inline]
-    pub fn build_piece(&self, plan: &Plan, headers: &Headers, place: Place, offloaded: bool, buf: &mut [u8]) -> Sum {
-        let (head, body) = buf.split_at_mut(headers.len());
-        let sum = headers.write(place, head);
-        sum + self.payload(plan.seq + place.forward, body.len() as u32, offloaded, body)
-    }
-
-    /// Copies `len` queued bytes from `seq` on, and sums them unless the device will.
+    /// How far behind the oldest queued byte this one is.
     #[inline(always)]
-    fn payload(&self, seq: SeqNum, len: u32, offloaded: bool, body: &mut [u8]) -> Sum {
-        if len == 0 {
+    fn offset_of(&self, seq: SeqNum) -> u32 {
+        seq.offset_from(self.snd.una).max(0) as u32
+    }
+
+    /// Copies queued bytes from `seq` on, as many as fit, and sums them unless the device will.
+    #[inline(always)]
+    fn payload(&self, seq: SeqNum, offloaded: bool, body: &mut [u8]) -> Sum {
+        if body.is_empty() {
             return Sum::ZERO;
         }
-        let offset = seq.offset_from(self.snd.una).max(0) as u32;
-        if let Some((a, b)) = self.snd.buf.slices(offset, len) {
-            if b.is_empty() && !offloaded {
-                return copy_and_sum(body, a);
-            }
-            let (front, back) = body.split_at_mut(a.len());
-            front.copy_from_slice(a);
-            if !b.is_empty() {
-                back.copy_from_slice(b);
-            }
-        } else {
-            self.snd.buf.copy(offset, body);
+        let offset = self.offset_of(seq);
+        if let Some(text) = self.snd.buf.slices(offset, body.len() as u32) {
+            return lay_down(text, offloaded, body);
         }
+        self.snd.buf.copy(offset, body);
         if offloaded { Sum::ZERO } else { Sum::of(body) }
     }
 
@@ -652,4 +642,47 @@ impl Connection {
         }
         acknowledges
     }
+}
+
+/// A super-segment, to be written in pieces: where its text lies was found once.
+pub struct Pieces<'a> {
+    connection: &'a Connection,
+    headers: Headers,
+    seq: SeqNum,
+    /// All of the text. `None`: it lies in more than two places, and is looked for piece by piece.
+    text: Option<(&'a [u8], &'a [u8])>,
+}
+
+impl Pieces<'_> {
+    /// Writes the piece at `place` into `buf`, whose length says how much of the text is in it. As [`Connection::build`], but the
+    /// answer is the sum over header and payload.
+    #[inline]
+    pub fn write(&self, place: Place, offloaded: bool, buf: &mut [u8]) -> Sum {
+        let (head, body) = buf.split_at_mut(self.headers.len());
+        let sum = self.headers.write(place, head);
+        let (from, to) = (place.forward as usize, place.forward as usize + body.len());
+        sum + match self.text {
+            Some((first, second)) => {
+                let cut = |part: core::ops::Range<usize>, of: &[u8]| part.start.min(of.len())..part.end.min(of.len());
+                let behind = from.saturating_sub(first.len())..to.saturating_sub(first.len());
+                let (front, back) = (&first[cut(from..to, first)], &second[cut(behind, second)]);
+                lay_down(if front.is_empty() { (back, front) } else { (front, back) }, offloaded, body)
+            }
+            None => self.connection.payload(self.seq + place.forward, offloaded, body),
+        }
+    }
+}
+
+/// Copies text to where its segment is, and sums it unless the device will.
+#[inline(always)]
+fn lay_down((first, second): (&[u8], &[u8]), offloaded: bool, body: &mut [u8]) -> Sum {
+    if second.is_empty() && !offloaded {
+        return copy_and_sum(body, first);
+    }
+    let (front, back) = body.split_at_mut(first.len());
+    front.copy_from_slice(first);
+    if !second.is_empty() {
+        back.copy_from_slice(second);
+    }
+    if offloaded { Sum::ZERO } else { Sum::of(body) }
 }
