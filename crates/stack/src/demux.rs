@@ -95,7 +95,7 @@ macro_rules! cx {
 }
 
 impl<T: Tx, A: App> Stage<'_, T, A> {
-    /// Takes a segment in, with the `run` of those that continue it; acknowledges at once if that is the rule.
+    /// Takes a segment in, with the `run` of those for which it speaks; acknowledges at once if that is the rule.
     #[inline(always)]
     pub fn take_in<G: Segmentation>(&mut self, arriving: &ingress::Arriving<'_>, run: &[ingress::Arriving<'_>]) {
         if let Some(index) = self.segment(arriving, run)
@@ -105,7 +105,7 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         }
     }
 
-    /// Takes a segment to whoever it is for, and with it the `run` of those that continue it. Says which connection that
+    /// Takes a segment to whoever it is for, and with it the `run` of those for which it speaks. Says which connection that
     /// was, if it was one.
     #[inline]
     pub fn segment(&mut self, arriving: &ingress::Arriving<'_>, run: &[ingress::Arriving<'_>]) -> Option<u32> {
@@ -184,13 +184,17 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
         }
     }
 
-    /// What continues a segment that was for connection `index` and ended before `seq`. Their headers, of `header_len` bytes,
-    /// say nothing new.
+    /// What continues a segment that was for connection `index` and ended before `seq`, or what that one supersedes. Their headers,
+    /// of `header_len` bytes, say nothing new.
     #[inline(never)]
     fn run(&mut self, index: Option<u32>, mut seq: SeqNum, header_len: usize, run: &[ingress::Arriving<'_>]) {
         for arriving in run {
             let text = &arriving.tcp[header_len..];
             let merged = match index {
+                _ if text.is_empty() => {
+                    self.superseded(index);
+                    true
+                }
                 Some(index) => self.more_text(index, seq, text, arriving),
                 None => false,
             };
@@ -200,6 +204,15 @@ impl<T: Tx, A: App> Stage<'_, T, A> {
                 self.segment(arriving, &[]);
             }
             seq = seq + text.len() as u32;
+        }
+    }
+
+    /// An ACK that a later one has spoken for.
+    #[inline]
+    fn superseded(&mut self, index: Option<u32>) {
+        let slot = index.and_then(|index| self.tables.slots.get_mut(index));
+        if let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = slot {
+            connection.count_superseded();
         }
     }
 

@@ -56,6 +56,8 @@ impl Arriving<'_> {
     }
 }
 
+/// Two NOPs, and the kind and length of the timestamps option (RFC 7323, appendix A).
+const TIMESTAMPS: [u8; 4] = [1, 1, 8, 10];
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 
@@ -100,10 +102,9 @@ impl Vouched {
     }
 }
 
-/// Whether the segment `next` continues `first` and the ones between them, which end before `seq`: then TCP takes them in as
-/// one. All but sequence number, PSH and checksum must be the same, so that nothing is lost by reading only the first
+/// Whether the segment `next` continues the one before it: then TCP takes them in as one. All but sequence number, PSH and checksum must be the same, so that nothing is lost by reading only the first
 /// header; PSH ends a run.
-fn continues(first: &Arriving<'_>, before: &Arriving<'_>, next: &Arriving<'_>) -> bool {
+fn continues(before: &Arriving<'_>, next: &Arriving<'_>) -> bool {
     let (Some((a, a_rest)), Some((b, b_rest))) =
         (before.tcp.split_first_chunk::<20>(), next.tcp.split_first_chunk::<20>())
     else {
@@ -115,7 +116,7 @@ fn continues(first: &Arriving<'_>, before: &Arriving<'_>, next: &Arriving<'_>) -
     }
     let (seq_a, seq_b) = (u32::from_be_bytes([a[4], a[5], a[6], a[7]]), u32::from_be_bytes([b[4], b[5], b[6], b[7]]));
     let len_a = (a_rest.len() - options) as u32;
-    first.key == next.key
+    before.key == next.key
         && seq_a.wrapping_add(len_a) == seq_b
         && a[8..13] == b[8..13]
         && a[13] == ACK
@@ -126,27 +127,52 @@ fn continues(first: &Arriving<'_>, before: &Arriving<'_>, next: &Arriving<'_>) -
         && b_rest.len() > options
 }
 
-/// How many of `others` continue `first`.
+/// How many of the segments that arrived, the first with them, one turn through TCP takes in, and which of them is read: it speaks
+/// for the others.
 #[inline]
-pub fn run(first: &Arriving<'_>, others: &[Arriving<'_>]) -> usize {
+pub fn run<'s, 'a>(arrived: &'s [Arriving<'a>]) -> Option<(&'s Arriving<'a>, &'s [Arriving<'a>], &'s [Arriving<'a>])> {
+    let (first, others) = arrived.split_first()?;
     match others.first() {
-        Some(next) if next.mix == first.mix => long_run(first, others),
-        _ => 0,
+        Some(next) if next.mix == first.mix => Some(long_run(arrived)),
+        _ => Some((first, &[], others)),
     }
 }
 
 #[inline(never)]
-fn long_run(first: &Arriving<'_>, others: &[Arriving<'_>]) -> usize {
-    let mut before = first;
-    let mut n = 0;
-    for next in others {
-        if next.mix != first.mix || !continues(first, before, next) {
-            break;
-        }
-        before = next;
-        n += 1;
+fn long_run<'s, 'a>(arrived: &'s [Arriving<'a>]) -> (&'s Arriving<'a>, &'s [Arriving<'a>], &'s [Arriving<'a>]) {
+    let next_is = |says: fn(&Arriving<'_>, &Arriving<'_>) -> bool| {
+        arrived.windows(2).take_while(move |pair| pair[0].mix == pair[1].mix && says(&pair[0], &pair[1])).count()
+    };
+    let superseded = next_is(supersedes);
+    if superseded > 0 {
+        let (run, others) = arrived.split_at(superseded);
+        return (&others[0], run, &others[1..]);
     }
-    n
+    let (run, others) = arrived[1..].split_at(next_is(continues));
+    (&arrived[0], run, others)
+}
+
+/// A TCP header with timestamps and nothing else.
+const PLAIN_HEADER: usize = 32;
+
+/// Whether `next` says all that `before` says: both are plain acknowledgements, and the later one acknowledges more, so that its
+/// window is the one that counts. To take in that one alone is what happens where the network loses the other.
+fn supersedes(before: &Arriving<'_>, next: &Arriving<'_>) -> bool {
+    let (Ok(a), Ok(b)) = (<&[u8; PLAIN_HEADER]>::try_from(before.tcp), <&[u8; PLAIN_HEADER]>::try_from(next.tcp))
+    else {
+        return false;
+    };
+    let word = |of: &[u8; PLAIN_HEADER], at: usize| u32::from_be_bytes([of[at], of[at + 1], of[at + 2], of[at + 3]]);
+    let grown = |at: usize| word(b, at).wrapping_sub(word(a, at)) as i32;
+    before.key == next.key
+        && a[12] >> 4 == (PLAIN_HEADER / 4) as u8
+        && a[4..8] == b[4..8]
+        && grown(8) > 0
+        && a[12..14] == b[12..14]
+        && a[13] == ACK
+        && a[20..24] == TIMESTAMPS
+        && a[20..24] == b[20..24]
+        && grown(24) >= 0
 }
 
 /// Takes the link header off, and reads on.

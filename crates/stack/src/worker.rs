@@ -157,9 +157,7 @@ fn batch<'a, S: Sharing, T: Tx, A: App>(
         }
     }
     let mut rest = arriving.as_slice();
-    while let Some((segment, others)) = rest.split_first() {
-        // What continues it goes through TCP together with it.
-        let (run, others) = others.split_at(ingress::run(segment, others));
+    while let Some((segment, run, others)) = ingress::run(rest) {
         take_in(lane, segment, run, tx, app);
         rest = others;
     }

@@ -88,6 +88,12 @@ impl Connection {
         arrival
     }
 
+    /// An ACK has arrived of which a later one, that was taken in, says everything.
+    #[inline]
+    pub fn count_superseded(&mut self) {
+        self.tally.segs_in = self.tally.segs_in.wrapping_add(1);
+    }
+
     /// RFC 9293 section 3.10.7.4, in its order.
     #[inline(always)]
     fn segment_arrives<'a>(

@@ -161,6 +161,31 @@ fn segments_are_counted_as_the_network_carried_them() {
     assert_eq!(there.segs_out, here.segs_in);
 }
 
+/// Acknowledgements that wait for a lane that was away go through TCP as one, and are as many as they are all the same.
+#[test]
+fn acknowledgements_that_say_no_more_than_the_next_are_counted_and_not_looked_at() {
+    let mut world = World::new();
+    world.client.seats[0].app.to_open = 1;
+    world.turn(20);
+    world.client.seats[0].app.to_say = 500_000;
+    for _ in 0..200 {
+        world.client.turn(world.now);
+        // A batch each.
+        for _ in 0..8 {
+            world.now = world.now.after_us(50);
+            world.server.turn(world.now);
+        }
+    }
+    world.turn(20);
+    let merged = world.client.counters().get(Mib::TcpInMerged);
+    assert!(merged > 0, "{merged} were not looked at");
+    let ours = list(&mut world.client, world.now, States::ALL);
+    let theirs = list(&mut world.server, world.now, States::NONE.with(State::Established));
+    let (here, there) = (info(&ours[0]), info(&theirs[0]));
+    assert_eq!((here.bytes_acked, there.bytes_received), (500_100, 500_100));
+    assert_eq!((there.segs_out, here.retransmitted), (here.segs_in, 0));
+}
+
 #[test]
 fn half_open_and_time_wait_are_shown_with_their_time() {
     let mut world = World::new();
