@@ -15,8 +15,10 @@ use laneway_proto::ip::fragment::Fragments;
 use laneway_proto::ip::output::{self, HeaderSpec};
 use laneway_proto::ip::pmtu::{self, PathMtuCache};
 use laneway_proto::ip::route::Route;
+use laneway_proto::tcp::output::Pieces;
 use laneway_proto::tcp::{Connection, Plan, isn};
 use laneway_proto::time::Instant;
+use laneway_table::prefetch::{LINE, prefetch_lines};
 use laneway_wire::checksum::Sum;
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::{Address, FlowKey};
@@ -403,6 +405,17 @@ pub fn super_segment<T: Tx>(
     (Sent::Yes, plan.len)
 }
 
+/// A piece that is longer keeps whoever copies it busy for so long that its text comes by itself.
+const FETCH_MAX: usize = 2_048;
+
+/// Has the text of the next piece come while this one is finished: its writer was on another core, mostly.
+#[inline(always)]
+fn fetch(pieces: &Pieces<'_>, at: usize, len: usize) {
+    if let Some((text, _)) = pieces.text(at, len) {
+        prefetch_lines(text.as_ptr(), text.len().div_ceil(LINE));
+    }
+}
+
 /// A super-segment that the device cannot cut, or not in one piece; or whose neighbour is not known yet.
 #[inline(never)]
 fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path: &Path, plan: &Plan) -> (Sent, u32) {
@@ -441,6 +454,9 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
         };
         let tcp = in_front(path, buf, link_len, tcp_len);
         let sum = pieces.write(place, local.tx_checksum, tcp);
+        if piece <= FETCH_MAX {
+            fetch(&pieces, at + piece, piece);
+        }
         let mut meta = TxMeta::default();
         if local.tx_checksum {
             Header::fill_partial(tcp, pseudo);

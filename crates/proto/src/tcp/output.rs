@@ -660,16 +660,20 @@ impl Pieces<'_> {
     pub fn write(&self, place: Place, offloaded: bool, buf: &mut [u8]) -> Sum {
         let (head, body) = buf.split_at_mut(self.headers.len());
         let sum = self.headers.write(place, head);
-        let (from, to) = (place.forward as usize, place.forward as usize + body.len());
-        sum + match self.text {
-            Some((first, second)) => {
-                let cut = |part: core::ops::Range<usize>, of: &[u8]| part.start.min(of.len())..part.end.min(of.len());
-                let behind = from.saturating_sub(first.len())..to.saturating_sub(first.len());
-                let (front, back) = (&first[cut(from..to, first)], &second[cut(behind, second)]);
-                lay_down(if front.is_empty() { (back, front) } else { (front, back) }, offloaded, body)
-            }
+        sum + match self.text(place.forward as usize, body.len()) {
+            Some(text) => lay_down(text, offloaded, body),
             None => self.connection.payload(self.seq + place.forward, offloaded, body),
         }
+    }
+
+    /// The `len` bytes of text behind the first `at`, or what there is of them: where they are queued. `None`: that was not found out.
+    #[inline]
+    pub fn text(&self, at: usize, len: usize) -> Option<(&[u8], &[u8])> {
+        let (first, second) = self.text?;
+        let cut = |of: &'_ [u8], from: usize, to: usize| from.min(of.len())..to.min(of.len());
+        let (behind, end) = (at.saturating_sub(first.len()), (at + len).saturating_sub(first.len()));
+        let (front, back) = (&first[cut(first, at, at + len)], &second[cut(second, behind, end)]);
+        Some(if front.is_empty() { (back, front) } else { (front, back) })
     }
 }
 
