@@ -496,6 +496,11 @@ impl Context<'_> {
         self.tables.connection(connection).map(|c| look(c))
     }
 
+    /// Whether the lane has been told of a socket.
+    pub(crate) fn has_udp(&self, socket: UdpId) -> bool {
+        self.local.udp.has(socket)
+    }
+
     /// Sends a datagram from a socket; false if it could not be queued or is longer than one can be.
     pub fn send_datagram(&mut self, socket: UdpId, to: SocketAddr, data: &[u8]) -> bool {
         self.local.udp.send(socket, to, data, &self.local.snapshot, &mut self.tables.counters)

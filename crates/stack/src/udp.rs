@@ -52,6 +52,11 @@ impl UdpSockets {
         self.sockets.retain(|s| s.id != id);
     }
 
+    /// Whether a socket is bound under this id.
+    pub(crate) fn has(&self, id: UdpId) -> bool {
+        self.sockets.iter().any(|s| s.id == id)
+    }
+
     /// Who gets a datagram for this address and port: an exact binding before one for any address of the family, before one
     /// for any of both. Of a group (`SO_REUSEPORT`) the hash of the flow chooses; of others that share an address
     /// (`SO_REUSEADDR`) the one that was bound last.

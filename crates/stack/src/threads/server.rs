@@ -73,6 +73,8 @@ pub struct Server {
     lane: usize,
     inbox: Inbox,
     commands: VecDeque<Command>,
+    /// The first of them waits for its second poll.
+    waits: bool,
     /// Conversations that spoke in the last poll: they are looked at without being on the list.
     kept: Vec<Talk>,
     /// Conversations that the last poll served.
@@ -103,6 +105,7 @@ impl Server {
             lane,
             inbox,
             commands: VecDeque::new(),
+            waits: false,
             kept: Vec::with_capacity(KEPT_MAX),
             served: 0,
             batch: Vec::with_capacity(BATCH),
@@ -422,6 +425,18 @@ impl Server {
         record.waiting() > 0 || !pipe.said().is_empty() || has_left() || has_read()
     }
 
+    /// The next command, unless it is to wait for the next poll. The control thread tells the lane of a socket before anybody can use
+    /// it, but that may have been after this poll took its mail; and what was sent before the socket was closed is to go out.
+    fn next_command(&mut self, cx: &mut Context<'_>) -> Option<Command> {
+        let is_early = match self.commands.front()? {
+            Command::UnbindUdp(id) => !cx.has_udp(*id),
+            _ => false,
+        };
+        // Once: it may be unbound already, and then nobody tells of it again.
+        self.waits = is_early && !self.waits;
+        if self.waits { None } else { self.commands.pop_front() }
+    }
+
     fn on_command(&mut self, cx: &mut Context<'_>, command: Command) {
         match command {
             Command::Connect { end, from, to, tried } => self.connect(cx, end, from, to, tried),
@@ -575,16 +590,24 @@ impl App for Server {
     fn on_poll(&mut self, cx: &mut Context<'_>) {
         self.now = cx.now();
         self.commands.extend(self.desk.take_commands(self.lane));
-        let commands = self.commands.len().min(COMMANDS_MAX);
-        for command in self.commands.drain(..commands).collect::<Vec<_>>() {
+        let mut commands = 0;
+        while commands < COMMANDS_MAX
+            && let Some(command) = self.next_command(cx)
+        {
             self.on_command(cx, command);
+            commands += 1;
         }
         let served = self.serve_all(cx);
         let mut datagrams = 0;
         while datagrams < DATAGRAMS_MAX
             && let Some(ticket) = self.inbox.woken_udp.pop()
         {
+            let is_early = !cx.has_udp(ticket.id);
             let Some(side) = self.socket(ticket.id) else { continue };
+            if is_early {
+                self.desk.send_datagrams(&ticket); // the next poll knows the socket
+                break;
+            }
             let max = DATAGRAMS_MAX - datagrams;
             let n = side.drain(max, |to, data| _ = cx.send_datagram(ticket.id, to, data));
             datagrams += n;
