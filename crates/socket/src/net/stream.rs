@@ -13,9 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
-/// Bytes of a write that are still a message, and not a piece of a stream.
-const ATTEND_MAX: usize = 16_384;
-
 /// A TCP connection, with the methods of [`std::net::TcpStream`].
 ///
 /// ```
@@ -282,8 +279,8 @@ impl TcpStream {
                 }
                 Ok(0) => return Ok(0),
                 Ok(n) => {
-                    // Who waits for an answer does the work of a lane that sleeps; who has others to serve, or much to say, does not.
-                    if n > ATTEND_MAX || self.talk().app().nonblocking.load(Relaxed) {
+                    // Who may wait does the work of a lane that sleeps; who has others to serve does not.
+                    if self.talk().app().nonblocking.load(Relaxed) {
                         self.desk.serve(self.talk());
                     } else {
                         self.desk.attend(self.talk());

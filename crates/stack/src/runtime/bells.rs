@@ -124,21 +124,41 @@ impl Bell {
         }
     }
 
-    /// Works until there is nothing to do, or too much. The caller has relieved the lane.
-    fn stand_in(&self) {
+    /// Works until there is nothing to do, and then on for as long as it `stays`; or until there is too much to do, which is the
+    /// lane's: then the answer is false. The caller has relieved the lane.
+    fn stand_in(&self, mut stays: impl FnMut() -> bool) -> bool {
         let work = self.work.get().and_then(Weak::upgrade);
-        for _ in 0..AGAIN_MAX {
-            if !work.as_ref().is_some_and(|work| work.stand_in()) {
-                break;
+        let mut again = 0;
+        while again < AGAIN_MAX && work.as_ref().is_some_and(|work| work.stand_in()) {
+            if stays() {
+                std::hint::spin_loop();
+                continue;
             }
             match self.duty.leave() {
-                Left::Asleep => return,
-                Left::Again => {}
-                Left::Owed => return self.wake(),
+                Left::Asleep => return true,
+                Left::Again => again += 1,
+                Left::Owed => {
+                    self.wake();
+                    return true;
+                }
             }
         }
         self.duty.hand_over();
         self.wake();
+        false
+    }
+
+    /// As [`stand_in`](Self::stand_in), and looks after the lanes that this wakes.
+    fn stand_in_for(&self, stays: impl FnMut() -> bool) -> bool {
+        let Some(ends) = Round::begin() else {
+            self.duty.hand_over();
+            self.wake();
+            return false;
+        };
+        let done = self.stand_in(stays);
+        Round::visit();
+        drop(ends);
+        done
     }
 }
 
@@ -158,12 +178,27 @@ thread_local! {
 }
 
 impl Round {
+    /// `None`: the thread is about to end, and can remember nothing.
+    fn begin() -> Option<Ends> {
+        ROUND.try_with(|round| round.is_under_way.set(true)).ok().map(|()| Ends)
+    }
+
     fn is_under_way() -> bool {
         ROUND.try_with(|round| round.is_under_way.get()).unwrap_or(false)
     }
 
     fn next() -> Option<(Bells, usize)> {
         ROUND.try_with(|round| round.next.borrow_mut().pop_front()).ok().flatten()
+    }
+
+    /// Looks after the lanes that were woken on the way.
+    fn visit() {
+        for _ in 1..VISITS_MAX {
+            let Some((bells, lane)) = Round::next() else { break };
+            if bells.0[lane].duty.relieve() == Relief::Taken {
+                bells.0[lane].stand_in(|| false);
+            }
+        }
     }
 }
 
@@ -206,23 +241,23 @@ impl Bells {
         if bell.work.get().is_none() || Round::is_under_way() {
             return self.ring(lane);
         }
-        if bell.duty.relieve() != Relief::Taken {
-            return;
+        if bell.duty.relieve() == Relief::Taken {
+            bell.stand_in_for(|| false);
         }
-        if ROUND.try_with(|round| round.is_under_way.set(true)).is_err() {
-            // The thread is about to end, and can remember nothing.
-            bell.duty.hand_over();
-            return bell.wake();
+    }
+
+    /// Does a lane's work while it sleeps, until `enough`: for a thread that waits for what comes of it. False: the lane is awake, or
+    /// another is at it, or nobody may.
+    pub fn mind(&self, lane: usize, mut enough: impl FnMut() -> bool) -> bool {
+        let Some(bell) = self.0.get(lane) else { return false };
+        if !bell.duty.is_asleep() || bell.work.get().is_none() || Round::is_under_way() {
+            return false;
         }
-        let ends = Ends;
-        bell.stand_in();
-        for _ in 1..VISITS_MAX {
-            let Some((bells, lane)) = Round::next() else { break };
-            if bells.0[lane].duty.relieve() == Relief::Taken {
-                bells.0[lane].stand_in();
-            }
-        }
-        drop(ends);
+        let mut stays = || {
+            Round::visit();
+            !enough()
+        };
+        bell.duty.relieve() == Relief::Taken && bell.stand_in_for(&mut stays)
     }
 
     /// A lane is awake and needs the core that the caller is on, as far as can be told: looking for what it is to bring would keep it

@@ -188,6 +188,10 @@ impl Desk {
         self.clock.now()
     }
 
+    pub(super) fn mind(&self, talk: &Conversation, enough: impl FnMut() -> bool) -> bool {
+        self.bells.mind(usize::from(talk.lane().lane.load(Relaxed)), enough)
+    }
+
     pub(super) fn needs_this_core(&self, talk: &Conversation) -> bool {
         self.bells.needs_this_core(usize::from(talk.lane().lane.load(Relaxed)))
     }
