@@ -129,7 +129,7 @@ fn continues(before: &Arriving<'_>, next: &Arriving<'_>) -> bool {
 
 /// How many of the segments that arrived, the first with them, one turn through TCP takes in, and which of them is read: it speaks
 /// for the others.
-#[inline]
+#[inline(always)]
 pub fn run<'s, 'a>(arrived: &'s [Arriving<'a>]) -> Option<(&'s Arriving<'a>, &'s [Arriving<'a>], &'s [Arriving<'a>])> {
     let (first, others) = arrived.split_first()?;
     match others.first() {

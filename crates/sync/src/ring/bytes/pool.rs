@@ -192,11 +192,11 @@ impl Class {
             if made >= self.most {
                 return None;
             }
-            let (piece, at, _) = Self::place(made);
-            // Whoever makes the first block of a piece makes the piece. Until it is there the others do without a block:
-            // waiting for it would be waiting for a thread that may be asleep.
-            if at > 0 && self.pieces[piece].get().is_none() {
-                return None;
+            let (piece, _, places) = Self::place(made);
+            // Whoever needs a piece that is not there makes it, and one of those who do so at once has made it in vain: to wait for
+            // the first would be to wait for a thread that may be asleep, and to do without a block, to say that there is no memory.
+            if self.pieces[piece].get().is_none() {
+                let _ = self.pieces[piece].set((0..places).map(|_| OnceLock::new()).collect());
             }
             match self.made.compare_exchange_weak(made, made + 1, order::exchange(), Relaxed) {
                 Ok(_) => break made,
@@ -206,10 +206,7 @@ impl Class {
                 }
             }
         };
-        let (piece, at, places) = Self::place(index);
-        if at == 0 {
-            let _ = self.pieces[piece].set((0..places).map(|_| OnceLock::new()).collect());
-        }
+        let (piece, at, _) = Self::place(index);
         let room = Room { next: AtomicU32::new(0), block: Block::zeroed(self.size as usize) };
         // Nobody else has this index, so the place is empty.
         let _ = self.pieces[piece].get()?.get(at as usize)?.set(room);

@@ -333,3 +333,24 @@ fn two_threads_and_a_lane_that_takes_its_blocks_back() {
     assert!(lane.retire());
     assert_eq!(pool.in_use(), 0);
 }
+
+/// While there is memory everybody is given some, also when several need a block that has to be made at the same time.
+#[test]
+fn a_pool_that_is_not_used_up_has_a_block_for_everyone() {
+    const THREADS: usize = 8;
+    const BLOCKS: usize = if cfg!(miri) { 20 } else { 300 };
+    for _ in 0..if cfg!(miri) { 1 } else { 50 } {
+        let pool = BlockPool::with_sizes([64, 128], THREADS * BLOCKS * 64);
+        let together = std::sync::Barrier::new(THREADS);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    together.wait();
+                    let had = (0..BLOCKS).filter(|_| pool.take(/* large= */ false).is_some()).count();
+                    assert_eq!(had, BLOCKS);
+                });
+            }
+        });
+        assert_eq!(pool.bytes(), THREADS * BLOCKS * 64, "none was large");
+    }
+}
