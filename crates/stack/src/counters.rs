@@ -47,7 +47,7 @@ mib! {
     TcpHeldDeferred,
     /// Acknowledgements of text that rode on data.
     TcpAcksPiggybacked,
-    /// Segments of text that went through TCP's input together with the one before them.
+    /// Segments that went through TCP's input together with the one before them, or ACKs with the one behind.
     TcpInMerged,
     /// Super-packets that the device handed in.
     TcpInSuperSegs,

@@ -29,6 +29,8 @@ use std::time::Duration;
 
 /// Rounds of each variant, in turn with those of the others.
 const ROUNDS: usize = 5;
+/// Parts that a round is taken in where two are compared closely.
+const PARTS: usize = 4;
 /// Connections under way at a time.
 const CONNS: usize = 100;
 /// TIME_WAIT lasts twice this, so that records expire while it is measured.
@@ -184,9 +186,11 @@ fn beside(options: &S1, time: Duration, rows: &mut Rows) -> Result<(), Failure> 
     for contender in &mut all {
         contender.warm_up()?;
     }
+    // Many short rounds: what else goes on in the machine changes within a second, and by more than what is looked for.
     let mut rounds = Vec::new();
-    for _ in 0..if options.wall.quick { 1 } else { 2 * ROUNDS } {
+    for _ in 0..if options.wall.quick { 1 } else { PARTS * 2 * ROUNDS } {
         let [alone, both] = &mut all;
+        let time = time / PARTS as u32;
         rounds.push((alone.round(time)?, both.round(time)?));
     }
     let costs = median(rounds.iter().map(|(alone, both)| both.cpu_us_per_op() / alone.cpu_us_per_op()));
