@@ -49,6 +49,18 @@ impl Side {
     }
 }
 
+/// What is sent now arrives, and once.
+fn arrives([mut client, mut server]: [Side; 2], from: &Arc<UdpTicket>, to: &Arc<UdpTicket>) {
+    assert!(from.send(to.at, b"hello"));
+    client.desk.send_datagrams(from);
+    for _ in 0..8 {
+        client.turn(1);
+        server.turn(1);
+    }
+    assert_eq!(received(to), Some((from.at, b"hello".to_vec())));
+    assert_eq!(received(to), None);
+}
+
 fn received(ticket: &UdpTicket) -> Option<(SocketAddr, Vec<u8>)> {
     ticket.receive(false, |from, data| (from, data.to_vec()))
 }
@@ -61,14 +73,7 @@ fn a_datagram_that_comes_before_its_socket_is_delivered() {
     client.turn(2);
     // `bind` has returned; the lane hears of the socket behind the frames of the same turn.
     let to = server.bind("10.0.0.1:53");
-    assert!(from.send(to.at, b"hello"));
-    client.desk.send_datagrams(&from);
-    for _ in 0..8 {
-        client.turn(1);
-        server.turn(1);
-    }
-    assert_eq!(received(&to), Some((from.at, b"hello".to_vec())));
-    assert_eq!(received(&to), None);
+    arrives([client, server], &from, &to);
 }
 
 #[test]
@@ -82,11 +87,5 @@ fn what_is_sent_before_the_lane_knows_the_socket_goes_out() {
         client.desk.refill(0, ListenerId(u16::MAX));
     }
     let from = client.bind("10.0.0.2:5000");
-    assert!(from.send(to.at, b"hello"));
-    client.desk.send_datagrams(&from);
-    for _ in 0..8 {
-        client.turn(1);
-        server.turn(1);
-    }
-    assert_eq!(received(&to), Some((from.at, b"hello".to_vec())));
+    arrives([client, server], &from, &to);
 }

@@ -13,7 +13,7 @@ pub trait Keeper: Send {
     fn bytes(&self, offset: u32) -> &[u8];
     /// The oldest `n` are needed no more.
     fn release(&mut self, n: u32);
-    /// True once, when what was released has become room that somebody may wait for.
+    /// True once, when something was released that had become room: whether that is enough for who waits is the application's to ask.
     fn takes_room(&mut self) -> bool;
 }
 

@@ -55,7 +55,7 @@ struct Record {
     keeps: bool,
     /// How many of its thread's bytes the connection has.
     queued: u64,
-    /// How many had been given back when it was last seen whether there is room again.
+    /// How many had been given back when it was last served.
     seen: u64,
 }
 
