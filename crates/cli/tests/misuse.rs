@@ -243,7 +243,7 @@ fn doctor_says_it_in_json() {
 fn a_short_demo_ends_well_and_is_captured() {
     let capture: PathBuf = std::env::temp_dir().join(format!("laneway-demo-{}.pcapng", std::process::id()));
     let path = capture.to_str().expect("a plain name");
-    let output = laneway(&["demo", "--cores", "1", "--rounds", "1", "--seconds", "0.05", "--json", "--pcap", path]);
+    let output = laneway(&["demo", "--cores", "1", "--rounds", "1", "--seconds", "0.5", "--json", "--pcap", path]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(said["rows"][0]["who"], "laneway");

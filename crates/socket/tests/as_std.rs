@@ -22,10 +22,8 @@ impl Log {
     }
 }
 
-/// A moment for segments to arrive.
-fn settle() {
-    std::thread::sleep(Duration::from_millis(60));
-}
+/// Longer than an ACK is put off (40 ms, here and in the kernel).
+const MOMENT: Duration = Duration::from_millis(60);
 
 /// Where a story plays: how to make its sockets.
 trait World {
@@ -43,6 +41,8 @@ trait World {
     fn closed(&self) -> std::net::SocketAddr;
     /// An address that is not the host's own.
     fn foreign(&self) -> std::net::SocketAddr;
+    /// Until all that was sent has arrived, and been answered, however slow the machine is.
+    fn settle(&self);
 }
 
 struct Kernel;
@@ -81,6 +81,10 @@ impl World for Kernel {
     fn foreign(&self) -> std::net::SocketAddr {
         "192.0.2.1:80".parse().unwrap()
     }
+    fn settle(&self) {
+        // What is sent through the loopback arrives within the call that sends it.
+        std::thread::sleep(MOMENT);
+    }
 }
 
 struct Ours {
@@ -94,6 +98,14 @@ impl Ours {
         let server = laneway::Stack::builder(here).address("10.0.0.1/24").unwrap().start().unwrap();
         let client = laneway::Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
         Ours { server, client }
+    }
+
+    /// Has each lane look at its device several times: a lane that answers has done so.
+    fn rounds(&self) {
+        for _ in 0..4 {
+            drop(self.udp_client());
+            drop(self.udp_server());
+        }
     }
 }
 
@@ -127,6 +139,11 @@ impl World for Ours {
     }
     fn foreign(&self) -> std::net::SocketAddr {
         "192.0.2.1:80".parse().unwrap()
+    }
+    fn settle(&self) {
+        self.rounds();
+        std::thread::sleep(MOMENT); // what a lane has put off until later
+        self.rounds();
     }
 }
 
@@ -194,7 +211,7 @@ story!(twice_the_same_address, |world, log| {
     log.say("bind", world.udp_server_at(udp.local_addr().unwrap()).map(drop));
     let at = first.local_addr().unwrap();
     drop(first);
-    settle();
+    world.settle();
     log.say("listen again", world.listen_at(at).map(drop));
 });
 
@@ -206,7 +223,7 @@ story!(a_question_and_an_answer, |world, log| {
     );
     log.say("write", a.write(b"question"));
     let mut buf = [0; 64];
-    settle();
+    world.settle();
     log.say("peek", b.peek(&mut buf));
     log.say("peek a little", b.peek(&mut buf[..3]));
     log.say("read a little", b.read(&mut buf[..3]));
@@ -218,7 +235,7 @@ story!(a_question_and_an_answer, |world, log| {
     log.say("write nothing", b.write(&[]));
     log.say("several pieces", b.write_vectored(&[io::IoSlice::new(b"an"), io::IoSlice::new(b"swer")]));
     let (mut x, mut y) = ([0; 2], [0; 10]);
-    settle();
+    world.settle();
     log.say("into several", a.read_vectored(&mut [io::IoSliceMut::new(&mut x), io::IoSliceMut::new(&mut y)]));
     log.say("which are", Ok((x, y)));
 });
@@ -239,7 +256,7 @@ story!(half_a_close, |world, log| {
     drop(b);
     log.say("the end", a.read(&mut buf));
     log.say("the end again", a.read(&mut buf));
-    settle();
+    world.settle();
     log.say("shut when all is over", a.shutdown(Shutdown::Write));
     log.say("peer's name", a.peer_addr().map(drop));
 });
@@ -259,12 +276,12 @@ story!(reading_is_shut, |world, log| {
 story!(reset_by_a_drop_with_unread_bytes, |world, log| {
     let (mut a, mut b) = world.pair();
     log.say("write", a.write(b"nobody reads this"));
-    settle();
+    world.settle();
     drop(b.try_clone().unwrap());
     log.say("still open", b.write(b"x"));
-    settle();
+    world.settle();
     drop(b);
-    settle();
+    world.settle();
     let mut buf = [0; 8];
     log.say("what came before", a.read(&mut buf));
     log.say("read", a.read(&mut buf));
@@ -279,9 +296,9 @@ story!(reset_by_a_drop_with_unread_bytes, |world, log| {
 story!(write_after_a_reset, |world, log| {
     let (mut a, b) = world.pair();
     log.say("write", a.write(b"nobody reads this"));
-    settle();
+    world.settle();
     drop(b);
-    settle();
+    world.settle();
     log.say("write", a.write(b"x"));
     log.say("write again", a.write(b"x"));
     log.say("read", a.read(&mut [0; 4]));
@@ -290,9 +307,9 @@ story!(write_after_a_reset, |world, log| {
 story!(the_error_is_taken, |world, log| {
     let (mut a, b) = world.pair();
     log.say("write", a.write(b"nobody reads this"));
-    settle();
+    world.settle();
     drop(b);
-    settle();
+    world.settle();
     log.say("error", a.take_error().map(|error| error.map(|error| error.kind())));
     log.say("once", a.take_error().map(|error| error.map(|error| error.kind())));
     log.say("read", a.read(&mut [0; 4]));
@@ -302,10 +319,10 @@ story!(the_error_is_taken, |world, log| {
 story!(write_to_one_who_has_closed, |world, log| {
     let (mut a, b) = world.pair();
     drop(b);
-    settle();
+    world.settle();
     log.say("the end", a.read(&mut [0; 4]));
     log.say("write", a.write(b"x")); // answered by RST
-    settle();
+    world.settle();
     log.say("write", a.write(b"x"));
     log.say("read", a.read(&mut [0; 4]));
 });
@@ -317,7 +334,7 @@ story!(timeouts, |world, log| {
     log.say("get", a.read_timeout());
     log.say("read", (&a).read(&mut [0; 4]));
     log.say("peek", a.peek(&mut [0; 4]));
-    log.say("set", a.set_write_timeout(Some(Duration::from_millis(40))));
+    log.say("set", a.set_write_timeout(Some(Duration::from_millis(400))));
     let mut total = 0;
     let last = loop {
         match (&a).write(&[7; 65_536]) {
@@ -337,7 +354,7 @@ story!(without_waiting, |world, log| {
     log.say("set", listener.set_nonblocking(true));
     log.say("accept", listener.accept().map(drop));
     let a = world.connect(listener.local_addr().unwrap()).unwrap();
-    settle();
+    world.settle();
     let b = listener.accept().unwrap().0;
     log.say("accept again", listener.accept().map(drop));
     log.say("set", a.set_nonblocking(true));
@@ -353,9 +370,9 @@ story!(without_waiting, |world, log| {
     };
     log.say("a full pipe", last);
     log.say("unset", a.set_nonblocking(false));
-    settle(); // the bytes have a way to go: what arrives after the close is answered by FIN and RST, here and there
+    world.settle(); // the bytes have a way to go: what arrives after the close is answered by FIN and RST, here and there
     drop(b);
-    settle();
+    world.settle();
     log.say("reset by unread bytes", (&a).read(&mut [0; 4]));
 });
 
@@ -374,7 +391,7 @@ story!(a_clone_keeps_it_open, |world, log| {
     log.say("write", a.write(b"one"));
     drop(a);
     log.say("clone writes", clone.write(b"two"));
-    settle();
+    world.settle();
     let mut buf = [0; 16];
     log.say("read", b.read(&mut buf));
     drop(clone);
@@ -403,7 +420,7 @@ story!(a_reader_that_waits_is_told, |world, log| {
     let (a, b) = world.pair();
     let waits = a.try_clone().unwrap();
     let reader = std::thread::spawn(move || (&waits).read(&mut [0; 4]));
-    settle();
+    world.settle();
     log.say("shut", a.shutdown(Shutdown::Read));
     log.say("the reader", reader.join().unwrap());
     drop(b);
@@ -414,7 +431,7 @@ story!(an_acceptor_s_peer_left_before_it_came, |world, log| {
     let mut a = world.connect(listener.local_addr().unwrap()).unwrap();
     log.say("write", a.write(b"hello"));
     drop(a);
-    settle();
+    world.settle();
     let (mut b, _) = listener.accept().unwrap();
     let mut all = Vec::new();
     log.say("all of it", b.read_to_end(&mut all));
@@ -427,7 +444,7 @@ story!(datagrams, |world, log| {
     log.say("no peer", client.peer_addr().map(drop));
     log.say("send_to", client.send_to(b"hello", at));
     let mut buf = [0; 64];
-    settle();
+    world.settle();
     log.say("peek", server.peek_from(&mut buf).map(|(n, _)| n));
     log.say("peek a little", server.peek_from(&mut buf[..2]).map(|(n, _)| n));
     log.say("cut off", server.recv_from(&mut buf[..2]).map(|(n, from)| (n, from == client.local_addr().unwrap())));
@@ -448,7 +465,7 @@ story!(datagrams, |world, log| {
     let stranger = world.udp_server();
     stranger.send_to(b"boo", client.local_addr().unwrap()).unwrap();
     server.send_to(b"yes", client.local_addr().unwrap()).unwrap();
-    settle();
+    world.settle();
     log.say("hears", client.recv(&mut buf).map(|n| buf[..n].to_vec()));
 });
 
@@ -456,10 +473,10 @@ story!(a_datagram_for_nobody, |world, log| {
     let client = world.udp_client();
     client.connect(world.closed()).unwrap();
     log.say("send", client.send(b"x"));
-    settle();
+    world.settle();
     log.say("recv", client.recv(&mut [0; 4]));
     log.say("send again", client.send(b"x"));
-    settle();
+    world.settle();
     log.say("error", client.take_error().map(|error| error.map(|error| error.kind())));
 });
 

@@ -219,7 +219,9 @@ fn packets_come_as_pcapng_until_the_client_has_enough() {
     server.listen("0.0.0.0:80".parse().unwrap(), 1_024).unwrap();
     let ask = Ask::Trace { host: None, port: Some(80), protocol: Some(6), snaplen: Some(60) };
     let mut packets = Client::connect(&path).unwrap().trace(&ask).unwrap();
-    std::thread::sleep(Duration::from_millis(100)); // the lanes have read their mail
+    let mut file = vec![0; 28];
+    packets.read_exact(&mut file).unwrap(); // the section's header: the lanes have mail …
+    server.counters().unwrap(); // … and have read it
     let (opened, is_open) = channel();
     let client = Stack::builder(there).address("10.0.0.2/24").unwrap().pin(false).grace(Duration::from_millis(10));
     let client = client.start(|_| Hold { to_open: 50, opened: Some(opened.clone()) }).unwrap();
@@ -228,7 +230,6 @@ fn packets_come_as_pcapng_until_the_client_has_enough() {
     }
     std::thread::sleep(Duration::from_millis(100));
     packets.finish().unwrap();
-    let mut file = Vec::new();
     packets.read_to_end(&mut file).unwrap();
 
     // Blocks: kind, length, …, length.
