@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use laneway_sync::{RecordConsumer, RecordProducer, records};
+use laneway_sync::{Padded, RecordConsumer, RecordProducer, records};
 
 use super::indirection::{Follower, Indirection};
 use super::offload;
@@ -238,16 +238,21 @@ pub struct LinkRx {
     count: usize,
 }
 
-/// The common case lies in the queue itself, so that a frame costs no extra step to reach it.
+/// The common case lies in the queue itself, so that a frame costs no extra step to reach it. The other is on lines of its own: one
+/// thread makes the queues of several lanes, one after the other, and the heap lays them side by side.
 #[expect(clippy::large_enum_variant, reason = "the large one is the common one, and there are few")]
 enum From {
     One(RecordConsumer),
-    Many(Box<Gather>),
+    Many(Box<Padded<Gather>>),
 }
 
 impl LinkRx {
     fn new(mut rings: Vec<RecordConsumer>) -> Self {
-        let from = if rings.len() == 1 { From::One(rings.remove(0)) } else { From::Many(Box::new(Gather::new(rings))) };
+        let from = if rings.len() == 1 {
+            From::One(rings.remove(0))
+        } else {
+            From::Many(Box::new(Padded(Gather::new(rings))))
+        };
         LinkRx { from, count: 0 }
     }
 
@@ -317,7 +322,7 @@ struct Gather {
     /// By sending queue.
     rings: Box<[RecordConsumer]>,
     /// How many frames each ring lent.
-    lent: Box<[u8]>,
+    lent: [u8; QUEUES_MAX],
     /// Ring and index within it of each lent frame.
     places: [(u8, u8); BATCH_MAX],
     count: usize,
@@ -327,13 +332,7 @@ struct Gather {
 
 impl Gather {
     fn new(rings: Vec<RecordConsumer>) -> Self {
-        Gather {
-            lent: vec![0; rings.len()].into(),
-            rings: rings.into(),
-            places: [(0, 0); BATCH_MAX],
-            count: 0,
-            first: 0,
-        }
+        Gather { lent: [0; QUEUES_MAX], rings: rings.into(), places: [(0, 0); BATCH_MAX], count: 0, first: 0 }
     }
 
     fn poll(&mut self, max: usize) -> usize {
@@ -391,7 +390,7 @@ pub struct LinkTx {
 /// See [`From`].
 enum To {
     One(RecordProducer),
-    Many(Box<Spread>),
+    Many(Box<Padded<Spread>>),
 }
 
 impl LinkTx {
@@ -419,7 +418,8 @@ impl LinkTx {
             To::One(rings.remove(0))
         } else {
             let follower = table.map(|table| Follower::new(table, queue));
-            To::Many(Box::new(Spread { guess: queue % rings.len(), reserved: 0, rings: rings.into(), steer, follower }))
+            let guess = queue % rings.len();
+            To::Many(Box::new(Padded(Spread { guess, reserved: 0, rings: rings.into(), steer, follower })))
         };
         LinkTx {
             to,

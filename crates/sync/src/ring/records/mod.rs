@@ -145,7 +145,8 @@ struct Reservation {
     len: u32,
 }
 
-/// The writing side.
+/// The writing side. On lines of its own: the sides of several rings often lie in one array, or beside what another thread uses.
+#[repr(align(128))]
 pub struct RecordProducer {
     shared: Arc<Shared>,
     capacity: u32,
@@ -312,7 +313,8 @@ struct Lent {
     len: u32,
 }
 
-/// The reading side.
+/// The reading side. On lines of its own, as the writing side is.
+#[repr(align(128))]
 pub struct RecordConsumer {
     shared: Arc<Shared>,
     capacity: u32,
