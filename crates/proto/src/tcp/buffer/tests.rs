@@ -73,3 +73,25 @@ fn as_much_is_taken_as_there_is_memory_for() {
     assert_eq!((a.len(), b.len(), pool.lent()), (2_048, 512, 2_560));
     assert!(b.front()[..100].iter().all(|byte| *byte == 2) && b.front()[100..].iter().all(|byte| *byte == 3));
 }
+
+/// Two lanes make their rings by turns, as it happens when their load grows.
+#[test]
+fn rings_of_two_pools_share_no_line() {
+    let mut pools = [BufferPool::new(1 << 20), BufferPool::new(1 << 20)];
+    let rings: Vec<[Ring; 2]> = (0..100)
+        .map(|_| {
+            pools.each_mut().map(|pool| {
+                let mut ring = Ring::default();
+                assert!(ring.push(&[1; 512], 0, pool));
+                ring
+            })
+        })
+        .collect();
+    let lines = |ring: &Ring| {
+        let bytes = ring.front().as_ptr_range();
+        bytes.start.addr() / 64..=(bytes.end.addr() - 1) / 64
+    };
+    let [ours, theirs] =
+        [0, 1].map(|of| rings.iter().flat_map(|rings| lines(&rings[of])).collect::<std::collections::HashSet<_>>());
+    assert!(ours.is_disjoint(&theirs));
+}
