@@ -177,15 +177,21 @@ fn clients_of_the_kernel_notice_nothing_of_a_hundred_moves() {
                 }
             }
         });
-        let until = Instant::now() + Duration::from_secs(30);
-        while rounds.load(Ordering::Relaxed) < 2 * LONG && Instant::now() < until {
-            thread::sleep(Duration::from_millis(5));
-        }
+        // Enough of both before the first move, and again after the last, however slow the machine is.
+        let enough = |least_short: usize, least_rounds: usize| {
+            let until = Instant::now() + Duration::from_secs(30);
+            let done = || short.load(Ordering::Relaxed) > least_short && rounds.load(Ordering::Relaxed) > least_rounds;
+            while !done() && Instant::now() < until {
+                thread::sleep(Duration::from_millis(5));
+            }
+        };
+        enough(10, 2 * LONG);
         for bucket in 0..MOVES {
             stack.move_bucket(bucket, 1 - bucket % 2).expect("there is such a bucket and lane");
             thread::sleep(Duration::from_millis(10));
         }
         thread::sleep(Duration::from_millis(200));
+        enough(100, 4 * LONG);
         stop.store(true, Ordering::Relaxed);
     });
     let (short, rounds) = (short.into_inner(), rounds.into_inner());

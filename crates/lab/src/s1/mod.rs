@@ -25,6 +25,8 @@ use laneway_stack::sharing::profile::{self, Table};
 use laneway_stack::sharing::{
     Accept, Decomposed, Epoch, Global, LaneOwned, NAMES, Plain, Sharing, TimeWaitApart, Watched,
 };
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 /// Rounds of each variant, in turn with those of the others.
@@ -35,6 +37,8 @@ const PARTS: usize = 4;
 const CONNS: usize = 100;
 /// TIME_WAIT lasts twice this, so that records expire while it is measured.
 const MSL_US: u64 = 500_000;
+/// What the loop beside a lane goes over: a quarter of a megabyte, in 8-byte words.
+const LOOP_WORDS: usize = 32_768;
 /// How much more processor time a connection may cost when a second lane works beside the first.
 const BESIDE_MAX: f64 = 1.05;
 /// The classes of locks, as profiles name them.
@@ -191,21 +195,49 @@ fn beside(options: &S1, time: Duration, rows: &mut Rows) -> Result<(), Failure> 
     for _ in 0..if options.wall.quick { 1 } else { PARTS * 2 * ROUNDS } {
         let [alone, both] = &mut all;
         let time = time / PARTS as u32;
-        rounds.push((alone.round(time)?, both.round(time)?));
+        rounds.push((alone.round(time)?, both.round(time)?, beside_a_loop(|| alone.round(time))?));
     }
-    let costs = median(rounds.iter().map(|(alone, both)| both.cpu_us_per_op() / alone.cpu_us_per_op()));
-    let rates = median(rounds.iter().map(|(alone, both)| both.rate() / alone.rate()));
+    let costs = median(rounds.iter().map(|(alone, both, _)| both.cpu_us_per_op() / alone.cpu_us_per_op()));
+    let rates = median(rounds.iter().map(|(alone, both, _)| both.rate() / alone.rate()));
+    let control = median(rounds.iter().map(|(alone, _, looped)| looped.cpu_us_per_op() / alone.cpu_us_per_op()));
     rows.push(Row::measured("lane", "cpu_us_per_conn_times", costs, "").at("cores", "pairs"));
+    rows.push(Row::measured("lane", "cpu_us_per_conn_times", control, "").at("cores", "beside a loop"));
     rows.push(Row::measured("lane", "conns_per_s_times", rates, "").at("cores", "pairs"));
     let at = |lanes: f64| rows.value("lane", "cpu_us_per_conn", "lanes", lanes);
     if let (Some(one), Some(two)) = (at(1.0), at(2.0)) {
         rows.push(Row::measured("lane", "cpu_us_per_conn_times", two / one, "").at("cores", "hashed"));
     }
     if !options.wall.quick {
-        let words = format!("x {costs:.3} at x {rates:.2} the rate, each core with both of its ends");
+        let words = format!(
+            "x {costs:.3} at x {rates:.2} the rate, each core with both of its ends; x {control:.3} beside a loop that shares nothing with it"
+        );
         rows.bar("lane", "two lanes at most 1.05 x the CPU of one", costs <= BESIDE_MAX, Source::Measured, &words);
     }
     Ok(())
+}
+
+/// Does it while the other core goes round in a loop over memory that nobody else has: what two busy cores take from each other on this
+/// machine, whatever runs on them.
+fn beside_a_loop<T>(work: impl FnOnce() -> T) -> T {
+    struct Ends<'a>(&'a AtomicBool);
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _ends = Ends(&over);
+        scope.spawn(|| {
+            machine::pin(1);
+            let mut own = vec![0u64; LOOP_WORDS];
+            while !over.load(Ordering::Relaxed) {
+                own.iter_mut().for_each(|word| *word = word.wrapping_mul(0x9e37_79b9).wrapping_add(1));
+                std::hint::black_box(&mut own);
+            }
+        });
+        work()
+    })
 }
 
 /// One round with locks that remember; the answer is the nine columns, with a headline.

@@ -18,3 +18,22 @@ fn they_have_their_turns_in_order_and_what_is_left_keeps_its_place() {
     turns.rest();
     assert_eq!((turns.len(), turns.take()), (0, None));
 }
+
+/// More than a piece of the list, and more left than have had their turn.
+#[test]
+fn many_keep_their_order_too() {
+    let mut turns = Turns::default();
+    let mut model = std::collections::VecDeque::new();
+    for poll in 0..100u32 {
+        for i in 0..poll * 7 % 90 {
+            turns.add(poll * 1_000 + i);
+            model.push_back(poll * 1_000 + i);
+        }
+        for _ in 0..40 {
+            assert_eq!(turns.take(), model.pop_front());
+        }
+        turns.rest();
+        assert_eq!(turns.len(), model.len());
+    }
+    assert!(turns.list.len() > 2, "it was long at times");
+}
