@@ -12,6 +12,7 @@ const SMALLEST: usize = 512;
 
 /// Unused bytes at either end of a ring's memory: with them it touches no line that others touch.
 const APART: usize = 64;
+const _: () = assert!((2 * APART).is_power_of_two() && 2 * APART < SMALLEST);
 
 /// The largest ring: 8 MiB.
 pub const LARGEST: usize = SMALLEST << (2 * (CLASSES - 1));
@@ -127,18 +128,8 @@ impl Ring {
     /// Bytes of memory lent to this ring.
     #[inline]
     pub fn lent(&self) -> usize {
-        self.memory.len().saturating_sub(2 * APART)
-    }
-
-    #[inline]
-    fn memory(&self) -> &[u8] {
-        self.memory.get(APART..APART + self.lent()).unwrap_or_default()
-    }
-
-    #[inline]
-    fn memory_mut(&mut self) -> &mut [u8] {
-        let lent = self.lent();
-        self.memory.get_mut(APART..APART + lent).unwrap_or_default()
+        // None, or a power of two with both ends beside it, which are the bit that is taken away.
+        self.memory.len() & !(2 * APART)
     }
 
     #[inline]
@@ -184,9 +175,9 @@ impl Ring {
         if len == 0 {
             return (&[], &[]);
         }
-        let (at, memory) = (self.place(offset), self.memory());
-        let first = (memory.len() - at).min(len as usize);
-        (&memory[at..at + first], &memory[..len as usize - first])
+        let at = self.place(offset);
+        let first = (self.lent() - at).min(len as usize);
+        (&self.memory[APART + at..APART + at + first], &self.memory[APART..APART + len as usize - first])
     }
 
     /// The bytes in order that lie together at the front.
@@ -201,7 +192,8 @@ impl Ring {
             return false;
         }
         let at = self.place(0);
-        self.memory_mut().rotate_left(at);
+        let end = APART + self.lent();
+        self.memory[APART..end].rotate_left(at);
         self.start = 0;
         true
     }
@@ -209,7 +201,8 @@ impl Ring {
     #[inline]
     fn write_at(&mut self, offset: u32, bytes: &[u8]) {
         let at = self.place(offset);
-        match self.memory_mut().get_mut(at..at + bytes.len()) {
+        let end = self.memory.len().saturating_sub(APART);
+        match self.memory[..end].get_mut(APART + at..APART + at + bytes.len()) {
             Some(room) => room.copy_from_slice(bytes),
             None => self.write_around(at, bytes),
         }
@@ -218,10 +211,12 @@ impl Ring {
     /// In two pieces, the second where the ring begins anew.
     #[inline(never)]
     fn write_around(&mut self, at: usize, bytes: &[u8]) {
-        let memory = self.memory_mut();
-        let first = (memory.len() - at).min(bytes.len());
-        memory[at..at + first].copy_from_slice(&bytes[..first]);
-        memory[..bytes.len() - first].copy_from_slice(&bytes[first..]);
+        if bytes.is_empty() {
+            return; // there may be no memory
+        }
+        let first = (self.lent() - at).min(bytes.len());
+        self.memory[APART + at..APART + at + first].copy_from_slice(&bytes[..first]);
+        self.memory[APART..APART + bytes.len() - first].copy_from_slice(&bytes[first..]);
     }
 
     /// Appends `bytes` in order; false, with nothing changed, if there is no memory. `extent`: how many bytes beyond
