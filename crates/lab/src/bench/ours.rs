@@ -15,6 +15,7 @@ use laneway_stack::counters::{Counters, Mib};
 use laneway_stack::references::Tally;
 use laneway_stack::sharing::Sharing;
 use laneway_sync::met;
+use std::ops::Range;
 use std::sync::{Barrier, OnceLock};
 use std::time::Duration;
 
@@ -48,7 +49,8 @@ pub struct Ours<W: Work, S: Sharing, C: Sharing = S, T: Way = LinkTx> {
     who: &'static str,
     shape: Shape,
     crews: Vec<Crew<W, S, C, T>>,
-    elapsed_us: u64,
+    /// By crew. Those of one link have the same time.
+    elapsed_us: Vec<u64>,
     /// Operations of the warm-up: until then memory is new and tuples are unused.
     warm_ops: u64,
     measured_from: Counters,
@@ -63,6 +65,7 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Ours<W, S, C, T> {
     pub fn new(who: &'static str, work: &W, shape: &Shape, opens: bool) -> Result<Self, Failure> {
         let elapsed_us = 3_600_000_000;
         let crews = build(work, shape, Instant::from_us(elapsed_us))?;
+        let elapsed_us = vec![elapsed_us; crews.len()];
         let warm_ops = if opens { shape.tuples() as u64 } else { 0 };
         Ok(Ours {
             who,
@@ -95,6 +98,26 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Ours<W, S, C, T> {
         self
     }
 
+    /// A round of one core of [pairs](Cores::Pairs) alone, while the other rests.
+    pub fn round_alone(&mut self, core: usize, time: Duration) -> Result<Round, Failure> {
+        debug_assert_eq!(self.shape.cores, Cores::Pairs, "the others could not rest");
+        self.round_of(time, core..core + 1)
+    }
+
+    fn round_of(&mut self, time: Duration, which: Range<usize>) -> Result<Round, Failure> {
+        let began = std::time::Instant::now();
+        loop {
+            let round = self.work(time, which.clone());
+            // A machine that is busy with other things may leave us too little for even one operation.
+            if round.ops() > 0.0 {
+                return Ok(round);
+            }
+            if began.elapsed() > STUCK_AFTER {
+                return Err(Failure::stuck(&counters(&mut self.crews)));
+            }
+        }
+    }
+
     fn established(&mut self) -> u64 {
         self.crews.iter_mut().flat_map(Crew::loads).map(|load| load.established).sum()
     }
@@ -103,32 +126,36 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Ours<W, S, C, T> {
         self.crews.iter_mut().map(Crew::ops).sum()
     }
 
-    /// Every crew works on its core for `time`.
-    fn work(&mut self, time: Duration) -> Round {
+    /// These crews work for `time`, each on its core. Time stands still for the others, so they must have links of their own.
+    fn work(&mut self, time: Duration, which: Range<usize>) -> Round {
         let packets = counters(&mut self.crews).get(Mib::IpOutRequests);
         // The time begins when every thread is there: on a busy machine that may take a while.
-        let (start, clock, before_us) = (Barrier::new(self.crews.len()), OnceLock::new(), self.elapsed_us);
-        let shares = std::thread::scope(|scope| {
-            let threads: Vec<_> = self
-                .crews
-                .iter_mut()
-                .enumerate()
-                .map(|(core, crew)| {
-                    let (start, clock) = (&start, &clock);
+        let (start, begun) = (Barrier::new(which.len()), OnceLock::new());
+        let ended = std::thread::scope(|scope| {
+            let crews = self.crews.iter_mut().zip(&self.elapsed_us).enumerate();
+            let threads: Vec<_> = crews
+                .skip(which.start)
+                .take(which.len())
+                .map(|(core, (crew, before_us))| {
+                    let (start, begun, before_us) = (&start, &begun, *before_us);
                     scope.spawn(move || {
                         machine::pin(core);
                         start.wait();
-                        let clock = *clock.get_or_init(|| PausedClock::resume(before_us));
+                        let clock = PausedClock { before_us, resumed: *begun.get_or_init(std::time::Instant::now) };
                         let share =
                             crew_round(crew, clock, Instant::from_us(before_us).after_us(time.as_micros() as u64));
-                        (share, clock.now())
+                        (share, clock.now().as_us())
                     })
                 })
                 .collect();
             threads.into_iter().map(|thread| thread.join().expect("a crew does not panic")).collect::<Vec<_>>()
         });
-        self.elapsed_us = shares.iter().map(|(_, ended)| ended.as_us()).max().unwrap_or(before_us);
-        let shares: Vec<Share> = shares.into_iter().map(|(share, _)| share).collect();
+        let (shares, mut ended): (Vec<Share>, Vec<u64>) = ended.into_iter().unzip();
+        if self.shape.cores != Cores::Pairs {
+            let last = ended.iter().copied().max().unwrap_or_default();
+            ended.fill(last);
+        }
+        self.elapsed_us[which].copy_from_slice(&ended);
         // The application lives on the lanes: they have all of it.
         let lane_cpu_s = self.tells_lanes.then(|| shares.iter().map(|share| share.cpu_s).sum());
         let (live, queued) =
@@ -193,16 +220,16 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Contender for Ours<W, S, C, T> {
     }
 
     fn warm_up(&mut self) -> Result<(), Failure> {
-        let clock = PausedClock::resume(self.elapsed_us);
+        let clock = PausedClock::resume(self.elapsed_us[0]);
         introduce(&mut self.crews, |crews| {
             let now = clock.now();
             crews.iter_mut().for_each(|crew| crew.turn(now));
         })?;
-        self.elapsed_us = clock.now().as_us();
+        self.elapsed_us.fill(clock.now().as_us());
         self.crews.iter_mut().flat_map(Crew::loads).for_each(|load| load.stopwatch.hold());
         let began = std::time::Instant::now();
         loop {
-            self.work(WARM_UP_STEP);
+            self.work(WARM_UP_STEP, 0..self.crews.len());
             let open = self.established() >= self.shape.conns as u64;
             if open && (self.ops() >= self.warm_ops || began.elapsed() >= WARM_UP_MAX) {
                 break;
@@ -220,17 +247,7 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Contender for Ours<W, S, C, T> {
     }
 
     fn round(&mut self, time: Duration) -> Result<Round, Failure> {
-        let began = std::time::Instant::now();
-        loop {
-            let round = self.work(time);
-            // A machine that is busy with other things may leave us too little for even one operation.
-            if round.ops() > 0.0 {
-                return Ok(round);
-            }
-            if began.elapsed() > STUCK_AFTER {
-                return Err(Failure::stuck(&counters(&mut self.crews)));
-            }
-        }
+        self.round_of(time, 0..self.crews.len())
     }
 
     fn account(&mut self) -> Account {

@@ -8,7 +8,7 @@
 mod seed;
 mod wave;
 
-use crate::bench::contender::{Contender, Share};
+use crate::bench::contender::{Contender, Round, Share};
 use crate::bench::crew::Shape;
 use crate::bench::crr::Crr;
 use crate::bench::failure::Failure;
@@ -180,26 +180,27 @@ fn rates(options: &S1, variants: &[&'static str], lanes: u8, time: Duration, row
     Ok(())
 }
 
-/// What the product's connection costs the processor when a second lane works beside the first, in turns with the first alone. Each
-/// core has a lane of the server and that lane of the client which it serves: so no frame goes from core to core, which the ring
-/// that stands for the wire would charge to TCP.
+/// What the product's connection costs the processor when a second lane works beside the first, in turns with each of the two alone:
+/// the same lanes in the same memory, because two that are built alike may differ by more than what is looked for. Each core has a lane of
+/// the server and that lane of the client which it serves: so no frame goes from core to core, which the ring that stands for the wire
+/// would charge to TCP.
 fn beside(options: &S1, time: Duration, rows: &mut Rows) -> Result<(), Failure> {
-    let alone = shape(1);
-    let both = Shape { cores: Cores::Pairs, ..shape(2) };
-    let mut all = [contender::<LaneOwned>("lane", &alone)?, contender::<LaneOwned>("lane", &both)?];
-    for contender in &mut all {
-        contender.warm_up()?;
-    }
-    // Many short rounds: what else goes on in the machine changes within a second, and by more than what is looked for.
+    let shape = Shape { cores: Cores::Pairs, ..shape(2) };
+    let mut lanes = Ours::<Crr, LaneOwned>::new("lane", &Crr, &shape, /* opens= */ false)?;
+    lanes.warm_up()?;
+    // Many short rounds: what else goes on in the machine changes within a second.
     let mut rounds = Vec::new();
+    let time = time / PARTS as u32;
     for _ in 0..if options.wall.quick { 1 } else { PARTS * 2 * ROUNDS } {
-        let [alone, both] = &mut all;
-        let time = time / PARTS as u32;
-        rounds.push((alone.round(time)?, both.round(time)?, beside_a_loop(|| alone.round(time))?));
+        let (first, both) = (lanes.round_alone(0, time)?, lanes.round(time)?);
+        let (second, looped) = (lanes.round_alone(1, time)?, beside_a_loop(|| lanes.round_alone(0, time))?);
+        let looped = looped.cpu_us_per_op() / first.cpu_us_per_op();
+        let alone = Round { shares: [first.shares, second.shares].concat(), ..Round::default() };
+        rounds.push((both.cpu_us_per_op() / alone.cpu_us_per_op(), 2.0 * both.rate() / alone.rate(), looped));
     }
-    let costs = median(rounds.iter().map(|(alone, both, _)| both.cpu_us_per_op() / alone.cpu_us_per_op()));
-    let rates = median(rounds.iter().map(|(alone, both, _)| both.rate() / alone.rate()));
-    let control = median(rounds.iter().map(|(alone, _, looped)| looped.cpu_us_per_op() / alone.cpu_us_per_op()));
+    let costs = median(rounds.iter().map(|(costs, _, _)| *costs));
+    let rates = median(rounds.iter().map(|(_, rates, _)| *rates));
+    let control = median(rounds.iter().map(|(_, _, looped)| *looped));
     rows.push(Row::measured("lane", "cpu_us_per_conn_times", costs, "").at("cores", "pairs"));
     rows.push(Row::measured("lane", "cpu_us_per_conn_times", control, "").at("cores", "beside a loop"));
     rows.push(Row::measured("lane", "conns_per_s_times", rates, "").at("cores", "pairs"));
