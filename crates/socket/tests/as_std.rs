@@ -3,8 +3,11 @@
 //! Each story is a macro, run once with the types of `std::net` over the loopback and once with Laneway's over a memory link;
 //! it writes down what each call said. Where the two differ on purpose the story says so, and why, by two lines.
 
+mod common;
+
+use common::rounds;
 use std::fmt::{Debug, Write as _};
-use std::io;
+use std::io::{self, Read, Write as _};
 use std::net::Shutdown;
 use std::time::Duration;
 
@@ -99,14 +102,6 @@ impl Ours {
         let client = laneway::Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
         Ours { server, client }
     }
-
-    /// Has each lane look at its device several times: a lane that answers has done so.
-    fn rounds(&self) {
-        for _ in 0..4 {
-            self.client.counters().unwrap();
-            self.server.counters().unwrap();
-        }
-    }
 }
 
 impl World for Ours {
@@ -141,9 +136,9 @@ impl World for Ours {
         "192.0.2.1:80".parse().unwrap()
     }
     fn settle(&self) {
-        self.rounds();
+        rounds([&self.client, &self.server]);
         std::thread::sleep(MOMENT); // what a lane has put off until later
-        self.rounds();
+        rounds([&self.client, &self.server]);
     }
 }
 
@@ -153,8 +148,6 @@ macro_rules! story {
         $(#[$doc])*
         #[test]
         fn $name() {
-            #[allow(unused_imports)]
-            use std::io::{Read, Write};
             let kernel = {
                 let ($world, mut log) = (Kernel, Log::default());
                 let $log = &mut log;
@@ -483,7 +476,6 @@ story!(a_datagram_for_nobody, |world, log| {
 /// With linger 0 a drop resets. `std::net` cannot set it (yet), so here the kernel's side is what its manual says.
 #[test]
 fn linger_zero_resets() {
-    use std::io::Read;
     let world = Ours::new();
     let (a, mut b) = world.pair();
     a.set_linger(Some(Duration::ZERO)).unwrap();

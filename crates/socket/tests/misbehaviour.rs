@@ -1,5 +1,8 @@
 //! Threads that misbehave: what they do is bounded, is told to them, and does not reach anybody else.
 
+mod common;
+
+use common::rounds;
 use laneway::{Device, Event, Interest, Mode, Poller, Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -18,15 +21,6 @@ fn pair(server: &Stack, client: &Stack) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind_on(server, "10.0.0.1:0").unwrap();
     let stream = TcpStream::connect_on(client, listener.local_addr().unwrap()).unwrap();
     (stream, listener.accept().unwrap().0)
-}
-
-/// Has the lanes look at their mail and at the link until nothing is on its way. One that answers has looked.
-fn settle(stacks: [&Stack; 2]) {
-    for _ in 0..4 {
-        for stack in stacks {
-            stack.counters().unwrap();
-        }
-    }
 }
 
 /// One round trip: the lanes still serve others.
@@ -231,7 +225,7 @@ fn small_writes_do_not_wake_a_poller_that_would_write() {
     };
     poller.add(&a, 1, Interest::BOTH, Mode::Edge).unwrap();
     let writable = Event { key: 1, readable: false, writable: true };
-    settle([&server, &client]); // the lane looks at what is new to it, and says so
+    rounds([&server, &client]); // the lane looks at what is new to it, and says so
     while wait(50) == [writable] {}
     let mut buf = [0; 100];
     for round in 0..50 {
@@ -293,7 +287,7 @@ fn small_datagrams_do_not_wake_a_poller_that_would_write() {
     };
     poller.add(&a, 1, Interest::BOTH, Mode::Edge).unwrap();
     let writable = Event { key: 1, readable: false, writable: true };
-    settle([&server, &client]); // the lane looks at what is new to it, and says so
+    rounds([&server, &client]); // the lane looks at what is new to it, and says so
     while wait(50) == [writable] {}
     let mut buf = [0; 100];
     for round in 0..50 {
@@ -394,7 +388,7 @@ fn a_poller_s_descriptor_nests_in_the_kernel_s() {
     let poller = Poller::new().unwrap();
     poller.add(&b, 9, Interest::READABLE, Mode::Edge).unwrap();
     let mut events = Vec::new();
-    settle([&server, &client]); // the lane looks at what is new to it, and says so
+    rounds([&server, &client]); // the lane looks at what is new to it, and says so
     while poller.wait(&mut events, Some(Duration::ZERO)).unwrap() > 0 {}
     let readable = |ms: i64| {
         let timeout = Timespec { tv_sec: ms / 1_000, tv_nsec: ms % 1_000 * 1_000_000 };
@@ -406,7 +400,7 @@ fn a_poller_s_descriptor_nests_in_the_kernel_s() {
     assert_eq!(poller.wait(&mut events, Some(Duration::ZERO)).unwrap(), 1);
     // Not armed: nobody waits for the descriptor, and it is not written.
     (&a).write_all(b"y").unwrap();
-    settle([&server, &client]);
+    rounds([&server, &client]);
     assert!(!readable(20));
     while poller.wait(&mut events, Some(Duration::ZERO)).unwrap() > 0 {}
     (&a).write_all(b"z").unwrap();

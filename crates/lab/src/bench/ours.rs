@@ -100,7 +100,7 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Ours<W, S, C, T> {
 
     /// A round of one core of [pairs](Cores::Pairs) alone, while the other rests.
     pub fn round_alone(&mut self, core: usize, time: Duration) -> Result<Round, Failure> {
-        debug_assert_eq!(self.shape.cores, Cores::Pairs, "the others could not rest");
+        assert_eq!(self.shape.cores, Cores::Pairs, "the others could not rest");
         self.round_of(time, core..core + 1)
     }
 
