@@ -49,6 +49,8 @@ pub struct Ours<W: Work, S: Sharing, C: Sharing = S, T: Way = LinkTx> {
     who: &'static str,
     shape: Shape,
     crews: Vec<Crew<W, S, C, T>>,
+    /// Where the first crew works; the others on the cores behind it.
+    first_core: usize,
     /// By crew. Those of one link have the same time.
     elapsed_us: Vec<u64>,
     /// Operations of the warm-up: until then memory is new and tuples are unused.
@@ -71,6 +73,7 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Ours<W, S, C, T> {
             who,
             shape: shape.clone(),
             crews,
+            first_core: 0,
             elapsed_us,
             warm_ops,
             measured_from: Counters::default(),
@@ -95,6 +98,12 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Ours<W, S, C, T> {
     /// Its lanes' processor time is told apart, for one whose applications have threads of their own.
     pub fn beside_threads(mut self) -> Self {
         self.tells_lanes = true;
+        self
+    }
+
+    /// It works from this core on, and not from the first.
+    pub fn on_cores_from(mut self, core: usize) -> Self {
+        self.first_core = core;
         self
     }
 
@@ -138,6 +147,7 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Ours<W, S, C, T> {
                 .take(which.len())
                 .map(|(core, (crew, before_us))| {
                     let (start, begun, before_us) = (&start, &begun, *before_us);
+                    let core = self.first_core + core;
                     scope.spawn(move || {
                         machine::pin(core);
                         start.wait();

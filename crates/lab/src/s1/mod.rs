@@ -25,7 +25,6 @@ use laneway_stack::sharing::profile::{self, Table};
 use laneway_stack::sharing::{
     Accept, Decomposed, Epoch, Global, LaneOwned, NAMES, Plain, Sharing, TimeWaitApart, Watched,
 };
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -33,12 +32,12 @@ use std::time::Duration;
 const ROUNDS: usize = 5;
 /// Parts that a round is taken in where two are compared closely.
 const PARTS: usize = 4;
+/// Times that what is compared closely is built.
+const BUILDS: usize = 8;
 /// Connections under way at a time.
 const CONNS: usize = 100;
 /// TIME_WAIT lasts twice this, so that records expire while it is measured.
 const MSL_US: u64 = 500_000;
-/// What the loop beside a lane goes over: a quarter of a megabyte, in 8-byte words.
-const LOOP_WORDS: usize = 32_768;
 /// How much more processor time a connection may cost when a second lane works beside the first.
 const BESIDE_MAX: f64 = 1.05;
 /// The classes of locks, as profiles name them.
@@ -180,78 +179,120 @@ fn rates(options: &S1, variants: &[&'static str], lanes: u8, time: Duration, row
     Ok(())
 }
 
-/// What the product's connection costs the processor when a second lane works beside the first: in turns with a stack of one lane, and
-/// with each of the two alone, which are the same lanes in the same memory, because two stacks that are built alike may differ by as much
-/// as what is looked for. Each core has a lane of the server and that lane of the client which it serves: so no frame goes from core to
-/// core, which the ring that stands for the wire would charge to TCP.
+/// What the product's connection costs the processor when a second lane works beside the first: with both lanes of a stack, in turns with
+/// each of the two alone, which are the same lanes in the same memory. Each core has a lane of the server and that lane of the client which
+/// it serves: so no frame goes from core to core, which the ring that stands for the wire would charge to TCP. A lane has as many
+/// connections whether it is alone or not.
+///
+/// Two cores that are busy take something from each other on most machines, whatever runs on them: clock frequency, the last cache, what the
+/// host of a virtual machine gives both together. So two stacks of one lane, which have nothing in common, do the same in the same turns: what
+/// they lose to each other is the machine's, and what the lanes of one stack lose beyond that is the stack's. Stacks that are built alike may
+/// differ by a tenth, by where their memory lies: so all of it is built anew a few times.
 fn beside(options: &S1, time: Duration, rows: &mut Rows) -> Result<(), Failure> {
-    let pairs = Shape { cores: Cores::Pairs, ..shape(2) };
-    let mut lanes = Ours::<Crr, LaneOwned>::new("lane", &Crr, &pairs, /* opens= */ false)?;
-    let mut one = contender::<LaneOwned>("lane", &shape(1))?;
-    lanes.warm_up()?;
-    one.warm_up()?;
+    let quick = options.wall.quick;
+    let pairs = Shape { cores: Cores::Pairs, conns: 2 * CONNS, ..shape(2) };
     // Many short rounds: what else goes on in the machine changes within a second.
+    let part = time / PARTS as u32;
+    let builds = if quick { 1 } else { BUILDS };
+    let turns = if quick { 1 } else { PARTS * 2 * ROUNDS / BUILDS };
+    let bar = wall::progress(builds * turns);
+    bar.set_message("two lanes beside one");
     let mut rounds = Vec::new();
-    let time = time / PARTS as u32;
-    for _ in 0..if options.wall.quick { 1 } else { PARTS * 2 * ROUNDS } {
-        let (first, both) = (lanes.round_alone(0, time)?, lanes.round(time)?);
-        let (second, looped) = (lanes.round_alone(1, time)?, beside_a_loop(|| lanes.round_alone(0, time))?);
-        let apart = both.cpu_us_per_op() / one.round(time)?.cpu_us_per_op();
-        let looped = looped.cpu_us_per_op() / first.cpu_us_per_op();
-        let alone = Round { shares: [first.shares, second.shares].concat(), ..Round::default() };
-        rounds.push((both.cpu_us_per_op() / alone.cpu_us_per_op(), 2.0 * both.rate() / alone.rate(), looped, apart));
+    for build in 0..builds {
+        let lane = |shape: &Shape| Ours::<Crr, LaneOwned>::new("lane", &Crr, shape, /* opens= */ false);
+        let (mut lanes, mut one, mut other);
+        // Which comes first into a heap is luck, too.
+        if build % 2 == 0 {
+            lanes = lane(&pairs)?;
+            (one, other) = (lane(&shape(1))?, lane(&shape(1))?.on_cores_from(1));
+        } else {
+            (one, other) = (lane(&shape(1))?, lane(&shape(1))?.on_cores_from(1));
+            lanes = lane(&pairs)?;
+        }
+        for cold in [&mut lanes, &mut one, &mut other] {
+            cold.warm_up()?;
+            // Until the first records of TIME_WAIT expire.
+            cold.round(time)?;
+        }
+        for _ in 0..turns {
+            let alone = [lanes.round_alone(0, part)?, lanes.round_alone(1, part)?];
+            let both = lanes.round(part)?;
+            let apart = together(&mut one, &mut other, part)?;
+            let apart_alone = [one.round(part)?, other.round(part)?];
+            rounds.push(Beside { both, alone: sum(alone), apart, apart_alone: sum(apart_alone) });
+            bar.inc(1);
+        }
     }
-    let costs = median(rounds.iter().map(|(costs, ..)| *costs));
-    let rates = median(rounds.iter().map(|(_, rates, ..)| *rates));
-    let control = median(rounds.iter().map(|(.., looped, _)| *looped));
-    let apart = median(rounds.iter().map(|(.., apart)| *apart));
-    rows.push(Row::measured("lane", "cpu_us_per_conn_times", costs, "").at("cores", "pairs"));
-    rows.push(Row::measured("lane", "cpu_us_per_conn_times", apart, "").at("cores", "pairs, one built apart"));
-    rows.push(Row::measured("lane", "cpu_us_per_conn_times", control, "").at("cores", "beside a loop"));
-    rows.push(Row::measured("lane", "conns_per_s_times", rates, "").at("cores", "pairs"));
+    bar.finish_and_clear();
+    let middle = |of: &dyn Fn(&Beside) -> f64| median(rounds.iter().map(of));
+    let cost = Round::cpu_us_per_op;
+    let times = middle(&|round| cost(&round.both) / cost(&round.alone));
+    let control = middle(&|round| cost(&round.apart) / cost(&round.apart_alone));
+    let beyond =
+        middle(&|round| cost(&round.both) / cost(&round.alone) * cost(&round.apart_alone) / cost(&round.apart));
+    let stacks = middle(&|round| cost(&round.both) / cost(&round.apart));
+    let rates = middle(&|round| 2.0 * round.both.rate() / round.alone.rate());
     let at = |lanes: f64| rows.value("lane", "cpu_us_per_conn", "lanes", lanes);
-    if let (Some(one), Some(two)) = (at(1.0), at(2.0)) {
-        rows.push(Row::measured("lane", "cpu_us_per_conn_times", two / one, "").at("cores", "hashed"));
+    let hashed = at(1.0).zip(at(2.0)).map(|(one, two)| two / one);
+    for (value, what) in [
+        (Some(times), "pairs"),
+        (Some(control), "two stacks"),
+        (Some(beyond), "pairs, beyond two stacks"),
+        (Some(stacks), "pairs, against two stacks"),
+        (hashed, "hashed"),
+    ] {
+        rows.rows
+            .extend(value.map(|value| Row::measured("lane", "cpu_us_per_conn_times", value, "").at("cores", what)));
     }
-    if !options.wall.quick {
-        let words = format!(
-            "x {costs:.3} at x {rates:.2} the rate, each core with both of its ends; x {control:.3} beside a loop that shares nothing with it"
-        );
-        rows.bar(
-            "lane",
-            "two lanes at most 1.05 x the CPU of each alone",
-            costs <= BESIDE_MAX,
-            Source::Measured,
-            &words,
-        );
-        let words = format!("x {apart:.3}, against a stack of one lane that is built apart");
-        rows.bar("lane", "two lanes at most 1.05 x the CPU of one", apart <= BESIDE_MAX, Source::Measured, &words);
+    rows.push(Row::measured("lane", "conns_per_s_times", rates, "").at("cores", "pairs"));
+    if !quick {
+        for (value, what, words) in [
+            (
+                beyond,
+                "two lanes at most 1.05 x the CPU of each alone",
+                format!(
+                    "x {beyond:.3}: x {times:.3} at x {rates:.2} the rate, where two stacks that share nothing cost x {control:.3}"
+                ),
+            ),
+            (
+                stacks,
+                "two lanes at most 1.05 x the CPU of two stacks of one",
+                format!("x {stacks:.3}, both cores busy both times"),
+            ),
+        ] {
+            rows.bar("lane", what, value <= BESIDE_MAX, Source::Measured, &words);
+        }
     }
     Ok(())
 }
 
-/// Does it while the other core goes round in a loop over memory that nobody else has: what two busy cores take from each other on this
-/// machine, whatever runs on them.
-fn beside_a_loop<T>(work: impl FnOnce() -> T) -> T {
-    struct Ends<'a>(&'a AtomicBool);
-    impl Drop for Ends<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let _ends = Ends(&over);
-        scope.spawn(|| {
-            machine::pin(1);
-            let mut own = vec![0u64; LOOP_WORDS];
-            while !over.load(Ordering::Relaxed) {
-                own.iter_mut().for_each(|word| *word = word.wrapping_mul(0x9e37_79b9).wrapping_add(1));
-                std::hint::black_box(&mut own);
-            }
-        });
-        work()
-    })
+/// A turn of what is compared closely.
+struct Beside {
+    /// Both lanes of a stack.
+    both: Round,
+    /// Each of them alone.
+    alone: Round,
+    /// Two stacks of one lane.
+    apart: Round,
+    /// Each of them alone.
+    apart_alone: Round,
+}
+
+fn sum(rounds: [Round; 2]) -> Round {
+    Round { shares: rounds.into_iter().flat_map(|round| round.shares).collect(), ..Round::default() }
+}
+
+/// A round of both at once.
+fn together<A: Contender + Send, B: Contender + Send>(
+    one: &mut A,
+    other: &mut B,
+    time: Duration,
+) -> Result<Round, Failure> {
+    let (one, other) = thread::scope(|scope| {
+        let one = scope.spawn(|| one.round(time));
+        (other.round(time), one.join().expect("a crew does not panic"))
+    });
+    Ok(sum([one?, other?]))
 }
 
 /// One round with locks that remember; the answer is the nine columns, with a headline.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Rounds of each in turn; the median counts.
 const ROUNDS: usize = 11;
-/// How much more often two cores shall succeed without the loop.
+/// How much more often two cores shall succeed without the loop, and so how much shorter counting shall be.
 const RCUREF_MIN: f64 = 1.2;
 /// Turns of an empty loop between get and put where a reference is kept, about a quarter of a microsecond: as long as the way of a packet
 /// through the stack. Two cores then seldom want the line at the same time.
@@ -97,6 +97,25 @@ impl Way for ByEpoch {
     }
 }
 
+/// Holds an object that nobody counts: what remains of a pair without any counting, whoever counts how.
+struct Uncounted(Fields);
+
+impl Way for Uncounted {
+    fn new(_: &Arc<Domain>) -> Self {
+        Uncounted(Fields::default())
+    }
+    #[inline]
+    fn pair(&self, _: &mut Seat, kept: u32) -> u32 {
+        black_box(self.0[0].load(Ordering::Relaxed));
+        keep(kept);
+        0
+    }
+    #[inline]
+    fn read(&self) -> u64 {
+        self.0[5].load(Ordering::Relaxed)
+    }
+}
+
 #[inline]
 fn keep(steps: u32) {
     for step in 0..steps {
@@ -121,6 +140,13 @@ struct Outcome {
     pairs_per_s: f64,
     retries_per_pair: f64,
     reads_per_s: f64,
+}
+
+impl Outcome {
+    /// What a pair takes one of so many threads.
+    fn pair_ns(&self, threads: usize) -> f64 {
+        1e9 * threads as f64 / self.pairs_per_s
+    }
 }
 
 fn round<W: Way>(plan: Plan, time: Duration) -> Outcome {
@@ -206,9 +232,14 @@ pub fn run(s5: &S5, rows: &mut Rows) -> Result<(), Failure> {
     let rounds = if s5.wall.quick { 1 } else { ROUNDS };
     // By variant and plan, the rounds.
     let mut outcomes = vec![vec![Vec::new(); plans.len()]; variants.len()];
+    // By plan, if references are kept in it: the rounds without any counting.
+    let mut uncounted = vec![Vec::new(); plans.len()];
     let bar = wall::progress(rounds * variants.len() * plans.len());
     for _ in 0..rounds {
         for (number, plan) in plans.iter().enumerate() {
+            if plan.kept > 0 {
+                uncounted[number].push(round::<Uncounted>(*plan, time));
+            }
             for (name, outcomes) in variants.iter().zip(&mut outcomes) {
                 bar.set_message(format!("{name}, {} thread(s)", plan.threads));
                 outcomes[number].push(one(name, *plan, time));
@@ -244,17 +275,32 @@ pub fn run(s5: &S5, rows: &mut Rows) -> Result<(), Failure> {
         let (Some(r0), Some(r2)) = (r0, r2) else { break };
         // Round by round, because what else the machine does changes between them.
         let rounds = outcomes[r2][number].iter().zip(&outcomes[r0][number]);
-        let times = median(rounds.map(|(r2, r0)| r2.pairs_per_s / r0.pairs_per_s));
+        let times = median(rounds.clone().map(|(r2, r0)| r2.pairs_per_s / r0.pairs_per_s));
         // Neither speaks for the other: how long a reference is kept decides how often two cores want its line at the same time.
-        let (metric, held) = match plan.kept {
-            0 => ("ops_times_r0", "given back at once"),
-            _ => ("kept_ops_times_r0", "kept for as long as a packet's way"),
+        let judged = if plan.kept == 0 {
+            rows.push(Row::measured("r2", "ops_times_r0", times, "").at("threads", 2usize));
+            (times, format!("{times:.2} x the pairs of r0, references by themselves, each given back at once"))
+        } else {
+            // The time for which it is kept is the same whoever counts, so it is taken away: what is compared is counting.
+            let pair_ns = |of: &Outcome| of.pair_ns(plan.threads);
+            let counting = median(
+                rounds
+                    .zip(&uncounted[number])
+                    .map(|((r2, r0), without)| (pair_ns(r0) - pair_ns(without)) / (pair_ns(r2) - pair_ns(without))),
+            );
+            let without = median(uncounted[number].iter().map(pair_ns));
+            rows.push(Row::measured("r2", "kept_ops_times_r0", times, "").at("threads", 2usize));
+            rows.push(Row::measured("r2", "kept_counting_times_r0", counting, "").at("threads", 2usize));
+            rows.push(Row::measured("uncounted", "kept_ns_per_op", without, "ns").at("threads", 2usize));
+            let words = format!(
+                "r0's counting takes {counting:.2} x as long, each reference kept for as long as a packet's way ({without:.0} ns, whoever counts); {times:.2} x the pairs, that time included"
+            );
+            (counting, words)
         };
-        rows.push(Row::measured("r2", metric, times, "").at("threads", 2usize));
         if !s5.wall.quick {
-            let words = format!("{times:.2} x the pairs of r0, references by themselves, each {held}");
+            let held = if plan.kept == 0 { "given back at once" } else { "kept for as long as a packet's way" };
             let what = format!("at least 1.2 x r0 on two cores, {held}");
-            rows.bar("r2", &what, times >= RCUREF_MIN, Source::Measured, &words);
+            rows.bar("r2", &what, judged.0 >= RCUREF_MIN, Source::Measured, &judged.1);
         }
     }
     let reads = |name: &str| rows.value(name, "neighbour_reads_per_s", "writers", 1usize);
