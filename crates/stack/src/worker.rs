@@ -81,8 +81,12 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
     let moving = lane.local.moving.is_under_way() && moving::go_on(lane, frames < BATCH_MAX);
     let mailed = lane_mail(lane, tx, app);
     let timers = expire(lane, tx, app);
-    lane.resume(tx, app);
-    lane.feed(app);
+    if !lane.local.resumed.is_empty() {
+        lane.resume(tx, app);
+    }
+    if !lane.local.starving.is_empty() {
+        lane.feed(app);
+    }
     {
         let mut tables = lane.shared.enter(Site::Verb);
         app.on_poll(&mut Context { tables: &mut tables, local: &mut lane.local });
@@ -93,7 +97,9 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
     }
     lane.local.waits_for_neighbour = false;
     let unfinished = output(lane, tx, app) && !lane.local.waits_for_neighbour;
-    slow_path::send_datagrams(&mut lane.local, tx);
+    if !lane.local.udp.outgoing.is_empty() {
+        slow_path::send_datagrams(&mut lane.local, tx);
+    }
     while let Some(id) = lane.local.unbinding.pop() {
         lane.local.udp.unbind(id);
     }
@@ -102,7 +108,7 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
         ring.publish();
     }
     app.on_poll_end();
-    let feeds = lane.can_feed();
+    let feeds = !lane.local.starving.is_empty() && lane.can_feed();
     let busy =
         frames > 0 || mailed || moving || timers || commands || unfinished || narrowing || feeds || app.is_busy();
     lane.local.busy = busy;
@@ -253,8 +259,15 @@ fn lane_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mu
     any
 }
 
-/// Commands of the control thread.
+/// Commands of the control thread. Hardly any poll has one, and what carries them out has a large frame: it is not entered for nothing.
+#[inline]
 fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
+    let waits = !lane.local.mail.from_control.is_empty() || lane.local.bound.is_surveying();
+    waits && obey(lane, tx)
+}
+
+#[inline(never)]
+fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
     let mut any = false;
     while let Some(command) = lane.local.mail.from_control.pop() {
         any = true;
@@ -649,9 +662,6 @@ fn commit(connection: &mut Connection, plan: &Plan, counters: &mut Counters, now
 impl<S: Sharing> Lane<S> {
     /// Kept bytes that the application has asked to see again.
     fn resume<T: Tx, A: App>(&mut self, tx: &mut T, app: &mut A) {
-        if self.local.resumed.is_empty() {
-            return;
-        }
         let resumed = std::mem::take(&mut self.local.resumed);
         for id in resumed {
             let mut tables = self.shared.enter(Site::Verb);
@@ -673,9 +683,9 @@ impl<S: Sharing> Lane<S> {
         }
     }
 
-    /// There is somebody to tell, in the next poll.
+    /// Somebody who was refused memory can be told so in the next poll.
     fn can_feed(&mut self) -> bool {
-        !self.local.starving.is_empty() && self.shared.enter(Site::Look).pool.has_some()
+        self.shared.enter(Site::Look).pool.has_some()
     }
 
     /// When something is due even if nothing arrives.
