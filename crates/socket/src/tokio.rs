@@ -253,9 +253,8 @@ impl TcpStream {
             self.inner.try_write(bufs)
         };
         let sent = self.registration.poll(cx, |waits| &mut waits.writer, try_write);
-        if sent.is_pending() && self.inner.has_room() {
-            // There is room and no memory for it: other connections hold it all, and none of them knows of us.
-            cx.waker().wake_by_ref();
+        if sent.is_pending() {
+            self.inner.ask_for_memory();
         }
         sent
     }

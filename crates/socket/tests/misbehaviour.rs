@@ -67,6 +67,55 @@ fn a_reader_that_stops_and_a_writer_that_floods() {
 }
 
 #[test]
+fn one_who_does_not_read_holds_all_memory_for_a_while() {
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().blocks(65_536).start().unwrap();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+    // The server's lane has 128 KiB of blocks, small and large: these bytes take all of them.
+    const MUCH: usize = 196_608;
+    let (mut hog, mut idle) = pair(&server, &client);
+    hog.write_all(&[7; MUCH]).unwrap();
+    let began = Instant::now();
+    while server.memory().unwrap().1 < 131_072 {
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?} are held", server.memory());
+        thread::sleep(Duration::from_millis(1));
+    }
+    // Nobody else on that lane is told anything that comes, nor can write.
+    let (mut near, far) = pair(&server, &client);
+    near.write_all(b"hello").unwrap();
+    far.set_nonblocking(true).unwrap();
+    let poller = Poller::new().unwrap();
+    poller.add(&far, 1, Interest::BOTH, Mode::Edge).unwrap();
+    rounds([&client, &server]);
+    assert_eq!((&far).read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!((&far).write(b"world").unwrap_err().kind(), ErrorKind::WouldBlock);
+    // What was told before now is heard.
+    while poller.wait(&mut Vec::new(), Some(Duration::ZERO)).unwrap() > 0 {}
+    // The idle one reads. From here on nobody touches the other pair but when the poller says so.
+    let reader = thread::spawn(move || idle.read_exact(&mut [0; MUCH]));
+    let (mut read, mut written) = (Vec::new(), 0);
+    let began = Instant::now();
+    while (read.len(), written) != (5, 5) {
+        assert!(began.elapsed() < Duration::from_secs(10), "{} bytes read, {written} written", read.len());
+        let mut events = Vec::new();
+        poller.wait(&mut events, Some(Duration::from_secs(1))).unwrap();
+        for event in events {
+            let mut buf = [0; 8];
+            if event.readable {
+                read.extend((&far).read(&mut buf).map_or(&[][..], |n| &buf[..n]));
+            }
+            if event.writable && written < 5 {
+                written += (&far).write(&b"world"[written..]).unwrap_or(0);
+            }
+        }
+    }
+    reader.join().unwrap().unwrap();
+    let mut buf = [0; 5];
+    near.read_exact(&mut buf).unwrap();
+    assert_eq!((&read[..], &buf), (&b"hello"[..], b"world"));
+}
+
+#[test]
 fn a_thousand_threads_on_one_pair() {
     const THREADS: usize = 1_000;
     const EACH: usize = 20;

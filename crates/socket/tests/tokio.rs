@@ -52,6 +52,29 @@ async fn many_streams_both_ways() {
     assert!(all.into_iter().all(|same| same));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_waits_for_memory_that_another_stream_holds() {
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().blocks(65_536).start().unwrap();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let mut hog = TcpStream::connect_on(&client, at).await.unwrap();
+    let (mut idle, _) = listener.accept().await.unwrap();
+    hog.write_all(&[7; 196_608]).await.unwrap();
+    let mut near = TcpStream::connect_on(&client, at).await.unwrap();
+    let (mut far, _) = listener.accept().await.unwrap();
+    // By now the first stream's bytes have come, mostly; if not, this is only the easier case.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let writer = tokio::spawn(async move { far.write_all(b"world").await.map(|()| far) });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    idle.read_exact(&mut vec![0; 196_608]).await.unwrap();
+    let _far = timeout(Duration::from_secs(10), writer).await.expect("it is told").unwrap().unwrap();
+    let mut buf = [0; 5];
+    timeout(Duration::from_secs(10), near.read_exact(&mut buf)).await.expect("it was sent").unwrap();
+    assert_eq!(&buf, b"world");
+}
+
 #[tokio::test]
 async fn an_unmodified_axum_application() {
     let (server, client) = stacks();

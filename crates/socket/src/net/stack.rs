@@ -5,6 +5,7 @@ use crate::error::{Why, refused};
 use crate::on_lane::{
     self, BindOptions, Cidr, Config, Counters, Device, Ended, Error, ListenerId, Rates, StartError, UdpId,
 };
+use laneway_stack::threads::POOL;
 use laneway_stack::threads::desk::Desk;
 use std::cell::RefCell;
 use std::io;
@@ -77,7 +78,14 @@ impl Drop for Entered {
 impl Stack {
     /// Begins to settle what a stack on this device shall be like.
     pub fn builder(device: Device) -> Builder {
-        Builder { inner: on_lane::Stack::builder(device), spin: false, pin: false, stand_in: true, look: None }
+        Builder {
+            inner: on_lane::Stack::builder(device),
+            spin: false,
+            pin: false,
+            stand_in: true,
+            look: None,
+            blocks: POOL,
+        }
     }
 
     /// Until the answer is dropped, this thread's new sockets are of this stack.
@@ -207,6 +215,7 @@ pub struct Builder {
     pin: bool,
     stand_in: bool,
     look: Option<Duration>,
+    blocks: usize,
 }
 
 impl Builder {
@@ -271,6 +280,14 @@ impl Builder {
         self
     }
 
+    /// How many bytes the conversations of a lane may hold, of each of the two sizes of blocks that they are made of: what was written and
+    /// is not sent, and what has come and is not read. 256 MiB. Beyond that a write waits, and what comes stays with TCP, until others have let go
+    /// of theirs.
+    pub fn blocks(mut self, bytes: usize) -> Self {
+        self.blocks = bytes;
+        self
+    }
+
     /// How long [`Stack::stop`] waits for connections to end before it resets them. 1 s.
     pub fn grace(self, grace: Duration) -> Self {
         self.change(|inner| inner.grace(grace))
@@ -304,7 +321,7 @@ impl Builder {
         let backlog = inner.somaxconn();
         let mut made = None;
         let stack = inner.start_beside(|lanes, bells| {
-            let (desk, servers) = Desk::new(lanes, bells);
+            let (desk, servers) = Desk::with_pool(lanes, bells, self.blocks);
             made = Some(desk);
             servers
         })?;

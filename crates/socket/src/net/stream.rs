@@ -246,10 +246,21 @@ impl TcpStream {
         Err(Why::WouldBlock.into())
     }
 
-    /// The ring has room.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn has_room(&self) -> bool {
-        self.talk().writable() > 0
+    /// Behind a write that does not wait and found too little: if it was memory that was missing and not room, other connections hold
+    /// all of it, and none of them knows of this one. The lane, once it is told, does, and tells a poller when there is some.
+    fn wants_memory(&self) -> bool {
+        let missing = self.talk().writable() > 0;
+        if missing {
+            self.talk().flags().want(ROOM);
+        }
+        missing
+    }
+
+    /// The same, where nothing was written, and so nothing else tells the lane.
+    pub(crate) fn ask_for_memory(&self) {
+        if self.wants_memory() {
+            self.desk.serve(self.talk());
+        }
     }
 
     fn write_with(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -262,6 +273,7 @@ impl TcpStream {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let words = self.talk().app();
                     if words.nonblocking.load(Relaxed) {
+                        self.ask_for_memory();
                         return Err(error);
                     }
                     let until = until.get_or_insert_with(|| deadline(&words.write_timeout_ms));
@@ -281,6 +293,9 @@ impl TcpStream {
                 Ok(n) => {
                     // Who may wait does the work of a lane that sleeps; who has others to serve does not.
                     if self.talk().app().nonblocking.load(Relaxed) {
+                        if n < bufs.iter().map(|buf| buf.len()).sum() {
+                            self.wants_memory();
+                        }
                         self.desk.serve(self.talk());
                     } else {
                         self.desk.attend(self.talk());

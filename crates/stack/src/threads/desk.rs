@@ -73,11 +73,16 @@ pub(super) struct Inbox {
 impl Desk {
     /// A desk in front of as many lanes as there are bells, and each lane's side of it.
     pub fn new(lanes: usize, bells: Bells) -> (Arc<Desk>, Vec<super::Server>) {
+        Self::with_pool(lanes, bells, POOL)
+    }
+
+    /// The same; of each size of blocks a lane's conversations may hold so many bytes.
+    pub fn with_pool(lanes: usize, bells: Bells, bytes: usize) -> (Arc<Desk>, Vec<super::Server>) {
         let mut inboxes = Vec::new();
         let posts = (0..lanes).map(|_| {
             let ((wake, woken), (wake_udp, woken_udp)) = (wake_list(), wake_list());
             inboxes.push(Inbox { woken, woken_udp });
-            Padded(Post { commands: PushList::default(), wake, wake_udp, pool: Arc::new(BlockPool::new(POOL)) })
+            Padded(Post { commands: PushList::default(), wake, wake_udp, pool: Arc::new(BlockPool::new(bytes)) })
         });
         let posts = posts.collect();
         let desk = Arc::new(Desk {
@@ -110,6 +115,11 @@ impl Desk {
     /// How many lanes there are.
     pub fn lanes(&self) -> usize {
         self.posts.len()
+    }
+
+    /// A conversation of this lane that needs a block would get one.
+    pub(super) fn has_blocks(&self, lane: usize) -> bool {
+        self.posts[lane].pool.has_some()
     }
 
     /// Bytes of blocks that all conversations hold or have held.

@@ -3,6 +3,7 @@
 use super::accept::LaneAcceptor;
 use super::datagram::LaneDatagrams;
 use super::desk::{Command, Desk, Inbox, refuse};
+use super::hungry::Hungry;
 use super::kept::{self, Kept};
 use super::poll::{Watch, Watched};
 use super::stock::Stock;
@@ -47,7 +48,9 @@ struct Record {
     news: u8,
     /// It is on the list of those that hold blocks.
     lender: bool,
-    /// Something was said since that list was last gone through: its blocks are in use, though perhaps empty now.
+    /// It is on the list of those that were refused one.
+    hungry: bool,
+    /// Something was said since the lenders were last gone through: its blocks are in use, though perhaps empty now.
     spoke: bool,
     /// The application is gone, and only the bytes before its close remain to be sent.
     closing: bool,
@@ -64,6 +67,25 @@ impl Record {
     #[inline]
     fn waiting(&self) -> usize {
         (self.end.sent() - self.queued) as usize
+    }
+
+    /// Has the connection show what the ring had no room for, if there is some now.
+    #[inline]
+    fn resume(&self, cx: &mut Context<'_>) {
+        let pipe = self.end.pipe();
+        if pipe.flags().get(FULL) != 0 && self.end.unread() <= pipe.limit() / 3 * 2 {
+            pipe.flags().take(FULL);
+            cx.resume(self.id);
+        }
+    }
+
+    /// Its thread waits to write although there is room: there was no block for what it would have written.
+    #[inline]
+    fn waits_for_memory(&self) -> bool {
+        let pipe = self.end.pipe();
+        pipe.flags().get(WRITE | ROOM) != 0
+            && pipe.writable() >= pipe.limit() / 3
+            && pipe.lane().status.load(Relaxed) & CONNECTED != 0
     }
 }
 
@@ -88,6 +110,8 @@ pub struct Server {
     /// Records that hold blocks, and whose they were when that was noted.
     lenders: VecDeque<(u32, ConnId)>,
     sweep_at: Instant,
+    /// Those for which there was no block.
+    hungry: Hungry,
     /// Conversations that ended in this poll, and whose threads must be told.
     farewells: Vec<(TalkEnd, Option<Arc<Watch>>)>,
     /// Conversations that ended, for others.
@@ -114,6 +138,7 @@ impl Server {
             news: Vec::new(),
             lenders: VecDeque::new(),
             sweep_at: Instant::NEVER,
+            hungry: Hungry::default(),
             farewells: Vec::new(),
             stock: Stock::default(),
             now: Instant::NEVER,
@@ -144,6 +169,7 @@ impl Server {
             notes: None,
             news: 0,
             lender: false,
+            hungry: false,
             spoke: false,
             closing: false,
             keeps: false,
@@ -209,6 +235,27 @@ impl Server {
                 self.sweep_at = now.after_us(IDLE_US);
             }
             self.lenders.push_back((index, record.id));
+        }
+    }
+
+    /// There was no block for this one: it tries again when there is.
+    #[cold]
+    fn starve(&mut self, index: u32, now: Instant) {
+        let Some(record) = self.records.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        if !record.hungry {
+            record.hungry = true;
+            self.hungry.add(index, record.id, now);
+        }
+    }
+
+    /// Those for which there was no block try again.
+    fn feed(&mut self, cx: &mut Context<'_>) {
+        for _ in 0..self.hungry.due(cx.now(), || self.desk.has_blocks(self.lane)) {
+            let Some((index, id)) = self.hungry.pop() else { break };
+            let Some(record) = self.record(index).filter(|record| record.id == id) else { continue };
+            record.hungry = false;
+            record.resume(cx);
+            self.tell_later(index, ROOMIER);
         }
     }
 
@@ -305,16 +352,13 @@ impl Server {
                 break; // `on_writable` goes on
             }
         }
-        let pipe = record.end.pipe();
-        let wants = pipe.flags().get(FULL) != 0;
         let taken = record.end.taken();
         let is_roomier = taken != std::mem::replace(&mut record.seen, taken);
-        if wants && record.end.unread() <= pipe.limit() / 3 * 2 {
-            pipe.flags().take(FULL);
-            cx.resume(id);
-        }
+        record.resume(cx);
         if is_roomier {
             self.tell_later(index, ROOMIER);
+        } else if sent == 0 && record.waits_for_memory() {
+            self.starve(index, cx.now());
         }
         if sent > 0 {
             self.lend(index, cx.now());
@@ -616,6 +660,7 @@ impl App for Server {
             }
         }
         self.sweep(cx.now());
+        self.feed(cx);
         self.stock.shrink(cx.now());
         self.busy = commands + served + datagrams + self.kept.len() > 0;
     }
@@ -668,7 +713,7 @@ impl App for Server {
 
     fn poll_timeout(&self) -> Instant {
         let sweep = if self.lenders.is_empty() { Instant::NEVER } else { self.sweep_at };
-        sweep.min(self.stock.due())
+        sweep.min(self.stock.due()).min(self.hungry.deadline())
     }
 
     fn on_acceptable(&mut self, cx: &mut Context<'_>, listener: ListenerId) {
@@ -705,6 +750,9 @@ impl App for Server {
         if n < data.len() {
             record.end.pipe().flags().want(FULL);
             n += record.end.fill(&data[n..]); // its thread may have read before it could know
+            if n < data.len() && record.end.unread() < record.end.pipe().limit() {
+                self.starve(index, cx.now());
+            }
         }
         self.tell_later(index, READ);
         self.lend(index, cx.now());

@@ -57,6 +57,11 @@ impl BlockPool {
         self.classes.iter().map(|class| class.made() as usize * class.size as usize).sum()
     }
 
+    /// There is a free block, or one could be made. It may be gone by the time that one asks for it.
+    pub fn has_some(&self) -> bool {
+        self.classes.iter().any(|class| class.free.load(Relaxed) as u32 != 0 || class.made() < class.most)
+    }
+
     /// Bytes of blocks that are in use. Walks the free lists, so for tests and listings while nobody else uses the pool.
     pub fn in_use(&self) -> usize {
         self.bytes() - self.classes.iter().map(|class| class.free_blocks() * class.size as usize).sum::<usize>()

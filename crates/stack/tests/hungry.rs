@@ -1,0 +1,139 @@
+//! Conversations for which there is no memory, because others hold all of it: stepped in one thread. Once the others let go of it, nothing
+//! else happens to those who wait, neither a segment nor a call, and yet they go on.
+
+use laneway_device::memory::{LinkConfig, link};
+use laneway_proto::time::Instant;
+use laneway_stack::app::{App, ConnId, Context};
+use laneway_stack::config::Config;
+use laneway_stack::control::Network;
+use laneway_stack::entropy::BootSecrets;
+use laneway_stack::host::Host;
+use laneway_stack::runtime::Bells;
+use laneway_stack::threads::desk::Desk;
+use laneway_stack::threads::words::{CONNECTED, ROOM, Talk, WRITE};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+/// A large block, and 16 small ones: all that a lane may hold here.
+const POOL: usize = 65_536;
+/// More than that.
+const MUCH: usize = 3 * POOL;
+const LITTLE: usize = 1_000;
+
+/// Sends the first who come so much each, and forgets what it reads.
+struct Far {
+    gifts: VecDeque<usize>,
+    left: Vec<(ConnId, usize)>,
+}
+
+impl Far {
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        for (id, left) in &mut self.left {
+            while *left > 0 {
+                match cx.send(*id, &[7; 4_096][..(*left).min(4_096)]) {
+                    0 => break,
+                    n => *left -= n,
+                }
+            }
+        }
+    }
+}
+
+impl App for Far {
+    fn on_accept(&mut self, cx: &mut Context<'_>, id: ConnId) {
+        self.left.push((id, self.gifts.pop_front().unwrap_or(0)));
+        self.go_on(cx);
+    }
+    fn on_writable(&mut self, cx: &mut Context<'_>, _: ConnId) {
+        self.go_on(cx);
+    }
+    fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+        data.len()
+    }
+}
+
+/// What lets both stacks run for so many milliseconds, and the desk of one of them.
+fn world(gifts: &[usize]) -> (impl FnMut(u64) + use<>, Arc<Desk>) {
+    let mut now = Instant::from_us(3_600_000_000);
+    let (first, second) = link(LinkConfig::default());
+    let network = |ip: &str| Network { addresses: vec![ip.parse().unwrap()], gateways: vec![] };
+    let secrets = BootSecrets::from_seed;
+    let far = |_| Far { gifts: gifts.iter().copied().collect(), left: Vec::new() };
+    let mut far =
+        Host::<_, _, _>::new(Config::default(), &network("10.0.0.1/24"), &secrets(1), first, now, far).unwrap();
+    far.listen("0.0.0.0:80".parse().unwrap(), 16, now).unwrap();
+    let (desk, servers) = Desk::with_pool(1, Bells::new(1).unwrap(), POOL);
+    let mut servers = servers.into_iter();
+    // TCP itself has room for all that is sent: what does not go on waits for blocks, and for nothing else.
+    let mut config = Config::default();
+    config.tcp.tcp_rmem = (1 << 20, 1 << 20);
+    let app = |_| servers.next().unwrap();
+    let mut near = Host::<_, _, _>::new(config, &network("10.0.0.2/24"), &secrets(2), second, now, app).unwrap();
+    let mut run = move |ms: u64| {
+        for _ in 0..ms * 10 {
+            now = now.after_us(100);
+            near.turn(now);
+            far.turn(now);
+        }
+    };
+    run(1);
+    (run, desk)
+}
+
+fn connected(desk: &Desk, run: &mut impl FnMut(u64)) -> Talk {
+    let talk = desk.connect(None, "10.0.0.1:80".parse().unwrap());
+    run(5);
+    assert_ne!(talk.lane().status.load(Acquire) & CONNECTED, 0);
+    talk
+}
+
+/// Reads until nothing has come for a while.
+fn read_all(desk: &Desk, talk: &Talk, run: &mut impl FnMut(u64)) -> usize {
+    let (mut all, mut some) = (0, vec![0; POOL]);
+    for _ in 0..100 {
+        match talk.recv(&mut some) {
+            0 => run(1),
+            n => {
+                all += n;
+                desk.serve(talk);
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn what_has_come_is_shown_when_there_is_memory_again() {
+    let (mut run, desk) = world(&[MUCH, LITTLE]);
+    let first = connected(&desk, &mut run);
+    run(50);
+    assert!(first.readable() < MUCH && !desk_has(&desk), "the first holds all blocks");
+    let second = connected(&desk, &mut run);
+    run(500);
+    assert_eq!(second.readable(), 0, "there is no block for what has come");
+    assert_eq!(read_all(&desk, &first, &mut run), MUCH);
+    assert_eq!(second.readable(), LITTLE);
+}
+
+#[test]
+fn who_would_write_is_told_when_there_is_memory_again() {
+    let (mut run, desk) = world(&[MUCH, 0]);
+    let first = connected(&desk, &mut run);
+    run(50);
+    let second = connected(&desk, &mut run);
+    assert_eq!(second.send(b"x"), 0, "there is no block for a byte");
+    // As a write does that does not wait.
+    second.flags().want(WRITE | ROOM);
+    desk.serve(&second);
+    run(500);
+    assert_ne!(second.flags().get(WRITE), 0, "nobody says that there is memory before there is");
+    assert_eq!(read_all(&desk, &first, &mut run), MUCH);
+    assert_eq!(second.flags().get(WRITE), 0, "it was told");
+    assert_eq!(second.send(b"x"), 1);
+}
+
+/// There is a block that nobody holds.
+fn desk_has(desk: &Desk) -> bool {
+    desk.block_bytes_in_use() < 2 * POOL
+}
