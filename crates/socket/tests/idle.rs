@@ -2,6 +2,7 @@
 
 use laneway::{Device, Stack, TcpListener, TcpStream};
 use std::io::{Read, Write};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Bytes of memory that this process has.
@@ -20,42 +21,45 @@ fn an_idle_connection_costs_at_most_a_kibibyte() {
     let server = Stack::builder(here).address("10.0.0.1/24").unwrap().start().unwrap();
     let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
     let listener = TcpListener::bind_on(&server, "10.0.0.1:80").unwrap();
-    let open = |n: usize| -> Vec<(TcpStream, TcpStream)> {
-        let threads: Vec<_> = (0..THREADS)
-            .map(|_| {
-                let (listener, client) = (listener.try_clone().unwrap(), client.clone());
-                std::thread::spawn(move || {
-                    (0..n / THREADS)
-                        .map(|_| {
-                            let mut mine = TcpStream::connect_on(&client, "10.0.0.1:80").unwrap();
-                            // Perhaps another thread's: what matters is that each is used.
-                            let mut theirs = listener.accept().unwrap().0;
-                            mine.write_all(b"?").unwrap();
-                            theirs.write_all(b"!").unwrap();
-                            mine.read_exact(&mut [0]).unwrap();
-                            theirs.read_exact(&mut [0]).unwrap();
-                            (mine, theirs)
-                        })
-                        .collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    // Each is kept in one place, which is there before: a second copy of the handles, for a moment, is the test's and not a connection's.
+    let open = |n: usize, all: &Mutex<Vec<(TcpStream, TcpStream)>>| {
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..n / THREADS {
+                        let mut mine = TcpStream::connect_on(&client, "10.0.0.1:80").unwrap();
+                        // Perhaps another thread's: what matters is that each is used.
+                        let mut theirs = listener.accept().unwrap().0;
+                        mine.write_all(b"?").unwrap();
+                        theirs.write_all(b"!").unwrap();
+                        mine.read_exact(&mut [0]).unwrap();
+                        theirs.read_exact(&mut [0]).unwrap();
+                        all.lock().unwrap().push((mine, theirs));
+                    }
+                });
+            }
+        });
     };
     // Threads, tables, blocks, and the rings of the link from end to end: what is there once.
-    let warm = open(4_000);
+    let warm = Mutex::default();
+    open(4_000, &warm);
     std::thread::sleep(Duration::from_millis(200));
     let blocks = || server.memory().unwrap().1 + client.memory().unwrap().1;
     let (before, blocks_before) = (resident(), blocks());
     let start = Instant::now();
-    let open = open(all);
+    let opened = Mutex::new(Vec::with_capacity(all));
+    open(all, &opened);
     let took = start.elapsed();
     std::thread::sleep(Duration::from_millis(500)); // the lanes take their blocks back
     // The blocks that the lanes have taken back wait for whoever speaks next; they are no connection's.
     let blocks = blocks() - blocks_before;
-    let each = (resident() - before).saturating_sub(blocks) as f64 / (2 * open.len()) as f64;
-    println!("{} connections in {took:.1?}: {each:.0} bytes for each end, and {blocks} of blocks for all", open.len());
+    let opened = opened.into_inner().unwrap();
+    let each = (resident() - before).saturating_sub(blocks) as f64 / (2 * opened.len()) as f64;
+    println!(
+        "{} connections in {took:.1?}: {each:.0} bytes for each end, and {blocks} of blocks for all",
+        opened.len()
+    );
     assert!(each <= 1_024.0, "an idle connection costs {each:.0} bytes at each end");
     assert!(blocks < 16 << 20, "{blocks} bytes of blocks were needed by connections that said a byte each");
-    drop((warm, open));
+    drop((warm, opened));
 }

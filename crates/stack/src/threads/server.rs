@@ -28,6 +28,8 @@ use std::sync::atomic::Ordering::*;
 const IDLE_US: u64 = 4_000;
 /// Conversations that are asked for their blocks in one poll.
 const SWEEP_MAX: usize = 256;
+/// Places that the list of those who hold blocks keeps when nobody does.
+const LENDERS_KEPT: usize = 4_096;
 /// Conversations that are looked at together.
 const BATCH: usize = 16;
 /// Datagrams that one poll sends for threads.
@@ -608,6 +610,9 @@ impl Server {
             } else {
                 self.lenders.push_back((index, id));
             }
+        }
+        if self.lenders.is_empty() && self.lenders.capacity() > LENDERS_KEPT {
+            self.lenders.shrink_to(LENDERS_KEPT); // ten thousand that spoke once are idle now, and shall cost what idle ones do
         }
         self.sweep_at = now.after_us(if n == SWEEP_MAX { IDLE_US / 16 } else { IDLE_US });
     }
