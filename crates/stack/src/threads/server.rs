@@ -50,8 +50,6 @@ struct Record {
     news: u8,
     /// It is on the list of those that hold blocks.
     lender: bool,
-    /// It is on the list of those that were refused one.
-    hungry: bool,
     /// Something was said since the lenders were last gone through: its blocks are in use, though perhaps empty now.
     spoke: bool,
     /// The application is gone, and only the bytes before its close remain to be sent.
@@ -171,7 +169,6 @@ impl Server {
             notes: None,
             news: 0,
             lender: false,
-            hungry: false,
             spoke: false,
             closing: false,
             keeps: false,
@@ -240,22 +237,11 @@ impl Server {
         }
     }
 
-    /// There was no block for this one: it tries again when there is.
-    #[cold]
-    fn starve(&mut self, index: u32, now: Instant) {
-        let Some(record) = self.records.get_mut(index as usize).and_then(Option::as_mut) else { return };
-        if !record.hungry {
-            record.hungry = true;
-            self.hungry.add(index, record.id, now);
-        }
-    }
-
     /// Those for which there was no block try again.
     fn feed(&mut self, cx: &mut Context<'_>) {
         for _ in 0..self.hungry.due(cx.now(), || self.desk.has_blocks(self.lane)) {
-            let Some((index, id)) = self.hungry.pop() else { break };
-            let Some(record) = self.record(index).filter(|record| record.id == id) else { continue };
-            record.hungry = false;
+            let Some(index) = self.hungry.pop() else { break };
+            let Some(record) = self.record(index) else { continue };
             record.resume(cx);
             self.tell_later(index, ROOMIER);
         }
@@ -360,7 +346,7 @@ impl Server {
         if is_roomier {
             self.tell_later(index, ROOMIER);
         } else if sent == 0 && record.waits_for_memory() {
-            self.starve(index, cx.now());
+            self.hungry.add(index, cx.now());
         }
         if sent > 0 {
             self.lend(index, cx.now());
@@ -756,7 +742,7 @@ impl App for Server {
             record.end.pipe().flags().want(FULL);
             n += record.end.fill(&data[n..]); // its thread may have read before it could know
             if n < data.len() && record.end.unread() < record.end.pipe().limit() {
-                self.starve(index, cx.now());
+                self.hungry.add(index, cx.now());
             }
         }
         self.tell_later(index, READ);
