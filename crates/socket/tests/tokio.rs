@@ -64,8 +64,13 @@ async fn a_task_waits_for_memory_that_another_stream_holds() {
     hog.write_all(&[7; 196_608]).await.unwrap();
     let mut near = TcpStream::connect_on(&client, at).await.unwrap();
     let (mut far, _) = listener.accept().await.unwrap();
-    // By now the first stream's bytes have come, mostly; if not, this is only the easier case.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    // 128 KiB of blocks, small and large, and the first stream's bytes take all of them.
+    let all_held = async {
+        while server.memory().unwrap().1 < 131_072 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), all_held).await.expect("the first stream's bytes come");
     let writer = tokio::spawn(async move { far.write_all(b"world").await.map(|()| far) });
     tokio::time::sleep(Duration::from_millis(50)).await;
     idle.read_exact(&mut vec![0; 196_608]).await.unwrap();

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Rounds of each in turn; the median counts.
 const ROUNDS: usize = 11;
-/// How much more often two cores shall succeed without the loop, and so how much shorter counting shall be.
+/// How much more often two cores shall succeed without the loop.
 const RCUREF_MIN: f64 = 1.2;
 /// Turns of an empty loop between get and put where a reference is kept, about a quarter of a microsecond: as long as the way of a packet
 /// through the stack. Two cores then seldom want the line at the same time.
@@ -281,7 +281,7 @@ pub fn run(s5: &S5, rows: &mut Rows) -> Result<(), Failure> {
             rows.push(Row::measured("r2", "ops_times_r0", times, "").at("threads", 2usize));
             (times, format!("{times:.2} x the pairs of r0, references by themselves, each given back at once"))
         } else {
-            // The time for which it is kept is the same whoever counts, so it is taken away: what is compared is counting.
+            // The time for which it is kept is the same whoever counts, so it is also taken away: what is left is counting. Judged is the whole.
             let pair_ns = |of: &Outcome| of.pair_ns(plan.threads);
             let counting = median(
                 rounds
@@ -293,9 +293,9 @@ pub fn run(s5: &S5, rows: &mut Rows) -> Result<(), Failure> {
             rows.push(Row::measured("r2", "kept_counting_times_r0", counting, "").at("threads", 2usize));
             rows.push(Row::measured("uncounted", "kept_ns_per_op", without, "ns").at("threads", 2usize));
             let words = format!(
-                "r0's counting takes {counting:.2} x as long, each reference kept for as long as a packet's way ({without:.0} ns, whoever counts); {times:.2} x the pairs, that time included"
+                "{times:.2} x the pairs of r0, each reference kept for as long as a packet's way; without that time ({without:.0} ns, whoever counts) r0's counting takes {counting:.2} x as long"
             );
-            (counting, words)
+            (times, words)
         };
         if !s5.wall.quick {
             let held = if plan.kept == 0 { "given back at once" } else { "kept for as long as a packet's way" };
