@@ -863,4 +863,4 @@ pub fn effective_mss(peer_mss: u16, mtu: u32, v4: bool, timestamps: bool) -> u16
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -529,3 +529,6 @@ impl Connection {
         (now.as_ms() as u32).wrapping_sub(self.ts_recent_ms) > 24 * 24 * 3_600 * 1_000
     }
 }
+
+#[cfg(test)]
+mod tests;

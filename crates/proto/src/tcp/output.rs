@@ -690,3 +690,6 @@ fn lay_down((first, second): (&[u8], &[u8]), offloaded: bool, body: &mut [u8]) -
     }
     if offloaded { Sum::ZERO } else { Sum::of(body) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -276,3 +276,6 @@ impl Connection {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,14 +7,18 @@ use laneway_wire::tcp::{Flags, Options, Segment, UnscaledWindow, WindowScale};
 const ISS: SeqNum = SeqNum::new(1_000);
 const IRS: SeqNum = SeqNum::new(9_000);
 
-fn established(config: &Config, now: Instant) -> Connection {
+pub(in crate::tcp) fn established(config: &Config, now: Instant) -> Connection {
+    Connection::new(&agreed(), 1_500, config, now)
+}
+
+pub(in crate::tcp) fn agreed() -> Agreed {
     let key = FlowKey {
         local: Address::from_v4([10, 0, 0, 1]),
         remote: Address::from_v4([10, 0, 0, 2]),
         local_port: 1,
         remote_port: 2,
     };
-    let agreed = Agreed {
+    Agreed {
         key,
         iss: ISS,
         irs: IRS,
@@ -29,12 +33,16 @@ fn established(config: &Config, now: Instant) -> Connection {
         rcv_adv: IRS + 60_000,
         rtt_us: Some(1_000),
         syn_lost: false,
-    };
-    Connection::new(&agreed, 1_500, config, now)
+    }
 }
 
 /// After a round trip, all that is in flight is acknowledged.
-fn acknowledge(connection: &mut Connection, config: &Config, pool: &mut BufferPool, now: &mut Instant) {
+pub(in crate::tcp) fn acknowledge(
+    connection: &mut Connection,
+    config: &Config,
+    pool: &mut BufferPool,
+    now: &mut Instant,
+) {
     *now = now.after_us(1_000);
     let ack = Segment {
         src_port: 2,
@@ -95,7 +103,7 @@ fn round_of_one(connection: &mut Connection, config: &Config, pool: &mut BufferP
 }
 
 /// What the peer sends next.
-fn text<'a>(connection: &Connection, payload: &'a [u8]) -> Segment<'a> {
+pub(in crate::tcp) fn text<'a>(connection: &Connection, payload: &'a [u8]) -> Segment<'a> {
     Segment {
         src_port: 2,
         dst_port: 1,

@@ -1,0 +1,111 @@
+use super::super::connection::tests::{established, text};
+use super::*;
+use crate::tcp::buffer::BufferPool;
+use crate::tcp::config::Config;
+use crate::tcp::nagle::Lane;
+
+const NOW: Instant = Instant::from_us(5_000_000);
+
+fn pool() -> BufferPool {
+    BufferPool::new(1 << 26)
+}
+
+/// Takes a segment in; the application reads all of its text.
+fn take_in(connection: &mut Connection, seg: &Segment<'_>, size: usize, pool: &mut BufferPool, now: Instant) {
+    let config = Config::default();
+    let mut cx = Cx { now, config: &config, pool };
+    let arrival = connection.on_super_segment(seg, size, &mut cx);
+    connection.finish(&arrival, arrival.text.len(), &mut cx);
+}
+
+#[test]
+fn what_was_merged_counts_as_the_segments_that_the_network_carried() {
+    let (mut connection, mut pool) = (established(&Config::default(), NOW), pool());
+    for (len, size, segments) in [(100, 100, 1), (2_500, 1_000, 3), (3_000, 1_000, 3), (0, 0, 1)] {
+        let before = connection.info(NOW).segs_in;
+        let payload = vec![1; len];
+        let seg = text(&connection, &payload);
+        take_in(&mut connection, &seg, size, &mut pool, NOW);
+        assert_eq!(connection.info(NOW).segs_in - before, segments, "{len} bytes in pieces of {size}");
+    }
+    connection.count_superseded();
+    assert_eq!(connection.info(NOW).segs_in, 9);
+}
+
+#[test]
+fn the_urgent_pointer_moves_forward_and_never_back() {
+    let (mut connection, mut pool) = (established(&Config::default(), NOW), pool());
+    let mut urgent = |connection: &mut Connection, ahead| {
+        let seg = Segment { flags: Flags::ACK | Flags::URG, urgent: ahead, ..text(connection, &[]) };
+        take_in(connection, &seg, 0, &mut pool, NOW);
+        connection.urgent_ahead()
+    };
+    assert_eq!(urgent(&mut connection, 0), None, "nothing is ahead");
+    assert_eq!(urgent(&mut connection, 100), Some(100));
+    assert_eq!(urgent(&mut connection, 40), Some(100), "an older announcement");
+    assert_eq!(urgent(&mut connection, 140), Some(140));
+}
+
+#[test]
+fn more_text_of_a_run_is_taken_in_where_it_follows() {
+    let (mut connection, mut pool) = (established(&Config::default(), NOW), pool());
+    let config = Config::default();
+    let bytes = [3; 200];
+    let first = text(&connection, &bytes);
+    take_in(&mut connection, &first, 200, &mut pool, NOW);
+    let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
+    let next = MoreText { seq: first.end(), text: &bytes, size: 100, pushed: false };
+    let arrival = connection.on_more_text(&next, &mut cx).expect("it follows");
+    assert_eq!(arrival.text, bytes);
+    connection.finish(&arrival, 200, &mut cx);
+    assert_eq!(connection.sequence().2, first.end() + 200);
+    assert_eq!(connection.info(NOW).segs_in, 3);
+    assert!(connection.on_more_text(&next, &mut cx).is_none(), "that was taken in");
+
+    let next = MoreText { seq: next.seq + 200, ..next };
+    let ahead = MoreText { seq: next.seq + 1, ..next };
+    assert!(connection.on_more_text(&ahead, &mut cx).is_none(), "a byte is missing");
+    let edge = connection.right_edge().offset_from(next.seq) as usize;
+    let wide = vec![0; edge + 1];
+    assert!(connection.on_more_text(&MoreText { text: &wide, ..next }, &mut cx).is_none(), "beyond the window");
+    for fact in [Facts::RECEIVE_SHUT, Facts::FIN_SEEN] {
+        connection.facts.set(fact);
+        assert!(connection.on_more_text(&next, &mut cx).is_none());
+        connection.facts.clear(fact);
+    }
+    assert!(connection.on_more_text(&next, &mut cx).is_some());
+}
+
+/// The peer asks, and is answered in its turn.
+fn exchange(connection: &mut Connection, pool: &mut BufferPool, now: Instant) {
+    let config = Config::default();
+    let ask = Segment { flags: Flags::ACK | Flags::PSH, ..text(connection, b"?") };
+    take_in(connection, &ask, 1, pool, now);
+    connection.send(b"!", &mut Cx { now, config: &config, pool });
+    while let Some(plan) = connection.decide::<Lane>(now) {
+        connection.commit(&plan, now);
+    }
+    let heard = text(connection, &[]);
+    take_in(connection, &heard, 0, pool, now);
+}
+
+#[test]
+fn whoever_has_long_spoken_in_turns_is_waited_for_longer() {
+    let (mut connection, mut pool) = (established(&Config::default(), NOW), pool());
+    connection.quick_acks = 0;
+    connection.set_answers_later(true);
+    let ask = |connection: &mut Connection, pool: &mut BufferPool| {
+        let ask = Segment { flags: Flags::ACK | Flags::PSH, ..text(connection, b"?") };
+        take_in(connection, &ask, 1, pool, NOW);
+        connection.delack_at.since_us(NOW)
+    };
+    for _ in 0..CONVERSATION - 1 {
+        exchange(&mut connection, &mut pool, NOW);
+    }
+    assert_eq!(ask(&mut connection, &mut pool), LATE_ANSWER_US);
+    assert_eq!(ask(&mut connection, &mut pool), LATE_ANSWER_US, "it has spoken twice, and all is forgotten");
+    for _ in 0..CONVERSATION + 1 {
+        exchange(&mut connection, &mut pool, NOW);
+    }
+    assert_eq!(ask(&mut connection, &mut pool), PATIENT_ANSWER_US);
+}

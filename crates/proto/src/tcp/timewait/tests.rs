@@ -1,0 +1,125 @@
+use super::*;
+
+const MSL_US: u64 = 30_000_000;
+const NOW: Instant = Instant::from_us(500_000_000);
+
+fn record(timestamps: bool) -> TimeWaitV4 {
+    let key = FlowKey {
+        local: Address::from_v4([10, 0, 0, 1]),
+        remote: Address::from_v4([10, 0, 0, 2]),
+        local_port: 1,
+        remote_port: 2,
+    };
+    let memory = Memory {
+        snd_nxt: SeqNum::new(1_000),
+        rcv_nxt: SeqNum::new(9_000),
+        ts_recent: 70,
+        since_ms: NOW.as_ms() as u32,
+        window: UnscaledWindow::new(5),
+        timestamps,
+        dead: false,
+        restarted: false,
+        tag: 0,
+    };
+    TimeWaitV4::from_parts(&key, Parts(memory))
+}
+
+fn segment(flags: Flags, seq: u32, ack: u32, stamp: Option<u32>) -> Segment<'static> {
+    let timestamps = stamp.map(|val| Timestamps { val, echo: 0 });
+    Segment {
+        src_port: 2,
+        dst_port: 1,
+        seq: SeqNum::new(seq),
+        ack: SeqNum::new(ack),
+        flags,
+        window: UnscaledWindow::new(1),
+        urgent: 0,
+        options: Options { timestamps, ..Options::default() },
+        payload: &[],
+    }
+}
+
+fn outcome(record: &TimeWaitV4, seg: &Segment<'_>) -> Outcome {
+    record.on_segment(seg, || 5, NOW.after_us(1_000_000))
+}
+
+#[test]
+fn the_wait_lasts_twice_the_lifetime_of_a_segment_and_is_told_in_milliseconds() {
+    let record = record(true);
+    assert_eq!(record.left_ms(NOW, MSL_US), 60_000);
+    assert_eq!(record.left_ms(NOW.after_us(1_000_000), MSL_US), 59_000);
+    assert_eq!(record.left_ms(NOW.after_us(70_000_000), MSL_US), 0);
+    assert!(!record.is_expired(NOW.after_us(59_999_000), MSL_US));
+    assert!(record.is_expired(NOW.after_us(60_000_000), MSL_US));
+}
+
+#[test]
+fn our_own_open_takes_the_flow_over_once_its_timestamps_are_newer() {
+    let at = |ms: u64| NOW.after_us(ms * 1_000);
+    assert_eq!(record(true).reusable(at(999), 1_000), None);
+    assert_eq!(record(true).reusable(at(1_000), 1_000), Some(SeqNum::new(1_000)));
+    // In the same millisecond its first timestamp might be the last one of the old connection.
+    assert_eq!(record(true).reusable(at(0), 0), None);
+    assert_eq!(record(true).reusable(at(1), 0), Some(SeqNum::new(1_000)));
+    assert_eq!(record(false).reusable(at(50_000), 0), None, "nothing tells old segments from new ones");
+}
+
+#[test]
+fn a_syn_takes_the_flow_over_by_its_timestamp_and_else_by_its_number() {
+    let reuses = |stamps, seq, stamp| matches!(outcome(&record(stamps), &segment(Flags::SYN, seq, 0, stamp)), Outcome::Reuse(iss) if iss == SeqNum::new(1_000));
+    assert!(reuses(true, 1, Some(71)), "a newer timestamp, whatever the number");
+    assert!(!reuses(true, 20_000, Some(69)), "an older one, whatever the number");
+    assert!(reuses(true, 9_001, Some(70)) && !reuses(true, 9_000, Some(70)), "as old: the number says");
+    assert!(reuses(false, 9_001, Some(1)) && !reuses(false, 8_999, Some(900)), "none to compare with");
+    assert!(reuses(true, 9_001, None) && !reuses(true, 8_999, None));
+    assert!(!matches!(
+        outcome(&record(true), &segment(Flags::SYN | Flags::ACK, 9_001, 0, Some(71))),
+        Outcome::Reuse(_)
+    ));
+}
+
+#[test]
+fn nothing_that_is_old_or_says_nothing_new_is_answered() {
+    let ignored = |seg| match outcome(&record(true), &seg) {
+        Outcome::Ignore(discard) => Some(discard),
+        _ => None,
+    };
+    assert_eq!(ignored(segment(Flags::RST, 9_000, 0, None)), Some(Discard::TcpTimeWaitRst));
+    assert_eq!(ignored(segment(Flags::ACK, 9_000, 1_000, Some(69))), Some(Discard::TcpPaws));
+    assert_eq!(ignored(segment(Flags::ACK, 9_000, 1_000, Some(70))), Some(Discard::TcpTimeWait));
+    assert_eq!(ignored(segment(Flags::ACK, 9_000, 999, Some(71))), Some(Discard::TcpTimeWait));
+    assert_eq!(ignored(segment(Flags::ACK, 9_000, 1_001, Some(71))), None, "acknowledges what was never sent");
+    assert_eq!(ignored(segment(Flags::ACK, 9_001, 1_000, Some(71))), None, "stands elsewhere");
+    assert_eq!(ignored(segment(Flags::FIN | Flags::ACK, 8_999, 1_000, Some(69))), None, "occupies sequence space");
+}
+
+#[test]
+fn a_repeated_fin_is_acknowledged_and_starts_the_wait_anew() {
+    let answer = |stamps, seq| match outcome(&record(stamps), &segment(Flags::FIN | Flags::ACK, seq, 1_000, Some(80))) {
+        Outcome::Answer { header, restart } => (header, restart),
+        _ => panic!("a FIN is answered"),
+    };
+    let (header, restart) = answer(true, 8_999);
+    assert!(restart);
+    assert_eq!((header.seq, header.ack, header.flags), (SeqNum::new(1_000), SeqNum::new(9_000), Flags::ACK));
+    assert_eq!((header.src_port, header.dst_port, header.window), (1, 2, UnscaledWindow::new(5)));
+    let val = (NOW.as_ms() + 1_000) as u32 + 5;
+    assert_eq!(header.options.timestamps, Some(Timestamps { val, echo: 70 }));
+    let (header, restart) = answer(false, 8_998);
+    assert!(!restart, "a FIN at another place is not the one that was taken in");
+    assert_eq!(header.options.timestamps, None);
+
+    let mut record = record(true);
+    record.restart(NOW.after_us(10_000_000));
+    assert_eq!(record.left_ms(NOW.after_us(10_000_000), MSL_US), 60_000);
+    assert!(record.take_restarted() && !record.take_restarted());
+}
+
+#[test]
+fn a_record_knows_its_flow_whichever_family_it_is_of() {
+    let v6 = |last| Address::from_v6(core::array::from_fn(|i| if i == 15 { last } else { 0x20 }));
+    let flow = FlowKey { local: v6(1), remote: v6(2), local_port: 1, remote_port: 2 };
+    let record = TimeWaitV6::from_parts(&flow, *record(true).parts());
+    assert!(record.is_of(&flow) && record.key() == flow);
+    assert!(!record.is_of(&flow.reversed()));
+}
