@@ -186,6 +186,14 @@ pub trait Tx {
     /// If `len` exceeds [`Capabilities::frame_max`]: the caller ignored the path's MTU.
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]>;
 
+    /// As [`reserve`](Tx::reserve), for a frame of this flow, whatever the sender calls a flow: a device that chooses the receiving queue by
+    /// flow, and was told how, need not look for it in the frame.
+    #[inline(always)]
+    fn reserve_for(&mut self, len: usize, flow: &dyn Any) -> Option<&mut [u8]> {
+        let _ = flow;
+        self.reserve(len)
+    }
+
     /// Hands over the first `len` bytes of the last reservation.
     fn commit(&mut self, len: usize, meta: TxMeta);
 
@@ -272,6 +280,10 @@ impl<T: Tx + ?Sized> Tx for Box<T> {
     #[inline]
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         (**self).reserve(len)
+    }
+    #[inline]
+    fn reserve_for(&mut self, len: usize, flow: &dyn Any) -> Option<&mut [u8]> {
+        (**self).reserve_for(len, flow)
     }
     #[inline]
     fn commit(&mut self, len: usize, meta: TxMeta) {

@@ -18,7 +18,7 @@ use laneway_proto::ip::route::Route;
 use laneway_proto::tcp::output::Pieces;
 use laneway_proto::tcp::{Connection, Plan, isn};
 use laneway_proto::time::Instant;
-use laneway_table::prefetch::{LINE, prefetch_lines};
+use laneway_sync::prefetch::{LINE, prefetch_lines};
 use laneway_wire::checksum::Sum;
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::{Address, FlowKey};
@@ -317,7 +317,7 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
         return unresolved(local, &header, next_hop, (header_len, tcp_len), text);
     }
     let total = link_len + ip_len + tcp_len;
-    let Some(buf) = tx.reserve(total) else {
+    let Some(buf) = tx.reserve_for(total, key) else {
         local.counters.count(Mib::TxBusy);
         return Sent::Full;
     };
@@ -387,7 +387,7 @@ pub fn super_segment<T: Tx>(
         // And takes the text from where it is queued.
         Header::fill_partial(tcp, path.header.pseudo(tcp_len));
         tx.gather([&head[..headers], first, second], meta)
-    } else if let Some(buf) = tx.reserve(total) {
+    } else if let Some(buf) = tx.reserve_for(total, connection.key()) {
         let tcp = in_front(path, buf, link_len, tcp_len);
         connection.build(plan, now, true, tcp);
         Header::fill_partial(tcp, path.header.pseudo(tcp_len));
@@ -447,7 +447,7 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
             at += piece;
             continue;
         }
-        let Some(buf) = tx.reserve(total) else {
+        let Some(buf) = tx.reserve_for(total, connection.key()) else {
             local.counters.count(Mib::TxBusy);
             sent = Sent::Full;
             break;

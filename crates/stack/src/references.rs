@@ -359,6 +359,11 @@ impl<T: Tx, E: Entry> Tx for Referring<T, E> {
     }
 
     #[inline]
+    fn reserve_for(&mut self, len: usize, flow: &dyn Any) -> Option<&mut [u8]> {
+        self.tx.reserve_for(len, flow)
+    }
+
+    #[inline]
     fn commit(&mut self, len: usize, meta: TxMeta) {
         self.tx.commit(len, meta);
         self.left(len, meta);

@@ -2,6 +2,7 @@
 
 use laneway_device::memory::Indirection;
 use laneway_wire::flow::{Address, FlowKey, ToeplitzTable, toeplitz_bytes};
+use std::any::Any;
 use std::sync::Arc;
 
 /// The unit of ownership.
@@ -133,7 +134,7 @@ impl Steering {
     /// The bucket of a flow, as the packets of its remote end hash.
     #[inline]
     pub fn bucket(&self, key: &FlowKey) -> usize {
-        self.toeplitz.hash(key) as usize % BUCKETS
+        usize::from(self.toeplitz.low_byte(key)) % BUCKETS
     }
 
     /// The lane that owns a flow.
@@ -146,6 +147,18 @@ impl Steering {
     /// a bucket moves that is the lane which it was taken from.
     pub(crate) fn opener(&self, key: &FlowKey) -> usize {
         if self.lanes == 1 { 0 } else { self.table.previous[self.bucket(key)].into() }
+    }
+
+    /// The bucket of a flow that is sent to us, as its sender sees it: a [`FlowKey`]. `None`: it is none.
+    #[inline]
+    pub fn bucket_of_sent(&self, flow: &dyn Any) -> Option<usize> {
+        flow.downcast_ref::<FlowKey>().map(|flow| self.bucket(&flow.reversed()))
+    }
+
+    /// The lane that owns a flow that is sent to us, as its sender sees it: a [`FlowKey`]. `None`: it is none.
+    #[inline]
+    pub fn lane_of_sent(&self, flow: &dyn Any) -> Option<usize> {
+        flow.downcast_ref::<FlowKey>().map(|flow| self.lane(&flow.reversed()))
     }
 
     /// Whether this lane may begin a flow here from a port of its own choice: not while the bucket moves.
@@ -248,3 +261,6 @@ impl std::fmt::Debug for Steering {
         f.debug_struct("Steering").field("lanes", &self.lanes).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -241,7 +241,7 @@ fn lane_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mu
         }
         // The ring is taken out for the batch, because its frames are lent from it while the lane works.
         let mut ring = lane.local.mail.from_lanes.swap_remove(i);
-        let n = ring.poll(BATCH_MAX);
+        let n = ring.poll_far(BATCH_MAX);
         let frame = |i| {
             let (bytes, word) = ring.record(i);
             (RxFrame { bytes, meta: Vouched::meta(word) }, Some(Note::of(word)))

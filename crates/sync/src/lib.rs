@@ -20,6 +20,7 @@
 //! * [`fork`] — says whether this process is the child of one that had the thing, and keeps secrets from it.
 //! * [`met`] — what a thread has waited for and tried again, counted where nobody else looks.
 //! * [`padded`] — keeps what two cores write on lines of their own.
+//! * [`prefetch`] — "I shall need this soon".
 //!
 //! Models: `RUSTFLAGS="--cfg laneway_loom" cargo test -p laneway-sync --release --lib loom`.
 
@@ -35,6 +36,7 @@ pub mod met;
 pub mod padded;
 mod pages;
 mod pointer;
+pub mod prefetch;
 mod primitive;
 pub mod profiled_lock;
 pub mod rcuref;

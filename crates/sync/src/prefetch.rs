@@ -1,7 +1,5 @@
 //! A hint to the processor that memory will be needed soon. Never faults, never changes a result.
 
-#![allow(unsafe_code)]
-
 /// Bytes per cache line, as the prefetches count them.
 pub const LINE: usize = 64;
 

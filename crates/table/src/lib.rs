@@ -8,7 +8,6 @@
 //! * [`slab`] — handle to value; values never move.
 //! * [`fifo`] — a queue whose records can be reached by position while they wait.
 //! * [`wheel`] — deadlines; lazily re-armed, never cancelled.
-//! * [`prefetch`] — "I shall need this soon".
 //! * [`reservation_table`] — who has reserved what, in two steps; a lock per bucket.
 
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
@@ -16,7 +15,6 @@
 mod bucket;
 pub mod fifo;
 pub mod handle_table;
-pub mod prefetch;
 pub mod reservation_table;
 pub mod slab;
 pub mod wheel;

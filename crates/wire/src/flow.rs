@@ -308,12 +308,13 @@ fn toeplitz_input(flow: &FlowKey) -> ([u8; 36], usize) {
     (input, len + 4)
 }
 
-/// A Toeplitz key unrolled to one table per input byte: a hash is then 12 (IPv4) or 36 (IPv6) loads.
+/// A Toeplitz key unrolled to one table per input byte: a hash is then 12 (IPv4) or 36 (IPv6) loads. Only the lowest byte of the hash is
+/// there, which is all that an indirection table of up to 256 buckets goes by.
 ///
-/// 36 KiB; box it or build it in a `static`. IPv4 touches the first 12 KiB only.
+/// 9 KiB; box it or build it in a `static`. IPv4 touches the first 3 KiB only.
 #[derive(Clone)]
 pub struct ToeplitzTable {
-    of_byte: [[u32; 256]; 36],
+    of_byte: [[u8; 256]; 36],
 }
 
 impl ToeplitzTable {
@@ -326,7 +327,7 @@ impl ToeplitzTable {
             while value < 256 {
                 let lowest = value & value.wrapping_neg();
                 of_byte[i][value] = if value == lowest {
-                    window_at(key, i * 8 + 7 - lowest.trailing_zeros() as usize)
+                    window_at(key, i * 8 + 7 - lowest.trailing_zeros() as usize) as u8
                 } else {
                     of_byte[i][lowest] ^ of_byte[i][value ^ lowest]
                 };
@@ -337,20 +338,23 @@ impl ToeplitzTable {
         ToeplitzTable { of_byte }
     }
 
-    /// The hash of a received packet of `flow`; equal to [`toeplitz`] with this table's key.
+    /// The lowest byte of the hash of a received packet of `flow`, as [`toeplitz`] has it with this table's key.
     #[inline]
-    pub fn hash(&self, flow: &FlowKey) -> u32 {
-        let (input, len) = toeplitz_input(flow);
-        if len == 12 { self.over::<12>(&input) } else { self.over::<36>(&input) }
+    pub fn low_byte(&self, flow: &FlowKey) -> u8 {
+        let ([a, b], [c, d]) = (flow.remote_port.to_be_bytes(), flow.local_port.to_be_bytes());
+        let ports = [a, b, c, d];
+        if flow.is_v4() {
+            self.over(0, flow.remote.octets_v4()) ^ self.over(4, flow.local.octets_v4()) ^ self.over(8, ports)
+        } else {
+            self.over(0, flow.remote.octets()) ^ self.over(16, flow.local.octets()) ^ self.over(32, ports)
+        }
     }
 
+    /// What these bytes add, standing at `from` in the input.
     #[inline(always)]
-    fn over<const N: usize>(&self, input: &[u8; 36]) -> u32 {
-        let mut hash = 0;
-        for (table, byte) in self.of_byte.iter().zip(input).take(N) {
-            hash ^= table[usize::from(*byte)];
-        }
-        hash
+    fn over<const N: usize>(&self, from: usize, bytes: [u8; N]) -> u8 {
+        let tables = &self.of_byte[from..from + N];
+        tables.iter().zip(bytes).fold(0, |hash, (table, byte)| hash ^ table[usize::from(byte)])
     }
 }
 

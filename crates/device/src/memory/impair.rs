@@ -78,7 +78,8 @@ pub fn impaired_link(
     seed: u64,
 ) -> (Vec<LinkQueue>, Impair, Vec<LinkQueue>) {
     let second_queues = config.second_queues.unwrap_or(config.queues);
-    let wire = LinkConfig { rx_checksum: false, rx_super: false, ..config };
+    // The node looks at each frame for itself.
+    let wire = LinkConfig { rx_checksum: false, rx_super: false, steer_flow: [None, None], ..config };
     let [first_steer, second_steer] = wire.steer.clone();
     let [first_table, second_table] = wire.tables.clone();
     let [first_wake, second_wake] = wire.wake.clone();

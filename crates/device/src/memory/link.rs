@@ -8,15 +8,18 @@
 //! # Queues
 //! Each sending queue has a ring to each receiving queue (N×M of them), so every ring keeps exactly one producer. Which receiving queue gets a frame is decided by [`Steer`], the virtual RSS, which looks at the frame *after* it was
 //! written. The sender therefore writes into the ring that the frame before it went to, and copies when the guess was wrong: a stream
-//! never pays, and among short frames the copy is one or two cache lines that are still hot.
+//! never pays, and among short frames the copy is one or two cache lines that are still hot. So a sender with several rings is full
+//! as soon as one of them is: a frame whose destination is not known yet must not be lost.
 //!
-//! A sender with several rings is full as soon as one of them is: a frame whose destination is not known yet must not be lost.
+//! A sender that says which flow its frame is of ([`Tx::reserve_for`]) has it go where [`SteerFlow`] says, without a look at the frame and
+//! without a copy, and only that ring needs room.
 //!
 //! # Offloads
 //! A frame may carry an unfinished checksum (`tx_checksum`) or be a super-packet (`tso_max`). If the receiving end takes those
 //! (`rx_checksum`, `rx_super`), nothing is computed at all: the bytes never leave memory, so saying "verified" is true. If it does not,
 //! the sender's half finishes the checksum or cuts the frame on the way into the ring, see [`super::offload`].
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -33,6 +36,10 @@ use crate::{
 
 /// Virtual RSS: maps a frame (link header included) to a receiving queue. Anything out of range is taken modulo the number of queues.
 pub type Steer = Arc<dyn Fn(&[u8]) -> usize + Send + Sync>;
+
+/// What [`Steer`] says of the frames of a flow, asked with what their sender calls the flow ([`Tx::reserve_for`]). `None`: that is unknown
+/// here, and the frame is looked at.
+pub type SteerFlow = Arc<dyn Fn(&dyn Any) -> Option<usize> + Send + Sync>;
 
 /// The interrupt: called by [`Tx::flush`] with each receiving queue that got frames. It must be cheap when nobody sleeps.
 pub type Wake = Arc<dyn Fn(usize) + Send + Sync>;
@@ -66,6 +73,8 @@ pub struct LinkConfig {
     /// Virtual RSS of the first and the second end: `steer[1]` chooses the queue of the second end for frames sent by the first.
     /// Never called with one queue. `None` with several: frames stay on the queue number that they were sent on.
     pub steer: [Option<Steer>; 2],
+    /// The same for senders that say whose frame they send. Where there is none, the frame is looked at.
+    pub steer_flow: [Option<SteerFlow>; 2],
     /// Indirection tables of the first and the second end. Where there is one, [`steer`](Self::steer) says the bucket of a frame, and the table
     /// which queue that goes to.
     pub tables: [Option<Arc<Indirection>>; 2],
@@ -87,6 +96,7 @@ impl Default for LinkConfig {
             rx_super: false,
             macs: [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]],
             steer: [None, None],
+            steer_flow: [None, None],
             tables: [None, None],
             wake: [None, None],
         }
@@ -159,15 +169,7 @@ pub fn link(config: LinkConfig) -> (Vec<LinkQueue>, Vec<LinkQueue>) {
         halves
             .map(|(queue, (out, inc))| Queue {
                 rx: LinkRx::new(inc),
-                tx: LinkTx::new(
-                    out,
-                    queue,
-                    capabilities(end),
-                    &config,
-                    config.steer[peer].clone(),
-                    config.tables[peer].clone(),
-                    config.wake[peer].clone(),
-                ),
+                tx: LinkTx::new(out, queue, capabilities(end), &config, peer),
             })
             .collect::<Vec<_>>()
     };
@@ -342,7 +344,7 @@ impl Gather {
             let ring = (self.first + step) % rings;
             // A fair share first, so that one busy sender does not fill the batch; what is left over goes to whoever comes later.
             let share = (max - self.count).div_ceil(rings - step);
-            let got = self.rings[ring].poll(share);
+            let got = self.rings[ring].poll_far(share);
             self.lent[ring] = got as u8;
             for i in 0..got {
                 self.places[self.count + i] = (ring as u8, i as u8);
@@ -399,9 +401,7 @@ impl LinkTx {
         queue: usize,
         capabilities: Capabilities,
         config: &LinkConfig,
-        steer: Option<Steer>,
-        table: Option<Arc<Indirection>>,
-        wake: Option<Wake>,
+        peer: usize,
     ) -> Self {
         let header = config.medium.header_len();
         let wire_max = if config.rx_super { capabilities.frame_max() } else { header + config.mtu };
@@ -417,9 +417,15 @@ impl LinkTx {
         let to = if rings.len() == 1 {
             To::One(rings.remove(0))
         } else {
-            let follower = table.map(|table| Follower::new(table, queue));
-            let guess = queue % rings.len();
-            To::Many(Box::new(Padded(Spread { guess, reserved: 0, rings: rings.into(), steer, follower })))
+            To::Many(Box::new(Padded(Spread {
+                guess: queue % rings.len(),
+                reserved: 0,
+                aimed: None,
+                rings: rings.into(),
+                steer: config.steer[peer].clone(),
+                steer_flow: config.steer_flow[peer].clone(),
+                follower: config.tables[peer].clone().map(|table| Follower::new(table, queue)),
+            })))
         };
         LinkTx {
             to,
@@ -428,7 +434,7 @@ impl LinkTx {
             dirty: 0,
             peer_verifies: config.rx_checksum,
             peer_super: config.rx_super,
-            wake,
+            wake: config.wake[peer].clone(),
             capabilities,
             scratch: scratch.into(),
             dropped: 0,
@@ -558,6 +564,18 @@ impl Tx for LinkTx {
     }
 
     #[inline(always)]
+    fn reserve_for(&mut self, len: usize, flow: &dyn Any) -> Option<&mut [u8]> {
+        self.reserved = len;
+        if len > self.wire_max {
+            return self.reserve_long(len);
+        }
+        match &mut self.to {
+            To::One(ring) => ring.reserve(len),
+            To::Many(spread) => spread.reserve_for(len, flow),
+        }
+    }
+
+    #[inline(always)]
     fn commit(&mut self, len: usize, meta: TxMeta) {
         let too_long = self.reserved > self.wire_max;
         let to_cut = meta.gso_size != 0 && !self.peer_super;
@@ -613,7 +631,10 @@ struct Spread {
     guess: usize,
     /// Length of the current reservation.
     reserved: usize,
+    /// It is for a frame that goes there, being in this bucket.
+    aimed: Option<usize>,
     steer: Option<Steer>,
+    steer_flow: Option<SteerFlow>,
     /// Turns what `steer` says into a queue.
     follower: Option<Follower>,
 }
@@ -627,43 +648,69 @@ impl Spread {
     }
 
     #[inline]
-    fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
+    fn reserve_for(&mut self, len: usize, flow: &dyn Any) -> Option<&mut [u8]> {
+        let known = self.steer_flow.as_ref().and_then(|steer_flow| steer_flow(flow));
+        let Some(bucket) = known else { return self.reserve(len) };
+        self.guess = self.chosen(bucket);
         self.reserved = len;
-        if self.steer.is_some() && !self.every_ring_has_room(len) {
-            return None;
-        }
+        self.aimed = Some(bucket);
         self.rings[self.guess].reserve(len)
     }
 
-    fn every_ring_has_room(&mut self, len: usize) -> bool {
-        self.rings.iter_mut().all(|ring| ring.reserve(len).is_some())
+    /// The ring of a bucket.
+    #[inline]
+    fn chosen(&mut self, bucket: usize) -> usize {
+        self.follower.as_mut().map_or(bucket, |follower| follower.queue(bucket, &self.rings)) % self.rings.len()
+    }
+
+    #[inline]
+    fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.reserved = len;
+        self.aimed = None;
+        if self.steer.is_some() && !self.rings.iter_mut().all(|ring| ring.has_room_for(len)) {
+            return None;
+        }
+        self.rings[self.guess].reserve(len)
     }
 
     fn reserved_bytes(&mut self) -> &mut [u8] {
         self.rings[self.guess].reserve(self.reserved).expect(GRANTED)
     }
 
-    /// The frame goes where `steer` says; the number of that ring.
+    /// The frame goes where its flow does; the number of that ring.
     fn commit(&mut self, len: usize, word: MetaWord) -> usize {
-        let mut bucket = 0;
-        if let Some(steer) = &self.steer {
-            let written = self.rings[self.guess].reserve(self.reserved).expect(GRANTED);
-            bucket = steer(&written[..len]);
-            let chosen = self.follower.as_mut().map_or(bucket, |follower| follower.queue(bucket, &self.rings));
-            let right = chosen % self.rings.len();
-            if right != self.guess {
-                let [from, to] = self.rings.get_disjoint_mut([self.guess, right]).expect("two different rings");
-                let from = from.reserve(self.reserved).expect(GRANTED);
-                // Every ring was asked for this length when the reservation was made.
-                to.reserve(self.reserved).expect(GRANTED)[..len].copy_from_slice(&from[..len]);
-                self.guess = right;
+        let bucket = match self.aimed.take() {
+            Some(bucket) => {
+                #[cfg(debug_assertions)]
+                if let Some(steer) = &self.steer {
+                    let written = self.rings[self.guess].reserve(self.reserved).expect(GRANTED);
+                    debug_assert_eq!(steer(&written[..len]), bucket, "a frame of another flow than its sender said");
+                }
+                bucket
             }
-        }
+            None => self.move_to_its_ring(len),
+        };
         self.rings[self.guess].commit(len, word.0);
         if let Some(follower) = &mut self.follower {
             follower.sent(bucket, self.rings[self.guess].position());
         }
         self.guess
+    }
+
+    /// Moves what was written to where `steer` says; the bucket.
+    fn move_to_its_ring(&mut self, len: usize) -> usize {
+        let Some(steer) = &self.steer else { return 0 };
+        let written = self.rings[self.guess].reserve(self.reserved).expect(GRANTED);
+        let bucket = steer(&written[..len]);
+        let right = self.chosen(bucket);
+        if right != self.guess {
+            let [from, to] = self.rings.get_disjoint_mut([self.guess, right]).expect("two different rings");
+            let from = from.reserve(self.reserved).expect(GRANTED);
+            // Every ring was asked for this length when the reservation was made.
+            to.reserve(self.reserved).expect(GRANTED)[..len].copy_from_slice(&from[..len]);
+            self.guess = right;
+        }
+        bucket
     }
 }
 

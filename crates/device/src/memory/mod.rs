@@ -11,5 +11,5 @@ pub mod switch;
 
 pub use impair::{Impair, ImpairCounters, Impairments, impaired_link};
 pub use indirection::Indirection;
-pub use link::{LinkConfig, LinkQueue, LinkRx, LinkTx, Steer, Wake, link};
+pub use link::{LinkConfig, LinkQueue, LinkRx, LinkTx, Steer, SteerFlow, Wake, link};
 pub use switch::{Switch, SwitchConfig, switch};

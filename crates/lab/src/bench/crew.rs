@@ -24,6 +24,7 @@ use laneway_stack::sharing::Sharing;
 use laneway_stack::steering::Steering;
 use laneway_stack::tables::Tables;
 use laneway_wire::flow::Address;
+use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
@@ -303,6 +304,10 @@ fn hosts<W: Work, S: Sharing, C: Sharing, T: Way>(
         let steering = Steering::new(secrets.steering, lanes);
         Arc::new(move |frame: &[u8]| steering.queue_of_frame(frame, medium.header_len())) as memory::Steer
     };
+    let steer_flow = |secrets: &BootSecrets| {
+        let steering = Steering::new(secrets.steering, lanes);
+        Arc::new(move |flow: &dyn Any| steering.lane_of_sent(flow)) as memory::SteerFlow
+    };
     let offload = shape.checksums == Checksums::Offload;
     let link = LinkConfig {
         queues: lanes,
@@ -314,6 +319,7 @@ fn hosts<W: Work, S: Sharing, C: Sharing, T: Way>(
         tso_max: if shape.segmentation { 65_535 } else { 0 },
         rx_super: shape.segmentation,
         steer: [Some(steer(&server_secrets)), Some(steer(&client_secrets))],
+        steer_flow: [Some(steer_flow(&server_secrets)), Some(steer_flow(&client_secrets))],
         ..LinkConfig::default()
     };
     let (server_queues, client_queues) = memory::link(change(link));

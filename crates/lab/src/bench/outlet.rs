@@ -47,6 +47,10 @@ impl<F: References> Tx for Telling<F> {
         self.0.reserve(len)
     }
     #[inline]
+    fn reserve_for(&mut self, len: usize, flow: &dyn Any) -> Option<&mut [u8]> {
+        self.0.reserve_for(len, flow)
+    }
+    #[inline]
     fn commit(&mut self, len: usize, meta: TxMeta) {
         self.0.commit(len, meta);
     }
@@ -104,6 +108,10 @@ impl Tx for AnyWay {
     #[inline]
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         self.0.reserve(len)
+    }
+    #[inline]
+    fn reserve_for(&mut self, len: usize, flow: &dyn Any) -> Option<&mut [u8]> {
+        self.0.reserve_for(len, flow)
     }
     #[inline]
     fn commit(&mut self, len: usize, meta: TxMeta) {

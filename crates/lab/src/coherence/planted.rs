@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub fn planted(plant: Plant, mut link: LinkConfig) -> LinkConfig {
     // In memory of its own, as somebody's counter of frames would be.
     let frames = Arc::new(AtomicU64::new(0));
+    link.steer_flow = [None, None]; // so that each frame comes by
     link.steer = link.steer.map(|steer| Some(with(plant, steer?, Arc::clone(&frames))));
     link
 }

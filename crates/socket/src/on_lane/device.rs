@@ -2,10 +2,11 @@
 
 use super::{AnyQueue, LinkConfig, StartError};
 use laneway_stack::device::Medium;
-use laneway_stack::device::memory::{self, Indirection, LinkQueue, Steer};
+use laneway_stack::device::memory::{self, Indirection, LinkQueue, Steer, SteerFlow};
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::runtime::Bells;
 use laneway_stack::steering::Steering;
+use std::any::Any;
 use std::sync::Arc;
 
 /// What a stack is attached to.
@@ -42,11 +43,14 @@ impl Device {
         let steer = |end: usize| {
             let steering = Steering::new(secrets[end].steering, queues[end]);
             let table = Indirection::new(steering.indirection(), queues[1 - end]);
+            let of_flow = steering.clone();
             let steer: Steer = Arc::new(move |frame: &[u8]| steering.bucket_of_frame(frame, header));
-            (steer, table)
+            let steer_flow: SteerFlow = Arc::new(move |flow: &dyn Any| of_flow.bucket_of_sent(flow));
+            (steer, steer_flow, table)
         };
-        let [(steer0, t0), (steer1, t1)] = [steer(0), steer(1)];
+        let [(steer0, flow0, t0), (steer1, flow1, t1)] = [steer(0), steer(1)];
         config.steer = [Some(steer0), Some(steer1)];
+        config.steer_flow = [Some(flow0), Some(flow1)];
         config.tables = [Some(t0.clone()), Some(t1.clone())];
         config.wake = [Some(bells[0].interrupt()), Some(bells[1].interrupt())];
         let (first, second) = memory::link(config);

@@ -2,6 +2,7 @@
 //! process does not get it, unless it is smaller than a page.
 
 use crate::pages::{InAChild, LEAST, Pages};
+use crate::prefetch::prefetch_line;
 use crate::primitive::Shadow;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Range;
@@ -52,6 +53,12 @@ impl Block {
     #[inline(always)]
     fn check(&self, offset: usize, len: usize) {
         debug_assert!(offset + len <= self.len, "access outside the block");
+    }
+
+    /// Asks for the line that holds this byte.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, offset: usize) {
+        prefetch_line(self.bytes.as_ptr().wrapping_add(offset));
     }
 
     /// # Safety

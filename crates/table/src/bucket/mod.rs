@@ -3,7 +3,7 @@
 //! A bucket holds ten handles, each with a 16-bit tag of its hash, so that a look-up compares ten tags at once and asks
 //! the caller (who holds the keys) only about handles whose tag matches: one time in 65536 in vain.
 //!
-//! The unsafe code of this crate, apart from the prefetch, is here: the array is allocated by hand, because it must be
+//! The unsafe code of this crate is here: the array is allocated by hand, because it must be
 //! aligned to lines *and* zeroed lazily by the operating system, and the global allocator does only one at a time.
 
 #![allow(unsafe_code)]

@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::prefetch::{LINE, prefetch_lines};
+use laneway_sync::prefetch::{LINE, prefetch_lines};
 use std::collections::VecDeque;
 use std::fmt;
 

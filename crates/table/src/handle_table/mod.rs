@@ -28,7 +28,7 @@
 mod tests;
 
 use crate::bucket::{Bucket, Buckets, SLOTS, tag_of};
-use crate::prefetch::prefetch_line;
+use laneway_sync::prefetch::prefetch_line;
 use std::fmt;
 
 /// The handle that no entry may have.

@@ -9,7 +9,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::prefetch::{LINE, prefetch_lines};
+use laneway_sync::prefetch::{LINE, prefetch_lines};
 use std::fmt;
 use std::ops::{Index, IndexMut};
 

@@ -36,7 +36,7 @@ fn toeplitz_agrees_with_the_vectors_of_microsoft() {
     for (src, sport, dst, dport, hash) in vectors {
         let flow = received(src, sport, dst, dport);
         assert_eq!(toeplitz(&MICROSOFT, &flow), hash, "{flow:?}");
-        assert_eq!(TABLE.hash(&flow), hash, "{flow:?}");
+        assert_eq!(TABLE.low_byte(&flow), hash as u8, "{flow:?}");
     }
 }
 
@@ -121,7 +121,7 @@ proptest! {
         whole[..32].copy_from_slice(&key);
         whole[32..].copy_from_slice(&end);
         let table = Box::new(ToeplitzTable::new(&whole));
-        prop_assert_eq!(table.hash(&flow), toeplitz(&whole, &flow));
+        prop_assert_eq!(table.low_byte(&flow), toeplitz(&whole, &flow) as u8);
     }
 
     #[test]

@@ -281,6 +281,45 @@ fn nothing_is_lost_to_one_full_queue_among_many() {
 }
 
 #[test]
+fn a_frame_whose_flow_is_said_goes_there_unseen_and_waits_for_that_ring_alone() {
+    // A flow is a number here, and its frames begin with what that is modulo 4.
+    let config = LinkConfig {
+        queues: 2,
+        ring_bytes: 8192,
+        steer: [None, by_first_byte()],
+        steer_flow: [None, Some(Arc::new(|flow| Some(flow.downcast_ref::<usize>()? % 4)))],
+        ..LinkConfig::default()
+    };
+    let (mut a, mut b) = link(config);
+    let mut send_for = |flow: usize, len: usize| {
+        let Some(into) = a[0].tx.reserve_for(len, &flow) else { return false };
+        into.fill((flow % 4) as u8);
+        a[0].tx.commit(len, TxMeta::default());
+        true
+    };
+    for flow in 0..8 {
+        assert!(send_for(flow, 100));
+    }
+    while send_for(0, 1000) {}
+    assert!(send_for(1, 1000), "the other ring has room, and it is known that this frame goes there");
+    assert!(a[0].tx.reserve(1000).is_none(), "and of this one it is not");
+    a[0].tx.flush();
+    for (queue, end) in b.iter_mut().enumerate() {
+        let frames = drain(&mut end.rx);
+        assert!(frames.len() >= 4);
+        assert!(frames.iter().all(|(frame, _)| usize::from(frame[0]) % 2 == queue));
+    }
+    // What was said of one frame is not taken for the next.
+    a[0].tx.reserve_for(10, &1usize).expect("there is room");
+    assert!(send(&mut a[0].tx, &[0; 10], TxMeta::default()));
+    // And what is no flow to the link has it look at the frame.
+    a[0].tx.reserve_for(10, &"a name").expect("there is room").fill(0);
+    a[0].tx.commit(10, TxMeta::default());
+    a[0].tx.flush();
+    assert_eq!((drain(&mut b[0].rx).len(), drain(&mut b[1].rx).len()), (2, 0));
+}
+
+#[test]
 fn the_interrupt_names_the_queue_once_per_flush() {
     let calls: Arc<[AtomicUsize; 2]> = Arc::default();
     let seen = calls.clone();

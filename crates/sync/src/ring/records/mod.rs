@@ -78,6 +78,11 @@ use std::ops::Range;
 /// How many records one poll lends at most.
 pub const BATCH: usize = 64;
 
+/// [`RecordConsumer::poll_far`] asks for so many bytes beyond the record that it looks at …
+const AHEAD: u32 = 1024;
+/// … by pairs of lines, which is how memory comes.
+const PAIR: u32 = 128;
+
 const HEADER: u32 = 16;
 const MIN_CAPACITY: usize = 64;
 const MAX_CAPACITY: usize = 1 << 30;
@@ -184,16 +189,14 @@ impl RecordProducer {
             return None;
         }
         let len = len as u32;
-        let offset = self.committed & (self.capacity - 1);
-        let to_end = self.capacity - offset;
-        let need = footprint(len);
-        let skipped = if need <= to_end { 0 } else { to_end };
+        let (skipped, need) = self.extent(len);
         if !self.has_room(skipped + need) {
             return None;
         }
         if skipped != 0 {
             // SAFETY: a multiple of 8 inside the block, and free: `has_room` covers it.
             unsafe {
+                let offset = self.committed & (self.capacity - 1);
                 self.shared.block.set_word(offset as usize, u64::from(SKIP) << 32);
             }
         }
@@ -204,6 +207,23 @@ impl RecordProducer {
         // touches what is published, stays away until a later `publish`; the slice borrows this producer, so it is
         // gone by then.
         Some(unsafe { self.shared.block.exclusive(at as usize, len as usize) })
+    }
+
+    /// Whether [`reserve`](Self::reserve) would find room for a record of `len` bytes.
+    #[inline]
+    pub fn has_room_for(&mut self, len: usize) -> bool {
+        len <= self.max_record() && {
+            let (skipped, need) = self.extent(len as u32);
+            self.has_room(skipped + need)
+        }
+    }
+
+    /// What a record of `len` bytes would take, and before it, if it does not fit before the end of the block, the rest of that.
+    #[inline(always)]
+    fn extent(&self, len: u32) -> (u32, u32) {
+        let to_end = self.capacity - (self.committed & (self.capacity - 1));
+        let need = footprint(len);
+        (if need <= to_end { 0 } else { to_end }, need)
     }
 
     /// Makes the reserved bytes a record of `len` bytes (at most what was reserved) that carries `meta`.
@@ -335,10 +355,23 @@ impl RecordConsumer {
     /// are counted again.
     #[inline]
     pub fn poll(&mut self, max: usize) -> usize {
+        self.look::<false>(max)
+    }
+
+    /// As [`poll`](Self::poll), of records that were written on another core. Where one begins stands in the header of the one before it, so
+    /// each would be waited for in its turn; this asks for later ones while it looks at the first.
+    #[inline]
+    pub fn poll_far(&mut self, max: usize) -> usize {
+        self.look::<true>(max)
+    }
+
+    #[inline(always)]
+    fn look<const FAR: bool>(&mut self, max: usize) -> usize {
         let max = max.min(BATCH);
         self.first = 0;
         self.end = 0;
         let mut position = self.released;
+        let mut asked = position;
         let mut looked = false;
         while self.end < max {
             if position == self.published_seen {
@@ -348,6 +381,17 @@ impl RecordConsumer {
                 looked = true;
                 self.published_seen = self.shared.producer.position.load(order::observe());
                 continue;
+            }
+            if FAR {
+                // Not beyond what is published: the producer is about to write there.
+                let ahead = self.published_seen.wrapping_sub(position).min(AHEAD);
+                if (asked.wrapping_sub(position) as i32) < 0 {
+                    asked = position; // behind a long one
+                }
+                while asked.wrapping_sub(position) < ahead {
+                    self.shared.block.prefetch((asked & (self.capacity - 1)) as usize);
+                    asked = asked.wrapping_add(PAIR);
+                }
             }
             let offset = position & (self.capacity - 1);
             // SAFETY: `position` is before the published end, so a header of at least one word lies here, written

@@ -31,6 +31,25 @@ fn contents(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
+#[test]
+fn room_for_a_record_is_what_reserve_finds() {
+    let (mut producer, mut consumer) = records(256);
+    for step in 0..200usize {
+        let len = step * 37 % 140;
+        let has_room = producer.has_room_for(len);
+        assert_eq!(producer.reserve(len).is_some(), has_room, "a record of {len} bytes, step {step}");
+        if has_room {
+            producer.commit(len, 0);
+            producer.publish();
+        }
+        if step % 3 == 0 {
+            let lent = consumer.poll(2);
+            assert_eq!(consumer.poll_far(2), lent);
+            consumer.release(lent);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 4 } else { 256 }, ..Default::default() })]
 
