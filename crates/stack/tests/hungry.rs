@@ -10,7 +10,7 @@ use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
 use laneway_stack::runtime::Bells;
 use laneway_stack::threads::desk::Desk;
-use laneway_stack::threads::words::{CONNECTED, ROOM, Talk, WRITE};
+use laneway_stack::threads::words::{CONNECTED, Op, ROOM, Talk, WRITE};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -53,7 +53,7 @@ impl App for Far {
     }
 }
 
-/// What lets both stacks run for so many milliseconds, and the desk of one of them.
+/// What lets both stacks run for so many milliseconds, or for one turn if that is 0, and the desk of one of them.
 fn world(gifts: &[usize]) -> (impl FnMut(u64) + use<>, Arc<Desk>) {
     let mut now = Instant::from_us(3_600_000_000);
     let (first, second) = link(LinkConfig::default());
@@ -71,7 +71,7 @@ fn world(gifts: &[usize]) -> (impl FnMut(u64) + use<>, Arc<Desk>) {
     let app = |_| servers.next().unwrap();
     let mut near = Host::<_, _, _>::new(config, &network("10.0.0.2/24"), &secrets(2), second, now, app).unwrap();
     let mut run = move |ms: u64| {
-        for _ in 0..ms * 10 {
+        for _ in 0..(ms * 10).max(1) {
             now = now.after_us(100);
             near.turn(now);
             far.turn(now);
@@ -131,6 +131,23 @@ fn who_would_write_is_told_when_there_is_memory_again() {
     assert_eq!(read_all(&desk, &first, &mut run), MUCH);
     assert_eq!(second.flags().get(WRITE), 0, "it was told");
     assert_eq!(second.send(b"x"), 1);
+}
+
+/// The lane looks at one who has just said something without being told again. Asking for memory is saying something, too.
+#[test]
+fn who_asks_for_memory_in_the_turn_after_another_word_is_heard() {
+    let (mut run, desk) = world(&[MUCH, 0]);
+    let first = connected(&desk, &mut run);
+    run(50);
+    let second = connected(&desk, &mut run);
+    desk.note(&second, Op::Nodelay(true));
+    run(0);
+    assert_eq!(second.send(b"x"), 0, "there is no block for a byte");
+    second.flags().want(WRITE | ROOM);
+    desk.serve(&second);
+    run(500);
+    assert_eq!(read_all(&desk, &first, &mut run), MUCH);
+    assert_eq!(second.flags().get(WRITE), 0, "it was told");
 }
 
 /// There is a block that nobody holds.

@@ -413,7 +413,8 @@ impl Server {
     /// Looks at a conversation after it was released: what was published before was not pushed. True if there was something.
     fn serve_released(&mut self, cx: &mut Context<'_>, talk: &Talk, index: Option<u32>) -> bool {
         match index {
-            Some(index) if self.has_work(index) => {
+            // One who was kept and asks for memory is not put on the list for that.
+            Some(index) if self.has_work(index) || self.record(index).is_some_and(|r| r.waits_for_memory()) => {
                 self.serve(cx, index);
                 true
             }
