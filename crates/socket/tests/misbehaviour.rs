@@ -6,7 +6,7 @@ use common::rounds;
 use laneway::{Device, Event, Interest, Mode, Poller, Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -376,6 +376,36 @@ fn a_sender_of_datagrams_that_was_refused_room_is_told_of_it() {
             assert!(start.elapsed() < Duration::from_secs(20), "{mode:?}: there is always room");
         }
     }
+}
+
+/// Whatever happens to it, and whatever is asked of it, while the poller looks.
+#[test]
+fn one_wait_tells_of_a_socket_once() {
+    let (server, client) = stacks();
+    let a = UdpSocket::bind_on(&client, "10.0.0.2:0").unwrap();
+    let b = UdpSocket::bind_on(&server, "10.0.0.1:0").unwrap();
+    b.set_nonblocking(true).unwrap();
+    let poller = Poller::new().unwrap();
+    poller.add(&b, 1, Interest::READABLE, Mode::Level).unwrap();
+    let to = b.local_addr().unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let sender = thread::spawn({
+        let is_over = is_over.clone();
+        move || while !is_over.load(Relaxed) && a.send_to(b"x", to).is_ok() {}
+    });
+    let mut events = Vec::new();
+    let once = [Event { key: 1, readable: true, writable: false }];
+    for round in 0..4_000 {
+        poller.wait(&mut events, Some(Duration::from_secs(5))).unwrap();
+        assert_eq!(events, once, "round {round}");
+        events.clear();
+        if round % 100 == 0 {
+            poller.modify(1, Interest::READABLE, if round % 200 == 0 { Mode::Edge } else { Mode::Level }).unwrap();
+        }
+        let _ = (0..1_000).take_while(|_| b.recv(&mut [0; 8]).is_ok()).count();
+    }
+    is_over.store(true, Relaxed);
+    sender.join().unwrap();
 }
 
 #[test]

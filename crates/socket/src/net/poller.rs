@@ -264,7 +264,10 @@ impl Waiting {
         for watch in &listed {
             watch.interest.fetch_and(!LISTED, Relaxed);
         }
-        let mut listed = listed.into_iter();
+        self.queue.begin_round();
+        // Who was given another mode since comes by the queue.
+        let is_level = |watch: &Arc<Watch>| watch.interest.load(Relaxed) & (EDGE | ONESHOT) == 0;
+        let mut listed = listed.into_iter().filter(is_level);
         while events.len() < most {
             let Some(watch) = listed.next().or_else(|| self.queue.pop()) else { break };
             let interest = watch.interest.load(Acquire);

@@ -153,9 +153,14 @@ impl PollList {
 }
 
 impl PollQueue {
-    /// The next socket that something may have happened to. Look at its readiness after this.
+    /// Begins a round of those that something may have happened to.
+    pub fn begin_round(&mut self) {
+        self.woken.begin_round();
+    }
+
+    /// The next of this round. Look at its readiness after this. No socket comes twice: what happens to it from now on is for the round after.
     pub fn pop(&mut self) -> Option<Arc<Watch>> {
-        self.woken.pop()
+        self.woken.pop_of_round()
     }
 
     /// Makes the descriptor tell from now on. True: there is something already.

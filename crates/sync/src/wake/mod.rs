@@ -337,13 +337,25 @@ impl<T: Linked> Woken<T> {
         self.chain.is_null() && self.head.0.load(Acquire).is_null()
     }
 
+    /// Begins a round: what is on the list now, or what is left of the round before, if any is.
     #[inline]
-    fn next(&mut self) -> Option<T::Held> {
+    pub fn begin_round(&mut self) {
         if self.chain.is_null() {
             self.chain = self.head.take_all();
-            if self.chain.is_null() {
-                return None;
-            }
+        }
+    }
+
+    /// As [`pop`](Self::pop), of this round: nothing comes twice in it, and it ends, however often producers push.
+    #[inline]
+    pub fn pop_of_round(&mut self) -> Option<T::Held> {
+        if self.chain.is_null() { None } else { self.pop() }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<T::Held> {
+        self.begin_round();
+        if self.chain.is_null() {
+            return None;
         }
         // SAFETY: in the chain, so it came from `into_bare`, once; it leaves the chain in the next line.
         let item = unsafe { T::Held::from_bare(self.chain) };

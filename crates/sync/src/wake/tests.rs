@@ -15,6 +15,23 @@ fn items_come_in_the_order_in_which_they_were_pushed() {
 }
 
 #[test]
+fn nothing_comes_twice_in_a_round() {
+    let (list, mut woken) = wake_list::<Job<u32>>();
+    let jobs: Vec<_> = (0..3).map(|i| Arc::new(Job::new(i))).collect();
+    jobs.iter().for_each(|job| _ = list.push(job));
+    assert!(woken.pop_of_round().is_none(), "no round has begun");
+    woken.begin_round();
+    assert_eq!(**woken.pop_of_round().unwrap(), 0);
+    assert!(list.push(&jobs[0]));
+    woken.begin_round(); // two are left of this one
+    let mut rest = || std::iter::from_fn(|| woken.pop_of_round()).map(|job| **job).collect::<Vec<u32>>();
+    assert_eq!((rest(), rest()), (vec![1, 2], vec![]));
+    woken.begin_round();
+    assert_eq!(**woken.pop_of_round().unwrap(), 0);
+    assert!(woken.pop_of_round().is_none() && woken.is_empty());
+}
+
+#[test]
 fn dropping_either_side_gives_everything_back() {
     let jobs: Vec<_> = (0..4).map(|i| Arc::new(Job::new(i))).collect();
     let (list, mut woken) = wake_list::<Job<u32>>();
