@@ -103,13 +103,26 @@ fn read_all(desk: &Desk, talk: &Talk, run: &mut impl FnMut(u64)) -> usize {
     all
 }
 
-#[test]
-fn what_has_come_is_shown_when_there_is_memory_again() {
-    let (mut run, desk) = world(&[MUCH, LITTLE]);
+/// Two conversations, of which the first holds all blocks; so much comes for the second.
+fn famine(gift: usize) -> (impl FnMut(u64) + use<>, Arc<Desk>, [Talk; 2]) {
+    let (mut run, desk) = world(&[MUCH, gift]);
     let first = connected(&desk, &mut run);
     run(50);
-    assert!(first.readable() < MUCH && !desk_has(&desk), "the first holds all blocks");
+    assert!(first.readable() < MUCH && desk.block_bytes_in_use() == 2 * POOL, "the first holds all blocks");
     let second = connected(&desk, &mut run);
+    (run, desk, [first, second])
+}
+
+/// As a write does that does not wait.
+fn asks_for_room(desk: &Desk, talk: &Talk) {
+    assert_eq!(talk.send(b"x"), 0, "there is no block for a byte");
+    talk.flags().want(WRITE | ROOM);
+    desk.serve(talk);
+}
+
+#[test]
+fn what_has_come_is_shown_when_there_is_memory_again() {
+    let (mut run, desk, [first, second]) = famine(LITTLE);
     run(500);
     assert_eq!(second.readable(), 0, "there is no block for what has come");
     assert_eq!(read_all(&desk, &first, &mut run), MUCH);
@@ -118,14 +131,8 @@ fn what_has_come_is_shown_when_there_is_memory_again() {
 
 #[test]
 fn who_would_write_is_told_when_there_is_memory_again() {
-    let (mut run, desk) = world(&[MUCH, 0]);
-    let first = connected(&desk, &mut run);
-    run(50);
-    let second = connected(&desk, &mut run);
-    assert_eq!(second.send(b"x"), 0, "there is no block for a byte");
-    // As a write does that does not wait.
-    second.flags().want(WRITE | ROOM);
-    desk.serve(&second);
+    let (mut run, desk, [first, second]) = famine(0);
+    asks_for_room(&desk, &second);
     run(500);
     assert_ne!(second.flags().get(WRITE), 0, "nobody says that there is memory before there is");
     assert_eq!(read_all(&desk, &first, &mut run), MUCH);
@@ -136,21 +143,11 @@ fn who_would_write_is_told_when_there_is_memory_again() {
 /// The lane looks at one who has just said something without being told again. Asking for memory is saying something, too.
 #[test]
 fn who_asks_for_memory_in_the_turn_after_another_word_is_heard() {
-    let (mut run, desk) = world(&[MUCH, 0]);
-    let first = connected(&desk, &mut run);
-    run(50);
-    let second = connected(&desk, &mut run);
+    let (mut run, desk, [first, second]) = famine(0);
     desk.note(&second, Op::Nodelay(true));
     run(0);
-    assert_eq!(second.send(b"x"), 0, "there is no block for a byte");
-    second.flags().want(WRITE | ROOM);
-    desk.serve(&second);
+    asks_for_room(&desk, &second);
     run(500);
     assert_eq!(read_all(&desk, &first, &mut run), MUCH);
     assert_eq!(second.flags().get(WRITE), 0, "it was told");
-}
-
-/// There is a block that nobody holds.
-fn desk_has(desk: &Desk) -> bool {
-    desk.block_bytes_in_use() < 2 * POOL
 }

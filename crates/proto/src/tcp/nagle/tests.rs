@@ -1,8 +1,8 @@
 use super::*;
+use crate::tcp::connection::tests::agreed;
 use crate::tcp::output::{Held, Kind};
 use crate::tcp::{Agreed, BufferPool, Config, Connection, Cx};
 use crate::time::Instant;
-use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::tcp::{Flags, Options, Segment, SeqNum, UnscaledWindow, WindowScale};
 
 #[test]
@@ -48,28 +48,19 @@ impl World {
         let tcp_wmem = [4_096, 65_536, 524_288][dice.below(3) as usize];
         let config = Config { tcp_wmem, ..Config::default() };
         let now = Instant::from_us(5_000_000);
-        let key = FlowKey {
-            local: Address::from_v4([10, 0, 0, 1]),
-            remote: Address::from_v4([10, 0, 0, 2]),
-            local_port: 1,
-            remote_port: 2,
-        };
         let window = [500, 1_000, 3_000, 20_000, 200_000][dice.below(5) as usize];
         let agreed = Agreed {
-            key,
             iss: SeqNum::new(ISS),
             irs: IRS,
             peer_mss: [536, 1_220, 1_460, 8_960][dice.below(4) as usize],
             snd_scale: WindowScale::new(2),
             rcv_scale: WindowScale::new(2),
             sack: dice.below(2) == 0,
-            timestamps: false,
-            ts_recent: 0,
-            ts_offset: 0,
             snd_wnd: UnscaledWindow::new((window / 4) as u16) << WindowScale::new(2),
             rcv_adv: IRS + 60_000,
             rtt_us: [None, Some(80), Some(3_000), Some(90_000)][dice.below(4) as usize],
             syn_lost: dice.below(8) == 0,
+            ..agreed()
         };
         let connection = Connection::new(&agreed, 9_000, &config, now);
         let pool = BufferPool::new(1 << 26);

@@ -1,15 +1,10 @@
+use super::super::connection::tests::agreed;
 use super::*;
 
 const MSL_US: u64 = 30_000_000;
 const NOW: Instant = Instant::from_us(500_000_000);
 
 fn record(timestamps: bool) -> TimeWaitV4 {
-    let key = FlowKey {
-        local: Address::from_v4([10, 0, 0, 1]),
-        remote: Address::from_v4([10, 0, 0, 2]),
-        local_port: 1,
-        remote_port: 2,
-    };
     let memory = Memory {
         snd_nxt: SeqNum::new(1_000),
         rcv_nxt: SeqNum::new(9_000),
@@ -21,7 +16,7 @@ fn record(timestamps: bool) -> TimeWaitV4 {
         restarted: false,
         tag: 0,
     };
-    TimeWaitV4::from_parts(&key, Parts(memory))
+    TimeWaitV4::from_parts(&agreed().key, Parts(memory))
 }
 
 fn segment(flags: Flags, seq: u32, ack: u32, stamp: Option<u32>) -> Segment<'static> {
