@@ -391,7 +391,11 @@ fn one_wait_tells_of_a_socket_once() {
     let is_over = Arc::new(AtomicBool::new(false));
     let sender = thread::spawn({
         let is_over = is_over.clone();
-        move || while !is_over.load(Relaxed) && a.send_to(b"x", to).is_ok() {}
+        move || {
+            while !is_over.load(Relaxed) {
+                let _ = a.send_to(b"x", to);
+            }
+        }
     });
     let mut events = Vec::new();
     let once = [Event { key: 1, readable: true, writable: false }];
