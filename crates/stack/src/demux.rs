@@ -47,7 +47,7 @@ impl Arriving<'_, '_> {
 }
 
 /// Everything that a segment may need on its way.
-pub struct Stage<'s, T, A> {
+pub struct Stage<'s, T> {
     /// Shared, or the lane's own.
     pub tables: &'s mut Tables,
     /// The lane's own.
@@ -55,7 +55,7 @@ pub struct Stage<'s, T, A> {
     /// Where answers go.
     pub tx: &'s mut T,
     /// Who is told.
-    pub app: &'s mut A,
+    pub app: &'s mut dyn App,
 }
 
 /// What a segment leaves to be told to the application.
@@ -94,7 +94,7 @@ macro_rules! cx {
     };
 }
 
-impl<T: Tx, A: App> Stage<'_, T, A> {
+impl<T: Tx> Stage<'_, T> {
     /// Takes a segment in, with the `run` of those for which it speaks; acknowledges at once if that is the rule.
     #[inline(always)]
     pub fn take_in<G: Segmentation>(&mut self, arriving: &ingress::Arriving<'_>, run: &[ingress::Arriving<'_>]) {

@@ -1,6 +1,6 @@
 //! Owns what is not TCP: fragments on their way to being whole, ICMP, UDP.
 
-use crate::app::{App, Context};
+use crate::app::Context;
 use crate::counters::Mib;
 use crate::demux::{Stage, mail_packet};
 use crate::egress;
@@ -29,7 +29,7 @@ pub enum Slow {
     Whole(Reassembled),
 }
 
-impl<T: Tx, A: App> Stage<'_, T, A> {
+impl<T: Tx> Stage<'_, T> {
     /// Deals with an IP packet that is not a plain TCP segment.
     pub fn slow(&mut self, other: &Slower<'_>) -> Slow {
         let Slower { packet, bytes, vouched, via } = other;

@@ -54,13 +54,15 @@ pub struct Turn {
     pub deadline: Instant,
 }
 
-/// One poll of one lane.
-pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
+/// One poll of one lane. There is one copy of it for each kind of device, whatever applications there are: it is most of what the cache of
+/// instructions holds.
+#[inline(never)]
+pub fn turn<S: Sharing, R: Rx, T: Tx>(
     lane: &mut Lane<S>,
     now: Instant,
     rx: &mut R,
     tx: &mut T,
-    app: &mut A,
+    app: &mut dyn App,
 ) -> Turn {
     // A poll that did something and after which the clock has moved far was too long: every connection waited for it.
     if lane.local.busy && now.since_us(lane.local.now) > SLOW_US {
@@ -121,12 +123,12 @@ pub fn turn<S: Sharing, R: Rx, T: Tx, A: App>(
 /// A batch in three passes: fetch the connection where the flow was found last, or else hash and fetch the bucket; fetch what the
 /// bucket leads to; process. By the time a segment is looked at, everything that it needs is in the cache.
 #[inline]
-fn batch<'a, S: Sharing, T: Tx, A: App>(
+fn batch<'a, S: Sharing, T: Tx>(
     lane: &mut Lane<S>,
     n: usize,
     frame: impl Fn(usize) -> (RxFrame<'a>, Option<Note>),
     tx: &mut T,
-    app: &mut A,
+    app: &mut dyn App,
 ) {
     let ours = Mac(tx.capabilities().mac);
     let mut arriving = Batch::new();
@@ -191,12 +193,12 @@ fn mailed_packet<'a>(local: &mut Local, frame: RxFrame<'a>, note: Note, arriving
 
 /// One segment, with the run of those that continue it.
 #[inline(always)]
-fn take_in<S: Sharing, T: Tx, A: App>(
+fn take_in<S: Sharing, T: Tx>(
     lane: &mut Lane<S>,
     segment: &ingress::Arriving<'_>,
     run: &[ingress::Arriving<'_>],
     tx: &mut T,
-    app: &mut A,
+    app: &mut dyn App,
 ) {
     let mut tables = lane.shared.input(segment);
     if !S::ACCEPT_APART {
@@ -215,7 +217,7 @@ fn take_in<S: Sharing, T: Tx, A: App>(
 
 /// A datagram whose last fragment has come: its flow, now that it is known, may belong to another lane; `demux` sees to that.
 #[cold]
-fn whole<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, datagram: &Reassembled, tx: &mut T, app: &mut A) {
+fn whole<S: Sharing, T: Tx>(lane: &mut Lane<S>, datagram: &Reassembled, tx: &mut T, app: &mut dyn App) {
     let mut arriving = Batch::new();
     let Reassembled { packet, link_broadcast } = datagram;
     let other = ingress::packet(&mut lane.local, packet, RxMeta::default(), *link_broadcast, &mut arriving);
@@ -231,7 +233,7 @@ fn whole<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, datagram: &Reassembled, 
 }
 
 /// Frames that other lanes found in their queues and that are ours.
-fn lane_mail<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A) -> bool {
+fn lane_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) -> bool {
     let mut any = false;
     for i in 0..lane.local.mail.from_lanes.len() {
         // The ring of a lane is behind those of the lanes before it, but for our own.
@@ -355,7 +357,7 @@ fn send_waited<T: Tx>(local: &mut Local, tx: &mut T, next_hop: laneway_wire::flo
 }
 
 /// Everything whose time has come.
-fn expire<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A) -> bool {
+fn expire<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) -> bool {
     let now = lane.local.now;
     // Records and timers have ticks of a millisecond: one that was dealt with to its end has nothing more.
     let tick = now.as_ms();
@@ -392,7 +394,7 @@ fn expire<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A
     any || unfinished
 }
 
-fn connection_timer<A: App>(tables: &mut Tables, local: &mut Local, app: &mut A, handle: Handle) {
+fn connection_timer(tables: &mut Tables, local: &mut Local, app: &mut dyn App, handle: Handle) {
     let index = handle.index();
     let id = tables.id(index);
     let Some(slot) = tables.slots.get_mut(index) else { return };
@@ -425,7 +427,7 @@ fn connection_timer<A: App>(tables: &mut Tables, local: &mut Local, app: &mut A,
     tables.timers.arm(handle, deadline);
 }
 
-fn half_open_timer<T: Tx, A: App>(stage: &mut Stage<'_, T, A>, handle: Handle) {
+fn half_open_timer<T: Tx>(stage: &mut Stage<'_, T>, handle: Handle) {
     let index = handle.index();
     let now = stage.local.now;
     let cx = Cx { now, config: &stage.local.config.tcp, pool: &mut stage.tables.pool };
@@ -446,7 +448,7 @@ fn half_open_timer<T: Tx, A: App>(stage: &mut Stage<'_, T, A>, handle: Handle) {
 
 /// The end of the poll: every connection that something happened to says what is to be sent, now that the application has
 /// had its turn. True if not all is out; what is left keeps its order.
-fn output<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A) -> bool {
+fn output<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) -> bool {
     while let Some(index) = lane.local.unsent.pop_front() {
         let mut tables = lane.shared.enter(Site::Output);
         if !(Stage { tables: &mut tables, local: &mut lane.local, tx: &mut *tx, app: &mut *app }.send_syn_ack(index)) {
@@ -460,14 +462,14 @@ fn output<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A
 
 /// True if none has more to say.
 #[inline(always)]
-fn settle_all<S: Sharing, T: Tx, A: App>(lane: &mut Lane<S>, tx: &mut T, app: &mut A) -> bool {
+fn settle_all<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) -> bool {
     // Those that had their share of this poll, or wait for a neighbour, go on in the next.
     let mut later = 0;
     // The list may grow while it is walked: an application that is told of an end may begin something new.
     while lane.local.touched.len() > later {
         let Some(index) = lane.local.touched.take() else { break };
         let mut tables = lane.shared.output(index);
-        match settle::<S::Segmentation, T, A>(&mut tables, &mut lane.local, tx, app, index) {
+        match settle::<S::Segmentation, T>(&mut tables, &mut lane.local, tx, app, index) {
             Settled::Done => {}
             Settled::Later => {
                 lane.local.touched.add(index);
@@ -494,11 +496,11 @@ pub(crate) enum Settled {
 
 /// Sends what one connection has to send, and sees to its end.
 #[inline(always)]
-fn settle<G: Segmentation, T: Tx, A: App>(
+fn settle<G: Segmentation, T: Tx>(
     tables: &mut Tables,
     local: &mut Local,
     tx: &mut T,
-    app: &mut A,
+    app: &mut dyn App,
     index: u32,
 ) -> Settled {
     let now = local.now;
@@ -661,7 +663,7 @@ fn commit(connection: &mut Connection, plan: &Plan, counters: &mut Counters, now
 
 impl<S: Sharing> Lane<S> {
     /// Kept bytes that the application has asked to see again.
-    fn resume<T: Tx, A: App>(&mut self, tx: &mut T, app: &mut A) {
+    fn resume<T: Tx>(&mut self, tx: &mut T, app: &mut dyn App) {
         let resumed = std::mem::take(&mut self.local.resumed);
         for id in resumed {
             let mut tables = self.shared.enter(Site::Verb);
@@ -670,7 +672,7 @@ impl<S: Sharing> Lane<S> {
     }
 
     /// Tells those that were refused memory that there is some again, as long as there is.
-    fn feed<A: App>(&mut self, app: &mut A) {
+    fn feed(&mut self, app: &mut dyn App) {
         for _ in 0..self.local.starving.len().min(FEED_MAX) {
             let mut tables = self.shared.enter(Site::Verb);
             if !tables.pool.has_some() {

@@ -6,19 +6,19 @@ use laneway_proto::time::Instant;
 use std::net::SocketAddr;
 
 /// The application, but for being told that connections wait: that is only noted.
-pub(crate) struct Later<'a, A> {
-    app: &'a mut A,
+pub(crate) struct Later<'a> {
+    app: &'a mut dyn App,
     /// Whose queue has grown. A segment completes one connection at the most.
     pub(crate) acceptable: Option<ListenerId>,
 }
 
-impl<'a, A: App> Later<'a, A> {
-    pub(crate) fn new(app: &'a mut A) -> Self {
+impl<'a> Later<'a> {
+    pub(crate) fn new(app: &'a mut dyn App) -> Self {
         Later { app, acceptable: None }
     }
 }
 
-impl<A: App> App for Later<'_, A> {
+impl App for Later<'_> {
     fn on_acceptable(&mut self, _: &mut Context<'_>, listener: ListenerId) {
         self.acceptable = Some(listener);
     }
