@@ -8,6 +8,7 @@ use crate::net::{Event, Interest, Mode, Poller, Source, Stack};
 use ::tokio::io::unix::AsyncFd;
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use ::tokio::runtime::{Handle, Id};
+use ::tokio::task::coop::consume_budget;
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
@@ -109,10 +110,14 @@ fn driver(stack: &Stack) -> io::Result<Arc<Shared>> {
     runtime.spawn(async move {
         let mut events = Vec::new();
         loop {
-            // Until nothing comes: from then on the descriptor tells.
+            // Until nothing comes: from then on the descriptor tells. On a runtime of one thread those who were woken have
+            // their turn in between, however long that is.
             while poller.wait(&mut events, Some(Duration::ZERO)).is_ok_and(|n| n > 0) {
-                let Some(shared) = task.0.upgrade() else { return };
-                events.drain(..).for_each(|event| shared.wake(&event));
+                match task.0.upgrade() {
+                    Some(shared) => events.drain(..).for_each(|event| shared.wake(&event)),
+                    None => return,
+                }
+                consume_budget().await;
             }
             if task.0.strong_count() == 0 {
                 return;
