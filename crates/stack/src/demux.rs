@@ -242,7 +242,8 @@ impl<T: Tx> Stage<'_, T> {
             Tcb::Synchronized(_) | Tcb::Handshaking(_) => return false,
         };
         let mut cx = cx!(self);
-        let arrival = connection.on_super_segment(arriving.segment, arriving.size(), &mut cx);
+        let mut arrival = tcp::Arrival::default();
+        connection.on_super_segment(arriving.segment, arriving.size(), &mut cx, &mut arrival);
         let accepted = slot.accepted;
         if !slot.touched {
             slot.touched = true;

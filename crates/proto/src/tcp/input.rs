@@ -70,22 +70,22 @@ impl Connection {
     /// Takes in one segment. Afterwards call [`finish`](Self::finish), always, then `decide` until it answers `None`.
     #[inline]
     pub fn on_segment<'a>(&mut self, seg: &Segment<'a>, cx: &mut Cx<'_>) -> Arrival<'a> {
-        self.on_super_segment(seg, seg.payload.len(), cx)
+        let mut arrival = Arrival::default();
+        self.on_super_segment(seg, seg.payload.len(), cx, &mut arrival);
+        arrival
     }
 
     /// [`on_segment`](Self::on_segment) for what a device or a lane made of several segments that arrived together: each but
-    /// the last had `size` bytes of text.
+    /// the last had `size` bytes of text. What it brought is written to `arrival`, which is to be new: there it stays.
     #[inline(always)]
-    pub fn on_super_segment<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &mut Cx<'_>) -> Arrival<'a> {
+    pub fn on_super_segment<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) {
         // What "every second full-sized segment" is measured in is what the network carried, not what it was merged to.
         let size = size.min(seg.payload.len()).min(usize::from(u16::MAX)) as u16;
-        let mut arrival = Arrival::default();
         self.heard_ms = cx.now.as_ms() as u32;
         self.tally.segs_in = self.tally.segs_in.wrapping_add(carried(seg.payload.len(), size));
-        if let Break(discard) = self.segment_arrives(seg, size, cx, &mut arrival) {
+        if let Break(discard) = self.segment_arrives(seg, size, cx, arrival) {
             arrival.discard = discard;
         }
-        arrival
     }
 
     /// An ACK has arrived of which a later one, that was taken in, says everything.

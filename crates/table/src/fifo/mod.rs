@@ -69,21 +69,19 @@ impl<T: Copy> Fifo<T> {
     pub fn push(&mut self, record: T) -> u32 {
         assert!(self.len < 1 << 31, "a queue holds fewer than 2^31 records, so that positions stay unique");
         let position = self.head.wrapping_add(self.len);
-        match self.chunks.back_mut() {
-            Some(chunk) if chunk.len() < CHUNK => chunk.push(record),
-            _ => self.push_in_new_chunk(record),
+        // The place comes first: then nothing has to hold the record meanwhile, and it is written there.
+        if self.chunks.back().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.add_chunk();
         }
+        let Some(chunk) = self.chunks.back_mut() else { unreachable!("a chunk was added if there was none") };
+        chunk.push(record);
         self.len += 1;
         position
     }
 
     #[inline(never)]
-    fn push_in_new_chunk(&mut self, record: T) {
-        let mut chunk = match self.spare.pop() {
-            Some(chunk) => chunk,
-            None => Vec::with_capacity(CHUNK),
-        };
-        chunk.push(record);
+    fn add_chunk(&mut self) {
+        let chunk = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK));
         self.chunks.push_back(chunk);
     }
 

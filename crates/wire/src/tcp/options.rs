@@ -86,18 +86,21 @@ impl fmt::Debug for SackBlocks {
 }
 
 /// The options of one segment. An option that comes twice counts as its last; unknown ones are skipped.
+// The blocks come first because every segment has none: what is written there is one run of zeros with nothing undefined before it. Else the
+// compiler makes it elsewhere and copies it here in other pieces than it was written in, for which the processor waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
 pub struct Options {
+    /// Selective acknowledgments (RFC 2018 section 3).
+    pub sack: SackBlocks,
+    /// Timestamps (RFC 7323 section 3).
+    pub timestamps: Option<Timestamps>,
     /// Maximum segment size, bytes (RFC 9293 section 3.7.1).
     pub mss: Option<u16>,
     /// Window scale (RFC 7323 section 2).
     pub window_scale: Option<WindowScale>,
     /// May we send selective acknowledgments (RFC 2018 section 2)?
     pub sack_permitted: bool,
-    /// Timestamps (RFC 7323 section 3).
-    pub timestamps: Option<Timestamps>,
-    /// Selective acknowledgments (RFC 2018 section 3).
-    pub sack: SackBlocks,
 }
 
 impl Options {

@@ -14,7 +14,8 @@ fn pool() -> BufferPool {
 fn take_in(connection: &mut Connection, seg: &Segment<'_>, size: usize, pool: &mut BufferPool, now: Instant) {
     let config = Config::default();
     let mut cx = Cx { now, config: &config, pool };
-    let arrival = connection.on_super_segment(seg, size, &mut cx);
+    let mut arrival = Arrival::default();
+    connection.on_super_segment(seg, size, &mut cx, &mut arrival);
     connection.finish(&arrival, arrival.text.len(), &mut cx);
 }
 
