@@ -86,7 +86,7 @@ impl fmt::Debug for SackBlocks {
 }
 
 /// The options of one segment. An option that comes twice counts as its last; unknown ones are skipped.
-// The blocks come first because every segment has none: what is written there is one run of zeros with nothing undefined before it. Else the
+// The blocks come first because nearly every segment has none: what is written there is one run of zeros with nothing undefined before it. Else the
 // compiler makes it elsewhere and copies it here in other pieces than it was written in, for which the processor waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
