@@ -107,7 +107,7 @@ pub trait App {
     }
 }
 
-/// An application whose kind was forgotten, for where it is not worth a stack of its own.
+/// An application whose kind was forgotten: the type of a stack need not name it.
 impl<A: App + ?Sized> App for Box<A> {
     fn on_poll(&mut self, cx: &mut Context<'_>) {
         (**self).on_poll(cx);

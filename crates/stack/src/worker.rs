@@ -54,8 +54,8 @@ pub struct Turn {
     pub deadline: Instant,
 }
 
-/// One poll of one lane. There is one copy of it for each kind of device, whatever applications there are: it is most of what the cache of
-/// instructions holds.
+/// One poll of one lane. There is one copy of it for each kind of device and of sharing, whatever applications there are: it is most of what
+/// the cache of instructions holds.
 #[inline(never)]
 pub fn turn<S: Sharing, R: Rx, T: Tx>(
     lane: &mut Lane<S>,
