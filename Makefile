@@ -1,6 +1,6 @@
 # What one can do here. `make` alone prints this list; CONTRIBUTING.md says more.
 .DEFAULT_GOAL := help
-.PHONY: help demo test interop storm planted conformance bench loom miri fuzz lint coherence callgrind doc
+.PHONY: help demo test interop nginx storm planted conformance bench loom miri fuzz lint coherence callgrind doc
 
 export PATH := $(CURDIR)/target/tools/bin:$(PATH):$(HOME)/.cargo/bin
 
@@ -23,6 +23,11 @@ interop: ## real clients (curl, ab, wrk, h2load, nmap, …) through a TUN device
 	cargo build --release -p laneway --features axum --example axum_tls
 	@crates/cli/tests/interop.sh
 	cargo test -q --workspace --all-features --test tun -- --ignored --nocapture
+
+nginx: ## what a connection costs the whole machine, beside nginx on the kernel; needs root, and that nothing else runs
+	@scripts/need.sh rust nginx
+	cargo build --release --bin laneway
+	@crates/cli/tests/beside_nginx.sh
 
 storm: ## simulated networks by seed: SEEDS=0..10000
 	@scripts/need.sh rust

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what a step needs, as far as it may: scripts/need.sh rust|clients|valgrind|miri|fuzz …
+# Installs what a step needs, as far as it may: scripts/need.sh rust|clients|valgrind|miri|fuzz|nginx …
 # Programs come from Debian's packages, as root. Without root it says what is missing, and which command adds it.
 # Exit 1 if something is still missing.
 set -uo pipefail
@@ -63,6 +63,18 @@ fuzz() {
     CARGO_TARGET_DIR=target/tools/build cargo install --quiet --locked --debug --root target/tools cargo-fuzz
 }
 
+# Unpacked into target/tools and not installed: the package would start a server of its own.
+nginx() {
+    local at=target/tools/nginx
+    PATH="$PATH:/usr/sbin:/sbin" command -v nginx >/dev/null || [ -x $at/usr/sbin/nginx ] && return 0
+    if ! command -v apt-get >/dev/null; then
+        echo "missing: nginx" >&2
+        return 1
+    fi
+    echo "unpacking: nginx, into $at"
+    mkdir -p $at && (cd $at && apt-get download -qq nginx && dpkg -x nginx_*.deb .) && [ -x $at/usr/sbin/nginx ]
+}
+
 failed=0
 for what in "$@"; do
     case $what in
@@ -73,6 +85,7 @@ for what in "$@"; do
         valgrind) apt valgrind:valgrind objdump:binutils addr2line:binutils ;;
         miri) nightly miri rust-src ;;
         fuzz) fuzz ;;
+        nginx) apt ab:apache2-utils ip:iproute2 && nginx ;;
         *) echo "need.sh: nothing is known of '$what'" >&2; false ;;
     esac || failed=1
 done
