@@ -7,6 +7,7 @@ use laneway_proto::ip::input;
 use laneway_proto::ip::reassembly::{Config, Reassembly};
 use laneway_proto::time::Instant;
 use laneway_wire::ipv6::Fragment;
+use laneway_wire::keyed_hash::HashKey;
 use laneway_wire::{ipv4, ipv6, protocol};
 use libfuzzer_sys::fuzz_target;
 
@@ -83,7 +84,7 @@ fuzz_target!(|pieces: Vec<Piece>| {
         let bytes = build(piece);
         let Ok(packet) = input::input(&bytes, false) else { continue };
         if packet.fragment.is_some()
-            && let Ok(Some(whole)) = reassembly.on_fragment(&packet, now)
+            && let Ok(Some(whole)) = reassembly.on_fragment(&packet, &HashKey::new(1, 2), now)
         {
             let whole = input::input(&whole.packet, false).expect("a whole packet");
             assert!(whole.fragment.is_none());

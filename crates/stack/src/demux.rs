@@ -493,7 +493,9 @@ impl<T: Tx> Stage<'_, T> {
             let least = if returned { self.local.moving.take_beyond(arriving.key) } else { None };
             return self.syn(arriving, None, least);
         }
-        if self.local.cookies_until > self.local.now && self.cookie(arriving, None) {
+        // What bears no cookie is not asked for one.
+        let may_be_cookie = flags.ack() && !flags.intersects(Flags::SYN | Flags::RST);
+        if may_be_cookie && self.local.cookies_until > self.local.now && self.cookie(arriving, None) {
             return;
         }
         self.tables.counters.discard(Discard::TcpNoConnection);
@@ -570,8 +572,8 @@ impl<T: Tx> Stage<'_, T> {
             self.tables.counters.count(Mib::TcpExtListenDrops);
             return self.tables.counters.discard(Discard::TcpSynDropped);
         }
-        let (mtu, _) = path_facts(self.local, arriving.key, PathPlace::of(arriving.key));
-        let mss = announced_mss(mtu, arriving.key.is_v4());
+        let mtu = self.local.paths.passing(&self.local.snapshot, arriving.key.remote).map(|path| path.mtu);
+        let mss = announced_mss(mtu.unwrap_or(least_mtu(arriving.key)), arriving.key.is_v4());
         let cx = cx!(self);
         let header = listen::cookie_syn_ack(arriving.key, arriving.segment, mss, &self.local.secrets.get(), &cx);
         self.local.cookies_until = self.local.now.after_us(COOKIE_LIFE_US);
@@ -631,11 +633,13 @@ impl<T: Tx> Stage<'_, T> {
 fn path_facts(local: &mut Local, key: &FlowKey, path: PathPlace) -> (u32, u32) {
     match local.paths.at(path, &local.snapshot, &key.local, &key.remote) {
         Some(path) => (path.mtu, path.ts_offset),
-        None => {
-            let least = if key.is_v4() { 576 } else { 1_280 };
-            (least, isn::ts_offset(&local.secrets.get().timestamp, &key.local, &key.remote))
-        }
+        None => (least_mtu(key), isn::ts_offset(&local.secrets.get().timestamp, &key.local, &key.remote)),
     }
+}
+
+/// What every path carries.
+fn least_mtu(key: &FlowKey) -> u32 {
+    if key.is_v4() { 576 } else { 1_280 }
 }
 
 /// The millisecond that is `at_ms` when wrapped to 32 bits: not before `now`, and near it.

@@ -2,7 +2,7 @@
 //!
 //! path: `device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → [egress] → device::tx`
 
-use crate::counters::Mib;
+use crate::counters::{Counters, Mib};
 use crate::lane::Local;
 use crate::mail::ToControl;
 use crate::neighbours::Wait;
@@ -19,7 +19,7 @@ use laneway_proto::tcp::output::Pieces;
 use laneway_proto::tcp::{Connection, Plan, isn};
 use laneway_proto::time::Instant;
 use laneway_sync::prefetch::{LINE, prefetch_lines};
-use laneway_wire::checksum::Sum;
+use laneway_wire::checksum::{Sum, pseudo_header};
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::protocol;
@@ -87,12 +87,28 @@ impl PathPlace {
 
 const PATHS: usize = 1_024;
 
+/// How to reach a stranger: somebody to whom one packet goes, and of whom nothing is kept.
+#[derive(Clone, Copy)]
+pub struct Passing {
+    way: WayRef,
+    next_hop: Address,
+    /// The link header of every packet that goes to that hop.
+    link: [u8; ethernet::HEADER_LEN],
+    resolved: bool,
+    neighbours: u64,
+    route: u32,
+    /// Largest IP packet.
+    pub mtu: u32,
+}
+
 /// Link, IP and TCP header, the last with all its options.
 const HEADERS_MAX: usize = ethernet::HEADER_LEN + 40 + 60;
 
 /// Paths by destination, one place each: a miss asks for the way there again.
 pub struct Paths {
     places: Box<[Option<Path>; PATHS]>,
+    /// How the last stranger was reached: most are reached like him.
+    passing: Option<Passing>,
     ways: Ways,
     /// The generation of the snapshot that all of this goes by.
     generation: u64,
@@ -113,6 +129,7 @@ impl Paths {
     pub fn new(capabilities: &Capabilities, hop_limit: u8, timestamp: [u64; 2]) -> Self {
         Paths {
             places: Box::new([None; PATHS]),
+            passing: None,
             ways: Ways::default(),
             generation: 0,
             neighbours: 0,
@@ -141,16 +158,54 @@ impl Paths {
     /// The path to `dst` for packets from `src`, whose place is known.
     #[inline(always)]
     pub fn at(&mut self, place: PathPlace, snapshot: &Snapshot, src: &Address, dst: &Address) -> Option<&mut Path> {
-        let at = usize::from(place.0) % PATHS;
         if self.generation != snapshot.generation {
             self.adopt(snapshot);
         }
-        let known =
-            matches!(&self.places[at], Some(path) if self.ways.holds(path.way) && path.dst == *dst && path.src == *src);
-        if !known {
+        let at = usize::from(place.0) % PATHS;
+        if !self.holds(at, src, dst) {
             self.renew(at, snapshot, src, dst);
         }
         self.places[at].as_mut()
+    }
+
+    #[inline(always)]
+    fn holds(&self, at: usize, src: &Address, dst: &Address) -> bool {
+        matches!(&self.places[at], Some(path) if self.ways.holds(path.way) && path.dst == *dst && path.src == *src)
+    }
+
+    /// The path to `dst` for a packet from `src` after which none will follow. It is not kept: a flood from everywhere would put those
+    /// that it makes in the places of those that connections use, and each would be worked out for one answer.
+    pub fn passing(&mut self, snapshot: &Snapshot, dst: Address) -> Option<&Passing> {
+        if self.generation != snapshot.generation {
+            self.adopt(snapshot);
+        }
+        let (ways, learned, now) = (&self.ways, &self.learned, self.now);
+        let like_the_last =
+            self.passing.as_mut().filter(|last| last.neighbours == self.neighbours).is_some_and(|last| {
+                let Some((way, route, leads)) = ways.again(last.way, dst) else { return false };
+                (last.way, last.route, last.mtu) = (way, route, mtu_by(leads, dst, self.mtu, learned, now));
+                leads.next_hop(dst) == last.next_hop
+            });
+        if !like_the_last {
+            let (way, leads) = self.ways.find(&snapshot.routes, dst, None);
+            let (number, route) = leads?;
+            let next_hop = route.next_hop(dst);
+            let (link, resolved) = self.link_to(snapshot, next_hop);
+            let mtu = mtu_by(&route, dst, self.mtu, &self.learned, self.now);
+            self.passing =
+                Some(Passing { way, next_hop, link, resolved, neighbours: self.neighbours, route: number, mtu });
+        }
+        self.passing.as_ref()
+    }
+
+    /// The link header of packets to a neighbour, and whether its address is known.
+    fn link_to(&self, snapshot: &Snapshot, next_hop: Address) -> ([u8; ethernet::HEADER_LEN], bool) {
+        let ethertype = if next_hop.is_v4() { EtherType::IPV4 } else { EtherType::IPV6 };
+        let mac = match self.medium {
+            Medium::Ip => Some(Mac([0; 6])),
+            Medium::Ethernet => snapshot.neighbours.get(&next_hop).copied().flatten(),
+        };
+        (ethernet::template(mac.unwrap_or(Mac([0; 6])), self.mac, ethertype), mac.is_some())
     }
 
     /// Goes by a newer snapshot. What that does not change stays as it is. To be told of each, so that none is missed; who has missed
@@ -206,12 +261,7 @@ impl Paths {
 
     fn work_out(&self, at: usize, snapshot: &Snapshot, (src, dst): (Address, Address), found: Found) -> Path {
         let Found { way, number, next_hop, mtu, source } = found;
-        let ethertype = if dst.is_v4() { EtherType::IPV4 } else { EtherType::IPV6 };
-        let mac = match self.medium {
-            Medium::Ip => Some(Mac([0; 6])),
-            Medium::Ethernet => snapshot.neighbours.get(&next_hop).copied().flatten(),
-        };
-        let link = ethernet::template(mac.unwrap_or(Mac([0; 6])), self.mac, ethertype);
+        let (link, resolved) = self.link_to(snapshot, next_hop);
         let before = self.places[at].as_ref();
         let before = before.filter(|path| path.src == src && path.dst == dst && !src.is_unspecified());
         let (header, ts_offset) = before.map(|path| (path.header, path.ts_offset)).unwrap_or_else(|| {
@@ -227,7 +277,7 @@ impl Paths {
             next_hop,
             link,
             header,
-            resolved: mac.is_some(),
+            resolved,
             neighbours: self.neighbours,
             route: number,
             mtu,
@@ -324,13 +374,7 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
     let tcp = in_front(path, buf, link_len, tcp_len);
     let pseudo = path.header.pseudo(tcp_len);
     let payload = text.write(tcp, offloads);
-    let mut meta = TxMeta::default();
-    if offloads {
-        Header::fill_partial(tcp, pseudo);
-        meta.checksum_partial = Some(PartialChecksum { start: (link_len + ip_len) as u16, offset: 16 });
-    } else {
-        complete(tcp, header_len, payload, pseudo);
-    }
+    let meta = checksum(tcp, (header_len, payload, pseudo), offloads.then_some(link_len + ip_len));
     tx.commit(total, meta);
     local.counters.count(Mib::IpOutRequests);
     local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
@@ -501,8 +545,7 @@ fn way<'a, T: Tx>(
     alive: bool,
 ) -> Option<&'a mut Path> {
     let Some(path) = local.paths.at(place, &local.snapshot, &key.local, &key.remote) else {
-        local.counters.count(Mib::IpOutNoRoutes);
-        local.counters.discard(Discard::IpNoRoute);
+        let _ = no_route(&mut local.counters);
         return None;
     };
     tx.on_behalf(&local.snapshot, path.route);
@@ -514,6 +557,30 @@ fn way<'a, T: Tx>(
         }
     }
     Some(path)
+}
+
+#[cold]
+fn no_route(counters: &mut Counters) -> Sent {
+    counters.count(Mib::IpOutNoRoutes);
+    counters.discard(Discard::IpNoRoute);
+    Sent::Nowhere
+}
+
+/// Fills in the checksum of a segment with such a header length, payload and pseudo-header, or leaves it to a device, for which the
+/// segment begins `at` there in the frame.
+#[inline(always)]
+fn checksum(tcp: &mut [u8], (header_len, payload, pseudo): (usize, Sum, Sum), at: Option<usize>) -> TxMeta {
+    match at {
+        None => {
+            complete(tcp, header_len, payload, pseudo);
+            TxMeta::default()
+        }
+        Some(at) => {
+            Header::fill_partial(tcp, pseudo);
+            let checksum_partial = Some(PartialChecksum { start: at as u16, offset: 16 });
+            TxMeta { checksum_partial, ..TxMeta::default() }
+        }
+    }
 }
 
 #[inline(always)]
@@ -528,12 +595,36 @@ fn complete(tcp: &mut [u8], header_len: usize, payload: Sum, pseudo: Sum) {
     tcp[16..18].copy_from_slice(&sum.checksum());
 }
 
-/// Sends a segment that is a header only.
+/// Sends a segment that is a header only, of no connection: a reset, a cookie, an answer from TIME_WAIT.
+#[inline(never)]
 pub fn header<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, header: &Header) -> Sent {
-    header_at(local, tx, key, PathPlace::of(key), header)
+    let (link_len, offloads, hop_limit) = (local.medium.header_len(), local.tx_checksum, local.paths.hop_limit);
+    let Some(&path) = local.paths.passing(&local.snapshot, key.remote) else { return no_route(&mut local.counters) };
+    tx.on_behalf(&local.snapshot, path.route);
+    let spec = HeaderSpec { hop_limit, ..HeaderSpec::new(key.local, key.remote, protocol::TCP) };
+    let (ip_len, tcp_len) = (spec.len(), header.len());
+    if !path.resolved {
+        return unresolved(local, &output::Template::new(&spec), path.next_hop, (tcp_len, tcp_len), header);
+    }
+    let total = link_len + ip_len + tcp_len;
+    let Some(buf) = tx.reserve_for(total, key) else {
+        local.counters.count(Mib::TxBusy);
+        return Sent::Full;
+    };
+    let (link, packet) = buf.split_at_mut(link_len);
+    link.copy_from_slice(&path.link[..link_len]);
+    let (ip, tcp) = packet.split_at_mut(ip_len);
+    output::emit(&spec, ip, tcp_len);
+    header.emit(tcp);
+    let pseudo = pseudo_header(&key.local, &key.remote, protocol::TCP, tcp_len as u32);
+    let meta = checksum(tcp, (tcp_len, Sum::ZERO, pseudo), offloads.then_some(link_len + ip_len));
+    tx.commit(total, meta);
+    local.counters.count(Mib::IpOutRequests);
+    local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
+    Sent::Yes
 }
 
-/// The same, by a path whose place is known.
+/// Sends a segment that is a header only, by a path whose place is known.
 #[inline(never)]
 pub fn header_at<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, path: PathPlace, header: &Header) -> Sent {
     let out = Outgoing { key, path, header_len: header.len(), payload_len: 0, alive: false };
@@ -549,9 +640,7 @@ pub fn packet<T: Tx>(
     write: impl FnOnce(&mut [u8]),
 ) -> Sent {
     let Some(path) = local.paths.get(&local.snapshot, spec.dst) else {
-        local.counters.count(Mib::IpOutNoRoutes);
-        local.counters.discard(Discard::IpNoRoute);
-        return Sent::Nowhere;
+        return no_route(&mut local.counters);
     };
     let mtu = path.mtu as usize;
     let mut payload = vec![0; payload_len];

@@ -40,7 +40,7 @@ impl<T: Tx> Stage<'_, T> {
                 mail_packet(self.local, owner, bytes, *vouched, Note::of_packet(packet));
                 return Slow::Done;
             }
-            return match self.local.reassembly.on_fragment(packet, self.local.now) {
+            return match self.local.reassembly.on_fragment(packet, &self.local.hash_key.get(), self.local.now) {
                 Ok(Some(whole)) => {
                     self.local.counters.count(Mib::IpReasmOKs);
                     Slow::Whole(whole)

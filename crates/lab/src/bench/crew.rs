@@ -9,7 +9,7 @@ use super::options::{Checksums, Cores, ReferencesName};
 use super::outlet::Way;
 use crate::s3_ports::Ports;
 use laneway_device::Medium;
-use laneway_device::memory::{self, LinkConfig, LinkRx, LinkTx};
+use laneway_device::memory::{self, LinkConfig, LinkTx};
 use laneway_proto::tcp::CloseReason;
 use laneway_proto::time::Instant;
 use laneway_stack::app::{App, Context};
@@ -32,7 +32,7 @@ use std::sync::Arc;
 /// Source addresses of the clients.
 pub const ADDRESSES: usize = 64;
 /// The port that servers listen on.
-const PORT: u16 = 80;
+pub const PORT: u16 = 80;
 /// Connections that a client begins in one poll at the most, so that a start does not fill the link with SYNs.
 const OPENS_MAX: usize = 64;
 /// How often the control plane has its turn.
@@ -164,6 +164,8 @@ pub struct Shape {
     pub counters: bool,
     /// What a packet does to its route.
     pub references: ReferencesName,
+    /// Packets of an attacker's for each request, where the link's way has one ([`Answers`](super::siege::Answers)).
+    pub attack: u32,
 }
 
 impl Shape {
@@ -217,8 +219,8 @@ fn config_lanes(shape: &Shape) -> usize {
 
 /// What one core runs. `S` is how its servers' lanes share connections, `C` how its clients' do.
 pub struct Crew<W: Work, S: Sharing, C: Sharing = S, T: Way = LinkTx> {
-    servers: Vec<Seat<S, LinkRx, T, W::Server>>,
-    clients: Vec<Seat<C, LinkRx, T, W::Client>>,
+    servers: Vec<Seat<S, T::In, T, W::Server>>,
+    clients: Vec<Seat<C, T::In, T, W::Client>>,
     controls: Vec<Control>,
     control_at: Instant,
 }
@@ -231,7 +233,7 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Default for Crew<W, S, C, T> {
 }
 
 /// The address of the server, and those of the clients.
-fn addresses(ipv6: bool) -> (IpAddr, Vec<IpAddr>) {
+pub fn addresses(ipv6: bool) -> (IpAddr, Vec<IpAddr>) {
     let at = |subnet: u8, host: u8| -> IpAddr {
         if ipv6 {
             Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, subnet.into(), host.into()).into()
@@ -285,7 +287,8 @@ pub fn build_on<W: Work, S: Sharing, C: Sharing, T: Way>(
     Ok(built)
 }
 
-type Hosts<W, S, C, T> = (Host<LinkRx, T, <W as Work>::Server, S>, Host<LinkRx, T, <W as Work>::Client, C>);
+type Hosts<W, S, C, T> =
+    (Host<<T as Way>::In, T, <W as Work>::Server, S>, Host<<T as Way>::In, T, <W as Work>::Client, C>);
 
 /// The two ends of one link.
 fn hosts<W: Work, S: Sharing, C: Sharing, T: Way>(
@@ -324,12 +327,13 @@ fn hosts<W: Work, S: Sharing, C: Sharing, T: Way>(
     };
     let (server_queues, client_queues) = memory::link(change(link));
     let (server_queues, client_queues) =
-        (T::attach(server_queues, shape.references), T::attach(client_queues, shape.references));
+        (T::attach(server_queues, shape, End::Server), T::attach(client_queues, shape, End::Client));
     let (server_ip, client_ips) = addresses(shape.ipv6);
     let prefix = if shape.ipv6 { 64 } else { 16 };
     let network = |ips: &[IpAddr]| Network {
         addresses: ips.iter().map(|ip| Cidr { address: *ip, prefix }).collect(),
-        gateways: Vec::new(),
+        // The world of an attacker lies behind the first client.
+        gateways: if shape.attack > 0 { vec![client_ips[0]] } else { Vec::new() },
     };
     let sources: Arc<[Address]> = client_ips.iter().map(|ip| Address::from(*ip)).collect();
     let lanes_in_all = if shape.cores == Cores::Pairs { 2 } else { lanes };

@@ -4,6 +4,7 @@
 
 use super::crew::{ADDRESSES, Crew, Shape, Work, build, introduce};
 use super::failure::Failure;
+use super::outlet::Way;
 use laneway_proto::time::Instant;
 use laneway_stack::counters::{Counters, Mib};
 use laneway_stack::sharing::Sharing;
@@ -29,7 +30,7 @@ impl Counted {
 }
 
 /// Does `ops` operations after a warm-up. The time advances by `turn_us` with each turn.
-pub fn count<W: Work, S: Sharing>(
+pub fn count<W: Work, S: Sharing, T: Way>(
     work: &W,
     shape: &Shape,
     ops: u64,
@@ -37,7 +38,7 @@ pub fn count<W: Work, S: Sharing>(
     turn_us: u64,
 ) -> Result<Counted, Failure> {
     let mut now = Instant::from_us(3_600_000_000);
-    let mut crews: Vec<Crew<W, S>> = build(work, shape, now)?;
+    let mut crews: Vec<Crew<W, S, S, T>> = build(work, shape, now)?;
     introduce(&mut crews, |crews| step(&mut crews[0], &mut now, turn_us))?;
     let crew = &mut crews[0];
     operations(crew, &mut now, warm_up, turn_us)?;
@@ -47,8 +48,14 @@ pub fn count<W: Work, S: Sharing>(
 }
 
 /// Does the same, and prints how many were counted.
-pub fn run<W: Work, S: Sharing>(work: &W, shape: &Shape, ops: u64, warm_up: u64, turn_us: u64) -> Result<(), Failure> {
-    let counted = count::<W, S>(work, shape, ops, warm_up, turn_us)?;
+pub fn run<W: Work, S: Sharing, T: Way>(
+    work: &W,
+    shape: &Shape,
+    ops: u64,
+    warm_up: u64,
+    turn_us: u64,
+) -> Result<(), Failure> {
+    let counted = count::<W, S, T>(work, shape, ops, warm_up, turn_us)?;
     println!("ops {}", counted.ops);
     println!("packets {}", counted.grown(Mib::IpOutRequests));
     println!("retransmitted {}", counted.grown(Mib::TcpRetransSegs));
@@ -63,15 +70,15 @@ pub fn run<W: Work, S: Sharing>(work: &W, shape: &Shape, ops: u64, warm_up: u64,
 }
 
 #[inline]
-fn step<W: Work, S: Sharing>(crew: &mut Crew<W, S>, now: &mut Instant, turn_us: u64) {
+fn step<W: Work, S: Sharing, T: Way>(crew: &mut Crew<W, S, S, T>, now: &mut Instant, turn_us: u64) {
     *now = now.after_us(turn_us);
     crew.turn(*now);
 }
 
 /// The name that callgrind is told to look for.
 #[inline(never)]
-fn counted_operations<W: Work, S: Sharing>(
-    crew: &mut Crew<W, S>,
+fn counted_operations<W: Work, S: Sharing, T: Way>(
+    crew: &mut Crew<W, S, S, T>,
     now: &mut Instant,
     ops: u64,
     turn_us: u64,
@@ -79,8 +86,8 @@ fn counted_operations<W: Work, S: Sharing>(
     operations(crew, now, ops, turn_us)
 }
 
-fn operations<W: Work, S: Sharing>(
-    crew: &mut Crew<W, S>,
+fn operations<W: Work, S: Sharing, T: Way>(
+    crew: &mut Crew<W, S, S, T>,
     now: &mut Instant,
     ops: u64,
     turn_us: u64,

@@ -15,6 +15,7 @@ mod peer_linux;
 mod peer_smoltcp;
 pub(crate) mod report;
 pub(crate) mod rr;
+mod siege;
 mod stream;
 mod threads;
 
@@ -22,6 +23,7 @@ use contender::{Contender, Round};
 use crew::{Shape, Work};
 use failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
+use laneway_device::memory::LinkTx;
 use laneway_stack::sharing::{Accept, Decomposed, Epoch, Global, LaneOwned, Plain, TimeWaitApart};
 use options::{Api, Bench, Checksums, Peer, ReferencesName as Name, SharingName, Unit};
 use ours::Ours;
@@ -29,6 +31,7 @@ use outlet::AnyWay;
 use peer_linux::Linux;
 use peer_smoltcp::Smoltcp;
 use report::Report;
+use siege::Answers;
 use std::time::Duration;
 
 /// Linux's default range of ephemeral ports, and ours.
@@ -61,6 +64,8 @@ fn shape(bench: &Bench, conns: usize) -> Result<Shape, Failure> {
         is_virtual: bench.ops.is_some(),
         segmentation,
         references: bench.references,
+        // Of what is counted it is a part; of what is timed, a contender.
+        attack: if bench.ops.is_some() { bench.attack.unwrap_or(0) } else { 0 },
     })
 }
 
@@ -119,18 +124,24 @@ fn counted_crr(bench: &Bench, shape: &Shape, ops: u64, warm_up: u64) -> Result<(
     let us = bench.turn_us;
     match bench.sharing {
         SharingName::Lane | SharingName::Global => counted(bench, &crr::Crr, shape, ops, warm_up),
-        SharingName::Accept => deterministic::run::<_, Accept<Plain>>(&crr::Crr, shape, ops, warm_up, us),
-        SharingName::TimeWait => deterministic::run::<_, TimeWaitApart<Plain>>(&crr::Crr, shape, ops, warm_up, us),
-        SharingName::Decomposed => deterministic::run::<_, Decomposed<Plain>>(&crr::Crr, shape, ops, warm_up, us),
-        SharingName::Epoch => deterministic::run::<_, Epoch<Plain>>(&crr::Crr, shape, ops, warm_up, us),
+        SharingName::Accept => deterministic::run::<_, Accept<Plain>, LinkTx>(&crr::Crr, shape, ops, warm_up, us),
+        SharingName::TimeWait => {
+            deterministic::run::<_, TimeWaitApart<Plain>, LinkTx>(&crr::Crr, shape, ops, warm_up, us)
+        }
+        SharingName::Decomposed => {
+            deterministic::run::<_, Decomposed<Plain>, LinkTx>(&crr::Crr, shape, ops, warm_up, us)
+        }
+        SharingName::Epoch => deterministic::run::<_, Epoch<Plain>, LinkTx>(&crr::Crr, shape, ops, warm_up, us),
     }
 }
 
 fn counted<W: Work>(bench: &Bench, work: &W, shape: &Shape, ops: u64, warm_up: u64) -> Result<(), Failure> {
     if bench.sharing == SharingName::Global {
-        deterministic::run::<W, Global<Plain>>(work, shape, ops, warm_up, bench.turn_us)
+        deterministic::run::<W, Global<Plain>, LinkTx>(work, shape, ops, warm_up, bench.turn_us)
+    } else if bench.attack.is_some() {
+        deterministic::run::<W, LaneOwned, Answers>(work, shape, ops, warm_up, bench.turn_us)
     } else {
-        deterministic::run::<W, LaneOwned>(work, shape, ops, warm_up, bench.turn_us)
+        deterministic::run::<W, LaneOwned, LinkTx>(work, shape, ops, warm_up, bench.turn_us)
     }
 }
 
@@ -152,6 +163,16 @@ fn contenders(bench: &Bench, conns: usize) -> Result<Vec<Box<dyn Contender>>, Fa
             }
             Unit::Rr => ours(bench, who, &rr::Rr::new(bench.message), &shape)?,
             Unit::Stream | Unit::Idle => ours(bench, who, &stream::Stream, &shape)?,
+        });
+    }
+    if let Some(attack) = bench.attack {
+        let shape = Shape { attack, ..shape.clone() };
+        all.push(match bench.unit {
+            Unit::Crr => Box::new(Ours::<_, LaneOwned, LaneOwned, Answers>::new("attacked", &crr::Crr, &shape, true)?),
+            _ => {
+                let work = rr::Rr::new(bench.message);
+                Box::new(Ours::<_, LaneOwned, LaneOwned, Answers>::new("attacked", &work, &shape, false)?)
+            }
         });
     }
     for peer in &bench.peer {

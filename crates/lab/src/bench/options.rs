@@ -101,6 +101,7 @@ Examples:
   laneway-lab bench rr --conns 100 --checksums offload --json
   laneway-lab bench stream --conns 1 --mtu 65535 --peer smoltcp
   laneway-lab bench idle --conns 1000000
+  laneway-lab bench crr --conns 100 --attack 10        what a connection costs beside ten SYNs, ACKs, RSTs and fragments of an attacker's
   laneway-lab bench rr --api thread --conns 9000 --peer linux          4 application threads with pollers, beside the on-lane API
   laneway-lab bench rr --api thread --conns 1 --message 1 --peer linux ping-pong between two threads, blocking calls
   laneway-lab bench stream --api thread --conns 1 --checksums offload --peer linux --json
@@ -180,6 +181,9 @@ pub struct Bench {
     /// Print every counter of ours
     #[arg(long, hide = true)]
     pub counters: bool,
+    /// Measure this beside it: the server attacked by so many packets for each request, of SYN, ACK, RST and fragments one each (crr, rr)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub attack: Option<u32>,
     /// Bytes of a request and of a response (rr)
     #[arg(long, value_name = "BYTES", hide = true)]
     pub message: Option<usize>,
@@ -304,6 +308,17 @@ impl Bench {
                 return misuse("--references is for bench crr and bench rr");
             }
         }
+        if self.attack.is_some()
+            && (!matches!(self.unit, Unit::Crr | Unit::Rr)
+                || self.api == Api::Thread
+                || self.sharing != SharingName::Lane
+                || self.references != ReferencesName::Lane
+                || self.ipv6)
+        {
+            return misuse(
+                "--attack is for bench crr and bench rr as the product does them over IPv4: leave out --api, --sharing, --references and --ipv6",
+            );
+        }
         if self.api == Api::Thread {
             self.check_threads()?;
         } else if self.threads.is_some() {
@@ -382,6 +397,9 @@ mod tests {
             "crr --rounds 0",
             "crr --mtu 100",
             "idle --peer linux",
+            "stream --attack 10",
+            "crr --attack 10 --sharing global",
+            "rr --attack 10 --ipv6",
             "stream --references r0",
             "crr --references r0 --sharing global",
             "rr --threads 4",

@@ -282,6 +282,9 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Contender for Ours<W, S, C, T> {
         if self.shape.references != ReferencesName::Lane {
             remarks += &format!("; references to routes: {:?}", self.shape.references);
         }
+        if self.shape.attack > 0 {
+            remarks += &format!("; {} attack packets a request", self.shape.attack);
+        }
         if self.shape.counters {
             remarks += &format!("; {:?}", all.iter().collect::<Vec<_>>());
         }

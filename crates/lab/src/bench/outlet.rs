@@ -3,26 +3,30 @@
 //! Each way is a type of its own ([`laneway_stack::references`]), and so would be a whole stack for each. What is compared here
 //! goes through one indirect call, the product's way as well, so that it is the same for all.
 
+use super::crew::{End, Shape};
 use super::options::ReferencesName;
 use laneway_device::memory::{LinkRx, LinkTx};
-use laneway_device::{Capabilities, Queue, Tx, TxMeta};
+use laneway_device::{Capabilities, Queue, Rx, Tx, TxMeta};
 use laneway_stack::references::{Borrowed, ByArc, R0, R1, R2, R3, References, Tally};
 use std::any::Any;
 
 /// The queues of a link's end.
-type Queues<T> = Vec<Queue<LinkRx, T>>;
+pub type Queues<R, T> = Vec<Queue<R, T>>;
 
 /// The sending half of a link, and what was counted on it.
 pub trait Way: Tx + Send + Sized + 'static {
-    /// For all queues of one stack.
-    fn attach(queues: Queues<LinkTx>, references: ReferencesName) -> Queues<Self>;
+    /// The receiving half beside it.
+    type In: Rx + Send;
+    /// For all queues of one stack, which is this end of the link.
+    fn attach(queues: Queues<LinkRx, LinkTx>, shape: &Shape, end: End) -> Queues<Self::In, Self>;
     /// What packets did to routes.
     fn tally(&self) -> Tally;
 }
 
 /// The product: there is nothing on it.
 impl Way for LinkTx {
-    fn attach(queues: Queues<LinkTx>, _: ReferencesName) -> Queues<LinkTx> {
+    type In = LinkRx;
+    fn attach(queues: Queues<LinkRx, LinkTx>, _: &Shape, _: End) -> Queues<LinkRx, LinkTx> {
         queues
     }
     fn tally(&self) -> Tally {
@@ -76,7 +80,7 @@ where
 /// With any way of referring to routes.
 pub struct AnyWay(Box<dyn Told>);
 
-fn any<F: References>(queues: Queues<LinkTx>) -> Queues<AnyWay>
+fn any<F: References>(queues: Queues<LinkRx, LinkTx>) -> Queues<LinkRx, AnyWay>
 where
     F::Outlet<LinkTx>: Send + 'static,
 {
@@ -85,8 +89,9 @@ where
 }
 
 impl Way for AnyWay {
-    fn attach(queues: Queues<LinkTx>, references: ReferencesName) -> Queues<AnyWay> {
-        match references {
+    type In = LinkRx;
+    fn attach(queues: Queues<LinkRx, LinkTx>, shape: &Shape, _: End) -> Queues<LinkRx, AnyWay> {
+        match shape.references {
             ReferencesName::R0 => any::<R0>(queues),
             ReferencesName::R1 => any::<R1>(queues),
             ReferencesName::R2 => any::<R2>(queues),

@@ -52,6 +52,7 @@ fn shape() -> Shape {
         is_virtual: true,
         segmentation: false,
         references: ReferencesName::Lane,
+        attack: 0,
     }
 }
 

@@ -90,6 +90,7 @@ fn shape(lanes: u8) -> Shape {
         segmentation: false,
         counters: false,
         references: crate::bench::options::ReferencesName::Lane,
+        attack: 0,
     }
 }
 

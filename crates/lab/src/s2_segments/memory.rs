@@ -12,6 +12,7 @@ use crate::bench::ours::Ours;
 use crate::bench::rr::Rr;
 use crate::s3_ports::Ports;
 use crate::wall;
+use laneway_device::memory::LinkTx;
 use laneway_stack::counters::Mib;
 use laneway_stack::sharing::LaneOwned;
 use std::process::Command;
@@ -53,13 +54,20 @@ fn shape(options: &S2, is_virtual: bool) -> Shape {
         is_virtual,
         segmentation: !options.no_offload,
         references: crate::bench::options::ReferencesName::Lane,
+        attack: 0,
         choice: Ports::Lane,
     }
 }
 
 fn count<S: laneway_stack::sharing::Sharing>(options: &S2, ops: u64) -> Result<Counted, Failure> {
     let warm_up = WARM_UP * u64::from(options.conns);
-    deterministic::count::<Rr, S>(&Rr::new(Some(options.message())), &shape(options, true), ops, warm_up, TURN_US)
+    deterministic::count::<Rr, S, LinkTx>(
+        &Rr::new(Some(options.message())),
+        &shape(options, true),
+        ops,
+        warm_up,
+        TURN_US,
+    )
 }
 
 /// What is the same on every machine: packets, octets, segments, acknowledgements.

@@ -40,6 +40,7 @@ pub fn shape(s5: &S5, cores: Cores) -> Shape {
         is_virtual: false,
         segmentation: false,
         references: Name::Lane,
+        attack: 0,
     }
 }
 

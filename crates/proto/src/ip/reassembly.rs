@@ -8,14 +8,20 @@
 //!   not the hole before it.
 //! - When the budget is used up the oldest datagram goes. To refuse the newest instead would let one burst shut out everybody for
 //!   the whole timeout.
+//! - Where a datagram is kept is found by a keyed hash, and the memory of one that goes is that of the next: a flood of small
+//!   fragments costs neither long searches nor calls of the heap.
 
 use crate::discard::Discard;
 use crate::ip::input::{FragmentInfo, Packet};
 use crate::time::Instant;
 use laneway_wire::checksum::Sum;
 use laneway_wire::flow::Address;
+use laneway_wire::keyed_hash::HashKey;
 use laneway_wire::{ipv4, ipv6, protocol};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+
+mod store;
+use store::{At, Store};
 
 #[cfg(test)]
 mod tests;
@@ -86,8 +92,8 @@ pub struct FirstFragment {
 }
 
 impl FirstFragment {
-    /// All but the payload.
-    fn of(packet: &Packet<'_>, info: FragmentInfo) -> Self {
+    /// All but the payload; `header` is the packet's.
+    fn of(packet: &Packet<'_>, info: FragmentInfo, header: Vec<u8>) -> Self {
         FirstFragment {
             src: packet.src,
             dst: packet.dst,
@@ -96,7 +102,7 @@ impl FirstFragment {
             ecn: packet.ecn,
             link_broadcast: packet.link_broadcast,
             info,
-            header: packet.header.to_vec(),
+            header,
             payload: Vec::new(),
         }
     }
@@ -118,7 +124,7 @@ impl FirstFragment {
 }
 
 /// Which fragments belong together. (RFC 791: IPv4 tells apart protocols too; RFC 8200 does not, and 0 stands there.)
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Key {
     src: [u32; 4],
     dst: [u32; 4],
@@ -126,9 +132,27 @@ struct Key {
     protocol: u8,
 }
 
+impl Key {
+    fn of(packet: &Packet<'_>, info: FragmentInfo) -> Key {
+        Key {
+            src: packet.src.words(),
+            dst: packet.dst.words(),
+            id: info.id,
+            protocol: if packet.src.is_v4() { packet.protocol } else { 0 },
+        }
+    }
+
+    fn hash(&self, secret: &HashKey) -> u64 {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let ([a, b, c, d], [e, f, g, h]) = (self.src, self.dst);
+        let last = pair(self.id, self.protocol.into());
+        secret.sip13_words(&[pair(a, b), pair(c, d), pair(e, f), pair(g, h), last])
+    }
+}
+
 #[derive(Debug)]
 struct Datagram {
-    /// Which creation this is: queue records of an earlier datagram with the same key do not count.
+    /// Which creation this is: queue records of an earlier datagram in the same place do not count.
     serial: u64,
     /// Bytes charged to the budget.
     charged: usize,
@@ -165,7 +189,7 @@ struct Collecting {
 struct Piece {
     offset: u32,
     more: bool,
-    bytes: Box<[u8]>,
+    bytes: Vec<u8>,
 }
 
 impl Piece {
@@ -178,7 +202,9 @@ impl Piece {
 #[derive(Debug)]
 pub struct Reassembly {
     config: Config,
-    datagrams: BTreeMap<Key, Datagram>,
+    datagrams: Store,
+    /// What the last datagram that had to make room leaves to the next.
+    spare: Spare,
     /// In order of creation and so of expiry, a queue for each family's timeout; a record whose serial is not its datagram's is
     /// stale.
     queues: [VecDeque<Record>; 2],
@@ -191,7 +217,42 @@ pub struct Reassembly {
 struct Record {
     expires: Instant,
     serial: u64,
-    key: Key,
+    at: At,
+}
+
+/// Memory of a datagram that is gone: of its list of pieces, of a piece, of its header. What is taken from it is at least half full,
+/// so that the budget means what it says.
+#[derive(Debug, Default)]
+struct Spare {
+    pieces: Vec<Piece>,
+    bytes: Vec<u8>,
+    header: Vec<u8>,
+}
+
+/// More is not kept for the next.
+const SPARE_MAX: usize = 256;
+
+/// A copy of `bytes`, in `spare` if that suits.
+fn copied(bytes: &[u8], spare: &mut Vec<u8>) -> Vec<u8> {
+    let suits = (bytes.len()..=2 * bytes.len()).contains(&spare.capacity());
+    let mut copy = if suits { core::mem::take(spare) } else { Vec::with_capacity(bytes.len()) };
+    copy.clear();
+    copy.extend_from_slice(bytes);
+    copy
+}
+
+impl Spare {
+    /// Takes what it can use of a datagram that is gone.
+    fn keep(&mut self, progress: Progress) {
+        let Progress::Collecting(Collecting { mut pieces, first, .. }) = progress else { return };
+        let small = |bytes: Vec<u8>| if bytes.capacity() <= SPARE_MAX { bytes } else { Vec::new() };
+        self.bytes = pieces.pop().map_or(Vec::new(), |piece| small(piece.bytes));
+        self.header = first.map_or(Vec::new(), |first| small(first.header));
+        pieces.clear();
+        if pieces.capacity() * size_of::<Piece>() <= SPARE_MAX {
+            self.pieces = pieces;
+        }
+    }
 }
 
 impl Reassembly {
@@ -199,7 +260,8 @@ impl Reassembly {
     pub fn new(config: Config) -> Self {
         Reassembly {
             config,
-            datagrams: BTreeMap::new(),
+            datagrams: Store::new(config.entries_max),
+            spare: Spare::default(),
             queues: [VecDeque::new(), VecDeque::new()],
             bytes: 0,
             next_serial: 0,
@@ -207,40 +269,45 @@ impl Reassembly {
         }
     }
 
-    /// A fragment arrived. `Ok(Some(_))` when it makes its datagram whole.
+    /// A fragment arrived. `Ok(Some(_))` when it makes its datagram whole. `secret`: the same for all of them, and no sender's to know.
     ///
     /// # Panics
     /// If `packet` is not a fragment: whole packets have no business here.
-    pub fn on_fragment(&mut self, packet: &Packet<'_>, now: Instant) -> Result<Option<Reassembled>, Discard> {
+    pub fn on_fragment(
+        &mut self,
+        packet: &Packet<'_>,
+        secret: &HashKey,
+        now: Instant,
+    ) -> Result<Option<Reassembled>, Discard> {
         let Some(info) = packet.fragment else { panic!("only fragments are reassembled") };
         check(packet, info)?;
-        let key = Key {
-            src: packet.src.words(),
-            dst: packet.dst.words(),
-            id: info.id,
-            protocol: if packet.src.is_v4() { packet.protocol } else { 0 },
-        };
+        let key = Key::of(packet, info);
+        let hash = key.hash(secret);
         let cost = packet.payload.len() + OVERHEAD + if info.offset == 0 { packet.header.len() } else { 0 };
-        if !self.make_room(cost, &key) {
+        let known = self.datagrams.find(hash, &key);
+        if !self.make_room(cost, known) {
             return Err(Discard::FragmentBudget);
         }
-        let datagram = match self.datagrams.entry(key) {
-            std::collections::btree_map::Entry::Occupied(found) => found.into_mut(),
-            std::collections::btree_map::Entry::Vacant(place) => {
+        let at = match known {
+            Some(at) => at,
+            None => {
                 let serial = self.next_serial;
                 self.next_serial += 1;
+                self.bytes += OVERHEAD;
+                let pieces = core::mem::take(&mut self.spare.pieces);
+                let progress = Progress::Collecting(Collecting { pieces, ..Collecting::default() });
+                let at = self.datagrams.insert(hash, key, Datagram { serial, charged: OVERHEAD, progress });
                 let v4 = packet.src.is_v4();
                 let timeout = if v4 { self.config.timeout_v4_us } else { self.config.timeout_v6_us };
-                self.queues[usize::from(v4)].push_back(Record { expires: now.after_us(timeout), serial, key });
-                self.bytes += OVERHEAD;
-                let progress = Progress::Collecting(Collecting::default());
-                place.insert(Datagram { serial, charged: OVERHEAD, progress })
+                self.queues[usize::from(v4)].push_back(Record { expires: now.after_us(timeout), serial, at });
+                at
             }
         };
+        let Some(datagram) = self.datagrams.get_mut(at) else { return Err(Discard::FragmentBudget) };
         let Progress::Collecting(collecting) = &mut datagram.progress else {
             return Err(Discard::FragmentOverlap);
         };
-        match collecting.add(packet, info, self.config.pieces_max) {
+        match collecting.add(packet, info, self.config.pieces_max, &mut self.spare) {
             Ok(Added::Repeated) => return Ok(None),
             Ok(Added::New) => {
                 datagram.charged += cost;
@@ -256,7 +323,7 @@ impl Reassembly {
         if !collecting.is_whole() {
             return Ok(None);
         }
-        let whole = self.remove(&key).and_then(|datagram| match datagram.progress {
+        let whole = self.remove(at).and_then(|datagram| match datagram.progress {
             Progress::Collecting(collecting) => Some(collecting),
             Progress::Refused => None,
         });
@@ -275,7 +342,7 @@ impl Reassembly {
                     continue;
                 }
                 // A refused datagram was discarded and counted when it was refused.
-                if let Some(Datagram { progress: Progress::Collecting(collecting), .. }) = self.remove(&record.key) {
+                if let Some(Datagram { progress: Progress::Collecting(collecting), .. }) = self.remove(record.at) {
                     return Some(Expired { first_fragment: collecting.quote() });
                 }
             }
@@ -300,7 +367,7 @@ impl Reassembly {
 
     /// Whether nothing is under way.
     pub fn is_empty(&self) -> bool {
-        self.datagrams.is_empty()
+        self.datagrams.len() == 0
     }
 
     /// Bytes charged to the budget.
@@ -313,10 +380,10 @@ impl Reassembly {
         self.evicted
     }
 
-    /// Gives up the oldest datagrams until a fragment of `cost` bytes can be taken in. `false` if it cannot: its datagram does not
-    /// fit into the budget even alone, or was itself the oldest and is gone.
-    fn make_room(&mut self, cost: usize, key: &Key) -> bool {
-        let (new, own) = match self.datagrams.get(key) {
+    /// Gives up the oldest datagrams until a fragment of `cost` bytes can be taken in, of a datagram that is `known` or of a new one.
+    /// `false` if it cannot: its datagram does not fit into the budget even alone, or was itself the oldest and is gone.
+    fn make_room(&mut self, cost: usize, known: Option<At>) -> bool {
+        let (new, own) = match known.and_then(|at| self.datagrams.get(at)) {
             Some(datagram) => (0, datagram.charged),
             None => (1, OVERHEAD),
         };
@@ -334,8 +401,10 @@ impl Reassembly {
             if !self.is_current(&record) {
                 continue;
             }
-            self.remove(&record.key);
-            if record.key == *key {
+            if let Some(datagram) = self.remove(record.at) {
+                self.spare.keep(datagram.progress);
+            }
+            if Some(record.at) == known {
                 return false;
             }
             self.evicted += 1;
@@ -357,19 +426,18 @@ impl Reassembly {
         for queue in 0..2 {
             if self.queues[queue].len() > 2 * self.config.entries_max {
                 let datagrams = &self.datagrams;
-                self.queues[queue].retain(|record| {
-                    datagrams.get(&record.key).is_some_and(|datagram| datagram.serial == record.serial)
-                });
+                self.queues[queue]
+                    .retain(|record| datagrams.get(record.at).is_some_and(|datagram| datagram.serial == record.serial));
             }
         }
     }
 
     fn is_current(&self, record: &Record) -> bool {
-        self.datagrams.get(&record.key).is_some_and(|datagram| datagram.serial == record.serial)
+        self.datagrams.get(record.at).is_some_and(|datagram| datagram.serial == record.serial)
     }
 
-    fn remove(&mut self, key: &Key) -> Option<Datagram> {
-        let datagram = self.datagrams.remove(key)?;
+    fn remove(&mut self, at: At) -> Option<Datagram> {
+        let datagram = self.datagrams.remove(at)?;
         self.bytes -= datagram.charged;
         Some(datagram)
     }
@@ -382,13 +450,19 @@ enum Added {
 
 impl Collecting {
     /// Takes in a fragment, or says why the whole datagram is to be refused.
-    fn add(&mut self, packet: &Packet<'_>, info: FragmentInfo, pieces_max: usize) -> Result<Added, Discard> {
+    fn add(
+        &mut self,
+        packet: &Packet<'_>,
+        info: FragmentInfo,
+        pieces_max: usize,
+        spare: &mut Spare,
+    ) -> Result<Added, Discard> {
         let end = info.offset + packet.payload.len() as u32;
         let at = self.pieces.partition_point(|piece| piece.offset < info.offset);
         if let Some(same) = self.pieces.get(at)
             && same.offset == info.offset
             && same.more == info.more
-            && *same.bytes == *packet.payload
+            && same.bytes == packet.payload
         {
             return Ok(Added::Repeated);
         }
@@ -406,7 +480,7 @@ impl Collecting {
             return Err(Discard::FragmentBudget);
         }
         if info.offset == 0 {
-            self.first = Some(FirstFragment::of(packet, info));
+            self.first = Some(FirstFragment::of(packet, info, copied(packet.header, &mut spare.header)));
         }
         if !info.more {
             self.total = Some(end);
@@ -414,7 +488,8 @@ impl Collecting {
         self.ecn_seen |= 1 << (packet.ecn & 3);
         self.link_broadcast |= packet.link_broadcast;
         self.held += packet.payload.len();
-        self.pieces.insert(at, Piece { offset: info.offset, more: info.more, bytes: packet.payload.into() });
+        let bytes = copied(packet.payload, &mut spare.bytes);
+        self.pieces.insert(at, Piece { offset: info.offset, more: info.more, bytes });
         Ok(Added::New)
     }
 

@@ -3,6 +3,7 @@ use crate::ip::input::input;
 use crate::ip::reassembly::{Config, Reassembly};
 use crate::time::Instant;
 use laneway_wire::flow::Address;
+use laneway_wire::keyed_hash::HashKey;
 use laneway_wire::protocol;
 use proptest::prelude::*;
 
@@ -55,7 +56,7 @@ proptest! {
         let last = fragments.len() - 1;
         for (i, fragment) in fragments.iter().enumerate() {
             let packet = input(fragment, false).unwrap();
-            let joined = reassembly.on_fragment(&packet, Instant::ZERO).unwrap();
+            let joined = reassembly.on_fragment(&packet, &HashKey::new(1, 2), Instant::ZERO).unwrap();
             prop_assert_eq!(joined.is_some(), i == last);
             if let Some(joined) = joined {
                 let packet = input(&joined.packet, false).unwrap();

@@ -4,6 +4,7 @@ use crate::ip::output::{self, HeaderSpec};
 use proptest::prelude::*;
 
 const NOW: Instant = Instant::from_us(1_000_000);
+const SECRET: HashKey = HashKey::new(1, 2);
 
 fn v4(last: u8) -> Address {
     Address::from_v4([192, 0, 2, last])
@@ -46,7 +47,7 @@ fn feed(reassembly: &mut Reassembly, fragment: &Fragment, now: Instant) -> Resul
     };
     header.emit(&mut packet);
     packet.extend_from_slice(&fragment.bytes);
-    reassembly.on_fragment(&input(&packet, false).unwrap(), now)
+    reassembly.on_fragment(&input(&packet, false).unwrap(), &SECRET, now)
 }
 
 /// An IPv6 fragment whose unfragmentable part has a hop-by-hop header if `hop_by_hop`.
@@ -88,8 +89,8 @@ fn headers_before_the_fragment_header_stay() {
         let mut reassembly = Reassembly::new(Config::default());
         let first = packet_v6(hop_by_hop, protocol::UDP, 0, true, &[1; 8]);
         let last = packet_v6(hop_by_hop, protocol::UDP, 8, false, &[2; 3]);
-        assert_eq!(reassembly.on_fragment(&input(&last, false).unwrap(), NOW), Ok(None));
-        let whole = reassembly.on_fragment(&input(&first, false).unwrap(), NOW).unwrap().unwrap();
+        assert_eq!(reassembly.on_fragment(&input(&last, false).unwrap(), &SECRET, NOW), Ok(None));
+        let whole = reassembly.on_fragment(&input(&first, false).unwrap(), &SECRET, NOW).unwrap().unwrap();
         let packet = input(&whole.packet, false).unwrap();
         assert_eq!(packet.protocol, protocol::UDP);
         assert_eq!(packet.payload, [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2]);
@@ -153,9 +154,9 @@ fn impossible_fragments_create_nothing() {
     assert_eq!(refused(&mut reassembly, options), Discard::FragmentTiny);
     // IPv6: the chain of headers has to end in the first fragment.
     let cut = packet_v6(false, 60, 0, true, &[17, 1, 1, 4, 0, 0, 0, 0]);
-    assert_eq!(reassembly.on_fragment(&input(&cut, false).unwrap(), NOW), Err(Discard::FragmentTiny));
+    assert_eq!(reassembly.on_fragment(&input(&cut, false).unwrap(), &SECRET, NOW), Err(Discard::FragmentTiny));
     let nested = packet_v6(false, 44, 0, true, &[17; 16]);
-    assert_eq!(reassembly.on_fragment(&input(&nested, false).unwrap(), NOW), Err(Discard::FragmentTiny));
+    assert_eq!(reassembly.on_fragment(&input(&nested, false).unwrap(), &SECRET, NOW), Err(Discard::FragmentTiny));
     assert!(reassembly.is_empty());
 }
 
@@ -181,7 +182,7 @@ fn a_datagram_that_is_late_is_given_up() {
     feed(&mut reassembly, &fragment(0, 16, true), NOW).unwrap();
     feed(&mut reassembly, &Fragment { id: 8, ..fragment(16, 16, true) }, NOW.after_us(1)).unwrap();
     let six = packet_v6(false, protocol::UDP, 0, true, &[1; 8]);
-    reassembly.on_fragment(&input(&six, false).unwrap(), NOW).unwrap();
+    reassembly.on_fragment(&input(&six, false).unwrap(), &SECRET, NOW).unwrap();
     let deadline = reassembly.poll_timeout().unwrap();
     assert_eq!(deadline.since_us(NOW), 30_000_000);
     assert_eq!(reassembly.poll_expired(NOW), None);
@@ -211,6 +212,54 @@ fn the_oldest_makes_room() {
         assert!(feed(&mut reassembly, &Fragment { id, ..fragment(8, 8, false) }, NOW).unwrap().is_some());
     }
     assert_eq!(reassembly.bytes(), 0);
+}
+
+#[test]
+fn a_flood_of_small_fragments_has_no_memory_of_its_own() {
+    let config = Config { entries_max: 4, ..Config::default() };
+    let mut reassembly = Reassembly::new(config);
+    let mut seen = std::collections::BTreeSet::new();
+    for id in 0..100 {
+        feed(&mut reassembly, &Fragment { id, ..fragment(0, 8, true) }, NOW).unwrap();
+        seen.extend(reassembly.datagrams.iter().filter_map(|datagram| match &datagram.progress {
+            Progress::Collecting(collecting) => Some(collecting.pieces[0].bytes.as_ptr()),
+            Progress::Refused => None,
+        }));
+    }
+    assert!(seen.len() <= 5, "{} pieces of memory for four datagrams", seen.len());
+    // What is much shorter than the memory that is there does not take it.
+    feed(&mut reassembly, &Fragment { id: 200, ..fragment(0, 200, true) }, NOW).unwrap();
+    for id in 201..220 {
+        feed(&mut reassembly, &Fragment { id, ..fragment(0, 8, true) }, NOW).unwrap();
+    }
+    let held = reassembly.datagrams.iter().map(|datagram| match &datagram.progress {
+        Progress::Collecting(collecting) => collecting.pieces[0].bytes.capacity(),
+        Progress::Refused => 0,
+    });
+    assert!(held.max() <= Some(16), "the budget counts 8 bytes");
+}
+
+/// Whatever their hashes, datagrams are told apart, and each is found where it was put.
+#[test]
+fn datagrams_of_one_chain_are_told_apart() {
+    let mut store = Store::new(8);
+    let key = |id| Key { src: [0; 4], dst: [0; 4], id, protocol: 17 };
+    let datagram = |serial| Datagram { serial, charged: 0, progress: Progress::Collecting(Collecting::default()) };
+    let places: Vec<At> = (0..8).map(|id| store.insert(u64::from(id) % 2, key(id), datagram(id.into()))).collect();
+    for (id, at) in (0..8).zip(&places) {
+        assert_eq!(store.find(u64::from(id) % 2, &key(id)), Some(*at));
+        assert_eq!(store.find(u64::from(id + 1) % 2, &key(id)), None);
+    }
+    // From the middle, from the front and from the end of a chain.
+    for id in [3, 7, 1, 0, 6, 2, 4, 5] {
+        assert_eq!(store.remove(places[id as usize]).map(|gone| gone.serial), Some(id.into()));
+        assert!(store.remove(places[id as usize]).is_none());
+        assert_eq!(store.find(u64::from(id) % 2, &key(id)), None);
+        let left = (0..8).filter(|id| store.find(u64::from(*id) % 2, &key(*id)).is_some()).count();
+        assert_eq!(left, store.len());
+    }
+    store.insert(9, key(9), datagram(9));
+    assert_eq!(store.len(), 1);
 }
 
 #[test]
@@ -254,7 +303,7 @@ proptest! {
             prop_assert!(reassembly.bytes() <= config.bytes_max);
             prop_assert!(reassembly.len() <= config.entries_max);
             prop_assert!(reassembly.queues.iter().all(|queue| queue.len() <= 2 * config.entries_max + 1));
-            let charged: usize = reassembly.datagrams.values().map(|datagram| datagram.charged).sum();
+            let charged: usize = reassembly.datagrams.iter().map(|datagram| datagram.charged).sum();
             prop_assert_eq!(charged, reassembly.bytes());
             let recorded = reassembly.queues.iter().flatten().filter(|record| reassembly.is_current(record)).count();
             prop_assert_eq!(recorded, reassembly.len());
