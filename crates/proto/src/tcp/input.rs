@@ -466,6 +466,11 @@ impl Connection {
         if !text.is_empty() && self.state != State::Closed {
             let consumed = consumed.min(text.len());
             let rest = &text[consumed..];
+            if !rest.is_empty() && self.facts.has(Facts::RECEIVE_SHUT) {
+                // Closed while it was shown this, with the rest of it unread: as in `close`. Nobody would ever read it.
+                self.abort(cx);
+                return false;
+            }
             // What the pool cannot hold was not received: the peer will send it again.
             let kept = if rest.is_empty() || self.rcv.buf.push(rest, 0, cx.pool) { text.len() } else { consumed };
             self.rcv.nxt = self.rcv.nxt + kept as u32;

@@ -33,6 +33,31 @@ fn what_was_merged_counts_as_the_segments_that_the_network_carried() {
     assert_eq!(connection.info(NOW).segs_in, 9);
 }
 
+/// Who closes while he is shown text, and does not take all of it, has closed with bytes unread. They were kept for nobody, and the
+/// connection with them.
+#[test]
+fn closed_in_the_middle_of_text_is_a_reset() {
+    let config = Config::default();
+    for (taken, fin, reset) in [(4, false, true), (4, true, true), (0, true, true), (10, true, false)] {
+        let (mut connection, mut pool) = (established(&config, NOW), pool());
+        let flags = if fin { Flags::ACK | Flags::FIN } else { Flags::ACK };
+        let seg = Segment { flags, ..text(&connection, &[7; 10]) };
+        let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
+        let mut arrival = Arrival::default();
+        connection.on_super_segment(&seg, 10, &mut cx, &mut arrival);
+        connection.close(&mut cx);
+        let closed = connection.finish(&arrival, taken, &mut cx);
+        assert_eq!((connection.state() == State::Closed, closed), (reset, !reset), "{taken} taken");
+        assert_eq!(connection.buffered(), 0);
+        let plan = connection.decide::<Lane>(NOW).expect("something is said");
+        assert_eq!(plan.flags.rst(), reset);
+        if reset {
+            let _ = connection.commit(&plan, NOW);
+            assert!(connection.is_finished());
+        }
+    }
+}
+
 #[test]
 fn the_urgent_pointer_moves_forward_and_never_back() {
     let (mut connection, mut pool) = (established(&Config::default(), NOW), pool());
