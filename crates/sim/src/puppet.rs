@@ -3,9 +3,10 @@
 use crate::check::byte_stream;
 use crate::scenario::{Ending, Gathering, Reading};
 use crate::stage::{Action, Stage};
-use laneway_proto::tcp::CloseReason;
+use laneway_proto::tcp::{CloseReason, State};
 use laneway_stack::{App, ConnId, Context, ListenerId};
 use laneway_wire::flow::Address;
+use laneway_wire::tcp::SeqNum;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -41,7 +42,8 @@ impl Puppet {
                 t.ends[0].id = Some(id);
                 t.ends[0].lane = self.lane;
                 if let Some(flow) = flow {
-                    stage.by_flow.insert(flow, talk);
+                    let before = stage.by_flow.insert(flow, talk);
+                    stage.talks[talk].haunted = before.is_some_and(|before| stage.talks[before].rude);
                 }
             }
             // All ports are taken: later.
@@ -101,7 +103,11 @@ impl Puppet {
                 let mut taken = if more { cx.send_more(id, bytes) } else { cx.send(id, bytes) };
                 if taken == 0 && poor && cx.state(id).can_send() {
                     taken = cx.send(id, &bytes[..bytes.len().min(512)]);
-                    again_us = Some(now_us + 50_000);
+                    // Once, however often it is told to go on meanwhile.
+                    if e.retries_at_us <= now_us {
+                        e.retries_at_us = now_us + 50_000;
+                        again_us = Some(e.retries_at_us);
+                    }
                 }
                 e.said += taken as u64;
                 full = taken < bytes.len();
@@ -220,11 +226,13 @@ impl Puppet {
     fn accept_all(&self, cx: &mut Context<'_>, stage: &mut Stage, listener: ListenerId) {
         while let Some(id) = cx.accept(listener) {
             let Some(flow) = cx.flow(id) else { continue };
+            let (state, next) = cx.inspect(id, |c| (c.state(), c.sequence().2 - c.buffered())).unwrap_or(GONE);
+            if state == State::Closed {
+                continue; // its opener has reset it meanwhile; if not, that will be found there
+            }
             // The same flow may have been used before, by an opener who has given up.
-            let iss = cx
-                .inspect(id, |c| c.sequence().2 - c.buffered() - 1 - u32::from(!c.state().can_receive()))
-                .map_or(0, |iss| iss.raw());
-            match stage.by_iss.get(&(flow.reversed(), iss)).copied() {
+            let iss = next - 1 - u32::from(!state.can_receive());
+            match stage.by_iss.get(&(flow.reversed(), iss.raw())).copied() {
                 Some(talk) if stage.talks[talk].ends[1].id.is_none() => {
                     cx.set_token(id, token(talk));
                     self.begin(cx, stage, talk, id);
@@ -239,6 +247,9 @@ impl Puppet {
         }
     }
 }
+
+/// What is said of a connection that is not there.
+const GONE: (State, SeqNum) = (State::Closed, SeqNum::new(0));
 
 impl App for Puppet {
     fn on_poll(&mut self, cx: &mut Context<'_>) {

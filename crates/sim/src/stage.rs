@@ -48,6 +48,8 @@ pub struct End {
     pub stalled: bool,
     /// It says nothing before this time.
     pub speaks_at_us: u64,
+    /// It was refused memory, and tries again then.
+    pub retries_at_us: u64,
     /// The connection was told to go, and its end may not be told of.
     pub gone: bool,
 }
@@ -65,6 +67,9 @@ pub struct Talk {
     pub keys: [u32; 2],
     /// Somebody has behaved such that a reset is an answer to be expected.
     pub rude: bool,
+    /// Its flow was reset before, and taken again: no TIME-WAIT follows a reset (RFC 9293 section 3.5.3), so segments of its former
+    /// use may still be under way, and if it was fast nothing tells them from the new ones.
+    pub haunted: bool,
 }
 
 impl Talk {
@@ -146,6 +151,7 @@ impl Stage {
                 ends: Default::default(),
                 keys: [key(0), key(1)],
                 rude: false,
+                haunted: false,
             });
         }
         stage

@@ -273,11 +273,13 @@ impl World {
                 } else {
                     stage.by_flow.get(&seen.key).or_else(|| stage.by_flow.get(&seen.key.reversed())).copied()
                 };
+                // What its former use has under way may be taken for its own.
+                let haunted = talk.is_some_and(|talk| stage.talks[talk].haunted);
                 let said = |talk: usize, from: u64, len: u64| {
                     let talk = &stage.talks[talk];
                     pattern.at(talk.keys[talk.end_at(host)], from, len).to_vec()
                 };
-                let found = self.rfc.on_sent(host, self.now_us, &seen, talk, &said);
+                let found = self.rfc.on_sent(host, self.now_us, &seen, talk, &said).filter(|_| !haunted);
                 drop(stage);
                 if let Some(what) = found {
                     let line = packet::describe(medium, frame);

@@ -8,6 +8,9 @@ use laneway_proto::tcp::CloseReason;
 pub fn on_data(talk: &Talk, end: usize, data: &[u8], pattern: &Pattern) -> Option<String> {
     let me = &talk.ends[end];
     let peer = &talk.ends[1 - end];
+    if talk.haunted {
+        return None;
+    }
     if me.over.is_some() {
         return Some(format!("{} bytes after the end of the connection", data.len()));
     }
@@ -33,6 +36,9 @@ pub fn on_data(talk: &Talk, end: usize, data: &[u8], pattern: &Pattern) -> Optio
 pub fn on_eof(talk: &Talk, end: usize) -> Option<String> {
     let me = &talk.ends[end];
     let peer = &talk.ends[1 - end];
+    if talk.haunted {
+        return None;
+    }
     if !peer.ended {
         return Some(format!("end {end} is told of an end that the peer has not made"));
     }
@@ -43,6 +49,9 @@ pub fn on_eof(talk: &Talk, end: usize) -> Option<String> {
 pub fn on_over(talk: &Talk, end: usize, reason: CloseReason) -> Option<String> {
     let me = &talk.ends[end];
     let peer = &talk.ends[1 - end];
+    if talk.haunted {
+        return None;
+    }
     if me.over.is_some() {
         return Some(format!("end {end} is told twice that it is over"));
     }
@@ -63,7 +72,7 @@ pub fn on_over(talk: &Talk, end: usize, reason: CloseReason) -> Option<String> {
 /// All is over: if nobody was rude and nothing failed, all that was to be said has been heard.
 pub fn at_the_end(talk: &Talk) -> Option<String> {
     let normal = talk.ends.iter().all(|e| e.over == Some(CloseReason::Normal));
-    if !normal || talk.rude {
+    if !normal || talk.rude || talk.haunted {
         return None;
     }
     (0..2).find_map(|end| {

@@ -85,6 +85,8 @@ struct Half {
     heard: u64,
     /// It has sent something without SYN.
     talks: bool,
+    /// Its SYN-ACK has reached the opener, who believes in the first one.
+    answered: bool,
     /// It owes an acknowledgement since then.
     owes_since_us: Option<u64>,
     /// The last retransmission of what is oldest: which, when, how long after the one before, what was heard by then.
@@ -134,6 +136,7 @@ impl Half {
             una: seg.seq,
             heard: 0,
             talks: false,
+            answered: false,
             owes_since_us: None,
             again: None,
             last_sent_us: 0,
@@ -300,9 +303,12 @@ impl Rfc {
             && seg.flags.ack()
             && !me.talks
             && seg.ack == me.iss + 1
-            && seg.seq != peer.iss
+            && !peer.answered
         {
-            *peer = Half::new(seg, seen.key.is_v4());
+            if seg.seq != peer.iss {
+                *peer = Half::new(seg, seen.key.is_v4());
+            }
+            peer.answered = true;
         }
         let start = peer.offset(seg.seq)?;
         let end = peer.offset(seg.end())?;
@@ -405,11 +411,18 @@ fn on_reset(flow: &mut Flow, host: usize, seg: &Segment<'_>) -> Option<String> {
     };
     // At SND.NXT; which is the first again if a cookie has come back a second time.
     let ours = |half: &Option<Half>| half.as_ref().is_some_and(|h| seg.seq == h.top || seg.seq == h.iss + 1);
+    // What is over here may begin again where an old acknowledgement stands that looks like a cookie's, and be given up there.
+    let over = |half: &Half| half.ended || half.reset || half.fin.is_some();
+    let was_over = flow.now[host].as_ref().is_some_and(over);
+    let begun_again = |(ack, _): &(Option<SeqNum>, SeqNum)| seg.flags.ack() && *ack == Some(seg.seq);
     for halves in [&mut flow.now, &mut flow.before] {
         if let Some(me) = &mut halves[host] {
             me.owes_since_us = None;
             me.reset = true;
         }
+    }
+    if was_over && flow.lately[host].iter().any(begun_again) {
+        return None;
     }
     if flow.lately[host].iter().any(answers) || ours(&flow.now[host]) || ours(&flow.before[host]) {
         return None;
@@ -428,7 +441,9 @@ fn on_syn(flow: &mut Flow, host: usize, now_us: u64, seg: &Segment<'_>, v4: bool
     if seg.flags.ack() {
         // A SYN-ACK for what we know of; or for an old duplicate, which its receiver will refuse.
         let again = flow.now[host].as_ref().is_some_and(|old| old.iss != seg.seq);
-        let known = flow.now[1 - host].as_ref().is_some_and(|peer| seg.ack == peer.iss + 1 && !(again && peer.talks));
+        let believed = flow.now[host].as_ref().is_some_and(|old| old.answered);
+        let settled = |peer: &Half| again && (peer.talks || believed);
+        let known = flow.now[1 - host].as_ref().is_some_and(|peer| seg.ack == peer.iss + 1 && !settled(peer));
         if !known {
             flow.ghost[host] = Some(seg.seq);
             return None;
