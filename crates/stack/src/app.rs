@@ -63,7 +63,8 @@ pub trait App {
         let _ = (cx, connection);
     }
     /// Bytes have arrived, and lie where the device put them. Says how many were taken: the rest is kept, and shown again,
-    /// with everything that has come behind it, when more arrives or when [`Context::resume`] asks for it.
+    /// with everything that has come behind it, when more arrives or when [`Context::resume`] asks for it. Who closes the connection
+    /// in here takes all that he is shown: with bytes unread a close is a reset (RFC 2525 section 2.17).
     fn on_data(&mut self, cx: &mut Context<'_>, connection: ConnId, data: &[u8]) -> usize;
     /// What it leaves of [`on_data`](Self::on_data) it has no room for, and it never waits until more bytes lie together: what is
     /// kept may be shown to it in pieces, and need not be moved.
