@@ -187,6 +187,17 @@ fn what_is_kept_is_what_would_be_looked_up() {
             assert_eq!(is, facts(fresh.between(&world.newest, &src, &dst)), "from {src} to {dst}");
             same += usize::from(before.is_some() && before == kept.places[place].map(|path| path.way));
         }
+        // So is what is kept for strangers, and it takes nobody's place.
+        let ways = |paths: &Paths| paths.places.iter().map(|path| path.map(|path| path.way)).collect::<Vec<_>>();
+        let before = ways(&kept);
+        for _ in 0..5 {
+            let dst = world.address();
+            let is = kept.passing(&world.newest, dst).map(|p| (p.next_hop, p.link, p.resolved, p.route, p.mtu));
+            let path = fresh.get(&world.newest, dst);
+            let expected = path.map(|path| (path.next_hop, path.link, path.resolved, path.route, path.mtu));
+            assert_eq!(is, expected, "to the stranger {dst}");
+        }
+        assert!(before == ways(&kept));
     }
     assert!(same > 3_000 && missed > 100, "{same} looks found what was kept, {missed} snapshots were missed");
 }
