@@ -66,7 +66,7 @@ pub(super) const EXCHANGES_MAX: u32 = 7;
 
 /// A set of facts about a connection, one bit each; in the bits that are left, how often in a row a word of the peer's was
 /// answered before its next came, because a byte more would be a line more.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Facts(u32);
 
 /// Numbers the facts: two that shared a bit would be one.

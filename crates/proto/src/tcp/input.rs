@@ -35,7 +35,7 @@ pub struct Arrival<'a> {
 }
 
 /// How a step ends: with the proof that it held, or with the end of the segment.
-type Step<T> = ControlFlow<Option<Discard>, T>;
+pub(super) type Step<T> = ControlFlow<Option<Discard>, T>;
 
 /// The text of a segment that was merged into the one before it.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +83,9 @@ impl Connection {
         let size = size.min(seg.payload.len()).min(usize::from(u16::MAX)) as u16;
         self.heard_ms = cx.now.as_ms() as u32;
         self.tally.segs_in = self.tally.segs_in.wrapping_add(carried(seg.payload.len(), size));
+        if self.predicts(seg) {
+            return self.take_predicted(seg, size, cx, arrival);
+        }
         if let Break(discard) = self.segment_arrives(seg, size, cx, arrival) {
             arrival.discard = discard;
         }
@@ -96,7 +99,7 @@ impl Connection {
 
     /// RFC 9293 section 3.10.7.4, in its order.
     #[inline(always)]
-    fn segment_arrives<'a>(
+    pub(super) fn segment_arrives<'a>(
         &mut self,
         seg: &Segment<'a>,
         size: u16,
@@ -251,10 +254,7 @@ impl Connection {
                 self.snd.nxt = self.snd.una;
                 self.rexmt_at = Instant::NEVER;
             }
-            self.snd.wnd = window;
-            self.snd.wl1 = seg.seq;
-            self.snd.wl2 = seg.ack;
-            self.snd.max_wnd = self.snd.max_wnd.max(window);
+            self.take_window(seg);
         }
         // Only progress, or a peer that answers probes of its closed window, resets the count towards giving up.
         if arrival.acked || self.facts.has(Facts::PERSIST) {
@@ -267,22 +267,29 @@ impl Connection {
         Continue(Acceptable(seg))
     }
 
-    /// SND.UNA moves: time it, count it, repair, and see whether it was our FIN.
+    /// The window that a segment shows is the one that counts.
     #[inline(always)]
-    fn on_new_ack(&mut self, seg: &Segment<'_>, cx: &mut Cx<'_>) {
-        let now = cx.now;
-        let in_flight = self.flight();
-        let acked = seg.ack.offset_from(self.snd.una) as u32;
-        let fin_acked = self.facts.has(Facts::FIN_SENT) && seg.ack == self.snd.nxt;
-        let bytes = acked - u32::from(fin_acked);
-        self.snd.una = seg.ack;
+    pub(super) fn take_window(&mut self, seg: &Segment<'_>) {
+        let window = (seg.window << self.snd.scale).get();
+        self.snd.wnd = window;
+        self.snd.wl1 = seg.seq;
+        self.snd.wl2 = seg.ack;
+        self.snd.max_wnd = self.snd.max_wnd.max(window);
+    }
+
+    /// SND.UNA moves by `acked`, of which so many are bytes: count and time it.
+    #[inline(always)]
+    pub(super) fn count_acked(&mut self, ack: SeqNum, acked: u32, bytes: u32, cx: &Cx<'_>) {
+        let (now, in_flight) = (cx.now, self.flight());
+        debug_assert!(acked <= in_flight, "more was acknowledged than is under way");
+        self.snd.una = ack;
         self.tally.bytes_acked += u64::from(bytes);
         // Its memory is given back in `settle`: mostly the application sends again before that.
         self.snd.buf.drop_front(bytes);
         self.snd.queued -= bytes.min(self.snd.queued);
         self.progress_ms = now.as_ms() as u32;
 
-        if self.facts.has(Facts::TIMING) && seg.ack.at_or_after(self.rtt_seq) {
+        if self.facts.has(Facts::TIMING) && ack.at_or_after(self.rtt_seq) {
             self.rtt.on_sample(now.since_us(self.rtt_at).min(u32::MAX.into()) as u32);
             self.facts.clear(Facts::TIMING);
             self.snd.peak = in_flight.max(self.snd.peak - self.snd.peak / 8);
@@ -292,13 +299,28 @@ impl Connection {
             let srtt_us = self.rtt.srtt_us().unwrap_or(0);
             self.congestion.on_ack(Acked { now, bytes, in_flight, srtt_us, is_cwnd_limited: limited });
         }
+    }
+
+    /// The retransmission timer, after something new was acknowledged.
+    #[inline(always)]
+    pub(super) fn rearm_rexmt(&mut self, ack: SeqNum, cx: &Cx<'_>) {
+        //= https://www.rfc-editor.org/rfc/rfc6298#section-5
+        //# When an ACK is received that acknowledges new data, restart the retransmission timer
+        self.rexmt_at = if ack == self.snd.nxt { Instant::NEVER } else { cx.now.after_us(self.rtt.rto_us().into()) };
+    }
+
+    /// SND.UNA moves: time it, count it, repair, and see whether it was our FIN.
+    #[inline(always)]
+    fn on_new_ack(&mut self, seg: &Segment<'_>, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        let acked = seg.ack.offset_from(self.snd.una) as u32;
+        let fin_acked = self.facts.has(Facts::FIN_SENT) && seg.ack == self.snd.nxt;
+        self.count_acked(seg.ack, acked, acked - u32::from(fin_acked), cx);
         if self.phase != Phase::Open || self.dup_acks != 0 || self.board.is_some() || !seg.options.sack.is_empty() {
             self.repair_on_ack(seg, acked, cx);
         }
 
-        //= https://www.rfc-editor.org/rfc/rfc6298#section-5
-        //# When an ACK is received that acknowledges new data, restart the retransmission timer
-        self.rexmt_at = if seg.ack == self.snd.nxt { Instant::NEVER } else { now.after_us(self.rtt.rto_us().into()) };
+        self.rearm_rexmt(seg.ack, cx);
         if self.facts.has(Facts::PERSIST) {
             self.facts.clear(Facts::PERSIST);
             self.rtt.on_window_open();
@@ -490,7 +512,7 @@ impl Connection {
     }
 
     #[inline(always)]
-    fn note_ack_pending(&mut self, pushed: bool, cx: &Cx<'_>) {
+    pub(super) fn note_ack_pending(&mut self, pushed: bool, cx: &Cx<'_>) {
         let mut wait_us = cx.config.delayed_ack_us;
         if pushed && !self.facts.has(Facts::ANSWERS_LATER) {
             self.facts.set(Facts::PUSHED);

@@ -32,6 +32,7 @@ pub mod listen;
 pub mod loss;
 pub mod nagle;
 pub mod output;
+mod prediction;
 pub mod queue;
 pub mod reset;
 pub mod rtt;

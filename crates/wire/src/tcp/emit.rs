@@ -75,11 +75,12 @@ impl Header {
     pub fn emit_usual(&self, timestamps: Timestamps, buf: &mut [u8]) {
         let have = buf.len();
         let Some(out) = buf.first_chunk_mut::<32>() else { too_short(have, 32) };
-        let [ports, seq, ack, control, urgent] = self.words(32).map(u64::from);
+        let [ports, seq, ack, control, urgent] = self.words(32);
         // In the eights in which whoever sums them reads them: a processor waits for what it reads in other pieces than it has just written.
-        let options = u64::from(u32::from_be_bytes(TIMESTAMPS_ONLY));
-        let stamps = u64::from(timestamps.val) << 32 | u64::from(timestamps.echo);
-        let words = [ports << 32 | seq, ack << 32 | control, urgent << 32 | options, stamps];
+        let pair = |first: u32, second: u32| u64::from(first) << 32 | u64::from(second);
+        let options = u32::from_be_bytes(TIMESTAMPS_ONLY);
+        let stamps = pair(timestamps.val, timestamps.echo);
+        let words = [pair(ports, seq), pair(ack, control), pair(urgent, options), stamps];
         for (place, word) in out.as_chunks_mut::<8>().0.iter_mut().zip(words) {
             *place = word.to_be_bytes();
         }

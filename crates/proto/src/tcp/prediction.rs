@@ -1,0 +1,77 @@
+//! Owns header prediction: the segment that was expected, taken in without asking what else it could be (Jacobson 1990, 4.3BSD-Reno).
+//!
+//! On a connection in ESTABLISHED on which nothing is amiss nearly every segment is the next one, acknowledges something of what is
+//! under way or carries text while nothing is, and says nothing else. What happens to it is what the steps of [`input`](super::input) do,
+//! which are asked about everything that is not just so. A test does both to the same connections and compares.
+//!
+//! path: `device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → tcp::output → ip::output → egress → device::tx`
+
+use super::Cx;
+use super::connection::{Connection, Facts, Phase};
+use super::input::Arrival;
+use super::state::State;
+use laneway_wire::tcp::{Flags, Segment};
+
+impl Connection {
+    /// Whether this is the segment that was expected.
+    #[inline(always)]
+    pub(super) fn predicts(&self, seg: &Segment<'_>) -> bool {
+        const ASKED: u32 = Facts::TIMESTAMPS | Facts::PERSIST | Facts::RECEIVE_SHUT;
+        let Some(ts) = seg.options.timestamps else { return false };
+        let (acked, flight) = (seg.ack.offset_from(self.snd.una) as u32, self.flight());
+        let text = seg.payload.len();
+        let undisturbed = self.state == State::Established
+            && self.phase == Phase::Open
+            && self.dup_acks == 0
+            && self.facts.are(ASKED, Facts::TIMESTAMPS)
+            && self.board.is_none()
+            && self.rcv.ooo.is_none()
+            && self.rcv.buf.is_empty();
+        undisturbed
+            && seg.flags.without(Flags::PSH) == Flags::ACK
+            && seg.seq == self.rcv.nxt
+            && (ts.val.wrapping_sub(self.ts_recent) as i32) >= 0
+            // What it acknowledges is under way, and it is no repetition.
+            && acked <= flight
+            && (acked > 0) == (flight > 0)
+            // It fits the window as it was last shown, which was never wider than the buffer.
+            && text as i64 <= i64::from(self.rcv.adv.offset_from(self.rcv.nxt))
+            && seg.options.sack.is_empty()
+    }
+
+    /// Takes in a segment that it [`predicts`](Self::predicts), with `size` bytes of text in each of those that it stands for.
+    #[inline(always)]
+    pub(super) fn take_predicted<'a>(
+        &mut self,
+        seg: &Segment<'a>,
+        size: u16,
+        cx: &mut Cx<'_>,
+        arrival: &mut Arrival<'a>,
+    ) {
+        if let Some(ts) = seg.options.timestamps
+            && seg.seq.at_or_before(self.rcv.acked)
+        {
+            self.ts_recent = ts.val;
+            self.ts_recent_ms = cx.now.as_ms() as u32;
+        }
+        let acked = seg.ack.offset_from(self.snd.una) as u32;
+        if acked > 0 {
+            self.count_acked(seg.ack, acked, acked, cx);
+            self.rearm_rexmt(seg.ack, cx);
+            arrival.acked = true;
+            self.retries = 0;
+        }
+        if arrival.acked || self.snd.wl1.at_or_before(seg.seq) {
+            self.take_window(seg);
+        }
+        self.probes = 0;
+        if !seg.payload.is_empty() {
+            self.rcv.mss = self.rcv.mss.max(size);
+            self.note_ack_pending(seg.flags.psh(), cx);
+            arrival.text = seg.payload;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
