@@ -29,6 +29,10 @@ pub fn judge(scenario: &Scenario, talk: &Talk, excuses: &Excuses) -> Option<Stri
         if end.over == Some(CloseReason::Reset) && peer.deaf && peer.over == Some(CloseReason::Normal) && !end.ended {
             continue;
         }
+        // The acceptor heard no answer to its SYN-ACKs and gave up; whoever has nothing to say learns of that much later.
+        if i == 0 && end.over == Some(CloseReason::Reset) && end.said == 0 && peer.id.is_none() && path.loss() > 0 {
+            continue;
+        }
         let what = match end.over {
             Some(CloseReason::TimedOut) if !hopeless && !excuses.refusals && !talk.rude => {
                 "timed out on a network that works"

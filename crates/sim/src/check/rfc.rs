@@ -248,7 +248,10 @@ impl Rfc {
         }
         // A cookie that comes back a second time makes a connection that stands where the first one began.
         let is_second = |half: &Half| half.iss + 1 == seg.seq && (half.ended || half.reset || half.fin.is_some());
-        if seg.seq_len() == 0 && flow.now[host].as_ref().is_some_and(is_second) {
+        if seg.seq_len() == 0
+            && let Some(me) = flow.now[host].as_mut().filter(|half| is_second(half))
+        {
+            me.owes_since_us = None;
             return None;
         }
         let (halves, talk) = if flow.now[host].is_some() {
@@ -409,8 +412,10 @@ fn on_reset(flow: &mut Flow, host: usize, seg: &Segment<'_>) -> Option<String> {
         Some(ack) => seg.seq == *ack && !seg.flags.ack(),
         None => seg.seq.raw() == 0 && seg.flags.ack() && seg.ack == *end,
     };
-    // At SND.NXT; which is the first again if a cookie has come back a second time.
-    let ours = |half: &Option<Half>| half.as_ref().is_some_and(|h| seg.seq == h.top || seg.seq == h.iss + 1);
+    // At SND.NXT; which is the first again if a cookie has come back a second time, and SND.UNA if what a probe carried was refused.
+    let refused = |h: &Half| seg.seq == h.una && h.top == h.una + 1;
+    let ours =
+        |half: &Option<Half>| half.as_ref().is_some_and(|h| seg.seq == h.top || seg.seq == h.iss + 1 || refused(h));
     // What is over here may begin again where an old acknowledgement stands that looks like a cookie's, and be given up there.
     let over = |half: &Half| half.ended || half.reset || half.fin.is_some();
     let was_over = flow.now[host].as_ref().is_some_and(over);
