@@ -251,6 +251,10 @@ impl<T: Tx> Stage<'_, T> {
         }
         if let Some(discard) = arrival.discard {
             self.tables.counters.discard(discard);
+            if discard == Discard::TcpNoConnection {
+                self.reset(arriving);
+                return true;
+            }
         }
         if arrival.text.is_empty() || !accepted {
             // Nothing to show, so nothing has changed under us: the connection in hand is still the one.

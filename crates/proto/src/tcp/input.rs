@@ -106,6 +106,9 @@ impl Connection {
         cx: &mut Cx<'_>,
         arrival: &mut Arrival<'a>,
     ) -> Step<()> {
+        if self.state == State::Closed && self.reason == CloseReason::Reset && seg.flags.ack() && !seg.flags.syn() {
+            return Break(Some(Discard::TcpNoConnection)); // it waits to be removed; who still believes in it should know
+        }
         let seg = self.check_sequence(seg, cx)?; // first (and PAWS, RFC 7323)
         let seg = self.check_reset(seg, cx)?; // second
         let seg = self.check_syn(seg, cx)?; // fourth: the third, security, is obsolete

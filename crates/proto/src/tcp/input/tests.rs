@@ -58,6 +58,27 @@ fn closed_in_the_middle_of_text_is_a_reset() {
     }
 }
 
+/// Until the poll ends a connection that was reset is still there. It is nobody's any more, and that is what it says.
+#[test]
+fn what_comes_behind_a_reset_is_for_nobody() {
+    let config = Config::default();
+    let (mut connection, mut pool) = (established(&config, NOW), pool());
+    let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
+    let ack = text(&connection, &[1; 10]);
+    let reset = Segment { flags: Flags::RST, payload: &[], ..ack };
+    assert_eq!(connection.on_segment(&reset, &mut cx).discard, None);
+    assert_eq!(connection.state(), State::Closed);
+    for (flags, discard) in [
+        (Flags::ACK, Some(Discard::TcpNoConnection)),
+        (Flags::ACK | Flags::FIN, Some(Discard::TcpNoConnection)),
+        // An open waits for the next poll, and then it is one.
+        (Flags::SYN, Some(Discard::TcpSynChallenged)),
+    ] {
+        let arrival = connection.on_segment(&Segment { flags, ..ack }, &mut cx);
+        assert_eq!((arrival.discard, arrival.text.len()), (discard, 0), "{flags:?}");
+    }
+}
+
 #[test]
 fn the_urgent_pointer_moves_forward_and_never_back() {
     let (mut connection, mut pool) = (established(&Config::default(), NOW), pool());
