@@ -173,7 +173,7 @@ impl Paths {
         matches!(&self.places[at], Some(path) if self.ways.holds(path.way) && path.dst == *dst && path.src == *src)
     }
 
-    /// The path to `dst` for a packet from `src` after which none will follow. It is not kept: a flood from everywhere would put those
+    /// The path to `dst` for a packet after which none will follow. It is not kept: a flood from everywhere would put those
     /// that it makes in the places of those that connections use, and each would be worked out for one answer.
     pub fn passing(&mut self, snapshot: &Snapshot, dst: Address) -> Option<&Passing> {
         if self.generation != snapshot.generation {

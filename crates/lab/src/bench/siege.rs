@@ -234,3 +234,30 @@ impl Way for Answers {
         Tally::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use laneway_proto::ip::input;
+    use laneway_wire::checksum::verify_transport;
+
+    /// An attack that is dropped for its checksums is none.
+    #[test]
+    fn every_frame_is_right_whatever_its_number() {
+        let (to, server) = (Mac([2, 0, 0, 0, 0, 1]), Address::from_v4([10, 0, 0, 1]));
+        let mut fragments = 0;
+        for mut ready in frames(to, server) {
+            for number in [0, 1, 0x9e37, 0xffff] {
+                ready.renew(number);
+                let Ok((EtherType::IPV4, bytes, false)) = ethernet::accept(&ready.bytes[..ready.len], to) else {
+                    panic!("no frame for us");
+                };
+                let packet = input::input(bytes, false).expect("an IPv4 packet");
+                assert!(!is_near(&packet.src) && packet.dst == server && !has_text(&ready.bytes[..ready.len]));
+                assert!(verify_transport(&packet.src, &packet.dst, packet.protocol, packet.payload));
+                fragments += usize::from(packet.fragment.is_some());
+            }
+        }
+        assert_eq!(fragments, 4 * EACH);
+    }
+}
