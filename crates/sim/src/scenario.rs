@@ -399,9 +399,8 @@ fn host(dice: &mut Dice, kind: &str, path: &PathPlan) -> HostPlan {
     tcp.tcp_fin_timeout_us = dice.pick(&[5 * SECOND, 60 * SECOND]);
     tcp.tcp_keepalive_time_us = dice.pick(&[5 * SECOND, 60 * SECOND]);
     tcp.tcp_keepalive_intvl_us = dice.pick(&[SECOND, 15 * SECOND]);
-    tcp.tcp_keepalive_probes = dice.pick(&[9, 15]);
-    // Never 0: two ends of which one believes in a former use of their flow would answer each other as fast as the wire carries it.
-    tcp.tcp_invalid_ratelimit_us = dice.pick(&[MS, 500 * MS]);
+    tcp.tcp_keepalive_probes = dice.pick(&[5, 9]);
+    tcp.tcp_invalid_ratelimit_us = dice.pick(&[0, 500 * MS]);
     let small = kind == "zero-window" || dice.chance(250);
     if small {
         let least = dice.magnitude(1_000, 65_535) as u32;

@@ -162,15 +162,12 @@ impl Paths {
             self.adopt(snapshot);
         }
         let at = usize::from(place.0) % PATHS;
-        if !self.holds(at, src, dst) {
+        let known =
+            matches!(&self.places[at], Some(path) if self.ways.holds(path.way) && path.dst == *dst && path.src == *src);
+        if !known {
             self.renew(at, snapshot, src, dst);
         }
         self.places[at].as_mut()
-    }
-
-    #[inline(always)]
-    fn holds(&self, at: usize, src: &Address, dst: &Address) -> bool {
-        matches!(&self.places[at], Some(path) if self.ways.holds(path.way) && path.dst == *dst && path.src == *src)
     }
 
     /// The path to `dst` for a packet after which none will follow. It is not kept: a flood from everywhere would put those
