@@ -235,17 +235,17 @@ impl Ring {
         true
     }
 
-    /// As [`push`](Self::push) to a send ring, of as many of `bytes` as there is memory for; says how many.
+    /// As [`push`](Self::push), of as many of `bytes` as there is memory for; says how many.
     #[inline]
-    pub fn push_some(&mut self, bytes: &[u8], pool: &mut BufferPool) -> usize {
-        if self.push(bytes, 0, pool) { bytes.len() } else { self.push_part(bytes, pool) }
+    pub fn push_some(&mut self, bytes: &[u8], extent: u32, pool: &mut BufferPool) -> usize {
+        if self.push(bytes, extent, pool) { bytes.len() } else { self.push_part(bytes, extent, pool) }
     }
 
     #[cold]
-    fn push_part(&mut self, bytes: &[u8], pool: &mut BufferPool) -> usize {
+    fn push_part(&mut self, bytes: &[u8], extent: u32, pool: &mut BufferPool) -> usize {
         let most = self.lent().max(pool.largest());
         let part = (most - self.len as usize).min(bytes.len());
-        if self.push(&bytes[..part], 0, pool) { part } else { 0 }
+        if self.push(&bytes[..part], extent, pool) { part } else { 0 }
     }
 
     /// Writes `bytes` at `gap` bytes beyond the ordered ones, where they wait for the gap to fill.

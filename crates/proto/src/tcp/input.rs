@@ -433,13 +433,14 @@ impl Connection {
         Some(Arrival { text, ..Arrival::default() })
     }
 
-    /// Text in order that has to queue behind unread text, or fills a gap.
+    /// Text in order that has to queue behind unread text, or fills a gap. What the pool cannot hold was not received: the peer
+    /// will send it again.
     fn buffer_text<'a>(&mut self, text: &'a [u8], cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) -> Step<()> {
         let extent = self.early_extent();
-        if !self.rcv.buf.push(text, extent, cx.pool) {
+        let mut grown = self.rcv.buf.push_some(text, extent, cx.pool) as u32;
+        if grown == 0 && !text.is_empty() {
             return Break(Some(Discard::TcpMemory));
         }
-        let mut grown = text.len() as u32;
         if let Some(ooo) = &mut self.rcv.ooo {
             ooo.advance(grown);
             let filled = ooo.contiguous();
@@ -496,8 +497,9 @@ impl Connection {
                 self.abort(cx);
                 return false;
             }
-            // What the pool cannot hold was not received: the peer will send it again.
-            let kept = if rest.is_empty() || self.rcv.buf.push(rest, 0, cx.pool) { text.len() } else { consumed };
+            // Of a segment larger than the pool has room for, what fits: or a reader of small pieces would be sent all of it again
+            // for each of them, with a back-off in between.
+            let kept = consumed + self.rcv.buf.push_some(rest, 0, cx.pool);
             self.rcv.nxt = self.rcv.nxt + kept as u32;
             self.tally.bytes_received += kept as u64;
             if consumed > 0 {

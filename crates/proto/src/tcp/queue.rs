@@ -59,7 +59,7 @@ impl SendQueue {
     #[inline(always)]
     pub(super) fn push_some(&mut self, bytes: &[u8], pool: &mut BufferPool) -> usize {
         match self {
-            SendQueue::Own(own) => own.push_some(bytes, pool),
+            SendQueue::Own(own) => own.push_some(bytes, 0, pool),
             SendQueue::Kept(kept) => kept.push_some(bytes, pool),
         }
     }
@@ -166,7 +166,7 @@ impl Kept {
     #[inline(never)]
     fn push_some(&mut self, bytes: &[u8], pool: &mut BufferPool) -> usize {
         self.absorb(pool); // they come first
-        if self.kept > 0 { 0 } else { self.own.push_some(bytes, pool) }
+        if self.kept > 0 { 0 } else { self.own.push_some(bytes, 0, pool) }
     }
 
     #[inline(never)]
@@ -174,7 +174,7 @@ impl Kept {
         while self.kept > 0 {
             let piece = self.keeper.bytes(0);
             let piece = &piece[..piece.len().min(self.kept as usize)];
-            let n = self.own.push_some(piece, pool) as u32;
+            let n = self.own.push_some(piece, 0, pool) as u32;
             if n == 0 {
                 break; // no memory: it stays where it is
             }

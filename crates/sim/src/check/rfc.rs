@@ -515,7 +515,9 @@ fn on_syn(flow: &mut Flow, host: usize, now_us: u64, seg: &Segment<'_>, v4: bool
         };
         if let Some(base) = base {
             let edge = base + u32::from(seg.window.raw());
-            me.edge = Some(me.edge.map_or(edge, |old| old.latest(edge)));
+            // After its FIN this is the answer to an old duplicate of the SYN, by one who has forgotten what came of the first.
+            let known = me.edge.filter(|_| me.fin.is_none());
+            me.edge = Some(known.map_or(edge, |old| old.latest(edge)));
             me.acked = Some(base);
         }
         if let Some(what) = timestamps(me, peer.as_ref(), seg.options.timestamps, true) {

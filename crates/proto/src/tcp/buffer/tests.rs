@@ -55,7 +55,7 @@ fn a_pool_refuses_beyond_its_quota() {
     assert!(!a.push(&[3; 1], 0, &mut pool), "a larger ring would exceed the quota");
     assert_eq!(a.len(), 512, "a refused push changes nothing");
     assert!(!pool.has_some());
-    assert_eq!(a.push_some(&[3; 1], &mut pool), 0);
+    assert_eq!(a.push_some(&[3; 1], 0, &mut pool), 0);
     b.release(&mut pool);
     assert_eq!(pool.lent(), 512);
     assert!(pool.has_some());
@@ -65,11 +65,11 @@ fn a_pool_refuses_beyond_its_quota() {
 fn as_much_is_taken_as_there_is_memory_for() {
     let mut pool = BufferPool::new(2_048 + 512);
     let mut a = Ring::default();
-    assert_eq!(a.push_some(&[1; 5_000], &mut pool), 2_048, "8 KiB were wanted, 2 KiB are there");
+    assert_eq!(a.push_some(&[1; 5_000], 0, &mut pool), 2_048, "8 KiB were wanted, 2 KiB are there");
     let mut b = Ring::default();
-    assert_eq!(b.push_some(&[2; 100], &mut pool), 100);
-    assert_eq!(b.push_some(&[3; 5_000], &mut pool), 412, "what its ring has room for");
-    assert_eq!(b.push_some(&[4; 1], &mut pool), 0);
+    assert_eq!(b.push_some(&[2; 100], 0, &mut pool), 100);
+    assert_eq!(b.push_some(&[3; 5_000], 0, &mut pool), 412, "what its ring has room for");
+    assert_eq!(b.push_some(&[4; 1], 0, &mut pool), 0);
     assert_eq!((a.len(), b.len(), pool.lent()), (2_048, 512, 2_560));
     assert!(b.front()[..100].iter().all(|byte| *byte == 2) && b.front()[100..].iter().all(|byte| *byte == 3));
 }

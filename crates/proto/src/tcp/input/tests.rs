@@ -156,3 +156,27 @@ fn whoever_has_long_spoken_in_turns_is_waited_for_longer() {
     }
     assert_eq!(ask(&mut connection, &mut pool), PATIENT_ANSWER_US);
 }
+
+/// A segment larger than the memory there is: a reader of small pieces would otherwise be sent all of it for each of them.
+#[test]
+fn as_much_is_kept_as_there_is_memory_for() {
+    let config = Config::default();
+    let (mut connection, mut pool) = (established(&config, NOW), BufferPool::new(2_048 + 512));
+    let bytes: Vec<u8> = (0..8_960_u32).map(|n| (n / 7) as u8).collect();
+    let (mut read, mut segments, mut piece) = (Vec::new(), 0, [0; 476]);
+    while read.len() < bytes.len() {
+        // All that is not acknowledged, again; the application reads a piece, before and after.
+        let n = connection.recv(&mut piece, &mut Cx { now: NOW, config: &config, pool: &mut pool });
+        read.extend_from_slice(&piece[..n]);
+        let seg = text(&connection, &bytes[read.len() + connection.buffered() as usize..]);
+        let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
+        let mut arrival = Arrival::default();
+        connection.on_super_segment(&seg, 8_960, &mut cx, &mut arrival);
+        let taken = arrival.text.len().min(476);
+        read.extend_from_slice(&arrival.text[..taken]);
+        connection.finish(&arrival, taken, &mut cx);
+        assert_eq!(connection.buffered() as usize, 2_048.min(bytes.len() - read.len()));
+        segments += 1;
+    }
+    assert_eq!((read == bytes, segments), (true, 19), "the room that a piece left is used at once");
+}
