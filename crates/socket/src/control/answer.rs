@@ -43,10 +43,32 @@ impl From<io::Error> for Cut {
 
 /// A lane that is busy is asked for a page this often at the most: that leaves it 97 % of its time and more.
 const PACE: Duration = Duration::from_millis(2);
-/// And while lanes are busy, whoever lists rests so many times as long as a page has cost him: he and the client, whose page
+/// And while lanes are busy, whoever lists rests so many times as long as a piece of a page has cost him: he and the client, whom it
 /// costs about as much again, have together a few per cent of a core. Being nice alone does not achieve that: a lane that
 /// slept for a moment waits until the nicest thread's slice is over.
 const REST: u32 = 64;
+/// Rows of a piece. A lane whose core is taken for a tenth of a millisecond keeps the others waiting for nothing: what they have to do
+/// lasts longer. With a whole page at once they ran out of it.
+const PIECE: usize = 32;
+
+/// How whoever lists gives way to lanes.
+struct Manners {
+    began: Instant,
+    used: Duration,
+}
+
+impl Manners {
+    fn new() -> Self {
+        Manners { began: Instant::now(), used: processor_time() }
+    }
+
+    /// Rests for what was done since the last rest, which with the rest takes `least` at least.
+    fn rest(&mut self, least: Duration) {
+        let cost = processor_time().saturating_sub(self.used);
+        std::thread::sleep(least.max(cost * REST).saturating_sub(self.began.elapsed()));
+        *self = Manners::new();
+    }
+}
 
 /// Answers one question.
 pub(super) fn answer(stream: &UnixStream, asker: &Asker, about: &About, ask: &Ask) -> Result<(), Cut> {
@@ -76,7 +98,7 @@ pub(super) fn answer(stream: &UnixStream, asker: &Asker, about: &About, ask: &As
             listing(&mut out, asker, wanted)?;
         }
         Ask::Ports {} => {
-            each_page(asker, Page::of_ports, |page, _| {
+            each_page(asker, Page::of_ports, |page, _, _| {
                 for slice in &page.ports {
                     out.row(&PortsRow::from_slice(slice));
                 }
@@ -175,7 +197,7 @@ fn listing(out: &mut Out<'_>, asker: &Asker, wanted: States) -> Result<(), Cut> 
         each_page(
             asker,
             || Page::new(States::NONE.with(State::Listen)),
-            |page, now| {
+            |page, now, _| {
                 for row in &page.rows {
                     let said = SsRow::from_row(row, now);
                     let What::Listener { id, .. } = row.what else { continue };
@@ -199,11 +221,17 @@ fn listing(out: &mut Out<'_>, asker: &Asker, wanted: States) -> Result<(), Cut> 
         each_page(
             asker,
             || Page::new(rest),
-            |page, now| {
-                for row in &page.rows {
-                    out.row(&SsRow::from_row(row, now));
+            |page, now, manners| {
+                for piece in page.rows.chunks(PIECE) {
+                    for row in piece {
+                        out.row(&SsRow::from_row(row, now));
+                    }
+                    out.flush()?;
+                    if page.busy {
+                        manners.rest(Duration::ZERO);
+                    }
                 }
-                out.flush()
+                Ok(())
             },
         )?;
     }
@@ -217,7 +245,7 @@ fn steer(out: &mut Out<'_>, asker: &Asker) -> Result<(), Cut> {
     each_page(
         asker,
         || Page::new(States::ALL.without(State::Listen)),
-        |page, _| {
+        |page, _, _| {
             for row in &page.rows {
                 flows[asker.bucket_of(&row.flow)][usize::from(row.lane)] += 1;
             }
@@ -233,20 +261,19 @@ fn steer(out: &mut Out<'_>, asker: &Asker) -> Result<(), Cut> {
 fn each_page(
     asker: &Asker,
     first: impl Fn() -> Box<Page>,
-    mut each: impl FnMut(&Page, StackTime) -> Result<(), Cut>,
+    mut each: impl FnMut(&Page, StackTime, &mut Manners) -> Result<(), Cut>,
 ) -> Result<(), Cut> {
     for lane in 0..asker.lanes() {
         let mut page = first();
         loop {
-            let (asked, used) = (Instant::now(), processor_time());
+            let mut manners = Manners::new();
             page = asker.page(lane, page)?;
-            each(&page, asker.now())?;
+            each(&page, asker.now(), &mut manners)?;
             if page.place.is_end() {
                 break;
             }
             if page.busy {
-                let cost = processor_time().saturating_sub(used);
-                std::thread::sleep(PACE.max(cost * REST).saturating_sub(asked.elapsed()));
+                manners.rest(PACE);
             }
         }
     }
