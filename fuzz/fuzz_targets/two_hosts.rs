@@ -108,7 +108,7 @@ fuzz_target!(|data: &[u8]| {
                 let (what, rest) = luck.split_first().map_or((0, luck), |(what, rest)| (*what, rest));
                 luck = rest;
                 misfortunes += usize::from(what > 127);
-                let what = if misfortunes > MISFORTUNES_MAX { 0 } else { what };
+                let what = if misfortunes > MISFORTUNES_MAX || over.is_some() { 0 } else { what };
                 let mut delay = 1_000;
                 match what {
                     0..=127 => {}

@@ -2,6 +2,7 @@
 
 use super::connection::{Agreed, CloseReason};
 use super::listen::offer;
+use super::rtt::syn_timeout_us;
 use super::state::{Event, State};
 use super::{Config, Cx};
 use crate::discard::Discard;
@@ -128,8 +129,7 @@ impl Handshake {
         if self.retries == 0 {
             self.sent_at = cx.now;
         }
-        // RFC 6298: 1 s, doubled with each retry.
-        self.deadline = cx.now.after_us(1_000_000 << self.retries.min(6));
+        self.deadline = cx.now.after_us(syn_timeout_us(self.retries));
     }
 
     /// When `on_timeout` has something to do.

@@ -2,6 +2,7 @@
 
 use super::connection::Agreed;
 use super::handshake::initial_window;
+use super::rtt::syn_timeout_us;
 use super::{Config, Cx, cookie, isn};
 use crate::discard::Discard;
 use crate::time::Instant;
@@ -149,7 +150,7 @@ impl HalfOpen {
         }
         self.retries += 1;
         self.flags &= !CHALLENGED;
-        self.retry_at_ms = cx.now.after_us(1_000_000 << self.retries).as_ms() as u32;
+        self.retry_at_ms = cx.now.after_us(syn_timeout_us(self.retries)).as_ms() as u32;
         true
     }
 
@@ -242,8 +243,8 @@ impl HalfOpen {
         let ts_recent = seg.options.timestamps.map_or(self.ts_recent, |ts| ts.val);
         let none = WindowScale::new(0);
         let snd_scale = if self.scaling() { WindowScale::new(self.scale) } else { none };
-        // The SYN-ACK went out a second (doubled with each retry) before it was due again.
-        let sent_ms = self.retry_at_ms.wrapping_sub(1_000 << self.retries);
+        // The SYN-ACK went out so long before it was due again.
+        let sent_ms = self.retry_at_ms.wrapping_sub((syn_timeout_us(self.retries) / 1_000) as u32);
         let rtt_ms = (cx.now.as_ms() as u32).wrapping_sub(sent_ms).min(60_000);
         Outcome::Established(Agreed {
             key: self.key,

@@ -40,7 +40,8 @@ pub fn judge(scenario: &Scenario, talk: &Talk, excuses: &Excuses) -> Option<Stri
             Some(CloseReason::TimedOut) if !hopeless && !excuses.refusals && !talk.rude && !probed_in_vain => {
                 "timed out on a network that works"
             }
-            Some(CloseReason::Reset) if !talk.rude && !timed_out && !excuses.refusals && !hopeless => {
+            // Where the flow was reset before and taken again at once, that reset may be what was heard.
+            Some(CloseReason::Reset) if !talk.rude && !talk.haunted && !timed_out && !excuses.refusals && !hopeless => {
                 "was reset, and nobody had a reason to"
             }
             Some(CloseReason::Refused) if !excuses.refusals && !talk.rude && !scenario.crossing => {

@@ -91,7 +91,8 @@ struct Half {
     owes_since_us: Option<u64>,
     /// The last retransmission of what is oldest: which, when, how long after the one before, what was heard by then.
     again: Option<Again>,
-    last_sent_us: u64,
+    /// When it first acknowledged the peer's FIN: it is in TIME_WAIT then, or will be.
+    fin_heard_us: Option<u64>,
     /// Segments heard when the first text was sent.
     heard_at_first: Option<u64>,
     /// It has sent an RST.
@@ -139,7 +140,7 @@ impl Half {
             answered: false,
             owes_since_us: None,
             again: None,
-            last_sent_us: 0,
+            fin_heard_us: None,
             heard_at_first: None,
             reset: false,
             ended: false,
@@ -267,7 +268,9 @@ impl Rfc {
         let peer = peer.as_ref()?;
         let stream = |from: usize, len: u64| talk.map(|talk| said(talk, from as u64, len));
         let found = on_segment(me, peer, now_us, icmp, seg, &stream);
-        me.last_sent_us = now_us;
+        if peer.fin.is_some_and(|fin| seg.ack.after(fin)) {
+            me.fin_heard_us.get_or_insert(now_us);
+        }
         found
     }
 
@@ -478,12 +481,11 @@ fn on_syn(flow: &mut Flow, host: usize, now_us: u64, seg: &Segment<'_>, v4: bool
     };
     if fresh {
         //= https://www.rfc-editor.org/rfc/rfc6191#section-2
-        let mut new = Half::new(seg, v4);
-        new.last_sent_us = now_us;
+        let new = Half::new(seg, v4);
         if let (Some(old), Some(peer)) = (&flow.before[host], &flow.before[1 - host])
             && old.fin.is_some()
             && peer.fin.is_some()
-            && now_us < old.last_sent_us + 2 * msl_us
+            && old.fin_heard_us.is_some_and(|since_us| now_us < since_us + 2 * msl_us)
             && seg.seq.before(old.top)
             && old.closes_first
             && !old.reset
@@ -500,7 +502,6 @@ fn on_syn(flow: &mut Flow, host: usize, now_us: u64, seg: &Segment<'_>, v4: bool
     let [a, b] = &mut flow.now;
     let (me, peer) = if host == 0 { (a, b) } else { (b, a) };
     if let Some(me) = me {
-        me.last_sent_us = now_us;
         let base = match peer {
             Some(peer) if seg.flags.ack() => {
                 if !peer.offer.sack && seg.options.sack_permitted
