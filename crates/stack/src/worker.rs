@@ -503,6 +503,30 @@ fn settle<G: Segmentation, T: Tx>(
     app: &mut dyn App,
     index: u32,
 ) -> Settled {
+    let Some(slot) = tables.slots.get_mut(index) else { return Settled::Done };
+    let Tcb::Synchronized(connection) = &mut slot.tcb else { return settle_any::<G, T>(tables, local, tx, app, index) };
+    let Some(plan) = &connection.decide_usual::<G>() else { return settle_any::<G, T>(tables, local, tx, app, index) };
+    // Where requests and responses take turns this is all that there is.
+    let stopped = send((connection, slot.path), plan, &mut tables.counters, local, tx);
+    connection.pause();
+    if let Some(stopped) = stopped {
+        return stopped;
+    }
+    slot.touched = false;
+    let deadline = connection.deadline();
+    tables.timers.arm(Handle::new(Kind::Connection, index), deadline);
+    Settled::Done
+}
+
+/// The same, whatever it has to send.
+#[inline(never)]
+fn settle_any<G: Segmentation, T: Tx>(
+    tables: &mut Tables,
+    local: &mut Local,
+    tx: &mut T,
+    app: &mut dyn App,
+    index: u32,
+) -> Settled {
     let now = local.now;
     let Some(slot) = tables.slots.get_mut(index) else { return Settled::Done };
     let handle = Handle::new(Kind::Connection, index);

@@ -172,10 +172,20 @@ impl Ring {
     /// `len` bytes from `offset`, as at most two slices. The range must lie within the lent memory.
     #[inline]
     pub fn slices(&self, offset: u32, len: u32) -> (&[u8], &[u8]) {
-        if len == 0 {
-            return (&[], &[]);
-        }
         let at = self.place(offset);
+        let end = self.memory.len().saturating_sub(APART);
+        match self.memory[..end].get(APART + at..APART + at + len as usize) {
+            Some(all) => (all, &[]),
+            None => self.slices_around(at, len),
+        }
+    }
+
+    /// In two pieces, the second where the ring begins anew.
+    #[inline(never)]
+    fn slices_around(&self, at: usize, len: u32) -> (&[u8], &[u8]) {
+        if len == 0 {
+            return (&[], &[]); // there may be no memory
+        }
         let first = (self.lent() - at).min(len as usize);
         (&self.memory[APART + at..APART + at + first], &self.memory[APART..APART + len as usize - first])
     }

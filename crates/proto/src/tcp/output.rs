@@ -47,7 +47,7 @@ pub enum Held {
 /// The most payload that leaves in one piece: what an IPv6 or IPv4 packet can say, less the largest headers.
 const SUPER_MAX: u32 = 65_535 - 40 - 60;
 /// Bytes of a header whose options are timestamps and nothing else. A reset has none, and SACK blocks make it longer.
-const PLAIN_HEADER: u16 = 32;
+pub(super) const PLAIN_HEADER: u16 = 32;
 /// Segments that one ACK covers at the most, but for what the last segment taken in brought.
 const STRETCH_MAX: u32 = 64;
 /// Below this round trip, size costs no latency worth the name and super-segments are as large as can be; each doubling

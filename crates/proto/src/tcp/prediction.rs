@@ -1,14 +1,18 @@
-//! Owns header prediction: the segment that was expected, taken in without asking what else it could be (Jacobson 1990, 4.3BSD-Reno).
+//! Owns header prediction: the segment that was expected, taken in without asking what else it could be (Jacobson 1990, 4.3BSD-Reno);
+//! and the same on the way out.
 //!
 //! On a connection in ESTABLISHED on which nothing is amiss nearly every segment is the next one, acknowledges something of what is
 //! under way or carries text while nothing is, and says nothing else. What happens to it is what the steps of [`input`](super::input) do,
-//! which are asked about everything that is not just so. A test does both to the same connections and compares.
+//! which are asked about everything that is not just so. And where requests and responses take turns, nearly all that is ever said is
+//! what was just queued, in one segment: [`output`](super::output) would plan the same. A test does both to the same connections and compares.
 //!
-//! path: `device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → tcp::output → ip::output → egress → device::tx`
+//! path: `device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → [tcp::output] → ip::output → egress → device::tx`
 
 use super::Cx;
 use super::connection::{Connection, Facts, Phase};
 use super::input::Arrival;
+use super::nagle::Segmentation;
+use super::output::{Kind, PLAIN_HEADER, Plan};
 use super::state::State;
 use laneway_wire::tcp::{Flags, Segment};
 
@@ -70,6 +74,35 @@ impl Connection {
             self.note_ack_pending(seg.flags.psh(), cx);
             arrival.text = seg.payload;
         }
+    }
+
+    /// What [`decide`](Self::decide) would say if it is the usual: everything that is queued, in one segment, with nothing under way;
+    /// and with it the FIN, if that follows. Nothing is left to say when that is committed, nor for [`settle`](Self::settle) to do: call
+    /// [`pause`](Self::pause).
+    #[inline(always)]
+    pub fn decide_usual<S: Segmentation>(&self) -> Option<Plan> {
+        const ASKED: u32 = Facts::TIMESTAMPS | Facts::CORK | Facts::MORE;
+        let (len, mss, fin) = (self.snd.queued, u32::from(self.snd.mss), self.facts.has(Facts::FIN_QUEUED));
+        let usual = len > 0
+            && len <= mss
+            && len + u32::from(fin) <= self.snd.wnd
+            && self.snd.nxt == self.snd.una
+            && self.facts.are(ASKED, Facts::TIMESTAMPS)
+            && self.rcv.ooo.is_none();
+        // Nothing is queued on a connection that is closed, nor lost where all is acknowledged.
+        debug_assert!(!usual || self.state != State::Closed && self.phase == Phase::Open);
+        let flags = Flags::ACK | Flags::PSH;
+        usual.then(|| Plan {
+            kind: Kind::New,
+            seq: self.snd.nxt,
+            len,
+            flags: if fin { flags | Flags::FIN } else { flags },
+            header_len: PLAIN_HEADER,
+            mss: self.snd.mss,
+            segments: 1,
+            small: S::notes_small(len, mss),
+            window: self.advertise(),
+        })
     }
 }
 
