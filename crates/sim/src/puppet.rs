@@ -43,7 +43,11 @@ impl Puppet {
                 t.ends[0].lane = self.lane;
                 if let Some(flow) = flow {
                     let before = stage.by_flow.insert(flow, talk);
-                    stage.talks[talk].haunted = before.is_some_and(|before| stage.talks[before].rude);
+                    let before = before.map(|before| &stage.talks[before]);
+                    // An end of a haunted one may still be there.
+                    let haunted = before.is_some_and(|before| before.rude || before.haunted && !before.is_over());
+                    let again = before.is_some();
+                    (stage.talks[talk].haunted, stage.talks[talk].again) = (haunted, again);
                 }
             }
             // All ports are taken: later.

@@ -70,6 +70,8 @@ pub struct Talk {
     /// Its flow was reset before, and taken again: no TIME-WAIT follows a reset (RFC 9293 section 3.5.3), so segments of its former
     /// use may still be under way, and if it was fast nothing tells them from the new ones.
     pub haunted: bool,
+    /// Its flow was used before.
+    pub again: bool,
 }
 
 impl Talk {
@@ -152,6 +154,7 @@ impl Stage {
                 keys: [key(0), key(1)],
                 rude: false,
                 haunted: false,
+                again: false,
             });
         }
         stage

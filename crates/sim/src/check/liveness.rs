@@ -19,6 +19,10 @@ pub struct Excuses {
 
 /// Judges how the two ends of a conversation came to their ends.
 pub fn judge(scenario: &Scenario, talk: &Talk, excuses: &Excuses) -> Option<String> {
+    // What is left of a former use may reset it, or be all that one of its ends ever talks to.
+    if talk.haunted {
+        return None;
+    }
     let path = &scenario.path;
     let timed_out = talk.ends.iter().any(|e| e.over == Some(CloseReason::TimedOut));
     // The peer's path can fail, or ours back from it. A SYN is sent few times, data many.
@@ -36,12 +40,16 @@ pub fn judge(scenario: &Scenario, talk: &Talk, excuses: &Excuses) -> Option<Stri
         // Five answers in a row do get lost; nine do not.
         let config = &scenario.hosts[if i == 0 { talk.plan.from } else { 1 - talk.plan.from }].config;
         let probed_in_vain = talk.plan.ends[i].keepalive && config.tcp.tcp_keepalive_probes < 9 && path.loss() > 0;
+        // Without timestamps a SYN that begins before the end of the flow's former use is not believed as long as that is in TIME-WAIT,
+        // and what was said then may have been faster than the clock that numbers begin at.
+        let timestamps = scenario.hosts.iter().all(|host| host.config.tcp.tcp_timestamps);
+        let in_vain = i == 0 && !end.open && talk.again && !timestamps;
         let what = match end.over {
+            Some(CloseReason::TimedOut) if in_vain => continue,
             Some(CloseReason::TimedOut) if !hopeless && !excuses.refusals && !talk.rude && !probed_in_vain => {
                 "timed out on a network that works"
             }
-            // Where the flow was reset before and taken again at once, that reset may be what was heard.
-            Some(CloseReason::Reset) if !talk.rude && !talk.haunted && !timed_out && !excuses.refusals && !hopeless => {
+            Some(CloseReason::Reset) if !talk.rude && !timed_out && !excuses.refusals && !hopeless => {
                 "was reset, and nobody had a reason to"
             }
             Some(CloseReason::Refused) if !excuses.refusals && !talk.rude && !scenario.crossing => {
