@@ -20,12 +20,10 @@ pub const RTO_AFTER_LOST_SYN_US: u32 = 3_000_000;
 /// Doublings after which every time-out has reached [`RTO_MAX_US`]; counting on would tell nothing.
 const BACKOFFS_MAX: u8 = 16;
 /// How long a SYN or SYN-ACK that was sent again so many times is waited for: a second, doubled with each retry (RFC 6298 section 2.1),
-/// up to [`RTO_MAX_US`]. In microseconds.
+/// up to 64 s. In microseconds.
 #[inline]
 pub const fn syn_timeout_us(retries: u8) -> u64 {
-    // Seven doublings are beyond the bound.
-    let us = 1_000_000 << if retries < 7 { retries } else { 7 };
-    if us < RTO_MAX_US as u64 { us } else { RTO_MAX_US as u64 }
+    1_000_000 << if retries < 6 { retries } else { 6 }
 }
 
 /// No sample yet. A real sample is at most [`RTO_MAX_US`].
