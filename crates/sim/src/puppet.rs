@@ -2,7 +2,7 @@
 
 use crate::check::byte_stream;
 use crate::scenario::{Ending, Gathering, Reading};
-use crate::stage::{Action, Stage};
+use crate::stage::{Action, Stage, Talk};
 use laneway_proto::tcp::{CloseReason, State};
 use laneway_stack::{App, ConnId, Context, ListenerId};
 use laneway_wire::flow::Address;
@@ -34,11 +34,13 @@ impl Puppet {
     fn open(&self, cx: &mut Context<'_>, stage: &mut Stage, talk: usize) {
         let plan = &stage.talks[talk].plan;
         let to = self.addresses[1 - self.host][!plan.v4 as usize];
+        let now_us = stage.now_us;
         match cx.connect(None, to, plan.port, token(talk)) {
             Ok(id) => {
                 let flow = cx.flow(id);
                 let t = &mut stage.talks[talk];
                 t.flow = flow;
+                t.opened_us = now_us;
                 t.ends[0].id = Some(id);
                 t.ends[0].lane = self.lane;
                 if let Some(flow) = flow {
@@ -46,8 +48,10 @@ impl Puppet {
                     let before = before.map(|before| &stage.talks[before]);
                     // An end of a haunted one may still be there.
                     let haunted = before.is_some_and(|before| before.rude || before.haunted && !before.is_over());
-                    let again = before.is_some();
-                    (stage.talks[talk].haunted, stage.talks[talk].again) = (haunted, again);
+                    // SYN and FIN have a number each.
+                    let end_us = |before: &Talk| before.opened_us + 4 * (before.ends[0].said + 2);
+                    let spent_us = before.map_or(0, |before| before.spent_us.max(end_us(before)));
+                    (stage.talks[talk].haunted, stage.talks[talk].spent_us) = (haunted, spent_us);
                 }
             }
             // All ports are taken: later.

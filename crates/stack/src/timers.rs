@@ -21,8 +21,8 @@ pub struct Timers {
 
 #[inline(always)]
 fn tick_of(deadline: Instant) -> u64 {
-    // Rounded up; no deadline is so far away that the sum would not fit.
-    deadline.as_us().wrapping_add(999) / 1_000
+    // Rounded up.
+    deadline.as_us().saturating_add(999) / 1_000
 }
 
 impl Timers {

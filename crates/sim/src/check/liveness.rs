@@ -43,7 +43,7 @@ pub fn judge(scenario: &Scenario, talk: &Talk, excuses: &Excuses) -> Option<Stri
         // Without timestamps a SYN that begins before the end of the flow's former use is not believed as long as that is in TIME-WAIT,
         // and what was said then may have been faster than the clock that numbers begin at.
         let timestamps = scenario.hosts.iter().all(|host| host.config.tcp.tcp_timestamps);
-        let in_vain = i == 0 && !end.open && talk.again && !timestamps;
+        let in_vain = i == 0 && !end.open && talk.opened_us < talk.spent_us && !timestamps;
         let what = match end.over {
             Some(CloseReason::TimedOut) if in_vain => continue,
             Some(CloseReason::TimedOut) if !hopeless && !excuses.refusals && !talk.rude && !probed_in_vain => {

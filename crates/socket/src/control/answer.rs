@@ -47,8 +47,8 @@ const PACE: Duration = Duration::from_millis(2);
 /// costs about as much again, have together a few per cent of a core. Being nice alone does not achieve that: a lane that
 /// slept for a moment waits until the nicest thread's slice is over.
 const REST: u32 = 64;
-/// Rows of a piece. A lane whose core is taken for a tenth of a millisecond keeps the others waiting for nothing: what they have to do
-/// lasts longer. With a whole page at once they ran out of it.
+/// Rows of a piece, and not the whole page at once: the longer a lane's core is taken, the likelier do those who wait for it run out of
+/// what they have to do besides.
 const PIECE: usize = 32;
 
 /// How whoever lists gives way to lanes.
