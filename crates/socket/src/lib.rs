@@ -6,7 +6,7 @@
 //! Two ways to use it:
 //!
 //! * [`TcpListener`], [`TcpStream`], [`UdpSocket`] on a [`Stack`]: blocking, from any thread, with the methods of `std::net`.
-//!   [`Poller`] waits for many of them. With the feature `tokio` there are streams and a listener for asynchronous programs.
+//!   [`Poller`] waits for many of them. With the feature `tokio` there are the same for tasks.
 //! * [`on_lane`]: the application lives on the lanes, as a value of a type of its own that is called when something happens.
 //!
 //! What a running stack is doing can be asked from outside: [`control`].

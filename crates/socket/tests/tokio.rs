@@ -2,8 +2,10 @@
 
 use axum::Router;
 use axum::routing::{get, post};
-use laneway::tokio::{TcpListener, TcpStream};
+use laneway::tokio::{TcpListener, TcpStream, UdpSocket};
 use laneway::{Device, Stack};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -78,6 +80,150 @@ async fn a_task_waits_for_memory_that_another_stream_holds() {
     let mut buf = [0; 5];
     timeout(Duration::from_secs(10), near.read_exact(&mut buf)).await.expect("it was sent").unwrap();
     assert_eq!(&buf, b"world");
+}
+
+/// Both ends of a connection.
+async fn connected(server: &Stack, client: &Stack) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind_on(server, "10.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let (near, far) = tokio::join!(TcpStream::connect_on(client, at), listener.accept());
+    (near.unwrap(), far.unwrap().0)
+}
+
+/// On one thread: a task that never has to wait must not keep the others from theirs.
+#[tokio::test]
+async fn a_task_that_always_finds_bytes_lets_others_run() {
+    const BYTES: usize = 4_000;
+    let (server, client) = stacks();
+    let (mut near, far) = connected(&server, &client).await;
+    near.write_all(&[7; BYTES]).await.unwrap();
+    let mut far = far;
+    let mut buf = [0; BYTES];
+    let all_there = async { while far.peek(&mut buf).await.unwrap() < BYTES {} };
+    timeout(Duration::from_secs(10), all_there).await.expect("they come");
+
+    let other = Arc::new(AtomicBool::new(false));
+    let ran = other.clone();
+    let task = tokio::spawn(async move { ran.store(true, Relaxed) });
+    let mut before = None;
+    for i in 0..BYTES {
+        far.read_exact(&mut buf[..1]).await.unwrap();
+        if other.load(Relaxed) {
+            before.get_or_insert(i);
+        }
+    }
+    task.await.unwrap();
+    let before = before.expect("the other task ran while this one read");
+    assert!(before < 1_000, "not before byte {before}");
+}
+
+#[tokio::test]
+async fn several_tasks_accept_on_one_listener() {
+    let (server, client) = stacks();
+    let listener = Arc::new(TcpListener::bind_on(&server, "10.0.0.1:0").await.unwrap());
+    let at = listener.local_addr().unwrap();
+    // One that was given up is in nobody's way.
+    timeout(Duration::from_millis(10), listener.accept()).await.unwrap_err();
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let listener = listener.clone();
+            tokio::spawn(async move { listener.accept().await.map(|(stream, _)| stream) })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let mut streams = Vec::new();
+    for _ in 0..4 {
+        streams.push(TcpStream::connect_on(&client, at).await.unwrap());
+    }
+    for task in tasks {
+        timeout(Duration::from_secs(10), task).await.expect("it waits for ever").unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn halves() {
+    let (server, client) = stacks();
+    let (near, mut far) = connected(&server, &client).await;
+    let (mut reader, mut writer) = near.into_split();
+    writer.write_all(b"abc").await.unwrap();
+    let mut buf = [0; 8];
+    assert_eq!(far.peek(&mut buf).await.unwrap(), 3);
+    {
+        let (mut from, mut to) = far.split();
+        assert_eq!(from.read(&mut buf).await.unwrap(), 3);
+        to.write_all(&buf[..3]).await.unwrap();
+    }
+    assert_eq!(reader.peek(&mut buf).await.unwrap(), 3);
+    assert_eq!((reader.read(&mut buf).await.unwrap(), &buf[..3]), (3, &b"abc"[..]));
+
+    // Put together again it is whole, and nobody was told of an end.
+    let near = reader.reunite(writer).unwrap();
+    let (other, _other_far) = connected(&server, &client).await;
+    let (reader, writer) = near.into_split();
+    let (other_reader, other_writer) = other.into_split();
+    let wrong = reader.reunite(other_writer).unwrap_err();
+    let (reader, other_writer) = (wrong.0, wrong.1);
+    other_writer.forget();
+    drop(other_reader);
+    let nothing = timeout(Duration::from_millis(20), far.read(&mut buf)).await;
+    nothing.expect_err("nothing was sent, and nothing has ended");
+
+    // The drop of the half that writes is the end; the other still reads.
+    drop(writer);
+    let end = timeout(Duration::from_secs(10), far.read(&mut buf)).await.expect("the end comes");
+    assert_eq!(end.unwrap(), 0);
+    far.write_all(b"late").await.unwrap();
+    let mut reader = reader;
+    let n = timeout(Duration::from_secs(10), reader.read(&mut buf)).await.expect("it comes").unwrap();
+    assert_eq!(&buf[..n], b"late");
+}
+
+#[tokio::test]
+async fn datagrams() {
+    let (server, client) = stacks();
+    let far = Arc::new(UdpSocket::bind_on(&server, "10.0.0.1:0").await.unwrap());
+    let near = UdpSocket::bind_on(&client, "10.0.0.2:0").await.unwrap();
+    // Two tasks wait on one socket, and each has its datagram.
+    let tasks: Vec<_> = (0..2)
+        .map(|_| {
+            let far = far.clone();
+            tokio::spawn(async move {
+                let mut buf = [0; 16];
+                let (n, from) = far.recv_from(&mut buf).await?;
+                far.send_to(&buf[..n], from).await
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    near.connect(far.local_addr().unwrap()).await.unwrap();
+    for word in [&b"one"[..], b"three"] {
+        near.send(word).await.unwrap();
+    }
+    let mut sizes = Vec::new();
+    for task in tasks {
+        sizes.push(timeout(Duration::from_secs(10), task).await.expect("it waits for ever").unwrap().unwrap());
+    }
+    sizes.sort_unstable();
+    assert_eq!(sizes, [3, 5]);
+    let mut buf = [0; 16];
+    for _ in 0..2 {
+        let n = timeout(Duration::from_secs(10), near.recv(&mut buf)).await.expect("it comes").unwrap();
+        assert!(n == 3 || n == 5);
+    }
+
+    // What is peeked at stays.
+    near.send(b"stays").await.unwrap();
+    let (peeked, from) = far.peek_from(&mut buf).await.unwrap();
+    assert_eq!((peeked, from), (5, near.local_addr().unwrap()));
+    assert_eq!(far.recv_from(&mut buf).await.unwrap(), (5, from));
+
+    // Who sends faster than the lane can take waits for room, and does not fail.
+    let flood = async {
+        for _ in 0..5_000 {
+            assert_eq!(near.send(&[0; 1_000]).await.unwrap(), 1_000);
+        }
+    };
+    timeout(Duration::from_secs(20), flood).await.expect("there is room again");
 }
 
 #[tokio::test]

@@ -1,0 +1,213 @@
+//! Owns what ties a stack's sockets to a runtime: the task that learns which are ready, and each socket's place with it.
+
+use super::waiters::{Side, Waiters, Waits};
+use crate::net::{Event, Interest, Mode, Poller, Source, Stack};
+use ::tokio::io::unix::AsyncFd;
+use ::tokio::runtime::{Handle, Id};
+use ::tokio::task::coop::{consume_budget, poll_proceed};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the sockets of one stack in one runtime share with the task that wakes them.
+struct Shared {
+    poller: Arc<Poller>,
+    waits: Mutex<HashMap<usize, Arc<Mutex<Waits>>>>,
+    next_key: AtomicUsize,
+    /// The task has ended, and its runtime with it.
+    over: AtomicBool,
+}
+
+/// With the last socket the task's work ends.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.poller.notify();
+    }
+}
+
+impl Shared {
+    /// Wakes whoever waits for what has happened.
+    fn wake(&self, event: &Event) {
+        let Some(waits) = lock(&self.waits).get(&event.key).cloned() else { return };
+        for (ready, side) in [(event.readable, Side::Reader), (event.writable, Side::Writer)] {
+            if ready {
+                let woken = lock(&waits).of(side).take();
+                woken.for_each(Waker::wake);
+            }
+        }
+    }
+}
+
+struct Descriptor(Arc<Poller>);
+
+impl AsRawFd for Descriptor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// A runtime's task for one stack.
+pub(crate) struct Driver {
+    runtime: Id,
+    shared: Weak<Shared>,
+}
+
+/// Tells the sockets when the task ends, however it does: a runtime that is dropped drops its tasks.
+struct Task(Weak<Shared>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let Some(shared) = self.0.upgrade() else { return };
+        shared.over.store(true, Release);
+        let all: Vec<_> = lock(&shared.waits).values().cloned().collect();
+        for waits in all {
+            for side in [Side::Reader, Side::Writer] {
+                let woken = lock(&waits).of(side).take();
+                woken.for_each(Waker::wake);
+            }
+        }
+    }
+}
+
+/// The driver of this runtime, begun if this is the first socket. Those of runtimes that are gone are forgotten.
+fn driver(stack: &Stack) -> io::Result<Arc<Shared>> {
+    let runtime = Handle::try_current().map_err(io::Error::other)?;
+    let mut drivers = lock(&stack.0.drivers);
+    drivers.retain(|driver| driver.shared.upgrade().is_some_and(|shared| !shared.over.load(Acquire)));
+    if let Some(shared) = drivers.iter().find(|d| d.runtime == runtime.id()).and_then(|d| d.shared.upgrade()) {
+        return Ok(shared);
+    }
+    let poller = Arc::new(Poller::new()?);
+    // Its successor is unsafe, because a type could close the descriptor early; ours keeps the poller that owns it.
+    #[allow(deprecated)]
+    let descriptor = AsyncFd::new(Descriptor(poller.clone()))?;
+    let shared = Arc::new(Shared {
+        poller: poller.clone(),
+        waits: Mutex::default(),
+        next_key: AtomicUsize::new(0),
+        over: AtomicBool::new(false),
+    });
+    drivers.push(Driver { runtime: runtime.id(), shared: Arc::downgrade(&shared) });
+    let task = Task(Arc::downgrade(&shared));
+    runtime.spawn(async move {
+        let mut events = Vec::new();
+        loop {
+            // Until nothing comes: from then on the descriptor tells. On a runtime of one thread those who were woken have
+            // their turn in between, however long that is.
+            while poller.wait(&mut events, Some(Duration::ZERO)).is_ok_and(|n| n > 0) {
+                match task.0.upgrade() {
+                    Some(shared) => events.drain(..).for_each(|event| shared.wake(&event)),
+                    None => return,
+                }
+                consume_budget().await;
+            }
+            if task.0.strong_count() == 0 {
+                return;
+            }
+            match descriptor.readable().await {
+                Ok(mut ready) => ready.clear_ready(),
+                Err(_) => return,
+            }
+        }
+    });
+    Ok(shared)
+}
+
+/// One socket's place with its runtime's driver.
+pub(super) struct Registration {
+    shared: Arc<Shared>,
+    waits: Arc<Mutex<Waits>>,
+    key: usize,
+}
+
+impl Registration {
+    /// A place with the driver of the runtime that this is called in.
+    pub(super) fn new(stack: &Stack, source: &impl Source) -> io::Result<Self> {
+        let shared = driver(stack)?;
+        let key = shared.next_key.fetch_add(1, Relaxed);
+        let waits = Arc::new(Mutex::new(Waits::default()));
+        lock(&shared.waits).insert(key, waits.clone());
+        let registration = Registration { shared, waits, key };
+        registration.shared.poller.add(source, key, Interest::BOTH, Mode::Edge)?;
+        Ok(registration)
+    }
+
+    /// Does `act`; if it would wait, has the task woken when it would not. Of the tasks that call this for one side, the last is.
+    pub(super) fn poll<T>(
+        &self,
+        cx: &mut Context<'_>,
+        side: Side,
+        act: impl FnMut() -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        self.attempt(cx, side, |waiters, waker| waiters.set_polled(waker), act)
+    }
+
+    /// Does `act` as soon as it does not have to wait. Any number of tasks may be in this for one side.
+    pub(super) async fn wait<T>(&self, side: Side, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let mut place = Place { waits: &self.waits, side, number: None };
+        poll_fn(|cx| self.attempt(cx, side, |waiters, waker| waiters.join(&mut place.number, waker), &mut act)).await
+    }
+
+    fn attempt<T>(
+        &self,
+        cx: &mut Context<'_>,
+        side: Side,
+        remember: impl FnOnce(&mut Waiters, &Waker),
+        mut act: impl FnMut() -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        // A task whose socket always has more for it lets others have their turn from time to time.
+        let budget = ready!(poll_proceed(cx));
+        let mut done = not_yet(act());
+        if done.is_pending() {
+            remember(lock(&self.waits).of(side), cx.waker());
+            // What has happened before the waker was in its place has been told to nobody.
+            done = not_yet(act());
+        }
+        if done.is_pending() && self.shared.over.load(Acquire) {
+            done = Poll::Ready(Err(io::Error::other("the runtime in which this socket was made has ended")));
+        }
+        if done.is_ready() {
+            budget.made_progress();
+        }
+        done
+    }
+}
+
+/// What an attempt that does not wait has come to.
+fn not_yet<T>(done: io::Result<T>) -> Poll<io::Result<T>> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+        done => Poll::Ready(done),
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        lock(&self.shared.waits).remove(&self.key);
+        self.shared.poller.forget(self.key);
+    }
+}
+
+/// A future's place among those that wait.
+struct Place<'a> {
+    waits: &'a Mutex<Waits>,
+    side: Side,
+    number: Option<u64>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            lock(self.waits).of(self.side).leave(number);
+        }
+    }
+}

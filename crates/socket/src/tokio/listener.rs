@@ -1,0 +1,81 @@
+//! Owns a TCP listener that tasks use.
+
+use super::TcpStream;
+use super::driver::Registration;
+use super::waiters::Side;
+use crate::net::Stack;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::task::{Context, Poll};
+
+/// A TCP listener, with the methods of `tokio::net::TcpListener`.
+pub struct TcpListener {
+    registration: Registration,
+    inner: crate::TcpListener,
+    stack: Stack,
+}
+
+impl TcpListener {
+    /// Listens on the [current](Stack::current) stack. Port 0: one that is free.
+    pub async fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<TcpListener> {
+        Self::bind_on(&Stack::current()?, addr).await
+    }
+
+    /// Listens on a stack. Port 0: one that is free.
+    pub async fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpListener> {
+        Self::from_std(stack, crate::TcpListener::bind_on(stack, addr)?)
+    }
+
+    /// Hands a listener to the runtime that this is called in.
+    pub fn from_std(stack: &Stack, listener: crate::TcpListener) -> io::Result<TcpListener> {
+        let registration = Registration::new(stack, &listener)?;
+        Ok(TcpListener { registration, inner: listener, stack: stack.clone() })
+    }
+
+    /// Waits for a connection. Any number of tasks may wait; each connection is one task's.
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let accepted = self.registration.wait(Side::Reader, || self.inner.try_accept()).await;
+        self.taken(accepted)
+    }
+
+    /// Takes a connection, or has the task woken when there is one. Of the tasks that ask, the last is.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        self.registration.poll(cx, Side::Reader, || self.inner.try_accept()).map(|accepted| self.taken(accepted))
+    }
+
+    fn taken(&self, accepted: io::Result<(crate::TcpStream, SocketAddr)>) -> io::Result<(TcpStream, SocketAddr)> {
+        let (stream, peer) = accepted?;
+        Ok((TcpStream::from_std(&self.stack, stream)?, peer))
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+}
+
+impl std::fmt::Debug for TcpListener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[cfg(feature = "axum")]
+impl axum::serve::Listener for TcpListener {
+    type Io = TcpStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
+        loop {
+            match TcpListener::accept(self).await {
+                Ok(accepted) => return accepted,
+                // As axum does with the kernel's: what one connection brought with it, or a lack that may pass.
+                Err(_) => ::tokio::time::sleep(std::time::Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        TcpListener::local_addr(self)
+    }
+}

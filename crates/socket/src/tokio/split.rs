@@ -1,0 +1,179 @@
+//! Owns the two halves of a TCP connection, one to read from and one to write to.
+
+use super::TcpStream;
+use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use std::error::Error;
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// What a task reads from, lent by [`TcpStream::split`].
+#[derive(Debug)]
+pub struct ReadHalf<'a>(pub(super) &'a TcpStream);
+
+/// What a task writes to, lent by [`TcpStream::split`].
+#[derive(Debug)]
+pub struct WriteHalf<'a>(pub(super) &'a TcpStream);
+
+/// What a task reads from, made by [`TcpStream::into_split`].
+#[derive(Debug)]
+pub struct OwnedReadHalf(Arc<TcpStream>);
+
+/// What a task writes to, made by [`TcpStream::into_split`]. With its drop the peer is told that no more will come.
+#[derive(Debug)]
+pub struct OwnedWriteHalf {
+    stream: Arc<TcpStream>,
+    ends: bool,
+}
+
+pub(super) fn owned(stream: TcpStream) -> (OwnedReadHalf, OwnedWriteHalf) {
+    let stream = Arc::new(stream);
+    (OwnedReadHalf(stream.clone()), OwnedWriteHalf { stream, ends: true })
+}
+
+/// The halves of two different connections, given back.
+#[derive(Debug)]
+pub struct ReuniteError(pub OwnedReadHalf, pub OwnedWriteHalf);
+
+impl fmt::Display for ReuniteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("these are halves of two connections, not of one")
+    }
+}
+
+impl Error for ReuniteError {}
+
+impl ReadHalf<'_> {
+    /// As [`TcpStream::peek`].
+    pub async fn peek(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.peek(buf).await
+    }
+
+    /// The local address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// The peer's address.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.peer_addr()
+    }
+}
+
+impl WriteHalf<'_> {
+    /// The local address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// The peer's address.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.peer_addr()
+    }
+}
+
+impl OwnedReadHalf {
+    /// The connection whose halves these are; if they are not of one, both come back.
+    pub fn reunite(self, other: OwnedWriteHalf) -> Result<TcpStream, ReuniteError> {
+        if !Arc::ptr_eq(&self.0, &other.stream) {
+            return Err(ReuniteError(self, other));
+        }
+        other.forget();
+        Ok(Arc::into_inner(self.0).expect("there are two halves, and the other is gone"))
+    }
+
+    /// As [`TcpStream::peek`].
+    pub async fn peek(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.peek(buf).await
+    }
+
+    /// The local address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// The peer's address.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.peer_addr()
+    }
+}
+
+impl OwnedWriteHalf {
+    /// As [`OwnedReadHalf::reunite`].
+    pub fn reunite(self, other: OwnedReadHalf) -> Result<TcpStream, ReuniteError> {
+        other.reunite(self)
+    }
+
+    /// Drops this half, and the peer is told nothing before the other is dropped, too.
+    pub fn forget(mut self) {
+        self.ends = false;
+    }
+
+    /// The local address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.local_addr()
+    }
+
+    /// The peer's address.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+}
+
+impl Drop for OwnedWriteHalf {
+    fn drop(&mut self) {
+        if self.ends {
+            // Who has no connection any more has nobody to tell.
+            let _ = self.stream.shut_down();
+        }
+    }
+}
+
+/// Reading from, or writing to, the stream that a half refers to.
+macro_rules! by_stream {
+    (read $half:ty, $stream:ident => $of:expr) => {
+        impl AsyncRead for $half {
+            fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+                let $stream = self;
+                $of.poll_recv(cx, buf)
+            }
+        }
+    };
+    (write $half:ty, $stream:ident => $of:expr) => {
+        impl AsyncWrite for $half {
+            fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+                self.poll_write_vectored(cx, &[IoSlice::new(buf)])
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bufs: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                let $stream = self;
+                $of.poll_send(cx, bufs)
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                true
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Poll::Ready(Ok(()))
+            }
+
+            fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+                let $stream = self;
+                Poll::Ready($of.shut_down())
+            }
+        }
+    };
+}
+
+by_stream!(read ReadHalf<'_>, half => half.0);
+by_stream!(read OwnedReadHalf, half => half.0);
+by_stream!(write WriteHalf<'_>, half => half.0);
+by_stream!(write OwnedWriteHalf, half => half.stream);

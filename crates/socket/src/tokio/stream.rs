@@ -1,0 +1,193 @@
+//! Owns a TCP connection that tasks use.
+
+use super::driver::Registration;
+use super::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
+use super::waiters::Side;
+use crate::net::Stack;
+use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A TCP connection, with the methods of `tokio::net::TcpStream`.
+///
+/// ```
+/// use laneway::tokio::{TcpListener, TcpStream};
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (here, there) = laneway::Device::memory_pair(1)?;
+/// # let server = laneway::Stack::builder(here).address("10.0.0.1/24")?.start()?;
+/// # let client = laneway::Stack::builder(there).address("10.0.0.2/24")?.start()?;
+/// let listener = TcpListener::bind_on(&server, "10.0.0.1:80").await?;
+/// tokio::spawn(async move {
+///     let (mut stream, _) = listener.accept().await?;
+///     let (mut reader, mut writer) = stream.split();
+///     tokio::io::copy(&mut reader, &mut writer).await
+/// });
+///
+/// let mut stream = TcpStream::connect_on(&client, "10.0.0.1:80").await?;
+/// stream.write_all(b"hello").await?;
+/// stream.shutdown().await?;
+/// let mut back = String::new();
+/// stream.read_to_string(&mut back).await?;
+/// assert_eq!(back, "hello");
+/// # Ok(())
+/// # }
+/// ```
+pub struct TcpStream {
+    registration: Registration,
+    inner: crate::TcpStream,
+}
+
+impl TcpStream {
+    /// Opens a connection on the [current](Stack::current) stack.
+    pub async fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<TcpStream> {
+        Self::connect_on(&Stack::current()?, addr).await
+    }
+
+    /// Opens a connection on a stack. Names are looked up before this first waits.
+    pub async fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpStream> {
+        let addresses: Vec<SocketAddr> = addr.to_socket_addrs()?.collect();
+        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses");
+        for addr in addresses {
+            let stream = Self::from_std(stack, crate::TcpStream::begin(stack, &addr)?)?;
+            let connected = || match stream.inner.poll_connected() {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(io::ErrorKind::WouldBlock.into()),
+                Err(error) => Err(error),
+            };
+            match stream.registration.wait(Side::Writer, connected).await {
+                Ok(()) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Hands a connection to the runtime that this is called in.
+    pub fn from_std(stack: &Stack, stream: crate::TcpStream) -> io::Result<TcpStream> {
+        stream.set_nonblocking(true)?; // its thread has other tasks, and does no lane's work
+        Ok(TcpStream { registration: Registration::new(stack, &stream)?, inner: stream })
+    }
+
+    /// The local address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+
+    /// The peer's address.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.peer_addr()
+    }
+
+    /// `TCP_NODELAY`.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.inner.set_nodelay(nodelay)
+    }
+
+    /// `TCP_NODELAY`.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        self.inner.nodelay()
+    }
+
+    /// `SO_LINGER`: see [`TcpStream::set_linger`](crate::TcpStream::set_linger).
+    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        self.inner.set_linger(linger)
+    }
+
+    /// `SO_LINGER`: see [`TcpStream::set_linger`](crate::TcpStream::set_linger).
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        self.inner.linger()
+    }
+
+    /// Why the connection has failed, if it has and nobody was told yet.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.inner.take_error()
+    }
+
+    /// Waits for bytes, and leaves them there. Says how many were put into `buf`; none: no more will come.
+    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.registration.wait(Side::Reader, || self.inner.try_read(buf, /* peek= */ true)).await
+    }
+
+    /// A half to read from and one to write to, for one task.
+    pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
+        (ReadHalf(self), WriteHalf(self))
+    }
+
+    /// A half to read from and one to write to, for two tasks. The drop of the second is the end of what is sent.
+    pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
+        super::split::owned(self)
+    }
+
+    pub(super) fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if buf.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let read = || self.inner.try_read(buf.initialize_unfilled(), /* peek= */ false);
+        let got = self.registration.poll(cx, Side::Reader, read);
+        got.map_ok(|n| buf.advance(n))
+    }
+
+    pub(super) fn poll_send(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let mut tried = false;
+        let write = || {
+            tried = true;
+            self.inner.announce(bufs);
+            self.inner.try_write(bufs)
+        };
+        let sent = self.registration.poll(cx, Side::Writer, write);
+        if sent.is_pending() && tried {
+            self.inner.ask_for_memory();
+        }
+        sent
+    }
+
+    pub(super) fn shut_down(&self) -> io::Result<()> {
+        match self.inner.shutdown(Shutdown::Write) {
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()), // it is over anyway
+            done => done,
+        }
+    }
+}
+
+impl AsyncRead for TcpStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.poll_recv(cx, buf)
+    }
+}
+
+impl AsyncWrite for TcpStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_send(cx, &[IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.shut_down())
+    }
+}
+
+impl std::fmt::Debug for TcpStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}

@@ -1,0 +1,120 @@
+//! Owns a UDP socket that tasks use.
+
+use super::driver::Registration;
+use super::waiters::Side;
+use crate::net::Stack;
+use ::tokio::io::ReadBuf;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::task::{Context, Poll};
+
+/// A UDP socket, with the methods of `tokio::net::UdpSocket`. Its methods take `&self`, so tasks share it in an `Arc`.
+///
+/// ```
+/// use laneway::tokio::UdpSocket;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (here, there) = laneway::Device::memory_pair(1)?;
+/// # let server = laneway::Stack::builder(here).address("10.0.0.1/24")?.start()?;
+/// # let client = laneway::Stack::builder(there).address("10.0.0.2/24")?.start()?;
+/// let echo = UdpSocket::bind_on(&server, "10.0.0.1:7").await?;
+/// let socket = UdpSocket::bind_on(&client, "10.0.0.2:0").await?;
+/// socket.connect("10.0.0.1:7").await?;
+/// socket.send(b"hello").await?;
+///
+/// let mut buf = [0; 64];
+/// let (n, from) = echo.recv_from(&mut buf).await?;
+/// echo.send_to(&buf[..n], from).await?;
+/// assert_eq!(socket.recv(&mut buf).await?, 5);
+/// # Ok(())
+/// # }
+/// ```
+pub struct UdpSocket {
+    registration: Registration,
+    inner: crate::UdpSocket,
+}
+
+impl UdpSocket {
+    /// A socket on the [current](Stack::current) stack. Port 0: one that is free.
+    pub async fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<UdpSocket> {
+        Self::bind_on(&Stack::current()?, addr).await
+    }
+
+    /// A socket on a stack. Port 0: one that is free.
+    pub async fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<UdpSocket> {
+        Self::from_std(stack, crate::UdpSocket::bind_on(stack, addr)?)
+    }
+
+    /// Hands a socket to the runtime that this is called in.
+    pub fn from_std(stack: &Stack, socket: crate::UdpSocket) -> io::Result<UdpSocket> {
+        socket.set_nonblocking(true)?;
+        Ok(UdpSocket { registration: Registration::new(stack, &socket)?, inner: socket })
+    }
+
+    /// Where it is bound.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+
+    /// The peer that it is connected to.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.peer_addr()
+    }
+
+    /// From now on this peer alone is heard, and [`send`](Self::send) sends to it.
+    pub async fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
+        self.inner.connect(addr)
+    }
+
+    /// Sends a datagram to the peer. It is queued when this returns, and may be lost like any other.
+    pub async fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.registration.wait(Side::Writer, || self.inner.send(buf)).await
+    }
+
+    /// Sends a datagram. It is queued when this returns, and may be lost like any other. Names are looked up before this first waits.
+    pub async fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], target: A) -> io::Result<usize> {
+        let to = target.to_socket_addrs()?.next();
+        let to = to.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no addresses to send data to"))?;
+        self.registration.wait(Side::Writer, || self.inner.send_to(buf, to)).await
+    }
+
+    /// As [`send_to`](Self::send_to), or has the task woken when there is room. Of the tasks that ask, the last is.
+    pub fn poll_send_to(&self, cx: &mut Context<'_>, buf: &[u8], target: SocketAddr) -> Poll<io::Result<usize>> {
+        self.registration.poll(cx, Side::Writer, || self.inner.send_to(buf, target))
+    }
+
+    /// Waits for a datagram.
+    pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.registration.wait(Side::Reader, || self.inner.recv(buf)).await
+    }
+
+    /// Waits for a datagram; says how much of it fitted, and whose it is.
+    pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.registration.wait(Side::Reader, || self.inner.recv_from(buf)).await
+    }
+
+    /// As [`recv_from`](Self::recv_from), or has the task woken when there is a datagram. Of the tasks that ask, the last is.
+    pub fn poll_recv_from(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<SocketAddr>> {
+        let got = self.registration.poll(cx, Side::Reader, || self.inner.recv_from(buf.initialize_unfilled()));
+        got.map_ok(|(n, from)| {
+            buf.advance(n);
+            from
+        })
+    }
+
+    /// As [`recv_from`](Self::recv_from), and leaves it there.
+    pub async fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.registration.wait(Side::Reader, || self.inner.peek_from(buf)).await
+    }
+
+    /// Why a datagram could not be delivered, if the network said so and nobody was told yet.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.inner.take_error()
+    }
+}
+
+impl std::fmt::Debug for UdpSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}

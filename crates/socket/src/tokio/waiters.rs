@@ -1,0 +1,120 @@
+//! Owns the wakers of the tasks that wait for one socket.
+
+use std::mem;
+use std::task::Waker;
+
+/// What a task waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Side {
+    /// Bytes, a datagram, a connection.
+    Reader,
+    /// Room, or that a connection is established.
+    Writer,
+}
+
+/// The tasks that wait for one socket.
+#[derive(Default)]
+pub(super) struct Waits {
+    readers: Waiters,
+    writers: Waiters,
+}
+
+impl Waits {
+    pub(super) fn of(&mut self, side: Side) -> &mut Waiters {
+        match side {
+            Side::Reader => &mut self.readers,
+            Side::Writer => &mut self.writers,
+        }
+    }
+}
+
+/// The tasks that wait for one side of a socket.
+#[derive(Default)]
+pub(super) struct Waiters {
+    /// The one that asked last through a `poll_…` method: of those the last alone is woken, as tokio's own sockets have it.
+    polled: Option<Waker>,
+    /// Those that wait in a future of their own, by its number.
+    futures: Vec<(u64, Waker)>,
+    next_number: u64,
+}
+
+impl Waiters {
+    /// Remembers who asked through a `poll_…` method.
+    pub(super) fn set_polled(&mut self, waker: &Waker) {
+        self.polled = Some(waker.clone());
+    }
+
+    /// Remembers who waits in a future. `number` is the future's, given at its first wait, and it must [leave](Self::leave) with it.
+    pub(super) fn join(&mut self, number: &mut Option<u64>, waker: &Waker) {
+        let number = *number.get_or_insert_with(|| {
+            self.next_number += 1;
+            self.next_number
+        });
+        match self.futures.iter_mut().find(|(other, _)| *other == number) {
+            Some((_, place)) => place.clone_from(waker),
+            None => self.futures.push((number, waker.clone())),
+        }
+    }
+
+    /// Forgets a future that has ended or was dropped.
+    pub(super) fn leave(&mut self, number: u64) {
+        self.futures.retain(|(other, _)| *other != number);
+    }
+
+    /// Everybody, to be woken: who finds that another was faster joins again.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Waker> + use<> {
+        let futures = mem::take(&mut self.futures);
+        self.polled.take().into_iter().chain(futures.into_iter().map(|(_, waker)| waker))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Waiters;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use std::task::{Wake, Waker};
+
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn task() -> (Arc<Woken>, Waker) {
+        let woken = Arc::new(Woken::default());
+        (woken.clone(), woken.into())
+    }
+
+    #[test]
+    fn all_futures_and_the_last_poll_are_woken_once() {
+        let mut waiters = Waiters::default();
+        let tasks: Vec<_> = (0..4).map(|_| task()).collect();
+        let (mut one, mut other) = (None, None);
+        waiters.set_polled(&tasks[0].1);
+        waiters.set_polled(&tasks[1].1);
+        waiters.join(&mut one, &tasks[2].1);
+        waiters.join(&mut other, &tasks[3].1);
+        waiters.join(&mut one, &tasks[2].1);
+        waiters.take().for_each(Waker::wake);
+        waiters.take().for_each(Waker::wake);
+        let woken: Vec<u32> = tasks.iter().map(|task| task.0.0.load(Relaxed)).collect();
+        assert_eq!(woken, [0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn who_has_left_is_not_kept() {
+        let mut waiters = Waiters::default();
+        let (woken, waker) = task();
+        for _ in 0..1_000 {
+            let mut number = None;
+            waiters.join(&mut number, &waker);
+            waiters.leave(number.expect("it has joined"));
+        }
+        assert_eq!(waiters.take().count(), 0);
+        assert_eq!(woken.0.load(Relaxed), 0);
+    }
+}
