@@ -375,6 +375,17 @@ story!(options, |world, log| {
     log.say("set", a.set_nodelay(true));
     log.say("nodelay", a.nodelay());
     log.say("a clone's", a.try_clone().unwrap().nodelay());
+    let (listener, socket) = (world.listen(), world.udp_client());
+    for ttl in [0, 64, 256] {
+        log.say("set TTL", a.set_ttl(ttl));
+        log.say("set a listener's", listener.set_ttl(ttl));
+        log.say("set a socket's", socket.set_ttl(ttl));
+    }
+    log.say("TTL", a.ttl());
+    log.say("a listener's", listener.ttl());
+    log.say("a socket's", socket.ttl());
+    log.say("set broadcast", socket.set_broadcast(false));
+    log.say("broadcast", socket.broadcast());
     log.say("error", a.take_error().map(|error| error.map(|error| error.kind())));
 });
 

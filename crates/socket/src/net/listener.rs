@@ -1,8 +1,8 @@
 //! Owns a TCP listener that threads use.
 
 use super::TcpStream;
-use super::each;
 use super::stack::{Inner, Stack};
+use super::{each, set_ttl};
 use crate::error::Why;
 use laneway_stack::threads::accept::Acceptors;
 use laneway_stack::threads::desk::Desk;
@@ -151,6 +151,18 @@ impl TcpListener {
         self.check()?;
         self.0.acceptors.nonblocking.store(nonblocking, Relaxed);
         Ok(())
+    }
+
+    /// `IP_TTL`: that of the stack's configuration holds for all its sockets, so any other is refused.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.check()?;
+        set_ttl(&self.0.desk, ttl)
+    }
+
+    /// `IP_TTL`.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.check()?;
+        Ok(self.0.desk.ttl().into())
     }
 
     /// A listener does not fail.

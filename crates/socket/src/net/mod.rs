@@ -13,6 +13,7 @@ pub use stream::TcpStream;
 pub use udp::UdpSocket;
 
 use crate::error::Why;
+use laneway_stack::threads::desk::Desk;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -39,6 +40,15 @@ fn set_timeout(place: &AtomicU32, timeout: Option<Duration>) -> io::Result<()> {
     };
     place.store(ms, Relaxed);
     Ok(())
+}
+
+/// `IP_TTL`: that of the stack's configuration holds for all its sockets, and nobody can set another.
+fn set_ttl(desk: &Desk, ttl: u32) -> io::Result<()> {
+    match u8::try_from(ttl) {
+        Err(_) | Ok(0) => Err(Why::Invalid.into()),
+        Ok(ttl) if ttl == desk.ttl() => Ok(()),
+        Ok(_) => Err(Why::Unsupported.into()),
+    }
 }
 
 fn timeout(place: &AtomicU32) -> Option<Duration> {

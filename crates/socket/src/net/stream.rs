@@ -1,7 +1,7 @@
 //! Owns a TCP connection that threads use.
 
 use super::stack::Stack;
-use super::{deadline, each, left, set_timeout, timeout};
+use super::{deadline, each, left, set_timeout, set_ttl, timeout};
 use crate::error::Why;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::words::{
@@ -438,9 +438,16 @@ impl TcpStream {
         Ok(u64::try_from(seconds).ok().map(Duration::from_secs))
     }
 
-    /// `IP_TTL`: that of the stack's configuration holds for all connections.
-    pub fn set_ttl(&self, _ttl: u32) -> io::Result<()> {
-        Err(Why::Unsupported.into())
+    /// `IP_TTL`: that of the stack's configuration holds for all its sockets, so any other is refused.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.check()?;
+        set_ttl(&self.desk, ttl)
+    }
+
+    /// `IP_TTL`.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.check()?;
+        Ok(self.desk.ttl().into())
     }
 
     /// Why the connection has failed, if it has and nobody was told yet.

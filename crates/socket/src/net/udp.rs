@@ -1,7 +1,7 @@
 //! Owns a UDP socket that threads use.
 
 use super::stack::{Inner, Stack};
-use super::{deadline, each, left, set_timeout, timeout};
+use super::{deadline, each, left, set_timeout, set_ttl, timeout};
 use crate::error::Why;
 use laneway_stack::threads::datagram::PAYLOAD_MAX;
 use laneway_stack::threads::desk::{Desk, UdpTicket};
@@ -256,6 +256,30 @@ impl UdpSocket {
     /// Datagrams that found the socket's queue full and were dropped.
     pub fn dropped(&self) -> u64 {
         self.0.ticket.dropped.load(Relaxed)
+    }
+
+    /// `IP_TTL`: that of the stack's configuration holds for all its sockets, so any other is refused.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.check()?;
+        set_ttl(&self.0.desk, ttl)
+    }
+
+    /// `IP_TTL`.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.check()?;
+        Ok(self.0.desk.ttl().into())
+    }
+
+    /// `SO_BROADCAST`: a lane sends to one host at a time, so all that can be set is that it does.
+    pub fn set_broadcast(&self, broadcast: bool) -> io::Result<()> {
+        self.check()?;
+        if broadcast { Err(Why::Unsupported.into()) } else { Ok(()) }
+    }
+
+    /// `SO_BROADCAST`: no.
+    pub fn broadcast(&self) -> io::Result<bool> {
+        self.check()?;
+        Ok(false)
     }
 
     /// Whether the peer has refused a datagram, if nobody was told yet.

@@ -336,6 +336,11 @@ impl Builder {
         self.config.somaxconn
     }
 
+    /// Hop limit of what it sends.
+    pub(crate) fn ip_default_ttl(&self) -> u8 {
+        self.config.ip_default_ttl
+    }
+
     fn check(&mut self) -> Result<(), StartError> {
         if self.network.addresses.is_empty() {
             return Err(StartError::Misuse(

@@ -8,6 +8,7 @@ use super::words::{AppWords, Conversation, LEFT, LaneWords, NO_SLOT, Op, RESETS,
 use super::{NOTES_MAX, POOL, RING};
 use crate::app::{ListenerId, UdpId};
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::runtime::{Bells, cores};
 use laneway_proto::time::Instant;
 use laneway_sync::fork::Birth;
@@ -18,7 +19,7 @@ use laneway_wire::flow::Address;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
 
 /// A UDP socket, for the wake list of the lane that sends for it.
 pub type UdpTicket = Job<Arc<Datagrams>>;
@@ -59,6 +60,8 @@ pub struct Desk {
     clock: Clock,
     /// How long a thread that waits looks before it sleeps, in microseconds.
     look_us: AtomicU32,
+    /// The hop limit of what the stack sends.
+    ttl: AtomicU8,
     /// Written by every connect, and so not beside the pointers above, which every wake-up reads.
     next: Padded<AtomicUsize>,
     stopped: AtomicBool,
@@ -91,6 +94,7 @@ impl Desk {
             born: Birth::here(),
             clock: Clock::start(),
             look_us: AtomicU32::new(if cores().len() > 1 { LOOK_US } else { 0 }),
+            ttl: AtomicU8::new(Config::default().ip_default_ttl),
             next: Padded(AtomicUsize::new(0)),
             stopped: AtomicBool::new(false),
         });
@@ -188,6 +192,16 @@ impl Desk {
     /// How long a thread that waits looks before it sleeps: see [`looks`](Self::looks). 0: it sleeps at once.
     pub fn set_look_us(&self, us: u32) {
         self.look_us.store(us, Relaxed);
+    }
+
+    /// The hop limit of what the stack sends, which its sockets tell who asks.
+    pub fn set_ttl(&self, ttl: u8) {
+        self.ttl.store(ttl, Relaxed);
+    }
+
+    /// The hop limit of what the stack sends.
+    pub fn ttl(&self) -> u8 {
+        self.ttl.load(Relaxed)
     }
 
     pub(super) fn look_us(&self) -> u32 {
