@@ -8,6 +8,7 @@ use crate::entropy::KeptKey;
 use crate::ports::{Ask, Claim, Exhausted, Grant, PortChoice, Probe};
 use crate::recent::RecentFlows;
 use crate::timers::Timers;
+use arrayvec::ArrayVec;
 use laneway_proto::tcp::{BufferPool, Connection, HalfOpen, Handshake, TimeWait, TimeWaitV4, TimeWaitV6};
 use laneway_proto::time::Instant;
 use laneway_table::{Fifo, HandleTable, Slab};
@@ -97,6 +98,8 @@ pub struct Slot {
 
 /// So many dead records in the queues are no reason to do anything.
 const CROWDED: usize = 4_096;
+/// Records that are reaped together: enough for their lines to come at once, and few enough to be there still.
+const TOGETHER: usize = 16;
 
 /// Everything about connections that a sharing variant shares or does not.
 pub struct Tables {
@@ -637,14 +640,31 @@ fn pop<T: TimeWait>(
     hash_key: &HashKey,
     ports: &mut dyn PortChoice,
 ) -> bool {
-    let Some((at, record)) = queue.front() else { return false };
-    let live = !record.is_dead();
-    if live {
-        flows.remove(record.key().hash(hash_key), Handle::new(kind, at).raw());
+    let hash = queue.front().and_then(|(_, record)| hash_of(record, hash_key));
+    pop_by(queue, kind, flows, ports, hash)
+}
+
+/// The same, `hash` being what [`hash_of`] says of the record.
+#[inline]
+fn pop_by<T: TimeWait>(
+    queue: &mut Fifo<T>,
+    kind: Kind,
+    flows: &mut HandleTable,
+    ports: &mut dyn PortChoice,
+    hash: Option<u64>,
+) -> bool {
+    if let (Some(hash), Some((at, record))) = (hash, queue.front()) {
+        flows.remove(hash, Handle::new(kind, at).raw());
         release(ports, record);
     }
     queue.pop_front();
-    live
+    hash.is_some()
+}
+
+/// By what the index has a record, unless it is dead and not in it any more.
+#[inline]
+fn hash_of<T: TimeWait>(record: &T, hash_key: &HashKey) -> Option<u64> {
+    (!record.is_dead()).then(|| record.key().hash(hash_key))
 }
 
 /// Reaps one queue; says how many records it looked at and how many of those were alive.
@@ -662,24 +682,42 @@ fn reap<T: TimeWait>(
     let mut seen = 0;
     let mut live = 0;
     while seen < budget {
-        let Some((at, record)) = queue.front() else { break };
-        if record.is_dead() {
-            queue.pop_front();
-        } else if record.is_expired(now, msl_us) {
-            pop(queue, kind, flows, hash_key, ports);
-            live += 1;
-        } else {
-            // Not yet: either the queue is young, or this record was restarted and goes to the end, where it belongs.
-            let mut record = *record;
-            if !record.take_restarted() && !crowded {
-                break;
-            }
-            queue.pop_front();
-            let moved = queue.push(record);
-            let hash = record.key().hash(hash_key);
-            flows.replace(hash, Handle::new(kind, at).raw(), Handle::new(kind, moved).raw());
+        let over = over(queue, flows, hash_key, now, msl_us, budget - seen);
+        for hash in &over {
+            live += usize::from(pop_by(queue, kind, flows, ports, *hash));
         }
+        seen += over.len();
+        if !over.is_empty() {
+            continue;
+        }
+        // Not yet: either the queue is young, or its first record was restarted and goes to the end, where it belongs.
+        let Some((at, record)) = queue.front() else { break };
+        let mut record = *record;
+        if !record.take_restarted() && !crowded {
+            break;
+        }
+        queue.pop_front();
+        let moved = queue.push(record);
+        let hash = record.key().hash(hash_key);
+        flows.replace(hash, Handle::new(kind, at).raw(), Handle::new(kind, moved).raw());
         seen += 1;
     }
     (seen, live)
+}
+
+/// The next few records that go, each as [`hash_of`] has it. Their places in the index are asked for, so that the lines of all of them are
+/// on their way before the first is needed: a record has waited so long that its line has left the cache.
+#[inline]
+fn over<T: TimeWait>(
+    queue: &Fifo<T>,
+    flows: &HandleTable,
+    hash_key: &HashKey,
+    now: Instant,
+    msl_us: u64,
+    most: usize,
+) -> ArrayVec<Option<u64>, TOGETHER> {
+    let positions = (0..most.min(TOGETHER)).map(|i| queue.head().wrapping_add(i as u32));
+    let records = positions.map_while(|at| queue.get(at));
+    let over = records.take_while(|record| record.is_dead() || record.is_expired(now, msl_us));
+    over.map(|record| hash_of(record, hash_key).inspect(|hash| flows.prefetch(*hash))).collect()
 }
