@@ -37,7 +37,7 @@ pub struct Arriving<'a> {
     pub verified: bool,
     /// How it has come to this lane.
     pub via: Via,
-    /// Where the flow was found last, or what the second pass saw in the index under its hash. It may have changed since, so it is
+    /// Where the flow was found last, or what the third pass saw in the index under its hash. It may have changed since, so it is
     /// verified.
     pub hint: Option<Handle>,
 }

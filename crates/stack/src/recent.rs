@@ -8,6 +8,7 @@
 //! from others, which are then looked up as if there were none.
 
 use crate::tables::Handle;
+use laneway_sync::prefetch::prefetch_line;
 
 /// Places at the most, of 8 bytes: with what else is touched for a packet they stay in a core's cache.
 const PLACES_MAX: usize = 1 << 14;
@@ -24,6 +25,12 @@ impl RecentFlows {
     pub fn new(connections: usize) -> Self {
         let places = connections.clamp(PLACES_MIN, PLACES_MAX).next_power_of_two();
         RecentFlows { places: vec![0; places].into_boxed_slice() }
+    }
+
+    /// Asks for the line that [`find`](Self::find) will read.
+    #[inline(always)]
+    pub fn prefetch(&self, mix: u64) {
+        prefetch_line(self.places.as_ptr().wrapping_add(mix as usize & (self.places.len() - 1)));
     }
 
     /// What was noted last under this mix, or under another that looks much alike.

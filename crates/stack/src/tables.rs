@@ -233,6 +233,12 @@ impl Tables {
         Shapes { slots, half_open, tw4, tw6 }.is_flow(handle, key)
     }
 
+    /// Brings what [`recent`](Self::recent) will read into the cache.
+    #[inline(always)]
+    pub fn prefetch_recent(&self, mix: u64) {
+        self.recent.prefetch(mix);
+    }
+
     /// The connection or half-open entry that a flow of this [`mix`](FlowKey::mix) was found to be last, on its way into the cache.
     #[inline(always)]
     pub fn recent(&self, mix: u64) -> Option<Handle> {

@@ -120,8 +120,8 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
     Turn { frames, busy, deadline }
 }
 
-/// A batch in three passes: fetch the connection where the flow was found last, or else hash and fetch the bucket; fetch what the
-/// bucket leads to; process. By the time a segment is looked at, everything that it needs is in the cache.
+/// A batch in four passes: fetch the place where the flow was found last; fetch the connection that was there, or else hash and fetch the
+/// bucket; fetch what the bucket leads to; process. By the time a segment is looked at, everything that it needs is in the cache.
 #[inline]
 fn batch<'a, S: Sharing, T: Tx>(
     lane: &mut Lane<S>,
@@ -140,15 +140,8 @@ fn batch<'a, S: Sharing, T: Tx>(
             Some(note) => mailed_packet(local, frame, note, &mut arriving),
             None => ingress::frame(local, frame, ours, &mut arriving),
         };
-        if let Some(segment) = arriving.get_mut(before) {
-            let tables = lane.shared.peek();
-            segment.hint = tables.and_then(|tables| tables.recent(segment.mix));
-            if segment.hint.is_none() {
-                segment.hash = segment.key.hash(&lane.local.hash_key.get());
-                if let Some(tables) = tables {
-                    tables.prefetch_bucket(segment.hash);
-                }
-            }
+        if let (Some(segment), Some(tables)) = (arriving.get(before), lane.shared.peek()) {
+            tables.prefetch_recent(segment.mix);
         }
         if let Some(other) = other {
             let mut tables = lane.shared.enter(Site::Slow);
@@ -159,7 +152,17 @@ fn batch<'a, S: Sharing, T: Tx>(
             }
         }
     }
-    if let Some(tables) = lane.shared.peek() {
+    let tables = lane.shared.peek();
+    for segment in &mut arriving {
+        segment.hint = tables.and_then(|tables| tables.recent(segment.mix));
+        if segment.hint.is_none() {
+            segment.hash = segment.key.hash(&lane.local.hash_key.get());
+            if let Some(tables) = tables {
+                tables.prefetch_bucket(segment.hash);
+            }
+        }
+    }
+    if let Some(tables) = tables {
         for segment in arriving.iter_mut().filter(|segment| segment.hint.is_none()) {
             segment.hint = tables.prefetch_entity(segment.hash);
         }

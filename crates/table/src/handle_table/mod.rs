@@ -81,7 +81,7 @@ impl HandleTable {
         self.len - self.newest.len
     }
 
-    /// Asks for the line that [`find`](Self::find) will read. First pass over a batch.
+    /// Asks for the line that [`find`](Self::find) will read.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         prefetch_line(self.newest.buckets.address(hash as usize));
@@ -97,7 +97,7 @@ impl HandleTable {
         }
     }
 
-    /// The first handle whose tag matches, unverified: good enough to prefetch what it stands for. Second pass.
+    /// The first handle whose tag matches, unverified: good enough to prefetch what it stands for.
     #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
         let found = self.newest.candidate(hash);
@@ -112,7 +112,7 @@ impl HandleTable {
         self.older.iter().rev().find_map(|g| g.candidate(hash))
     }
 
-    /// The handle with this hash of which `is` says that it is the one. Third pass.
+    /// The handle with this hash of which `is` says that it is the one.
     #[inline]
     pub fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         let found = self.newest.find(hash, &mut is);
