@@ -46,35 +46,6 @@ impl fmt::Display for ReuniteError {
 
 impl Error for ReuniteError {}
 
-impl ReadHalf<'_> {
-    /// As [`TcpStream::peek`].
-    pub async fn peek(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.peek(buf).await
-    }
-
-    /// The local address.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
-    }
-
-    /// The peer's address.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.peer_addr()
-    }
-}
-
-impl WriteHalf<'_> {
-    /// The local address.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
-    }
-
-    /// The peer's address.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.peer_addr()
-    }
-}
-
 impl OwnedReadHalf {
     /// The connection whose halves these are; if they are not of one, both come back.
     pub fn reunite(self, other: OwnedWriteHalf) -> Result<TcpStream, ReuniteError> {
@@ -83,21 +54,6 @@ impl OwnedReadHalf {
         }
         other.forget();
         Ok(Arc::into_inner(self.0).expect("there are two halves, and the other is gone"))
-    }
-
-    /// As [`TcpStream::peek`].
-    pub async fn peek(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.peek(buf).await
-    }
-
-    /// The local address.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
-    }
-
-    /// The peer's address.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.peer_addr()
     }
 }
 
@@ -111,16 +67,6 @@ impl OwnedWriteHalf {
     pub fn forget(mut self) {
         self.ends = false;
     }
-
-    /// The local address.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.stream.local_addr()
-    }
-
-    /// The peer's address.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.stream.peer_addr()
-    }
 }
 
 impl Drop for OwnedWriteHalf {
@@ -132,9 +78,34 @@ impl Drop for OwnedWriteHalf {
     }
 }
 
-/// Reading from, or writing to, the stream that a half refers to.
+/// Reading from, or writing to, the stream that a half refers to, and whose addresses it has.
 macro_rules! by_stream {
+    ($half:ty, $stream:ident => $of:expr) => {
+        impl $half {
+            /// The local address.
+            pub fn local_addr(&self) -> io::Result<SocketAddr> {
+                let $stream = self;
+                $of.local_addr()
+            }
+
+            /// The peer's address.
+            pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+                let $stream = self;
+                $of.peer_addr()
+            }
+        }
+    };
     (read $half:ty, $stream:ident => $of:expr) => {
+        by_stream!($half, $stream => $of);
+
+        impl $half {
+            /// As [`TcpStream::peek`].
+            pub async fn peek(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+                let $stream = self;
+                $of.peek(buf).await
+            }
+        }
+
         impl AsyncRead for $half {
             fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
                 let $stream = self;
@@ -143,6 +114,8 @@ macro_rules! by_stream {
         }
     };
     (write $half:ty, $stream:ident => $of:expr) => {
+        by_stream!($half, $stream => $of);
+
         impl AsyncWrite for $half {
             fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
                 self.poll_write_vectored(cx, &[IoSlice::new(buf)])
