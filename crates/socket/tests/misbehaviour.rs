@@ -5,8 +5,8 @@ mod common;
 use common::rounds;
 use laneway::{Device, Event, Interest, Mode, Poller, Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{self, ErrorKind, Read, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -258,6 +258,38 @@ fn a_poller_tells_in_each_mode() {
     let start = Instant::now();
     assert_eq!(wait(10_000), []);
     assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+/// Each keeps its own time, is told by its own `notify`, and goes on waiting where another has left.
+#[test]
+fn several_threads_wait_with_one_poller() {
+    const SOON: Duration = Duration::from_secs(10);
+    let (server, client) = stacks();
+    let (a, b) = pair(&server, &client);
+    let poller = Arc::new(Poller::new().unwrap());
+    poller.add(&b, 1, Interest::READABLE, Mode::Edge).unwrap();
+    let (tell, told) = mpsc::channel();
+    let wait = |timeout| {
+        let (poller, tell) = (poller.clone(), tell.clone());
+        thread::spawn(move || {
+            let mut events = Vec::new();
+            poller.wait(&mut events, timeout).unwrap();
+            tell.send((timeout, events.len())).unwrap();
+        });
+    };
+    for _ in 0..3 {
+        wait(None);
+    }
+    thread::sleep(Duration::from_millis(20));
+    let short = Some(Duration::from_millis(30));
+    wait(short);
+    assert_eq!(told.recv_timeout(SOON).expect("its time is over"), (short, 0));
+    (&a).write_all(b"x").unwrap();
+    assert_eq!(told.recv_timeout(SOON).expect("one of them is told"), (None, 1));
+    for _ in 0..2 {
+        poller.notify();
+        assert_eq!(told.recv_timeout(SOON).expect("one of them returns"), (None, 0));
+    }
 }
 
 /// There was room all the time, so that there is room is no news.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What one wants to know of a socket.
@@ -148,9 +148,25 @@ impl Source for UdpSocket {}
 /// A socket can be watched by one poller at a time; the last one that adds it is told.
 pub struct Poller {
     list: PollList,
-    waiting: Mutex<Waiting>,
+    /// What the thread that waits for all takes with it; nothing while one does.
+    waiting: Mutex<Option<Waiting>>,
+    /// It has been put back.
+    returned: Condvar,
     watched: Mutex<HashMap<usize, Arc<Watch>>>,
     notified: AtomicBool,
+}
+
+/// The turn of a thread to wait for all that share a poller. It sleeps without a lock, so that the others can give up in their time.
+struct Turn<'a> {
+    poller: &'a Poller,
+    waiting: Option<Waiting>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *lock(&self.poller.waiting) = self.waiting.take();
+        self.poller.returned.notify_one();
+    }
 }
 
 struct Waiting {
@@ -169,7 +185,8 @@ impl Poller {
         let (list, queue) = poll::poll_list()?;
         Ok(Poller {
             list,
-            waiting: Mutex::new(Waiting { queue, level: Vec::new() }),
+            waiting: Mutex::new(Some(Waiting { queue, level: Vec::new() })),
+            returned: Condvar::new(),
             watched: Mutex::default(),
             notified: AtomicBool::new(false),
         })
@@ -218,11 +235,12 @@ impl Poller {
     }
 
     /// Waits until a socket is ready, at most for `timeout` (`None`: for ever), and appends those that are to `events`, at
-    /// most 1,024. Says how many.
+    /// most 1,024. Says how many. Of several threads that wait one does so for all; when it returns, the next takes its place.
     pub fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let before = events.len();
-        let mut waiting = lock(&self.waiting);
+        let Some(mut turn) = self.turn(deadline) else { return Ok(0) };
+        let Some(waiting) = &mut turn.waiting else { return Ok(0) };
         waiting.queue.disarm();
         loop {
             waiting.collect(events);
@@ -238,6 +256,24 @@ impl Poller {
             }
             waiting.queue.sleep(super::left(deadline));
             waiting.queue.disarm();
+        }
+    }
+
+    /// The calling thread's turn to wait; `None` if `deadline` has come and another still has it.
+    fn turn(&self, deadline: Option<Instant>) -> Option<Turn<'_>> {
+        let mut place = lock(&self.waiting);
+        loop {
+            if let Some(waiting) = place.take() {
+                return Some(Turn { poller: self, waiting: Some(waiting) });
+            }
+            let left = super::left(deadline);
+            if left.is_some_and(|left| left.is_zero()) {
+                return None;
+            }
+            place = match left {
+                None => self.returned.wait(place).unwrap_or_else(PoisonError::into_inner),
+                Some(left) => self.returned.wait_timeout(place, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
         }
     }
 
