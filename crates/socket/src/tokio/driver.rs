@@ -161,14 +161,15 @@ impl Registration {
         &self,
         cx: &mut Context<'_>,
         side: Side,
-        remember: impl FnOnce(&mut Waiters, &Waker),
+        remember: impl FnOnce(&mut Waiters, &Waker) -> Option<Waker>,
         mut act: impl FnMut() -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
         // A task whose socket always has more for it lets others have their turn from time to time.
         let budget = ready!(poll_proceed(cx));
         let mut done = not_yet(act());
         if done.is_pending() {
-            remember(lock(&self.waits).of(side), cx.waker());
+            let replaced = remember(lock(&self.waits).of(side), cx.waker());
+            drop(replaced);
             // What has happened before the waker was in its place has been told to nobody.
             done = not_yet(act());
         }
@@ -207,7 +208,8 @@ struct Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            lock(self.waits).of(self.side).leave(number);
+            let forgotten = lock(self.waits).of(self.side).leave(number);
+            drop(forgotten);
         }
     }
 }

@@ -29,6 +29,9 @@ impl Waits {
 }
 
 /// The tasks that wait for one side of a socket.
+///
+/// A waker may be the last that holds a task, and the task may wait here, too: so what is replaced or forgotten is given back, to be dropped
+/// when the lock is free again.
 #[derive(Default)]
 pub(super) struct Waiters {
     /// The one that asked last through a `poll_…` method: of those the last alone is woken, as tokio's own sockets have it.
@@ -40,25 +43,32 @@ pub(super) struct Waiters {
 
 impl Waiters {
     /// Remembers who asked through a `poll_…` method.
-    pub(super) fn set_polled(&mut self, waker: &Waker) {
-        self.polled = Some(waker.clone());
+    #[must_use = "dropped without the lock"]
+    pub(super) fn set_polled(&mut self, waker: &Waker) -> Option<Waker> {
+        self.polled.replace(waker.clone())
     }
 
     /// Remembers who waits in a future. `number` is the future's, given at its first wait, and it must [leave](Self::leave) with it.
-    pub(super) fn join(&mut self, number: &mut Option<u64>, waker: &Waker) {
+    #[must_use = "dropped without the lock"]
+    pub(super) fn join(&mut self, number: &mut Option<u64>, waker: &Waker) -> Option<Waker> {
         let number = *number.get_or_insert_with(|| {
             self.next_number += 1;
             self.next_number
         });
         match self.futures.iter_mut().find(|(other, _)| *other == number) {
-            Some((_, place)) => place.clone_from(waker),
-            None => self.futures.push((number, waker.clone())),
+            Some((_, place)) => Some(mem::replace(place, waker.clone())),
+            None => {
+                self.futures.push((number, waker.clone()));
+                None
+            }
         }
     }
 
     /// Forgets a future that has ended or was dropped.
-    pub(super) fn leave(&mut self, number: u64) {
-        self.futures.retain(|(other, _)| *other != number);
+    #[must_use = "dropped without the lock"]
+    pub(super) fn leave(&mut self, number: u64) -> Option<Waker> {
+        let at = self.futures.iter().position(|(other, _)| *other == number)?;
+        Some(self.futures.swap_remove(at).1)
     }
 
     /// Everybody, to be woken: who finds that another was faster joins again.
@@ -94,11 +104,12 @@ mod tests {
         let mut waiters = Waiters::default();
         let tasks: Vec<_> = (0..4).map(|_| task()).collect();
         let (mut one, mut other) = (None, None);
-        waiters.set_polled(&tasks[0].1);
-        waiters.set_polled(&tasks[1].1);
-        waiters.join(&mut one, &tasks[2].1);
-        waiters.join(&mut other, &tasks[3].1);
-        waiters.join(&mut one, &tasks[2].1);
+        let is = |given_back: Option<Waker>, i: usize| given_back.is_some_and(|waker| waker.will_wake(&tasks[i].1));
+        assert!(waiters.set_polled(&tasks[0].1).is_none());
+        assert!(is(waiters.set_polled(&tasks[1].1), 0));
+        assert!(waiters.join(&mut one, &tasks[2].1).is_none());
+        assert!(waiters.join(&mut other, &tasks[3].1).is_none());
+        assert!(is(waiters.join(&mut one, &tasks[2].1), 2));
         waiters.take().for_each(Waker::wake);
         waiters.take().for_each(Waker::wake);
         let woken: Vec<u32> = tasks.iter().map(|task| task.0.0.load(Relaxed)).collect();
@@ -111,8 +122,8 @@ mod tests {
         let (woken, waker) = task();
         for _ in 0..1_000 {
             let mut number = None;
-            waiters.join(&mut number, &waker);
-            waiters.leave(number.expect("it has joined"));
+            assert!(waiters.join(&mut number, &waker).is_none());
+            assert!(waiters.leave(number.expect("it has joined")).is_some());
         }
         assert_eq!(waiters.take().count(), 0);
         assert_eq!(woken.0.load(Relaxed), 0);
