@@ -286,6 +286,19 @@ story!(reset_by_a_drop_with_unread_bytes, |world, log| {
     log.say("error", a.take_error().map(|error| error.map(|error| error.kind())));
 });
 
+story!(reset_behind_what_fills_the_first_of_several, |world, log| {
+    let (mut a, mut b) = world.pair();
+    log.say("write", a.write(b"nobody reads this"));
+    log.say("three bytes", b.write(b"abc"));
+    world.settle();
+    drop(b);
+    world.settle();
+    let (mut x, mut y) = ([0; 3], [0; 10]);
+    log.say("into several", a.read_vectored(&mut [io::IoSliceMut::new(&mut x), io::IoSliceMut::new(&mut y)]));
+    log.say("read", a.read(&mut y));
+    log.say("read again", a.read(&mut y));
+});
+
 story!(write_after_a_reset, |world, log| {
     let (mut a, b) = world.pair();
     log.say("write", a.write(b"nobody reads this"));

@@ -182,6 +182,16 @@ impl TcpStream {
         Err(Why::WouldBlock.into())
     }
 
+    /// Behind a read that has filled its buffer: what else is there. Why the connection failed is said once, and is left for the read that
+    /// finds nothing.
+    fn read_more(&self, buf: &mut [u8]) -> usize {
+        let n = self.talk().recv_known(buf, || ());
+        if n > 0 {
+            self.after_read();
+        }
+        n
+    }
+
     /// The lane may wait for the room that was made.
     fn after_read(&self) {
         laneway_stack::threads::look_fence();
@@ -503,7 +513,7 @@ impl Read for &TcpStream {
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let mut n = 0;
         for buf in bufs.iter_mut().filter(|buf| !buf.is_empty()) {
-            let got = if n == 0 { self.read_with(buf, false)? } else { self.try_read(buf, false).unwrap_or(0) };
+            let got = if n == 0 { self.read_with(buf, false)? } else { self.read_more(buf) };
             n += got;
             if got < buf.len() {
                 break;
