@@ -6,6 +6,7 @@
 
 mod driver;
 mod listener;
+mod readiness;
 mod split;
 mod stream;
 mod udp;

@@ -4,10 +4,11 @@ use axum::Router;
 use axum::routing::{get, post};
 use laneway::tokio::{TcpListener, TcpStream, UdpSocket};
 use laneway::{Device, Stack};
+use std::io::{self, ErrorKind, IoSliceMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::time::timeout;
 
 fn stacks() -> (Stack, Stack) {
@@ -54,32 +55,159 @@ async fn many_streams_both_ways() {
     assert!(all.into_iter().all(|same| same));
 }
 
+/// A server all of whose blocks, small and large, hold what a stream has brought.
+struct Hoarding {
+    _stacks: (Stack, Stack),
+    _hog: TcpStream,
+    /// Who reads what it brought gives the blocks back.
+    idle: TcpStream,
+    /// Another connection, and its end on the server.
+    near: TcpStream,
+    far: TcpStream,
+}
+
+impl Hoarding {
+    const BROUGHT: usize = 196_608;
+
+    async fn new() -> Self {
+        let (here, there) = Device::memory_pair(1).unwrap();
+        let server = Stack::builder(here).address("10.0.0.1/24").unwrap().blocks(65_536).start().unwrap();
+        let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+        let (mut hog, idle) = connected(&server, &client).await;
+        hog.write_all(&[7; Self::BROUGHT]).await.unwrap();
+        let (near, far) = connected(&server, &client).await;
+        let all_held = async {
+            while server.memory().unwrap().1 < 131_072 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), all_held).await.expect("the first stream's bytes come");
+        Hoarding { _stacks: (server, client), _hog: hog, idle, near, far }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_waits_for_memory_that_another_stream_holds() {
-    let (here, there) = Device::memory_pair(1).unwrap();
-    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().blocks(65_536).start().unwrap();
-    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
-    let listener = TcpListener::bind_on(&server, "10.0.0.1:0").await.unwrap();
-    let at = listener.local_addr().unwrap();
-    let mut hog = TcpStream::connect_on(&client, at).await.unwrap();
-    let (mut idle, _) = listener.accept().await.unwrap();
-    hog.write_all(&[7; 196_608]).await.unwrap();
-    let mut near = TcpStream::connect_on(&client, at).await.unwrap();
-    let (mut far, _) = listener.accept().await.unwrap();
-    // 128 KiB of blocks, small and large, and the first stream's bytes take all of them.
-    let all_held = async {
-        while server.memory().unwrap().1 < 131_072 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(Duration::from_secs(10), all_held).await.expect("the first stream's bytes come");
+    let Hoarding { _stacks, _hog, mut idle, mut near, mut far } = Hoarding::new().await;
     let writer = tokio::spawn(async move { far.write_all(b"world").await.map(|()| far) });
     tokio::time::sleep(Duration::from_millis(50)).await;
-    idle.read_exact(&mut vec![0; 196_608]).await.unwrap();
+    idle.read_exact(&mut vec![0; Hoarding::BROUGHT]).await.unwrap();
     let _far = timeout(Duration::from_secs(10), writer).await.expect("it is told").unwrap().unwrap();
     let mut buf = [0; 5];
     timeout(Duration::from_secs(10), near.read_exact(&mut buf)).await.expect("it was sent").unwrap();
     assert_eq!(&buf, b"world");
+}
+
+/// Room without memory is nothing that could be written to: who waits for it does not turn in a circle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_tries_waits_for_memory_that_another_stream_holds() {
+    let Hoarding { _stacks, _hog, mut idle, mut near, far } = Hoarding::new().await;
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = tries.clone();
+    let writer = tokio::spawn(async move {
+        loop {
+            far.writable().await?;
+            counted.fetch_add(1, Relaxed);
+            match far.try_write(b"world") {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                done => return done.map(|n| (n, far)),
+            }
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!writer.is_finished());
+    idle.read_exact(&mut vec![0; Hoarding::BROUGHT]).await.unwrap();
+    let (n, _far) = timeout(Duration::from_secs(10), writer).await.expect("it is told").unwrap().unwrap();
+    let mut buf = [0; 5];
+    timeout(Duration::from_secs(10), near.read_exact(&mut buf)).await.expect("it was sent").unwrap();
+    assert_eq!((n, &buf), (5, b"world"));
+    let tries = tries.load(Relaxed);
+    assert!(tries < 20, "it tried {tries} times");
+}
+
+/// The same calls on tokio's own streams and on ours.
+macro_rules! story_of_readiness {
+    ($near:ident, $far:ident) => {{
+        let mut said = Vec::new();
+        let mut say = |what: &str, result: String| said.push(format!("{what}: {result}"));
+        let kind = |result: io::Result<usize>| format!("{:?}", result.map_err(|error| error.kind()));
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let mut buf = [0; 16];
+        let within = Duration::from_millis(30);
+        say("ready for", format!("{:?}", $near.ready(both).await.unwrap()));
+        say("nothing to read", format!("{:?}", timeout(within, $near.readable()).await.is_ok()));
+        say("read", kind($near.try_read(&mut buf)));
+        say("write", kind($far.try_write(b"three words")));
+        say("something to read", format!("{:?}", timeout(MOMENTS, $near.readable()).await.is_ok()));
+        say("still", format!("{:?}", timeout(MOMENTS, $near.readable()).await.is_ok()));
+        let (mut one, mut other) = ([0; 5], [0; 10]);
+        let mut several = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut other)];
+        say("read", kind($near.try_read_vectored(&mut several)));
+        say("which is", format!("{one:?} {other:?}"));
+        say("read", kind($near.try_read(&mut buf)));
+        say("nothing to read", format!("{:?}", timeout(within, $near.readable()).await.is_ok()));
+        // As much as there is room for, then as much again as the other side reads.
+        let mut sent = 0;
+        while let Ok(n) = $far.try_write(&[7; 8_192]) {
+            sent += n;
+            // On one thread the other side's stack moves bytes meanwhile.
+            if timeout(Duration::from_millis(20), $far.writable()).await.is_err() {
+                break;
+            }
+        }
+        say("no room", format!("{:?}", timeout(within, $far.writable()).await.is_ok()));
+        let mut got = 0;
+        while got < sent {
+            $near.readable().await.unwrap();
+            got += $near.try_read(&mut [0; 65_536]).unwrap_or(0);
+        }
+        say("all", format!("{:?}", got == sent));
+        say("room", format!("{:?}", timeout(MOMENTS, $far.writable()).await.is_ok()));
+        say("shut", format!("{:?}", $far.shutdown().await.is_ok()));
+        tokio::time::sleep(within).await;
+        say("an end to read", format!("{:?}", timeout(MOMENTS, $near.readable()).await.is_ok()));
+        say("read", kind($near.try_read(&mut buf)));
+        say("ready for", format!("{:?}", $near.ready(Interest::READABLE).await.unwrap()));
+        say("write", kind($far.try_write(b"more")));
+        said
+    }};
+}
+
+/// Longer than anything takes that happens at all.
+const MOMENTS: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn readiness_as_tokio_has_it() {
+    let (server, client) = stacks();
+    let (near, mut far) = connected(&server, &client).await;
+    let ours = story_of_readiness!(near, far);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = listener.local_addr().unwrap();
+    let (near, far) = tokio::join!(tokio::net::TcpStream::connect(to), listener.accept());
+    let (near, mut far) = (near.unwrap(), far.unwrap().0);
+    let kernels = story_of_readiness!(near, far);
+    assert_eq!(ours, kernels);
+}
+
+#[tokio::test]
+async fn several_tasks_wait_until_a_stream_is_readable() {
+    let (server, client) = stacks();
+    let (mut near, far) = connected(&server, &client).await;
+    let far = Arc::new(far);
+    timeout(Duration::from_millis(10), far.readable()).await.expect_err("nothing was sent");
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let far = far.clone();
+            tokio::spawn(async move { far.readable().await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    near.write_all(b"x").await.unwrap();
+    for task in tasks {
+        timeout(MOMENTS, task).await.expect("it waits for ever").unwrap().unwrap();
+    }
+    let neither = far.ready(Interest::PRIORITY).await.unwrap_err();
+    assert_eq!(neither.kind(), ErrorKind::InvalidInput);
 }
 
 /// Both ends of a connection.
@@ -210,6 +338,14 @@ async fn datagrams() {
         let n = timeout(Duration::from_secs(10), near.recv(&mut buf)).await.expect("it comes").unwrap();
         assert!(n == 3 || n == 5);
     }
+
+    // Who tries is told when it is worth it.
+    timeout(Duration::from_millis(10), far.readable()).await.expect_err("nothing was sent");
+    assert_eq!(far.try_recv_from(&mut buf).unwrap_err().kind(), ErrorKind::WouldBlock);
+    near.writable().await.unwrap();
+    assert_eq!(near.try_send(b"tried").unwrap(), 5);
+    timeout(MOMENTS, far.readable()).await.expect("it comes").unwrap();
+    assert_eq!(far.try_recv_from(&mut buf).unwrap(), (5, near.local_addr().unwrap()));
 
     // What is peeked at stays.
     near.send(b"stays").await.unwrap();

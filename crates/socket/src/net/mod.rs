@@ -7,6 +7,8 @@ mod stream;
 mod udp;
 
 pub use listener::{Incoming, TcpListener};
+#[cfg(feature = "tokio")]
+pub(crate) use poller::source;
 pub use poller::{Event, Interest, Mode, Poller, Source};
 pub use stack::{Builder, Entered, Stack};
 pub use stream::TcpStream;

@@ -80,6 +80,12 @@ mod sealed {
 /// A socket that a [`Poller`] can wait for.
 pub trait Source: sealed::Watchable {}
 
+/// What is looked at to see whether a socket is ready.
+#[cfg(feature = "tokio")]
+pub(crate) fn source(socket: &impl Source) -> poll::Source {
+    socket.source()
+}
+
 impl sealed::Watchable for TcpStream {
     fn source(&self) -> poll::Source {
         poll::Source::Conversation(self.talk().clone())

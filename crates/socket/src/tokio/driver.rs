@@ -1,10 +1,13 @@
 //! Owns what ties a stack's sockets to a runtime: the task that learns which are ready, and each socket's place with it.
 
-use super::waiters::{Side, Waiters, Waits};
-use crate::net::{Event, Interest, Mode, Poller, Source, Stack};
+use super::waiters::{Side, Waits};
+use crate::net::{self, Event, Interest, Mode, Poller, Source, Stack};
 use ::tokio::io::unix::AsyncFd;
+use ::tokio::io::{self as tokio_io, Ready};
 use ::tokio::runtime::{Handle, Id};
 use ::tokio::task::coop::{consume_budget, poll_proceed};
+use laneway_stack::threads::poll::{self, closed};
+use laneway_stack::threads::words::{READ, WRITE};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
@@ -40,7 +43,7 @@ impl Shared {
         let Some(waits) = lock(&self.waits).get(&event.key).cloned() else { return };
         for (ready, side) in [(event.readable, Side::Reader), (event.writable, Side::Writer)] {
             if ready {
-                let woken = lock(&waits).of(side).take();
+                let woken = lock(&waits).tell(side);
                 woken.for_each(Waker::wake);
             }
         }
@@ -71,7 +74,7 @@ impl Drop for Task {
         let all: Vec<_> = lock(&shared.waits).values().cloned().collect();
         for waits in all {
             for side in [Side::Reader, Side::Writer] {
-                let woken = lock(&waits).of(side).take();
+                let woken = lock(&waits).tell(side);
                 woken.for_each(Waker::wake);
             }
         }
@@ -127,6 +130,7 @@ pub(super) struct Registration {
     shared: Arc<Shared>,
     waits: Arc<Mutex<Waits>>,
     key: usize,
+    source: poll::Source,
 }
 
 impl Registration {
@@ -136,7 +140,7 @@ impl Registration {
         let key = shared.next_key.fetch_add(1, Relaxed);
         let waits = Arc::new(Mutex::new(Waits::default()));
         lock(&shared.waits).insert(key, waits.clone());
-        let registration = Registration { shared, waits, key };
+        let registration = Registration { shared, waits, key, source: net::source(source) };
         registration.shared.poller.add(source, key, Interest::BOTH, Mode::Edge)?;
         Ok(registration)
     }
@@ -148,27 +152,90 @@ impl Registration {
         side: Side,
         act: impl FnMut() -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
-        self.attempt(cx, side, |waiters, waker| waiters.set_polled(waker), act)
+        self.attempt(cx, |waits, waker| waits.of(side).set_polled(waker), act)
     }
 
     /// Does `act` as soon as it does not have to wait. Any number of tasks may be in this for one side.
     pub(super) async fn wait<T>(&self, side: Side, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         let mut place = Place { waits: &self.waits, side, number: None };
-        poll_fn(|cx| self.attempt(cx, side, |waiters, waker| waiters.join(&mut place.number, waker), &mut act)).await
+        poll_fn(|cx| self.attempt(cx, |waits, waker| place.join(waits, waker), &mut act)).await
     }
 
-    fn attempt<T>(
+    /// Waits until the socket is ready for what is of `interest`; says for which part of it.
+    pub(super) async fn ready(&self, interest: tokio_io::Interest) -> io::Result<Ready> {
+        let sides = [(interest.is_readable(), Side::Reader), (interest.is_writable(), Side::Writer)];
+        if sides.iter().all(|(wanted, _)| !wanted) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "nobody tells of anything but READABLE and WRITABLE",
+            ));
+        }
+        let mut places = sides.map(|(wanted, side)| wanted.then(|| Place { waits: &self.waits, side, number: None }));
+        let wanted = sides.iter().filter(|(wanted, _)| *wanted).fold(0, |bits, (_, side)| bits | side.bit());
+        poll_fn(|cx| {
+            let join = |waits: &mut Waits, waker: &Waker| {
+                places.each_mut().map(|place| place.as_mut().and_then(|place| place.join(waits, waker)))
+            };
+            self.attempt(cx, join, || self.look_for(wanted))
+        })
+        .await
+    }
+
+    /// Whether one side is ready; if it is not, has the task woken when it is. Of the tasks that ask, the last is.
+    pub(super) fn poll_ready(&self, cx: &mut Context<'_>, side: Side) -> Poll<io::Result<()>> {
+        self.poll(cx, side, || self.look_for(side.bit()).map(drop))
+    }
+
+    /// For which of `wanted` the socket is ready; `WouldBlock`: for none, and the poller will tell.
+    fn look_for(&self, wanted: u32) -> io::Result<Ready> {
+        let mut bits = self.source.look_for(wanted);
+        let closed = match &self.source {
+            poll::Source::Conversation(talk) => closed(talk),
+            _ => 0,
+        };
+        if bits & !closed & WRITE != 0 && lock(&self.waits).lacks_memory {
+            bits &= !WRITE;
+        }
+        if bits == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let said = [
+            (bits & READ, Ready::READABLE),
+            (bits & WRITE, Ready::WRITABLE),
+            (bits & closed & READ, Ready::READ_CLOSED),
+            (bits & closed & WRITE, Ready::WRITE_CLOSED),
+        ];
+        Ok(said.into_iter().filter(|(bit, _)| *bit != 0).fold(Ready::EMPTY, |all, (_, ready)| all | ready))
+    }
+
+    /// Does `act`, which writes, and asks for memory if it comes to nothing: if there was room, others hold all blocks. From then
+    /// on the socket is not ready to be written to, whatever its room, until the poller tells that it is.
+    pub(super) fn try_write<T>(&self, ask: impl FnOnce(), mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let is_late = |done: &io::Result<T>| matches!(done, Err(e) if e.kind() == io::ErrorKind::WouldBlock);
+        let mut done = act();
+        if is_late(&done) {
+            lock(&self.waits).lacks_memory = true;
+            ask();
+            // What was told before this was noted is told to nobody.
+            done = act();
+            if !is_late(&done) {
+                lock(&self.waits).lacks_memory = false;
+            }
+        }
+        done
+    }
+
+    fn attempt<T, R>(
         &self,
         cx: &mut Context<'_>,
-        side: Side,
-        remember: impl FnOnce(&mut Waiters, &Waker) -> Option<Waker>,
+        remember: impl FnOnce(&mut Waits, &Waker) -> R,
         mut act: impl FnMut() -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
         // A task whose socket always has more for it lets others have their turn from time to time.
         let budget = ready!(poll_proceed(cx));
         let mut done = not_yet(act());
         if done.is_pending() {
-            let replaced = remember(lock(&self.waits).of(side), cx.waker());
+            let replaced = remember(&mut lock(&self.waits), cx.waker());
             drop(replaced);
             // What has happened before the waker was in its place has been told to nobody.
             done = not_yet(act());
@@ -203,6 +270,13 @@ struct Place<'a> {
     waits: &'a Mutex<Waits>,
     side: Side,
     number: Option<u64>,
+}
+
+impl Place<'_> {
+    #[must_use = "dropped without the lock"]
+    fn join(&mut self, waits: &mut Waits, waker: &Waker) -> Option<Waker> {
+        waits.of(self.side).join(&mut self.number, waker)
+    }
 }
 
 impl Drop for Place<'_> {

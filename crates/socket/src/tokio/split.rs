@@ -1,10 +1,10 @@
 //! Owns the two halves of a TCP connection, one to read from and one to write to.
 
 use super::TcpStream;
-use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use ::tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use std::error::Error;
 use std::fmt;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -93,6 +93,12 @@ macro_rules! by_stream {
                 let $stream = self;
                 $of.peer_addr()
             }
+
+            /// As [`TcpStream::ready`].
+            pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+                let $stream = self;
+                $of.ready(interest).await
+            }
         }
     };
     (read $half:ty, $stream:ident => $of:expr) => {
@@ -103,6 +109,30 @@ macro_rules! by_stream {
             pub async fn peek(&mut self, buf: &mut [u8]) -> io::Result<usize> {
                 let $stream = self;
                 $of.peek(buf).await
+            }
+
+            /// As [`TcpStream::poll_peek`].
+            pub fn poll_peek(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+                let $stream = self;
+                $of.poll_peek(cx, buf)
+            }
+
+            /// As [`TcpStream::readable`].
+            pub async fn readable(&self) -> io::Result<()> {
+                let $stream = self;
+                $of.readable().await
+            }
+
+            /// As [`TcpStream::try_read`].
+            pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+                let $stream = self;
+                $of.try_read(buf)
+            }
+
+            /// As [`TcpStream::try_read_vectored`].
+            pub fn try_read_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+                let $stream = self;
+                $of.try_read_vectored(bufs)
             }
         }
 
@@ -115,6 +145,26 @@ macro_rules! by_stream {
     };
     (write $half:ty, $stream:ident => $of:expr) => {
         by_stream!($half, $stream => $of);
+
+        impl $half {
+            /// As [`TcpStream::writable`].
+            pub async fn writable(&self) -> io::Result<()> {
+                let $stream = self;
+                $of.writable().await
+            }
+
+            /// As [`TcpStream::try_write`].
+            pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
+                let $stream = self;
+                $of.try_write(buf)
+            }
+
+            /// As [`TcpStream::try_write_vectored`].
+            pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+                let $stream = self;
+                $of.try_write_vectored(bufs)
+            }
+        }
 
         impl AsyncWrite for $half {
             fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {

@@ -1,11 +1,12 @@
 //! Owns a TCP connection that tasks use.
 
 use super::driver::Registration;
+use super::readiness::tells_readiness;
 use super::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::waiters::Side;
 use crate::net::Stack;
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -113,6 +114,36 @@ impl TcpStream {
         self.registration.wait(Side::Reader, || self.inner.try_read(buf, /* peek= */ true)).await
     }
 
+    /// As [`peek`](Self::peek), or has the task woken when there are bytes. Of the tasks that ask, the last is.
+    pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+        let peek = || self.inner.try_read(buf.initialize_unfilled(), /* peek= */ true);
+        self.registration.poll(cx, Side::Reader, peek).map_ok(|n| {
+            buf.advance(n);
+            n
+        })
+    }
+
+    /// Reads what is there; `WouldBlock`: nothing is, and [`readable`](Self::readable) waits for it.
+    pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.inner.try_read(buf, /* peek= */ false)
+    }
+
+    /// As [`try_read`](Self::try_read), into several buffers, one after the other.
+    pub fn try_read_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&self.inner).read_vectored(bufs)
+    }
+
+    /// Queues what there is room for; `WouldBlock`: there is none, or no memory, and [`writable`](Self::writable) waits for it.
+    pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
+        self.try_write_vectored(&[IoSlice::new(buf)])
+    }
+
+    /// As [`try_write`](Self::try_write), of several buffers, one after the other.
+    pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.inner.announce(bufs);
+        self.registration.try_write(|| self.inner.ask_for_memory(), || self.inner.try_write(bufs))
+    }
+
     /// A half to read from and one to write to, for one task.
     pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
         (ReadHalf(self), WriteHalf(self))
@@ -153,6 +184,8 @@ impl TcpStream {
         }
     }
 }
+
+tells_readiness!(TcpStream);
 
 impl AsyncRead for TcpStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

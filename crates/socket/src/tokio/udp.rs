@@ -1,6 +1,7 @@
 //! Owns a UDP socket that tasks use.
 
 use super::driver::Registration;
+use super::readiness::tells_readiness;
 use super::waiters::Side;
 use crate::net::Stack;
 use ::tokio::io::ReadBuf;
@@ -83,6 +84,37 @@ impl UdpSocket {
         self.registration.poll(cx, Side::Writer, || self.inner.send_to(buf, target))
     }
 
+    /// Sends a datagram to the peer if there is room for it; `WouldBlock`: [`writable`](Self::writable) waits for it.
+    pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.inner.send(buf)
+    }
+
+    /// As [`try_send`](Self::try_send), to anybody.
+    pub fn try_send_to(&self, buf: &[u8], target: SocketAddr) -> io::Result<usize> {
+        self.inner.send_to(buf, target)
+    }
+
+    /// As [`send`](Self::send), or has the task woken when there is room. Of the tasks that ask, the last is.
+    pub fn poll_send(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.registration.poll(cx, Side::Writer, || self.inner.send(buf))
+    }
+
+    /// Takes a datagram that is there; `WouldBlock`: none is, and [`readable`](Self::readable) waits for one.
+    pub fn try_recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.inner.recv(buf)
+    }
+
+    /// As [`try_recv`](Self::try_recv), and says whose it is.
+    pub fn try_recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.inner.recv_from(buf)
+    }
+
+    /// As [`recv`](Self::recv), or has the task woken when there is a datagram. Of the tasks that ask, the last is.
+    pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let got = self.registration.poll(cx, Side::Reader, || self.inner.recv(buf.initialize_unfilled()));
+        got.map_ok(|n| buf.advance(n))
+    }
+
     /// Waits for a datagram.
     pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.registration.wait(Side::Reader, || self.inner.recv(buf)).await
@@ -102,6 +134,11 @@ impl UdpSocket {
         })
     }
 
+    /// As [`recv`](Self::recv), and leaves it there.
+    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.registration.wait(Side::Reader, || self.inner.peek(buf)).await
+    }
+
     /// As [`recv_from`](Self::recv_from), and leaves it there.
     pub async fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.registration.wait(Side::Reader, || self.inner.peek_from(buf)).await
@@ -112,6 +149,8 @@ impl UdpSocket {
         self.inner.take_error()
     }
 }
+
+tells_readiness!(UdpSocket);
 
 impl std::fmt::Debug for UdpSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,10 +1,11 @@
 //! Owns the wakers of the tasks that wait for one socket.
 
+use laneway_stack::threads::words::{READ, WRITE};
 use std::mem;
 use std::task::Waker;
 
 /// What a task waits for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     /// Bytes, a datagram, a connection.
     Reader,
@@ -12,11 +13,23 @@ pub(super) enum Side {
     Writer,
 }
 
+impl Side {
+    /// As a poller names it.
+    pub(super) fn bit(self) -> u32 {
+        match self {
+            Side::Reader => READ,
+            Side::Writer => WRITE,
+        }
+    }
+}
+
 /// The tasks that wait for one socket.
 #[derive(Default)]
 pub(super) struct Waits {
     readers: Waiters,
     writers: Waiters,
+    /// There was room to write to, and no memory; nothing was told since.
+    pub(super) lacks_memory: bool,
 }
 
 impl Waits {
@@ -25,6 +38,14 @@ impl Waits {
             Side::Reader => &mut self.readers,
             Side::Writer => &mut self.writers,
         }
+    }
+
+    /// Something has happened to one side: who is to be woken.
+    pub(super) fn tell(&mut self, side: Side) -> impl Iterator<Item = Waker> + use<> {
+        if side == Side::Writer {
+            self.lacks_memory = false;
+        }
+        self.of(side).take()
     }
 }
 

@@ -56,17 +56,29 @@ impl Source {
 
 /// Which of [`READ`] and [`WRITE`] would not have to wait on a connection.
 pub fn readiness(talk: &Conversation) -> u32 {
-    let status = talk.lane().status.load(Acquire);
-    let shut = talk.app().state.load(Relaxed);
-    let over = status & GONE != 0 || talk.lane().has_error();
-    let mut ready = 0;
-    if over || status & ENDED != 0 || shut & SHUT_READ != 0 || talk.readable() > 0 {
+    let mut ready = closed(talk);
+    if talk.readable() > 0 {
         ready |= READ;
     }
-    if over || shut & SHUT_WRITE != 0 || (status & CONNECTED != 0 && talk.writable() >= talk.limit() / 3) {
+    if talk.lane().status.load(Acquire) & CONNECTED != 0 && talk.writable() >= talk.limit() / 3 {
         ready |= WRITE;
     }
     ready
+}
+
+/// Which direction of a connection has ended: [`READ`]: what is not there yet will not come; [`WRITE`]: nothing can be sent.
+pub fn closed(talk: &Conversation) -> u32 {
+    let status = talk.lane().status.load(Acquire);
+    let shut = talk.app().state.load(Relaxed);
+    let over = status & GONE != 0 || talk.lane().has_error();
+    let mut closed = 0;
+    if over || status & ENDED != 0 || shut & SHUT_READ != 0 {
+        closed |= READ;
+    }
+    if over || shut & SHUT_WRITE != 0 {
+        closed |= WRITE;
+    }
+    closed
 }
 
 /// A socket that is watched, for the list of those that something happened to.
