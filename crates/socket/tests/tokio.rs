@@ -273,6 +273,10 @@ async fn halves() {
     let (server, client) = stacks();
     let (near, mut far) = connected(&server, &client).await;
     let (mut reader, mut writer) = near.into_split();
+    assert_eq!(reader.as_ref().local_addr().unwrap(), far.peer_addr().unwrap());
+    // What is of use to either half is the stream's.
+    writer.as_ref().set_nodelay(true).unwrap();
+    assert!(reader.as_ref().nodelay().unwrap());
     writer.write_all(b"abc").await.unwrap();
     let mut buf = [0; 8];
     assert_eq!(far.peek(&mut buf).await.unwrap(), 3);

@@ -100,6 +100,13 @@ macro_rules! by_stream {
                 $of.ready(interest).await
             }
         }
+
+        impl AsRef<TcpStream> for $half {
+            fn as_ref(&self) -> &TcpStream {
+                let $stream = self;
+                &$of
+            }
+        }
     };
     (read $half:ty, $stream:ident => $of:expr) => {
         by_stream!($half, $stream => $of);
