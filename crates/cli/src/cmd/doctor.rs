@@ -245,11 +245,13 @@ fn hugepages() -> Line {
 fn huge_pages(mode: &str, tunables: &str) -> Line {
     /// The heap of a thread.
     const WHOLE: u64 = 64 << 20;
-    let value =
-        |name: &str| tunables.split(':').filter_map(|tunable| tunable.split_once('=')).rfind(|(n, _)| *n == name);
-    let number = |name: &str| match value(name)?.1 {
-        hex if hex.starts_with("0x") => u64::from_str_radix(&hex[2..], 16).ok(),
-        number => number.parse::<u64>().ok(),
+    let number = |name: &str| {
+        let (_, value) =
+            tunables.split(':').filter_map(|tunable| tunable.split_once('=')).rfind(|(n, _)| *n == name)?;
+        match value.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16).ok(),
+            None => value.parse::<u64>().ok(),
+        }
     };
     let asks = mode == "always" || number("glibc.malloc.hugetlb").is_some_and(|n| n > 0);
     let is_whole = number("glibc.malloc.top_pad").is_some_and(|n| n >= WHOLE);

@@ -164,14 +164,14 @@ impl Registration {
     /// Waits until the socket is ready for what is of `interest`; says for which part of it.
     pub(super) async fn ready(&self, interest: tokio_io::Interest) -> io::Result<Ready> {
         let sides = [(interest.is_readable(), Side::Reader), (interest.is_writable(), Side::Writer)];
-        if sides.iter().all(|(wanted, _)| !wanted) {
+        let mut places = sides.map(|(wanted, side)| wanted.then(|| Place { waits: &self.waits, side, number: None }));
+        let wanted = places.iter().flatten().fold(0, |bits, place| bits | place.side.bit());
+        if wanted == 0 {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "nobody tells of anything but READABLE and WRITABLE",
             ));
         }
-        let mut places = sides.map(|(wanted, side)| wanted.then(|| Place { waits: &self.waits, side, number: None }));
-        let wanted = sides.iter().filter(|(wanted, _)| *wanted).fold(0, |bits, (_, side)| bits | side.bit());
         poll_fn(|cx| {
             let join = |waits: &mut Waits, waker: &Waker| {
                 places.each_mut().map(|place| place.as_mut().and_then(|place| place.join(waits, waker)))
