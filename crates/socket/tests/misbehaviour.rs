@@ -262,6 +262,28 @@ fn a_poller_tells_in_each_mode() {
 
 /// Each keeps its own time, is told by its own `notify`, and goes on waiting where another has left.
 #[test]
+fn a_poller_that_nobody_asks_any_more_keeps_no_connection() {
+    const TIMES: usize = 200;
+    let (server, client) = stacks();
+    for i in 0..TIMES {
+        let (a, b) = pair(&server, &client);
+        let poller = Poller::new().unwrap();
+        poller.add(&b, 0, Interest::READABLE, Mode::Level).unwrap();
+        (&a).write_all(&[7; 100]).unwrap();
+        rounds([&client, &server]); // the poller would tell of it now
+        if i % 2 == 0 {
+            drop(poller);
+        } else {
+            drop(b);
+        }
+    }
+    rounds([&client, &server]);
+    // Each of those connections had a block in either direction.
+    let (_, blocks) = server.memory().unwrap();
+    assert!(blocks < TIMES / 2 * 4_096, "{blocks} bytes of blocks for connections that are gone");
+}
+
+#[test]
 fn several_threads_wait_with_one_poller() {
     const SOON: Duration = Duration::from_secs(10);
     let (server, client) = stacks();

@@ -104,6 +104,35 @@ fn want_space(looks: Looks) {
     }
 }
 
+/// An item that can push itself, and so holds its list.
+struct Own(WakeList<Job<Own>>);
+
+/// How the consumer of a model leaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    TheListClosed,
+    TheListEmpty,
+}
+
+/// The consumer leaves while an item is pushed. Whatever came first, nobody but its owner holds the item then.
+fn leave(leaves: Leaves) {
+    let (list, woken) = wake_list::<Job<Own>>();
+    let job = Unless::panicking(Arc::new(Job::new(Own(list))));
+    let theirs = Unless::panicking((*job).clone());
+    let producer = ::loom::thread::spawn(move || {
+        theirs.0.push(&theirs);
+    });
+    match leaves {
+        Leaves::TheListClosed => drop(woken),
+        Leaves::TheListEmpty => {
+            free(woken.head.take_all());
+            std::mem::forget(woken);
+        }
+    }
+    producer.join().expect("no panic");
+    assert_eq!(Arc::strong_count(&job), 1, "an item on a list that nobody takes from");
+}
+
 #[test]
 fn nothing_is_forgotten() {
     let models = [
@@ -111,6 +140,7 @@ fn nothing_is_forgotten() {
         || two_pieces(Clears::BetweenReadings),
         two_producers,
         || want_space(Looks::AgainAfterWanting),
+        || leave(Leaves::TheListClosed),
     ];
     for model in models {
         let (schedules, _) = explore(Weakness::None, model);
@@ -122,6 +152,12 @@ fn nothing_is_forgotten() {
 #[should_panic(expected = "work that nobody looked at")]
 fn clearing_after_reading_is_caught() {
     explore(Weakness::None, || two_pieces(Clears::AfterReading));
+}
+
+#[test]
+#[should_panic(expected = "an item on a list that nobody takes from")]
+fn a_list_that_is_left_empty_is_caught() {
+    explore(Weakness::None, || leave(Leaves::TheListEmpty));
 }
 
 #[test]

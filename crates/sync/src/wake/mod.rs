@@ -58,6 +58,9 @@
 //!
 //!   sees no space                        makes space, sees no flag
 //!   sets the flag, sleeps                                        ← look again after setting it
+//!
+//!                                        is gone, with all that was on the list
+//!   pushes an item that has the list                             ← they hold each other for ever: close the list
 //! ```
 //!
 //! # Memory ordering
@@ -219,13 +222,24 @@ impl<T: Send + Sync> Linked for Job<T> {
 
 struct Head<T: Linked>(Padded<AtomicPtr<T>>);
 
+/// What stands in the head of a list from which nobody takes any more.
+fn closed<T>() -> *mut T {
+    ptr::dangling_mut()
+}
+
 impl<T: Linked> Head<T> {
     /// Everything, oldest first.
     fn take_all(&self) -> *mut T {
-        if self.0.load(Relaxed).is_null() {
-            return ptr::null_mut();
-        }
-        let mut newest = self.0.swap(ptr::null_mut(), order::exchange());
+        if self.0.load(Relaxed).is_null() { ptr::null_mut() } else { self.swap(ptr::null_mut()) }
+    }
+
+    /// Everything, oldest first; from now on whoever pushes keeps what he has.
+    fn close(&self) -> *mut T {
+        self.swap(closed())
+    }
+
+    fn swap(&self, new: *mut T) -> *mut T {
+        let mut newest = self.0.swap(new, order::exchange());
         let mut oldest = ptr::null_mut();
         while !newest.is_null() {
             // SAFETY: on the list, which holds it, so it is alive; and SCHEDULED is set, so nobody else writes its link.
@@ -236,12 +250,6 @@ impl<T: Linked> Head<T> {
             newest = older;
         }
         oldest
-    }
-}
-
-impl<T: Linked> Drop for Head<T> {
-    fn drop(&mut self) {
-        free(self.take_all());
     }
 }
 
@@ -286,7 +294,7 @@ impl<T: Linked> WakeList<T> {
     }
 
     /// Has the consumer look at `item`. Publish the work first. `true`: the list was empty, so the consumer may be asleep,
-    /// and the caller rings its bell.
+    /// and the caller rings its bell. If the consumer is gone, nothing happens.
     #[inline]
     pub fn push(&self, item: &T::Held) -> bool {
         item.flags().schedule(0) && self.append(item.clone())
@@ -309,9 +317,14 @@ impl<T: Linked> WakeList<T> {
             item.link().store(head, Relaxed);
             match self.0.0.compare_exchange_weak(head, new, order::publish(), Relaxed) {
                 Ok(_) => return head.is_null(),
+                Err(now) if now == closed() => break,
                 Err(now) => head = now,
             }
         }
+        item.flags().clear();
+        // SAFETY: from `into_bare` above, and it has not got onto the list.
+        drop(unsafe { T::Held::from_bare(new) });
+        false
     }
 }
 
@@ -371,9 +384,12 @@ pub fn release<T: Linked>(item: &T) {
     item.flags().clear();
 }
 
+/// Nobody will take what is on the list, so nothing may stay on it: an item often has the list, to push itself, and the two would hold
+/// each other for ever.
 impl<T: Linked> Drop for Woken<T> {
     fn drop(&mut self) {
         free(self.chain);
+        free(self.head.close());
     }
 }
 

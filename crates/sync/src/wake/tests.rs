@@ -45,6 +45,24 @@ fn dropping_either_side_gives_everything_back() {
     assert!(list.push(&jobs[1]), "and it can be pushed again");
 }
 
+/// An item that can push itself.
+struct Own(WakeList<Job<Own>>);
+
+#[test]
+fn items_that_have_their_list_do_not_outlive_its_consumer() {
+    let (list, woken) = wake_list();
+    let jobs: Vec<_> = (0..3).map(|_| Arc::new(Job::new(Own(list.clone())))).collect();
+    assert!(jobs[0].0.push(&jobs[0]));
+    jobs[1].0.push_last(jobs[1].clone(), 1);
+    drop(woken);
+    assert!(!jobs[0].0.push(&jobs[0]), "nobody is to be woken");
+    assert!(!jobs[2].0.push_last(jobs[2].clone(), 1));
+    assert!(jobs.iter().all(|job| Arc::strong_count(job) == 1), "the list holds nothing");
+    let head = Arc::downgrade(&list.0);
+    drop((list, jobs));
+    assert!(head.upgrade().is_none(), "and nothing holds the list");
+}
+
 #[test]
 fn no_work_is_forgotten_under_load() {
     const EACH: usize = if cfg!(miri) { 40 } else { 20_000 };
