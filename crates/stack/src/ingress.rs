@@ -54,11 +54,18 @@ impl Arriving<'_> {
     pub fn is_pushed(&self) -> bool {
         self.tcp.get(13).is_some_and(|flags| flags & PSH != 0)
     }
+
+    /// Its FIN bit.
+    #[inline]
+    pub fn is_last(&self) -> bool {
+        self.tcp.get(13).is_some_and(|flags| flags & FIN != 0)
+    }
 }
 
 /// Two NOPs, and the kind and length of the timestamps option (RFC 7323, appendix A).
 const TIMESTAMPS: [u8; 4] = [1, 1, 8, 10];
 const ACK: u8 = 0x10;
+const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 
 /// The segments of one batch.

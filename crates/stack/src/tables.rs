@@ -11,6 +11,7 @@ use crate::timers::Timers;
 use arrayvec::ArrayVec;
 use laneway_proto::tcp::{BufferPool, Connection, HalfOpen, Handshake, TimeWait, TimeWaitV4, TimeWaitV6};
 use laneway_proto::time::Instant;
+use laneway_sync::prefetch::LINE;
 use laneway_table::{Fifo, HandleTable, Slab};
 use laneway_wire::flow::FlowKey;
 use laneway_wire::keyed_hash::HashKey;
@@ -78,23 +79,27 @@ pub enum Tcb {
     Synchronized(Connection),
 }
 
-/// A slot of the slab.
+/// A slot of the slab: seven lines, of which the first has what every look asks for.
+#[repr(C, align(64))]
 pub struct Slot {
-    /// What lives here.
-    pub tcb: Tcb,
     /// Hash of its flow.
     pub hash: u64,
+    /// The word of whoever chose our port.
+    pub claim: Claim,
+    /// Where the path of its packets lies.
+    pub path: PathPlace,
+    /// `SO_REUSEADDR` and `SO_REUSEPORT` of the socket that it came from.
+    pub(crate) reuse: u8,
     /// It is on its lane's list of connections to settle at the end of the poll.
     pub touched: bool,
     /// The application has it: accepted, or its own.
     pub accepted: bool,
-    /// The word of whoever chose our port.
-    pub claim: Claim,
-    /// `SO_REUSEADDR` and `SO_REUSEPORT` of the socket that it came from.
-    pub(crate) reuse: u8,
-    /// Where the path of its packets lies.
-    pub path: PathPlace,
+    /// What lives here.
+    pub tcb: Tcb,
 }
+
+const SLOT_LINES: usize = 7;
+const _: () = assert!(size_of::<Option<Slot>>() == SLOT_LINES * LINE);
 
 /// So many dead records in the queues are no reason to do anything.
 const CROWDED: usize = 4_096;
@@ -261,10 +266,18 @@ impl Tables {
         Some(handle)
     }
 
+    /// Brings the bucket of a connection's flow into the cache, for what takes its place there.
+    #[inline]
+    pub fn prefetch_bucket_of(&self, connection: u32) {
+        if let Some(slot) = self.slots.get(connection) {
+            self.flows.prefetch(slot.hash);
+        }
+    }
+
     #[inline(always)]
     fn prefetch_handle(&self, handle: Handle) {
         if handle.kind() == Kind::Connection {
-            self.slots.prefetch_lines(handle.index(), 6);
+            self.slots.prefetch_lines(handle.index(), SLOT_LINES);
         } else {
             self.prefetch_other(handle);
         }
@@ -511,7 +524,7 @@ impl Tables {
     /// Asks for the lines of a connection that will be needed soon.
     #[inline]
     pub fn prefetch(&self, id: ConnId) {
-        self.slots.prefetch_lines(id.index(), 6);
+        self.slots.prefetch_lines(id.index(), SLOT_LINES);
     }
 
     /// The synchronized connection of that name.

@@ -155,7 +155,8 @@ fn batch<'a, S: Sharing, T: Tx>(
     let tables = lane.shared.peek();
     for segment in &mut arriving {
         segment.hint = tables.and_then(|tables| tables.recent(segment.mix));
-        if segment.hint.is_none() {
+        // What is half open becomes a connection, in the same place of the index.
+        if segment.hint.is_none_or(|hint| hint.kind() == Kind::HalfOpen) {
             segment.hash = segment.key.hash(&lane.local.hash_key.get());
             if let Some(tables) = tables {
                 tables.prefetch_bucket(segment.hash);
@@ -163,8 +164,15 @@ fn batch<'a, S: Sharing, T: Tx>(
         }
     }
     if let Some(tables) = tables {
-        for segment in arriving.iter_mut().filter(|segment| segment.hint.is_none()) {
-            segment.hint = tables.prefetch_entity(segment.hash);
+        for segment in &mut arriving {
+            match segment.hint {
+                None => segment.hint = tables.prefetch_entity(segment.hash),
+                // It may end with this: its place in the index goes to a TIME_WAIT record, or is given up.
+                Some(hint) if segment.is_last() && hint.kind() == Kind::Connection => {
+                    tables.prefetch_bucket_of(hint.index());
+                }
+                Some(_) => {}
+            }
         }
     }
     let mut rest = arriving.as_slice();

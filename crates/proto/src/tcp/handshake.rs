@@ -216,11 +216,11 @@ impl Handshake {
         Outcome::Waiting(None)
     }
 
+    /// What follows is the connection's: this ends as it is. (Its state is not set. What was just written makes a processor wait that
+    /// reads the fields beside it.)
     #[inline(always)]
-    fn agree(&mut self, peer: PeerSyn, seg: &Segment<'_>, event: Event, cx: &Cx<'_>) -> Agreed {
-        if let Some(next) = self.state.on(event) {
-            self.state = next;
-        }
+    fn agree(&self, peer: PeerSyn, seg: &Segment<'_>, event: Event, cx: &Cx<'_>) -> Agreed {
+        debug_assert_eq!(self.state.on(event), Some(State::Established));
         let scaling = peer.scale.is_some() && cx.config.tcp_window_scaling;
         let none = WindowScale::new(0);
         // A window in a segment with SYN is never scaled.

@@ -117,6 +117,8 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
         chunk.slots[slot].get_or_insert_with(|| make(handle));
         self.vacant = next;
         self.len += 1;
+        // Whoever adds one often adds more, and a large one, freed a while ago, comes from far.
+        self.prefetch_lines(next, size_of::<T>().div_ceil(LINE));
         handle
     }
 

@@ -49,12 +49,12 @@ impl Header {
         {
             return self.emit_usual(timestamps, buf);
         }
-        if let Some(options) = self.options.usual_syn_bytes()
+        if let Some(options) = self.options.usual_syn_words()
             && let Some(out) = buf.first_chunk_mut::<40>()
-            && let Some((fixed, rest)) = out.split_first_chunk_mut::<HEADER_LEN>()
         {
-            self.fixed(40, fixed);
-            return rest.copy_from_slice(&options);
+            let [ports, seq, ack, control, urgent] = self.words(40);
+            let [mss, sack_and_timestamps, val, echo, scale] = options;
+            return put([(ports, seq), (ack, control), (urgent, mss), (sack_and_timestamps, val), (echo, scale)], out);
         }
         let len = self.len();
         if buf.len() < len {
@@ -76,14 +76,8 @@ impl Header {
         let have = buf.len();
         let Some(out) = buf.first_chunk_mut::<32>() else { too_short(have, 32) };
         let [ports, seq, ack, control, urgent] = self.words(32);
-        // In the eights in which whoever sums them reads them: a processor waits for what it reads in other pieces than it has just written.
-        let pair = |first: u32, second: u32| u64::from(first) << 32 | u64::from(second);
         let options = u32::from_be_bytes(TIMESTAMPS_ONLY);
-        let stamps = pair(timestamps.val, timestamps.echo);
-        let words = [pair(ports, seq), pair(ack, control), pair(urgent, options), stamps];
-        for (place, word) in out.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *place = word.to_be_bytes();
-        }
+        put([(ports, seq), (ack, control), (urgent, options), (timestamps.val, timestamps.echo)], out);
     }
 
     /// The fixed part: five stores.
@@ -112,6 +106,15 @@ impl Header {
     #[inline]
     pub fn fill_partial(buf: &mut [u8], pseudo: Sum) {
         fill_partial(buf, pseudo);
+    }
+}
+
+/// Writes words in the eights in which whoever sums them reads them: a processor waits for what it reads in other pieces than it has just
+/// written.
+#[inline(always)]
+fn put<const PAIRS: usize, const LEN: usize>(words: [(u32, u32); PAIRS], out: &mut [u8; LEN]) {
+    for (place, (first, second)) in out.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *place = (u64::from(first) << 32 | u64::from(second)).to_be_bytes();
     }
 }
 

@@ -186,20 +186,18 @@ impl Options {
         self.sack.len().min((room - 4) / 8)
     }
 
-    /// The options of a SYN as [`usual_syn`] reads them, if they are those and no others.
+    /// The options of a SYN as [`usual_syn`] reads them, if they are those and no others, in words.
     #[inline(always)]
-    pub(super) fn usual_syn_bytes(&self) -> Option<[u8; 20]> {
+    pub(super) fn usual_syn_words(&self) -> Option<[u32; 5]> {
         let (Some(mss), Some(scale), Some(timestamps), true, true) =
             (self.mss, self.window_scale, self.timestamps, self.sack_permitted, self.sack.is_empty())
         else {
             return None;
         };
-        let [m0, m1] = mss.to_be_bytes();
-        let [v0, v1, v2, v3] = timestamps.val.to_be_bytes();
-        let [e0, e1, e2, e3] = timestamps.echo.to_be_bytes();
-        let [s0, s1, t0, t1] = [SACK_PERMITTED, 2, TIMESTAMPS, 10];
-        let scale = scale.get();
-        Some([MSS, 4, m0, m1, s0, s1, t0, t1, v0, v1, v2, v3, e0, e1, e2, e3, NOP, WINDOW_SCALE, 3, scale])
+        let mss = u32::from_be_bytes([MSS, 4, 0, 0]) | u32::from(mss);
+        let sack_and_timestamps = u32::from_be_bytes([SACK_PERMITTED, 2, TIMESTAMPS, 10]);
+        let scale = u32::from_be_bytes([NOP, WINDOW_SCALE, 3, 0]) | u32::from(scale.get());
+        Some([mss, sack_and_timestamps, timestamps.val, timestamps.echo, scale])
     }
 
     /// Writes the options to `buf`, which is [`Options::len`] bytes long, each on a word boundary.

@@ -313,7 +313,8 @@ impl<N: Net> Ask<'_, N> {
         if one.seen == whole && self.job.unit == Unit::Crr {
             self.stopwatch.stop(one.started);
             self.count();
-        } else {
+        } else if !self.floor.is_over() {
+            // Behind the end of the round it is the server that has left, as it should.
             self.floor.failed.fetch_add(1, Relaxed);
         }
         Ok(false)

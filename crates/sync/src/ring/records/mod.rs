@@ -82,6 +82,8 @@ pub const BATCH: usize = 64;
 const AHEAD: u32 = 1024;
 /// … by pairs of lines, which is how memory comes.
 const PAIR: u32 = 128;
+/// Bytes that one core has just written and has at hand.
+const NEAR: u32 = 32 << 10;
 
 const HEADER: u32 = 16;
 const MIN_CAPACITY: usize = 64;
@@ -355,11 +357,16 @@ impl RecordConsumer {
     /// are counted again.
     #[inline]
     pub fn poll(&mut self, max: usize) -> usize {
-        self.look::<false>(max)
+        if self.published_seen.wrapping_sub(self.released) > NEAR {
+            self.look::<true>(max)
+        } else {
+            self.look::<false>(max)
+        }
     }
 
     /// As [`poll`](Self::poll), of records that were written on another core. Where one begins stands in the header of the one before it, so
-    /// each would be waited for in its turn; this asks for later ones while it looks at the first.
+    /// each would be waited for in its turn; this asks for later ones while it looks at the first. (So does `poll` when so much
+    /// waits that the oldest has left the nearest cache.)
     #[inline]
     pub fn poll_far(&mut self, max: usize) -> usize {
         self.look::<true>(max)
