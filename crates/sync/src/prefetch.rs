@@ -23,6 +23,23 @@ pub fn prefetch_line<T>(address: *const T) {
     let _ = address;
 }
 
+/// Asks for the line that holds `address`, to be written: another core that has it gives it up now.
+#[inline(always)]
+pub fn prefetch_line_to_write<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        // SAFETY: as above. A processor of this architecture that does not know the instruction does nothing.
+        unsafe { std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, readonly, preserves_flags)) }
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    {
+        // SAFETY: as above.
+        unsafe { std::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(nostack, readonly, preserves_flags)) }
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = address;
+}
+
 /// Asks for `lines` lines from the one that holds `address` on.
 #[inline(always)]
 pub fn prefetch_lines<T>(address: *const T, lines: usize) {

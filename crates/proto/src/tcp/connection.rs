@@ -300,11 +300,14 @@ impl Connection {
         if let Some(sample) = agreed.rtt_us {
             rtt.on_sample(sample);
         }
-        let mut congestion = Congestion::new(config.tcp_congestion_control, u32::from(mss));
-        if agreed.syn_lost {
+        let algorithm = config.tcp_congestion_control;
+        // Either is made of constants. One that was made and then changed would lie in memory, and be waited for when it is moved here.
+        let congestion = if agreed.syn_lost {
             rtt.on_syn_lost();
-            congestion.on_syn_lost();
-        }
+            Congestion::after_lost_syn(algorithm, u32::from(mss))
+        } else {
+            Congestion::new(algorithm, u32::from(mss))
+        };
         let una = agreed.iss + 1;
         let nxt = agreed.irs + 1;
         let ms = now.as_ms() as u32;

@@ -130,7 +130,7 @@ impl Connection {
         (self.state != State::Closed && self.ack_is_due(/* turn_is_over= */ false)).then(|| self.bare_ack())
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn bare_ack(&self) -> Plan {
         self.plan(Kind::Ack, self.acceptable_seq(), 0, Flags::ACK)
     }

@@ -2,7 +2,7 @@
 //! process does not get it, unless it is smaller than a page.
 
 use crate::pages::{InAChild, LEAST, Pages};
-use crate::prefetch::prefetch_line;
+use crate::prefetch::{prefetch_line, prefetch_line_to_write};
 use crate::primitive::Shadow;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Range;
@@ -59,6 +59,12 @@ impl Block {
     #[inline(always)]
     pub(crate) fn prefetch(&self, offset: usize) {
         prefetch_line(self.bytes.as_ptr().wrapping_add(offset));
+    }
+
+    /// Asks for the line that holds this byte, to be written.
+    #[inline(always)]
+    pub(crate) fn prefetch_to_write(&self, offset: usize) {
+        prefetch_line_to_write(self.bytes.as_ptr().wrapping_add(offset));
     }
 
     /// # Safety

@@ -204,6 +204,7 @@ impl Controller for Cubic {
         self.end_epoch();
     }
 
+    #[inline(always)]
     fn on_syn_lost(&mut self) {
         self.window.syn_lost();
     }

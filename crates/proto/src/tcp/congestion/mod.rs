@@ -113,6 +113,23 @@ impl Congestion {
         }
     }
 
+    /// The same, of a connection whose SYN or SYN-ACK was lost: see [`on_syn_lost`](Controller::on_syn_lost).
+    #[inline(always)]
+    pub fn after_lost_syn(algorithm: Algorithm, mss: u32) -> Self {
+        match algorithm {
+            Algorithm::Cubic => {
+                let mut cubic = Cubic::new(mss);
+                cubic.on_syn_lost();
+                Congestion::Cubic(cubic)
+            }
+            Algorithm::Reno => {
+                let mut reno = Reno::new(mss);
+                reno.on_syn_lost();
+                Congestion::Reno(reno)
+            }
+        }
+    }
+
     /// Which one this is.
     pub const fn algorithm(&self) -> Algorithm {
         match self {

@@ -12,6 +12,7 @@ pub struct Reno {
 
 impl Reno {
     /// A controller for segments of `mss` bytes.
+    #[inline(always)]
     pub const fn new(mss: u32) -> Self {
         Reno { window: Window::new(mss) }
     }
@@ -70,6 +71,7 @@ impl Controller for Reno {
         self.window.set_mss(mss);
     }
 
+    #[inline(always)]
     fn on_syn_lost(&mut self) {
         self.window.syn_lost();
     }

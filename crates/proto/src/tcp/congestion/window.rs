@@ -169,6 +169,7 @@ impl Window {
         }
     }
 
+    #[inline(always)]
     pub fn syn_lost(&mut self) {
         self.cwnd = self.mss();
         // Not `Initial` any more: a later change of the segment size must not give the ten segments back.

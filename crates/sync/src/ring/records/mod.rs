@@ -71,6 +71,7 @@ mod tests;
 use super::End;
 use super::block::Block;
 use crate::padded::Padded;
+use crate::prefetch::LINE;
 use crate::primitive::{Arc, order};
 use std::fmt;
 use std::ops::Range;
@@ -82,6 +83,8 @@ pub const BATCH: usize = 64;
 const AHEAD: u32 = 1024;
 /// … by pairs of lines, which is how memory comes.
 const PAIR: u32 = 128;
+/// So far before they are written are lines asked for.
+const BEFORE: u32 = 512;
 /// Bytes that one core has just written and has at hand.
 const NEAR: u32 = 32 << 10;
 
@@ -250,6 +253,19 @@ impl RecordProducer {
         }
         self.shared.block.end_of_writes(at + HEADER as usize, len);
         self.committed = reservation.position.wrapping_add(footprint(len as u32));
+        self.prepare();
+    }
+
+    /// Asks for two lines that later records will be written to, if the consumer is done with them. They have left the cache since the
+    /// lap before, and a processor that waits for them with what it has written stops when it has written enough.
+    #[inline(always)]
+    fn prepare(&self) {
+        let ahead = self.committed.wrapping_add(BEFORE);
+        if ahead.wrapping_sub(self.released_seen) < self.capacity - PAIR {
+            let offset = (ahead & (self.capacity - 1)) as usize;
+            self.shared.block.prefetch_to_write(offset);
+            self.shared.block.prefetch_to_write(offset + LINE);
+        }
     }
 
     /// Shows the consumer all that is committed: one store, however many records.
