@@ -14,8 +14,11 @@ use crate::worker;
 use laneway_device::Tx;
 use laneway_proto::discard::Discard;
 use laneway_proto::tcp::nagle::Segmentation;
-use laneway_proto::tcp::{self, Connection, HalfOpen, MoreText, TimeWait, handshake, isn, listen, reset, timewait};
+use laneway_proto::tcp::{
+    self, BufferPool, Connection, HalfOpen, MoreText, TimeWait, handshake, isn, listen, reset, timewait,
+};
 use laneway_proto::time::Instant;
+use laneway_sync::prefetch::{LINE, prefetch_line_to_write};
 use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{Flags, Segment, SeqNum, View};
 
@@ -373,6 +376,7 @@ impl<T: Tx> Stage<'_, T> {
                 self.touch(id);
             }
             handshake::Outcome::Established(agreed) => {
+                prefetch_ring(&self.tables.pool);
                 let (mtu, _) = path_facts(self.local, arriving.key, slot.path);
                 let config = &self.local.config.tcp;
                 let mut connection = Connection::new(&agreed, mtu, config, self.local.now);
@@ -414,6 +418,7 @@ impl<T: Tx> Stage<'_, T> {
                     self.tables.counters.discard(Discard::TcpListenOverflow);
                     return;
                 }
+                prefetch_ring(&self.tables.pool);
                 let path = PathPlace::of(arriving.key);
                 let (mtu, _) = path_facts(self.local, arriving.key, path);
                 let (config, now) = (&self.local.config.tcp, self.local.now);
@@ -628,6 +633,17 @@ impl<T: Tx> Stage<'_, T> {
         self.tables.counters.count(Mib::TcpOutRsts);
         let _ = egress::header(self.local, self.tx, arriving.key, &header);
         true
+    }
+}
+
+/// Brings the ring that the connection after the next one will write to into the cache: one that begins is about to say something, and so
+/// are those behind it.
+#[inline(always)]
+fn prefetch_ring(pool: &BufferPool) {
+    if let Some(ring) = pool.upcoming() {
+        for line in 0..4 {
+            prefetch_line_to_write(ring.as_ptr().wrapping_add(line * LINE));
+        }
     }
 }
 

@@ -60,6 +60,13 @@ impl BufferPool {
         self.lent + SMALLEST <= self.quota
     }
 
+    /// The bytes of the ring after the next one of the smallest, if it was lent before: whoever knows that two will be asked for can have
+    /// them brought into the cache meanwhile.
+    #[inline]
+    pub fn upcoming(&self) -> Option<&[u8]> {
+        self.free[0].iter().nth_back(1).map(|memory| &memory[APART..])
+    }
+
     /// The largest ring that it could lend now.
     fn largest(&self) -> usize {
         let left = self.quota.saturating_sub(self.lent);
