@@ -51,7 +51,7 @@ impl Line {
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut lines = vec![memory(), kernel(), core_count(), node(), capability()];
     lines.extend(interfaces());
-    lines.extend([steering(), files(), locked_memory(), processes(), hugepages(), forwarding(), virtual_machine()]);
+    lines.extend([steering(), files(), locked_memory(), processes(), forwarding(), virtual_machine()]);
     if args.json {
         let state = |state| match state {
             State::Good => "good",
@@ -234,43 +234,6 @@ fn processes() -> Line {
     }
 }
 
-fn hugepages() -> Line {
-    let mode = read("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    let chosen = mode.split(['[', ']']).nth(1).unwrap_or("absent");
-    huge_pages(chosen, &std::env::var("GLIBC_TUNABLES").unwrap_or_default())
-}
-
-/// A lane's tables lie on its thread's heap. That gets huge pages if they are always given or it asks for them, and only if it is taken
-/// whole: by itself it grows by 132 KiB at a time. See docs/decisions/0022-frames-and-the-cache.md.
-fn huge_pages(mode: &str, tunables: &str) -> Line {
-    /// The heap of a thread.
-    const WHOLE: u64 = 64 << 20;
-    let number = |name: &str| {
-        let (_, value) =
-            tunables.split(':').filter_map(|tunable| tunable.split_once('=')).rfind(|(n, _)| *n == name)?;
-        match value.strip_prefix("0x") {
-            Some(hex) => u64::from_str_radix(hex, 16).ok(),
-            None => value.parse::<u64>().ok(),
-        }
-    };
-    let asks = mode == "always" || number("glibc.malloc.hugetlb").is_some_and(|n| n > 0);
-    let is_whole = number("glibc.malloc.top_pad").is_some_and(|n| n >= WHOLE);
-    let (check, found) = ("huge pages", format!("transparent: {mode}"));
-    match mode {
-        "always" | "madvise" if asks && is_whole => Line::good(check, format!("{found}, for heaps too")),
-        "always" | "madvise" => Line::limited(
-            check,
-            format!("{found}, but not for heaps"),
-            "GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.top_pad=67108864 laneway …    (a thousand connections miss the TLB less)",
-        ),
-        _ => Line::limited(
-            check,
-            found,
-            "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled    (and then look here again)",
-        ),
-    }
-}
-
 fn forwarding() -> Line {
     match read("/proc/sys/net/ipv4/ip_forward").as_deref() {
         Some("1") => {
@@ -296,32 +259,5 @@ fn virtual_machine() -> Line {
         )
     } else {
         Line::good("machine", "no hypervisor seen")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{State, huge_pages};
-
-    #[test]
-    fn huge_pages_need_a_heap_that_is_taken_whole() {
-        let both = "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=67108864";
-        for (mode, tunables, good) in [
-            ("madvise", both, true),
-            ("madvise", "glibc.malloc.top_pad=0x4000000:glibc.malloc.hugetlb=1", true),
-            ("madvise", "glibc.malloc.hugetlb=1", false),
-            ("madvise", "glibc.malloc.top_pad=67108864", false),
-            ("madvise", "glibc.malloc.hugetlb=0:glibc.malloc.top_pad=67108864", false),
-            ("madvise", "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=33554432", false),
-            ("madvise", "nonsense:=:glibc.malloc.top_pad=much", false),
-            ("always", "glibc.malloc.top_pad=67108864", true),
-            ("always", "", false),
-            ("never", both, false),
-            ("absent", both, false),
-        ] {
-            let line = huge_pages(mode, tunables);
-            assert_eq!(line.state == State::Good, good, "{mode} {tunables}: {}", line.found);
-            assert_eq!(line.fix.is_some(), !good, "what is limited says what would be better");
-        }
     }
 }
