@@ -260,7 +260,6 @@ fn a_poller_tells_in_each_mode() {
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
-/// Each keeps its own time, is told by its own `notify`, and goes on waiting where another has left.
 #[test]
 fn a_poller_that_nobody_asks_any_more_keeps_no_connection() {
     const TIMES: usize = 200;
@@ -283,6 +282,7 @@ fn a_poller_that_nobody_asks_any_more_keeps_no_connection() {
     assert!(blocks < TIMES / 2 * 4_096, "{blocks} bytes of blocks for connections that are gone");
 }
 
+/// Each keeps its own time, is told by its own `notify`, and goes on waiting where another has left.
 #[test]
 fn several_threads_wait_with_one_poller() {
     const SOON: Duration = Duration::from_secs(10);

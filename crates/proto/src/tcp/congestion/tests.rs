@@ -145,6 +145,7 @@ fn the_segment_size_moves_the_initial_window_only() {
     }
     for mut it in both() {
         it.on_syn_lost();
+        assert_eq!(it, Congestion::after_lost_syn(it.algorithm(), MSS));
         assert_eq!((it.window(), it.slow_start_threshold()), (MSS, u32::MAX));
         it.on_mss(1_460);
         assert_eq!(it.window(), 1_460, "still one segment");

@@ -261,7 +261,7 @@ impl RecordProducer {
     #[inline(always)]
     fn prepare(&self) {
         let ahead = self.committed.wrapping_add(BEFORE);
-        if ahead.wrapping_sub(self.released_seen) < self.capacity - PAIR {
+        if ahead.wrapping_sub(self.released_seen) < self.capacity.saturating_sub(PAIR) {
             let offset = (ahead & (self.capacity - 1)) as usize;
             self.shared.block.prefetch_to_write(offset);
             self.shared.block.prefetch_to_write(offset + LINE);
