@@ -636,8 +636,8 @@ impl<T: Tx> Stage<'_, T> {
     }
 }
 
-/// Brings the ring that the connection after the next one will write to into the cache: one that begins is about to say something, and so
-/// are those behind it.
+/// Brings the ring that the connection after this one will write to into the cache: one that begins is about to say something, in the ring
+/// that is lent next, and so is the one behind it.
 #[inline(always)]
 fn prefetch_ring(pool: &BufferPool) {
     if let Some(ring) = pool.upcoming() {
