@@ -15,13 +15,19 @@ pub fn accept(frame: &[u8], ours: Mac) -> Result<(EtherType, &[u8], bool), Disca
     let Some((header, payload)) = frame.split_first_chunk::<HEADER_LEN>() else {
         return Err(Discard::EthernetMalformed);
     };
-    let [d0, d1, d2, d3, d4, d5, _, _, _, _, _, _, t0, t1] = *header;
-    let dst = Mac([d0, d1, d2, d3, d4, d5]);
-    let multicast = dst.is_multicast();
-    if dst != ours && !multicast {
+    let [d0, d1, d2, d3, d4, d5, s0, s1, _, _, _, _, t0, t1] = *header;
+    let multicast = Mac([d0, d1, d2, d3, d4, d5]).is_multicast();
+    // One word holds the destination, and is compared without the two bytes behind that.
+    let for_us = u64::from_le_bytes([d0, d1, d2, d3, d4, d5, s0, s1]) << 16 == word(ours) << 16;
+    if !for_us && !multicast {
         return Err(Discard::EthernetNotForUs);
     }
     Ok((EtherType(u16::from_be_bytes([t0, t1])), payload, multicast))
+}
+
+#[inline]
+fn word(Mac([a, b, c, d, e, f]): Mac) -> u64 {
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
 }
 
 /// The header from `src` to `dst` as bytes, made once per neighbour and copied before each packet.

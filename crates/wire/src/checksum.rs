@@ -52,10 +52,14 @@ impl Sum {
     /// Few bytes: one addition with carry for each eight of them, which no vector beats before it has got going.
     #[inline]
     fn of_few(bytes: &[u8]) -> Sum {
-        let (blocks, mut rest) = bytes.as_chunks::<32>();
+        let (blocks, mut rest) = bytes.as_chunks::<64>();
         let mut sum = Sum::ZERO;
         for block in blocks {
             sum = sum.and_words(block);
+        }
+        if let Some((words, after)) = rest.split_first_chunk::<32>() {
+            sum = sum.and_words(words);
+            rest = after;
         }
         if let Some((words, after)) = rest.split_first_chunk::<16>() {
             sum = sum.and_words(words);
@@ -65,7 +69,10 @@ impl Sum {
             sum = sum.and_words(word);
             rest = after;
         }
-        sum + Sum(sum_tail(rest))
+        sum + Sum(match bytes.last_chunk::<8>() {
+            Some(last) => sum_end(last, rest.len()),
+            None => sum_tail(rest),
+        })
     }
 
     /// Adds the whole 64-bit words of `bytes` in one chain of carries.
@@ -97,7 +104,13 @@ impl Sum {
     /// The sum of a header whose length the compiler knows; no loop remains.
     #[inline(always)]
     pub fn of_array<const N: usize>(bytes: &[u8; N]) -> Sum {
-        Sum(sum_tail(bytes.as_chunks::<8>().1)).and_words(bytes)
+        Sum::ZERO.and_array(bytes)
+    }
+
+    /// This sum and [that of such a header](Self::of_array), in one chain of carries.
+    #[inline(always)]
+    pub fn and_array<const N: usize>(self, bytes: &[u8; N]) -> Sum {
+        (self + Sum(sum_tail(bytes.as_chunks::<8>().1))).and_words(bytes)
     }
 
     /// The sum of one 16-bit field, given as it is on the wire.
@@ -146,6 +159,13 @@ impl Add for Sum {
         let (sum, carry) = self.0.overflowing_add(other.0);
         Sum(sum + u64::from(carry))
     }
+}
+
+/// The sum of the last `len` bytes, fewer than eight, of a word that ends with them. It asks nothing.
+#[inline(always)]
+fn sum_end(word: &[u8; 8], len: usize) -> u64 {
+    let word = u64::from_le_bytes(*word) >> 8;
+    (word >> (8 * (7 - (len & 7)))).to_le()
 }
 
 /// The sum of less than a word. Straight-line: a loop here would be unrolled for lengths that never come.
@@ -205,7 +225,7 @@ pub fn verify_transport_v4(addresses: &[u8; 8], protocol: u8, bytes: &[u8]) -> b
         Err(_) => Sum::of_some(bytes),
     };
     let pseudo = u64::from(u32::from_ne_bytes([0, 0, 0, protocol])) + u64::from((bytes.len() as u32).to_be());
-    (sum.and_words(addresses) + Sum(pseudo)).is_valid()
+    (sum + Sum(pseudo)).and_words(addresses).is_valid()
 }
 
 /// Copies `src` to `dst` and sums it on the way, so that the bytes come from memory once.
@@ -216,11 +236,23 @@ pub fn verify_transport_v4(addresses: &[u8; 8], protocol: u8, bytes: &[u8]) -> b
 /// If the lengths differ: that is our own mistake.
 #[inline]
 pub fn copy_and_sum(dst: &mut [u8], src: &[u8]) -> Sum {
-    assert_eq!(dst.len(), src.len(), "copy_and_sum copies a whole slice to a slice of its length");
-    if src.len() <= PIECE {
-        dst.copy_from_slice(src);
-        return Sum::of(src);
+    if dst.len() != src.len() {
+        lengths_differ(dst.len(), src.len());
     }
+    if src.len() < LONG {
+        dst.copy_from_slice(src);
+        return Sum::of_few(src);
+    }
+    copy_and_sum_many(dst, src)
+}
+
+#[cold]
+fn lengths_differ(dst: usize, src: usize) -> ! {
+    panic!("copy_and_sum copies a whole slice to a slice of its length: {src} bytes do not go to {dst}");
+}
+
+#[inline(never)]
+fn copy_and_sum_many(dst: &mut [u8], src: &[u8]) -> Sum {
     let mut sum = Sum::ZERO;
     for (to, from) in dst.chunks_mut(PIECE).zip(src.chunks(PIECE)) {
         to.copy_from_slice(from);

@@ -60,10 +60,10 @@ impl HeaderSpec {
 pub struct Template {
     bytes: [u8; HEADER_LEN_V6],
     v4: bool,
-    /// Of an IPv4 header, length and checksum zero.
-    header_sum: Sum,
-    /// Of the pseudo-header, length zero.
-    pseudo_sum: Sum,
+    /// The folded sum of an IPv4 header, length and checksum zero.
+    header_sum: u16,
+    /// That of the pseudo-header, length zero.
+    pseudo_sum: u16,
 }
 
 impl Template {
@@ -76,8 +76,8 @@ impl Template {
             bytes[2..4].fill(0);
             bytes[10..12].fill(0);
         }
-        let header_sum = Sum::of(&bytes[..HEADER_LEN_V4]);
-        let pseudo_sum = pseudo_header(&spec.src, &spec.dst, spec.protocol, 0);
+        let header_sum = Sum::of(&bytes[..HEADER_LEN_V4]).fold();
+        let pseudo_sum = pseudo_header(&spec.src, &spec.dst, spec.protocol, 0).fold();
         Template { bytes, v4, header_sum, pseudo_sum }
     }
 
@@ -91,7 +91,7 @@ impl Template {
     /// The sum of the pseudo-header before `payload_len` bytes.
     #[inline]
     pub fn pseudo(&self, payload_len: usize) -> Sum {
-        self.pseudo_sum + Sum::of_u16((payload_len as u16).to_be_bytes())
+        Sum::of_u16(self.pseudo_sum.to_ne_bytes()) + Sum::of_u16((payload_len as u16).to_be_bytes())
     }
 
     /// Writes the header before `payload_len` bytes (at most 65,535 with it) to the first [`Template::len`] bytes of `buf`.
@@ -109,7 +109,7 @@ impl Template {
         let Some(out) = buf.first_chunk_mut::<HEADER_LEN_V4>() else { panic!("no room for an IPv4 header") };
         out.copy_from_slice(&self.bytes[..HEADER_LEN_V4]);
         [out[2], out[3]] = total;
-        [out[10], out[11]] = (self.header_sum + Sum::of_u16(total)).checksum();
+        [out[10], out[11]] = (Sum::of_u16(self.header_sum.to_ne_bytes()) + Sum::of_u16(total)).checksum();
     }
 }
 
