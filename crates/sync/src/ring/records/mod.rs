@@ -134,7 +134,9 @@ fn records_from(capacity_bytes: usize, start: u32) -> (RecordProducer, RecordCon
         committed: start,
         published: start,
         released_seen: start,
-        reservation: None,
+        at_hand: 0,
+        reserved_at: start,
+        granted: 0,
     };
     let consumer = RecordConsumer {
         shared,
@@ -148,11 +150,13 @@ fn records_from(capacity_bytes: usize, start: u32) -> (RecordProducer, RecordCon
     (producer, consumer)
 }
 
-/// A place for a record, handed out and not yet committed.
-#[derive(Clone, Copy)]
-struct Reservation {
-    position: u32,
-    len: u32,
+#[cold]
+#[inline(never)]
+fn not_granted(len: usize, granted: u32) -> ! {
+    match granted {
+        0 => panic!("commit without a reservation"),
+        granted => panic!("a record of {len} bytes was committed in room for {}", granted - 1),
+    }
 }
 
 /// The writing side. On lines of its own: the sides of several rings often lie in one array, or beside what another thread uses.
@@ -166,7 +170,13 @@ pub struct RecordProducer {
     published: u32,
     /// What the consumer was last seen to have given back.
     released_seen: u32,
-    reservation: Option<Reservation>,
+    /// So many bytes from `committed` on are free and lie together: what fits there needs no further question. Never more than the
+    /// longest record takes.
+    at_hand: u32,
+    /// Where the reserved record will begin.
+    reserved_at: u32,
+    /// One more than the bytes that are reserved; 0: none are.
+    granted: u32,
 }
 
 impl RecordProducer {
@@ -189,29 +199,39 @@ impl RecordProducer {
     /// [`commit`](Self::commit) gives up the first reservation.
     #[inline]
     pub fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.reservation = None;
+        self.reserved_at = self.committed;
+        if len.saturating_add(HEADER as usize) > self.at_hand as usize && !self.look_for_room(len) {
+            self.granted = 0;
+            return None;
+        }
+        self.granted = len as u32 + 1;
+        let at = (self.reserved_at & (self.capacity - 1)) + HEADER;
+        // SAFETY: contiguous inside the block, since its footprint fits before the end, as `at_hand` or `look_for_room` says (both
+        // are multiples of 8, and so it is enough to compare the length). Free, so the consumer, which only touches what is published,
+        // stays away until a later `publish`; the slice borrows this producer, so it is gone by then.
+        Some(unsafe { self.shared.block.exclusive(at as usize, len) })
+    }
+
+    /// Room for a record that is longer than what is at hand, which may be where the block begins anew. False: there is none.
+    #[inline(never)]
+    fn look_for_room(&mut self, len: usize) -> bool {
         if len > self.max_record() {
-            return None;
+            return false;
         }
-        let len = len as u32;
-        let (skipped, need) = self.extent(len);
+        let (skipped, need) = self.extent(len as u32);
         if !self.has_room(skipped + need) {
-            return None;
+            return false;
         }
-        if skipped != 0 {
+        let offset = self.committed & (self.capacity - 1);
+        if skipped == 0 {
+            let free = self.capacity - self.committed.wrapping_sub(self.released_seen);
+            self.at_hand = free.min(self.capacity - offset).min(self.capacity / 2);
+        } else {
+            self.reserved_at = self.committed.wrapping_add(skipped);
             // SAFETY: a multiple of 8 inside the block, and free: `has_room` covers it.
-            unsafe {
-                let offset = self.committed & (self.capacity - 1);
-                self.shared.block.set_word(offset as usize, u64::from(SKIP) << 32);
-            }
+            unsafe { self.shared.block.set_word(offset as usize, u64::from(SKIP) << 32) };
         }
-        let position = self.committed.wrapping_add(skipped);
-        self.reservation = Some(Reservation { position, len });
-        let at = (position & (self.capacity - 1)) + HEADER;
-        // SAFETY: contiguous inside the block, since `need` fits before its end. Free, so the consumer, which only
-        // touches what is published, stays away until a later `publish`; the slice borrows this producer, so it is
-        // gone by then.
-        Some(unsafe { self.shared.block.exclusive(at as usize, len as usize) })
+        true
     }
 
     /// Whether [`reserve`](Self::reserve) would find room for a record of `len` bytes.
@@ -239,20 +259,21 @@ impl RecordProducer {
     /// If nothing is reserved, or less than `len`.
     #[inline]
     pub fn commit(&mut self, len: usize, meta: u64) {
-        let Some(reservation) = self.reservation.take() else { panic!("commit without a reservation") };
-        assert!(
-            len <= reservation.len as usize,
-            "a record of {len} bytes was committed in room for {}",
-            reservation.len
-        );
-        let at = (reservation.position & (self.capacity - 1)) as usize;
+        if len >= self.granted as usize {
+            not_granted(len, self.granted);
+        }
+        self.granted = 0;
+        let at = (self.reserved_at & (self.capacity - 1)) as usize;
         // SAFETY: the header lies inside the reservation's footprint: ours alone, inside the block, a multiple of 8.
         unsafe {
             self.shared.block.set_word(at, len as u64 | (u64::from(RECORD) << 32));
             self.shared.block.set_word(at + 8, meta);
         }
         self.shared.block.end_of_writes(at + HEADER as usize, len);
-        self.committed = reservation.position.wrapping_add(footprint(len as u32));
+        let taken = footprint(len as u32);
+        self.committed = self.reserved_at.wrapping_add(taken);
+        // Nothing, where the block begins anew: what was at hand was too short.
+        self.at_hand = self.at_hand.saturating_sub(taken);
         self.prepare();
     }
 
@@ -260,9 +281,10 @@ impl RecordProducer {
     /// lap before, and a processor that waits for them with what it has written stops when it has written enough.
     #[inline(always)]
     fn prepare(&self) {
-        let ahead = self.committed.wrapping_add(BEFORE);
-        if ahead.wrapping_sub(self.released_seen) < self.capacity.saturating_sub(PAIR) {
-            let offset = (ahead & (self.capacity - 1)) as usize;
+        // No larger than twice the capacity, which is at most 1 GiB.
+        let used = self.committed.wrapping_sub(self.released_seen);
+        if used + (BEFORE + PAIR) < self.capacity {
+            let offset = (self.committed.wrapping_add(BEFORE) & (self.capacity - 1)) as usize;
             self.shared.block.prefetch_to_write(offset);
             self.shared.block.prefetch_to_write(offset + LINE);
         }
@@ -392,11 +414,11 @@ impl RecordConsumer {
     fn look<const FAR: bool>(&mut self, max: usize) -> usize {
         let max = max.min(BATCH);
         self.first = 0;
-        self.end = 0;
+        let mut end = 0;
         let mut position = self.released;
         let mut asked = position;
         let mut looked = false;
-        while self.end < max {
+        while end < max {
             if position == self.published_seen {
                 if looked {
                     break;
@@ -421,15 +443,16 @@ impl RecordConsumer {
             // before the publication that we have observed, and not written again before we release it.
             let word = unsafe { self.shared.block.word(offset as usize) };
             let (len, kind) = (word as u32, (word >> 32) as u32);
-            if kind == SKIP {
+            if kind != RECORD {
                 position = position.wrapping_add(self.capacity - offset);
                 continue;
             }
-            self.lent[self.end] = Lent { position, len };
-            self.end += 1;
+            self.lent[end] = Lent { position, len };
+            end += 1;
             position = position.wrapping_add(footprint(len));
         }
-        self.end
+        self.end = end;
+        end
     }
 
     /// The `i`-th lent record and what its producer attached to it.
