@@ -36,12 +36,6 @@ struct Arriving<'s, 'a> {
 }
 
 impl Arriving<'_, '_> {
-    /// Bytes of text in each segment that it stands for.
-    #[inline(always)]
-    fn size(&self) -> usize {
-        if self.came.size == 0 { self.segment.payload.len() } else { usize::from(self.came.size) }
-    }
-
     /// Hands the packet that it came in to another lane.
     fn mail(&self, local: &mut Local, lane: usize, note: Note) -> bool {
         let ingress::Arriving { packet, verified, size, .. } = *self.came;
@@ -146,13 +140,11 @@ impl<T: Tx> Stage<'_, T> {
         segment: &Segment<'_>,
         run: &[ingress::Arriving<'_>],
     ) -> Option<u32> {
-        // Only who asks the index needs the hash.
-        let mut text = Arriving { key: &arriving.key, hash: 0, segment, came: arriving };
         let index = match arriving.hint {
-            Some(handle) if handle.kind() == Kind::Connection && self.connection(handle.index(), &text) => {
+            Some(handle) if handle.kind() == Kind::Connection && self.connection(handle.index(), arriving, segment) => {
                 Some(handle.index())
             }
-            hint => self.look_up(hint, &mut text),
+            hint => self.look_up(hint, arriving, segment),
         };
         if !run.is_empty() {
             self.run(index, segment.end(), arriving.tcp.len() - segment.payload.len(), run);
@@ -162,13 +154,13 @@ impl<T: Tx> Stage<'_, T> {
 
     /// As the index has it.
     #[inline(never)]
-    fn look_up(&mut self, hint: Option<Handle>, text: &mut Arriving<'_, '_>) -> Option<u32> {
-        text.hash = text.came.hash(&self.local.hash_key.get());
+    fn look_up(&mut self, hint: Option<Handle>, came: &ingress::Arriving<'_>, segment: &Segment<'_>) -> Option<u32> {
+        let text = &Arriving { key: &came.key, hash: came.hash(&self.local.hash_key.get()), segment, came };
         match self.tables.lookup_hinted(hint, text.hash, text.key) {
             Some(handle) => match handle.kind() {
                 Kind::Connection => {
-                    self.tables.recent.note(text.came.mix, handle);
-                    self.connection(handle.index(), text);
+                    self.tables.recent.note(came.mix, handle);
+                    self.connection(handle.index(), came, segment);
                     Some(handle.index())
                 }
                 Kind::HalfOpen => {
@@ -234,19 +226,22 @@ impl<T: Tx> Stage<'_, T> {
 
     /// For a connection, if this is its flow: what led here may have been a guess. False if not; nothing is done then.
     #[inline(never)]
-    fn connection(&mut self, index: u32, arriving: &Arriving<'_, '_>) -> bool {
+    fn connection(&mut self, index: u32, came: &ingress::Arriving<'_>, segment: &Segment<'_>) -> bool {
+        // Who needs the hash has asked the index, and not us.
+        let whole = || Arriving { key: &came.key, hash: 0, segment, came };
         let Some(slot) = self.tables.slots.get_mut(index) else { return false };
         let connection = match &mut slot.tcb {
-            Tcb::Synchronized(connection) if connection.key() == arriving.key => connection,
-            Tcb::Handshaking(handshake) if handshake.key() == arriving.key => {
-                self.handshaking(index, arriving);
+            Tcb::Synchronized(connection) if *connection.key() == came.key => connection,
+            Tcb::Handshaking(handshake) if *handshake.key() == came.key => {
+                self.handshaking(index, &whole());
                 return true;
             }
             Tcb::Synchronized(_) | Tcb::Handshaking(_) => return false,
         };
         let mut cx = cx!(self);
         let mut arrival = tcp::Arrival::default();
-        connection.on_super_segment(arriving.segment, arriving.size(), &mut cx, &mut arrival);
+        let size = if came.size == 0 { segment.payload.len() } else { usize::from(came.size) };
+        connection.on_super_segment(segment, size, &mut cx, &mut arrival);
         let accepted = slot.accepted;
         if !slot.touched {
             slot.touched = true;
@@ -255,7 +250,7 @@ impl<T: Tx> Stage<'_, T> {
         if let Some(discard) = arrival.discard {
             self.tables.counters.discard(discard);
             if discard == Discard::TcpNoConnection {
-                self.reset(arriving);
+                self.reset(&whole());
                 return true;
             }
         }
@@ -270,7 +265,7 @@ impl<T: Tx> Stage<'_, T> {
     }
 
     /// Shows the application what has arrived, and completes it.
-    #[inline]
+    #[inline(always)]
     fn deliver(&mut self, index: u32, arrival: &tcp::Arrival<'_>, accepted: bool) {
         let mut consumed = 0;
         if !arrival.text.is_empty() && accepted {
@@ -391,7 +386,7 @@ impl<T: Tx> Stage<'_, T> {
                 }
                 self.app.on_connect(&mut Context { tables: self.tables, local: self.local }, id);
                 if !arriving.segment.flags.syn() {
-                    self.connection(index, arriving); // the end of a simultaneous open may carry text
+                    self.connection(index, arriving.came, arriving.segment); // the end of a simultaneous open may carry text
                 }
             }
             handshake::Outcome::Failed(reason) => {
@@ -450,7 +445,7 @@ impl<T: Tx> Stage<'_, T> {
         self.tables.counters.count(Mib::TcpPassiveOpens);
         self.tables.listeners.push(listener, id);
         self.app.on_acceptable(&mut Context { tables: self.tables, local: self.local }, listener);
-        self.connection(id.index(), arriving);
+        self.connection(id.index(), arriving.came, arriving.segment);
     }
 
     /// For a flow in TIME_WAIT.

@@ -41,30 +41,38 @@ pub enum Sent {
 }
 
 /// How to reach one destination, worked out once.
+///
+/// In this order: what each segment reads is in the first two lines, and paths are many where addresses are.
 #[derive(Clone, Copy)]
+#[repr(C, align(64))]
 pub struct Path {
+    /// The IP header of TCP segments.
+    header: output::Template,
+    resolved: bool,
     /// What it was worked out from.
     way: WayRef,
     src: Address,
     dst: Address,
-    next_hop: Address,
     /// The link header of every packet that goes there.
     link: [u8; ethernet::HEADER_LEN],
-    /// The IP header of TCP segments.
-    header: output::Template,
-    resolved: bool,
-    /// The neighbours by which that is so.
-    neighbours: u64,
+    confirmed_ms: u32,
     /// The number of the route in its table.
     route: u32,
+    next_hop: Address,
+    /// The neighbours by which it is resolved or not.
+    neighbours: u64,
     /// Largest IP packet.
     pub mtu: u32,
     /// The address to send from, of a path for senders who have none yet.
     pub source: Option<Address>,
     /// What is added to our clock in timestamps between these two addresses.
     pub ts_offset: u32,
-    confirmed_ms: u32,
 }
+
+const _: () = assert!(
+    core::mem::offset_of!(Path, next_hop) <= 2 * LINE && size_of::<Option<Path>>() == 3 * LINE,
+    "what each segment reads of a path has grown beyond two lines, or what others do beyond a third"
+);
 
 /// The place of the path between two addresses, worked out once: a connection keeps its own, and looks there. What lies there may
 /// be another pair's at the moment, or old; that is seen when it is looked at.
@@ -333,12 +341,13 @@ pub struct Outgoing<'a> {
     pub header_len: usize,
     /// Payload bytes.
     pub payload_len: usize,
-    /// The peer has acknowledged something within the last second: its next hop is alive (RFC 4861 section 7.3.1).
-    pub alive: bool,
+    /// When it is, if the peer has acknowledged something within the last second: its next hop is alive (RFC 4861 section 7.3.1).
+    pub alive: Option<Instant>,
 }
 
-/// What knows how to write a TCP segment. (No closure: this one must become part of [`segment`], whatever its size.)
-pub trait Written {
+/// What knows how to write a TCP segment. (No closure: this one must become part of [`segment`], whatever its size. What leaves that
+/// path takes a copy along: of what is nowhere else lent, the compiler keeps the parts in registers.)
+pub trait Written: Clone {
     /// Fills it in, checksum field zero, and answers with the sum over the payload; with `offloaded` that means nothing.
     fn write(self, buf: &mut [u8], offloaded: bool) -> Sum;
 }
@@ -361,7 +370,7 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
     let tcp_len = header_len + payload_len;
     if !path.resolved {
         let (header, next_hop) = (path.header, path.next_hop);
-        return unresolved(local, &header, next_hop, (header_len, tcp_len), text);
+        return unresolved(local, &header, next_hop, (header_len, tcp_len), text.clone());
     }
     let total = link_len + ip_len + tcp_len;
     let Some(buf) = tx.reserve_for(total, key) else {
@@ -405,7 +414,7 @@ pub fn super_segment<T: Tx>(
     tx: &mut T,
     (connection, path): (&Connection, PathPlace),
     plan: &Plan,
-    alive: bool,
+    alive: Option<Instant>,
 ) -> (Sent, u32) {
     let (now, link_len, tso_max) = (local.now, local.medium.header_len(), local.tso_max);
     let Some(path) = way(local, tx, connection.key(), path, alive) else { return (Sent::Nowhere, plan.len) };
@@ -539,15 +548,17 @@ fn way<'a, T: Tx>(
     tx: &mut T,
     key: &FlowKey,
     place: PathPlace,
-    alive: bool,
+    alive: Option<Instant>,
 ) -> Option<&'a mut Path> {
     let Some(path) = local.paths.at(place, &local.snapshot, &key.local, &key.remote) else {
         let _ = no_route(&mut local.counters);
         return None;
     };
     tx.on_behalf(&local.snapshot, path.route);
-    if alive && local.medium == Medium::Ethernet {
-        let now_ms = local.now.as_ms() as u32;
+    if let Some(now) = alive
+        && local.medium == Medium::Ethernet
+    {
+        let now_ms = now.as_ms() as u32;
         if now_ms.wrapping_sub(path.confirmed_ms) >= 1_000 {
             path.confirmed_ms = now_ms;
             let _ = local.mail.to_control.push(ToControl::Confirmed(path.next_hop));
@@ -583,12 +594,12 @@ fn checksum(tcp: &mut [u8], (header_len, payload, pseudo): (usize, Sum, Sum), at
 #[inline(always)]
 fn complete(tcp: &mut [u8], header_len: usize, payload: Sum, pseudo: Sum) {
     // Nearly every segment has a header of 32 bytes, and nearly every SYN one of 40.
-    let header = match (tcp.first_chunk::<32>(), tcp.first_chunk::<40>()) {
-        (Some(plain), _) if header_len == 32 => Sum::of_array(plain),
-        (_, Some(syn)) if header_len == 40 => Sum::of_array(syn),
-        _ => Sum::of(&tcp[..header_len]),
+    let rest = pseudo + payload;
+    let sum = match (tcp.first_chunk::<32>(), tcp.first_chunk::<40>()) {
+        (Some(plain), _) if header_len == 32 => rest.and_array(plain),
+        (_, Some(syn)) if header_len == 40 => rest.and_array(syn),
+        _ => rest + Sum::of(&tcp[..header_len]),
     };
-    let sum = pseudo + payload + header;
     tcp[16..18].copy_from_slice(&sum.checksum());
 }
 
@@ -624,7 +635,7 @@ pub fn header<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, header: &Head
 /// Sends a segment that is a header only, by a path whose place is known.
 #[inline(never)]
 pub fn header_at<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, path: PathPlace, header: &Header) -> Sent {
-    let out = Outgoing { key, path, header_len: header.len(), payload_len: 0, alive: false };
+    let out = Outgoing { key, path, header_len: header.len(), payload_len: 0, alive: None };
     segment(local, tx, out, header)
 }
 

@@ -106,6 +106,9 @@ const CROWDED: usize = 4_096;
 /// Records that are reaped together: enough for their lines to come at once, and few enough to be there still.
 const TOGETHER: usize = 16;
 
+/// So many flows stay in the caches of a core by themselves.
+const NEAR_FLOWS: usize = 2_048;
+
 /// Everything about connections that a sharing variant shares or does not.
 pub struct Tables {
     /// Flow hash to [`Handle`].
@@ -236,6 +239,12 @@ impl Tables {
     fn is_flow(&self, handle: Handle, key: &FlowKey) -> bool {
         let Tables { slots, half_open, tw4, tw6, .. } = self;
         Shapes { slots, half_open, tw4, tw6 }.is_flow(handle, key)
+    }
+
+    /// There is more here than a core has at hand, so that it pays to ask for it ahead.
+    #[inline]
+    pub fn are_far(&self) -> bool {
+        self.flows.len() > NEAR_FLOWS
     }
 
     /// Brings what [`recent`](Self::recent) will read into the cache.

@@ -21,7 +21,7 @@ pub(crate) struct Turns {
 
 impl Turns {
     /// One more, behind the others.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&mut self, index: u32) {
         if self.end / PIECE == self.list.len() {
             self.grow();
@@ -31,6 +31,7 @@ impl Turns {
     }
 
     #[cold]
+    #[inline(never)]
     fn grow(&mut self) {
         self.list.push(Padded([0; PIECE]));
     }
@@ -51,10 +52,10 @@ impl Turns {
         self.end - self.next
     }
 
-    /// Whose turn it is.
+    /// Whose turn it is. `None` for the last `later` of them.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<u32> {
-        if self.next == self.end {
+    pub(crate) fn take_before(&mut self, later: usize) -> Option<u32> {
+        if self.len() <= later {
             return None;
         }
         self.next += 1;

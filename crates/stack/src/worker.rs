@@ -132,6 +132,7 @@ fn batch<'a, S: Sharing, T: Tx>(
     app: &mut dyn App,
 ) {
     let ours = Mac(tx.capabilities().mac);
+    let far = lane.shared.peek().is_some_and(Tables::are_far);
     let mut arriving = Batch::new();
     for i in 0..n {
         let (frame, mailed) = frame(i);
@@ -141,7 +142,7 @@ fn batch<'a, S: Sharing, T: Tx>(
             Some(note) => mailed_packet(local, frame, note, &mut arriving),
             None => ingress::frame(local, frame, ours, &mut arriving),
         };
-        if let (Some(segment), Some(tables)) = (arriving.get(before), lane.shared.peek()) {
+        if far && let (Some(segment), Some(tables)) = (arriving.get(before), lane.shared.peek()) {
             tables.prefetch_recent(segment.mix);
         }
         if let Some(other) = other {
@@ -154,8 +155,10 @@ fn batch<'a, S: Sharing, T: Tx>(
         }
     }
     let tables = lane.shared.peek();
+    let mut all_known = true;
     for segment in &mut arriving {
         segment.hint = tables.and_then(|tables| tables.recent(segment.mix));
+        all_known &= segment.hint.is_some();
         // What is half open becomes a connection, in the same place of the index.
         if segment.hint.is_none_or(|hint| hint.kind() == Kind::HalfOpen) {
             segment.hash = segment.key.hash(&lane.local.hash_key.get());
@@ -164,7 +167,7 @@ fn batch<'a, S: Sharing, T: Tx>(
             }
         }
     }
-    if let Some(tables) = tables {
+    if let Some(tables) = tables.filter(|_| far || !all_known) {
         for segment in &mut arriving {
             match segment.hint {
                 None => segment.hint = tables.prefetch_entity(segment.hash),
@@ -478,8 +481,7 @@ fn settle_all<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn A
     // Those that had their share of this poll, or wait for a neighbour, go on in the next.
     let mut later = 0;
     // The list may grow while it is walked: an application that is told of an end may begin something new.
-    while lane.local.touched.len() > later {
-        let Some(index) = lane.local.touched.take() else { break };
+    while let Some(index) = lane.local.touched.take_before(later) {
         let mut tables = lane.shared.output(index);
         match settle::<S::Segmentation, T>(&mut tables, &mut lane.local, tx, app, index) {
             Settled::Done => {}
@@ -616,16 +618,17 @@ fn settle_any<G: Segmentation, T: Tx>(
 }
 
 /// A segment of a connection, as planned.
+#[derive(Clone)]
 struct Planned<'a> {
     connection: &'a Connection,
-    plan: &'a Plan,
+    plan: Plan,
     now: Instant,
 }
 
 impl Written for Planned<'_> {
     #[inline(always)]
     fn write(self, buf: &mut [u8], offloaded: bool) -> Sum {
-        self.connection.build(self.plan, self.now, offloaded, buf)
+        self.connection.build(&self.plan, self.now, offloaded, buf)
     }
 }
 
@@ -639,13 +642,13 @@ pub(crate) fn send<T: Tx>(
     tx: &mut T,
 ) -> Option<Settled> {
     let now = local.now;
-    let alive = connection.idle_ms(now) < 1_000;
+    let alive = (connection.idle_ms(now) < 1_000).then_some(now);
     if plan.is_super() {
         return send_super((connection, path), plan, counters, local, tx, alive);
     }
     let (key, header_len) = (connection.key(), plan.header_len.into());
     let out = Outgoing { key, path, header_len, payload_len: plan.len as usize, alive };
-    match egress::segment(local, tx, out, Planned { connection, plan, now }) {
+    match egress::segment(local, tx, out, Planned { connection, plan: *plan, now }) {
         Sent::Full => return Some(Settled::Full),
         Sent::Waiting => return Some(Settled::Later),
         Sent::Yes | Sent::Nowhere => {}
@@ -661,7 +664,7 @@ fn send_super<T: Tx>(
     counters: &mut Counters,
     local: &mut Local,
     tx: &mut T,
-    alive: bool,
+    alive: Option<Instant>,
 ) -> Option<Settled> {
     let (sent, len) = egress::super_segment(local, tx, (&*connection, path), plan, alive);
     let shortened;

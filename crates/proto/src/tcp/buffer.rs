@@ -179,12 +179,18 @@ impl Ring {
     /// `len` bytes from `offset`, as at most two slices. The range must lie within the lent memory.
     #[inline]
     pub fn slices(&self, offset: u32, len: u32) -> (&[u8], &[u8]) {
+        match self.together(offset, len) {
+            Some(all) => (all, &[]),
+            None => self.slices_around(self.place(offset), len),
+        }
+    }
+
+    /// `len` bytes from `offset`, within the lent memory, unless the ring begins anew among them.
+    #[inline]
+    pub fn together(&self, offset: u32, len: u32) -> Option<&[u8]> {
         let at = self.place(offset);
         let end = self.memory.len().saturating_sub(APART);
-        match self.memory[..end].get(APART + at..APART + at + len as usize) {
-            Some(all) => (all, &[]),
-            None => self.slices_around(at, len),
-        }
+        self.memory[..end].get(APART + at..APART + at + len as usize)
     }
 
     /// In two pieces, the second where the ring begins anew.

@@ -794,21 +794,26 @@ impl Connection {
     }
 
     /// Bookkeeping after the application has taken `n` bytes: the window may open, the buffer may grow.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_read(&mut self, n: u32, cx: &mut Cx<'_>) {
         self.rcv.read = self.rcv.read.saturating_add(n);
-        // Dynamic right-sizing: once a round trip, a buffer twice what was read in it, so that slow start is never
-        // held back by us. Memory is lent only when something is in the buffer.
         if self.rcv.read > self.rcv.buf_max / 2 {
-            let round = u64::from(self.rtt.srtt_us().unwrap_or(1_000));
-            // What a reader leaves who lags only grows old in a larger buffer, and out of the cache: he has room enough.
-            let lags = self.rcv.buf.len() > self.rcv.buf_max / 4;
-            if !lags && cx.now.since_us(self.rcv.tuned_at) <= round.max(1_000) {
-                self.rcv.buf_max = self.rcv.read.saturating_mul(2).clamp(self.rcv.buf_max, cx.config.tcp_rmem.1);
-            }
-            self.rcv.read = 0;
-            self.rcv.tuned_at = cx.now;
+            self.tune(cx);
         }
+    }
+
+    /// Dynamic right-sizing: once a round trip, a buffer twice what was read in it, so that slow start is never held back by us.
+    /// Memory is lent only when something is in the buffer.
+    #[inline(never)]
+    fn tune(&mut self, cx: &mut Cx<'_>) {
+        let round = u64::from(self.rtt.srtt_us().unwrap_or(1_000));
+        // What a reader leaves who lags only grows old in a larger buffer, and out of the cache: he has room enough.
+        let lags = self.rcv.buf.len() > self.rcv.buf_max / 4;
+        if !lags && cx.now.since_us(self.rcv.tuned_at) <= round.max(1_000) {
+            self.rcv.buf_max = self.rcv.read.saturating_mul(2).clamp(self.rcv.buf_max, cx.config.tcp_rmem.1);
+        }
+        self.rcv.read = 0;
+        self.rcv.tuned_at = cx.now;
     }
 
     /// Moves to CLOSED and gives all memory back; after a normal end, all but what the application has not read yet.

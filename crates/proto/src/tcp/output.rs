@@ -529,8 +529,14 @@ impl Connection {
             // Nearly always: timestamps and nothing else. The same bytes as below, without asking for the rest.
             self.header_with(plan, plan.flags, 0, Options::NONE).emit_usual(self.timestamps(now), head);
         } else {
-            self.header(plan, now).emit(head);
+            self.emit_unusual(*plan, now, head);
         }
+    }
+
+    /// Of a copy: who has the plan in registers need not lay it down for what nearly never is.
+    #[inline(never)]
+    fn emit_unusual(&self, plan: Plan, now: Instant, head: &mut [u8]) {
+        self.header(&plan, now).emit(head);
     }
 
     /// The header of `plan` alone, checksum field zero, into the front of `head`; and its payload where it is queued, for a device
@@ -560,6 +566,19 @@ impl Connection {
             return Sum::ZERO;
         }
         let offset = self.offset_of(seq);
+        match self.snd.buf.together(offset, body.len() as u32) {
+            Some(text) if !offloaded => copy_and_sum(body, text),
+            Some(text) => {
+                body.copy_from_slice(text);
+                Sum::ZERO
+            }
+            None => self.payload_around(offset, offloaded, body),
+        }
+    }
+
+    /// Of bytes that lie in several places.
+    #[inline(never)]
+    fn payload_around(&self, offset: u32, offloaded: bool, body: &mut [u8]) -> Sum {
         if let Some(text) = self.snd.buf.slices(offset, body.len() as u32) {
             return lay_down(text, offloaded, body);
         }
@@ -587,7 +606,6 @@ impl Connection {
         let end = plan.seq + (plan.len + u32::from(fin));
         match plan.kind {
             Kind::New => {
-                self.facts.clear(Facts::PROBE_DUE); // it asks no less
                 if self.snd.nxt == self.snd.una {
                     let idle_ms = self.idle_ms(now);
                     if idle_ms > 0 {
@@ -596,31 +614,35 @@ impl Connection {
                     }
                 }
                 self.snd.nxt = end;
-                if self.facts.has(Facts::ASKED) {
-                    self.facts.clear(Facts::ASKED);
-                    self.facts.count_exchange();
+                // Changed here, and written once.
+                let mut facts = self.facts;
+                facts.clear(Facts::PROBE_DUE); // it asks no less
+                if facts.has(Facts::ASKED) {
+                    facts.clear(Facts::ASKED);
+                    facts.count_exchange();
                 }
                 // After the segment, and never by a retransmission: what is noted is the last small one of new data.
                 if plan.small {
                     self.snd.sml = end;
                 }
                 self.sent_at = now;
-                self.facts.clear(Facts::HELD);
+                facts.clear(Facts::HELD);
                 if plan.flags.psh() {
-                    self.facts.clear(Facts::CORK_OVER); // the cork is in again for what is written next
+                    facts.clear(Facts::CORK_OVER); // the cork is in again for what is written next
                 }
                 if fin {
-                    self.facts.set(Facts::FIN_SENT);
+                    facts.set(Facts::FIN_SENT);
                 }
-                if !self.facts.has(Facts::TIMING) && self.phase == Phase::Open {
-                    self.facts.set(Facts::TIMING);
+                if !facts.has(Facts::TIMING) && self.phase == Phase::Open {
+                    facts.set(Facts::TIMING);
                     self.rtt_seq = end;
                     self.rtt_at = now;
                 }
-                if self.rexmt_at == Instant::NEVER || self.facts.has(Facts::PERSIST | Facts::CORK_WAIT) {
-                    self.facts.clear(Facts::PERSIST | Facts::CORK_WAIT);
+                if self.rexmt_at == Instant::NEVER || facts.has(Facts::PERSIST | Facts::CORK_WAIT) {
+                    facts.clear(Facts::PERSIST | Facts::CORK_WAIT);
                     self.rexmt_at = now.after_us(self.rtt.rto_us().into());
                 }
+                self.facts = facts;
             }
             Kind::Again => {
                 self.rexmit_nxt = self.rexmit_nxt.latest(end);

@@ -37,7 +37,7 @@ impl Connection {
             && (ts.val.wrapping_sub(self.ts_recent) as i32) >= 0
             // What it acknowledges is under way, and it is no repetition.
             && acked <= flight
-            && (acked > 0) == (flight > 0)
+            && (acked > 0 || flight == 0)
             // It fits the window as it was last shown, which was never wider than the buffer.
             && text as i64 <= i64::from(self.rcv.adv.offset_from(self.rcv.nxt))
             && seg.options.sack.is_empty()

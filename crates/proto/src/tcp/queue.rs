@@ -127,6 +127,18 @@ impl SendQueue {
         }
     }
 
+    /// `len` bytes from `offset`, if they lie in one place.
+    #[inline(always)]
+    pub(super) fn together(&self, offset: u32, len: u32) -> Option<&[u8]> {
+        match self {
+            SendQueue::Own(own) => own.together(offset, len),
+            SendQueue::Kept(kept) => match kept.slices(offset, len) {
+                Some((all, [])) => Some(all),
+                _ => None,
+            },
+        }
+    }
+
     /// Copies the bytes from `offset` on, wherever they lie.
     pub(super) fn copy(&self, offset: u32, out: &mut [u8]) {
         let (mut at, mut done) = (offset, 0);

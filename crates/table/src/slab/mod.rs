@@ -15,6 +15,9 @@ use std::ops::{Index, IndexMut};
 
 const NONE: u32 = u32::MAX;
 
+/// Bytes of values that stay in the caches of a core by themselves. Whoever asks for their lines ahead only makes the core do so.
+const NEAR: usize = 1 << 20;
+
 /// What the slab keeps beside a slot.
 #[derive(Clone, Copy)]
 struct Side {
@@ -210,15 +213,18 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
         self.chunks.get(at).map_or(0, |chunk| chunk.sides[slot].generation)
     }
 
-    /// Asks for the lines of a value: the first four at most.
+    /// Asks for the lines of a value: the first four at most; if the values are so many that it pays.
     #[inline(always)]
     pub fn prefetch(&self, handle: u32) {
         self.prefetch_lines(handle, size_of::<T>().div_ceil(LINE).clamp(1, 4));
     }
 
-    /// Asks for the first `lines` lines of a value.
+    /// Asks for the first `lines` lines of a value, if the values are so many that it pays.
     #[inline(always)]
     pub fn prefetch_lines(&self, handle: u32, lines: usize) {
+        if self.len <= NEAR / size_of::<Option<T>>() {
+            return;
+        }
         let (at, slot) = Self::split(handle);
         if let Some(chunk) = self.chunks.get(at) {
             prefetch_lines(chunk.slots.as_ptr().wrapping_add(slot), lines);

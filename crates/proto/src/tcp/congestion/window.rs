@@ -66,13 +66,19 @@ impl Window {
     /// Takes note that something was acknowledged. False: the window must not grow now.
     #[inline]
     pub fn may_grow(&mut self, is_cwnd_limited: bool) -> bool {
+        (self.phase == Phase::Open || self.leaves_phase()) && is_cwnd_limited
+    }
+
+    /// The same, in a phase that may end with this. (By itself: nearly every ACK comes in [`Phase::Open`].)
+    #[inline(never)]
+    fn leaves_phase(&mut self) -> bool {
         match self.phase {
             Phase::Recovery => return false,
             Phase::Initial => self.phase = Phase::Open,
             Phase::TimedOut => self.phase = Phase::Repairing,
             Phase::Open | Phase::Repairing => {}
         }
-        is_cwnd_limited
+        true
     }
 
     /// Slow start: the window grows by what was acknowledged, up to the threshold. Returns the bytes left over for
