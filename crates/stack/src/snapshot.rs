@@ -132,3 +132,6 @@ impl AddressSet {
         all_nodes || (solicited && self.all.iter().any(|a| !a.is_v4() && a.octets()[13..] == octets[13..]))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -122,7 +122,7 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
 
 /// A batch in four passes: fetch the place where the flow was found last; fetch the connection that was there, or else hash and fetch the
 /// bucket; fetch what the bucket leads to; process. By the time a segment is looked at, everything that it needs is in the cache: also the
-/// bucket of a flow that is found without it, if its place there is about to change.
+/// bucket of a flow that is found without it, if its place there is about to change. Of few flows there is nothing to fetch: they are there.
 #[inline]
 fn batch<'a, S: Sharing, T: Tx>(
     lane: &mut Lane<S>,
