@@ -222,7 +222,7 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
     /// Asks for the first `lines` lines of a value, if the values are so many that it pays.
     #[inline(always)]
     pub fn prefetch_lines(&self, handle: u32, lines: usize) {
-        if self.len <= NEAR / size_of::<Option<T>>() {
+        if self.len <= NEAR / size_of::<Option<T>>().max(1) {
             return;
         }
         let (at, slot) = Self::split(handle);

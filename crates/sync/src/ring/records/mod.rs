@@ -281,7 +281,7 @@ impl RecordProducer {
     /// lap before, and a processor that waits for them with what it has written stops when it has written enough.
     #[inline(always)]
     fn prepare(&self) {
-        // No larger than twice the capacity, which is at most 1 GiB.
+        // At most the capacity, so no more than 1 GiB: the sum does not overflow.
         let used = self.committed.wrapping_sub(self.released_seen);
         if used + (BEFORE + PAIR) < self.capacity {
             let offset = (self.committed.wrapping_add(BEFORE) & (self.capacity - 1)) as usize;
