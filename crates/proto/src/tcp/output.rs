@@ -567,11 +567,7 @@ impl Connection {
         }
         let offset = self.offset_of(seq);
         match self.snd.buf.together(offset, body.len() as u32) {
-            Some(text) if !offloaded => copy_and_sum(body, text),
-            Some(text) => {
-                body.copy_from_slice(text);
-                Sum::ZERO
-            }
+            Some(text) => lay_down((text, &[]), offloaded, body),
             None => self.payload_around(offset, offloaded, body),
         }
     }

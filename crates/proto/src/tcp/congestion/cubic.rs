@@ -149,7 +149,7 @@ impl Controller for Cubic {
     #[inline(always)]
     fn on_ack(&mut self, ack: Acked) {
         if self.window.may_grow(ack.is_cwnd_limited) {
-            self.grow(Acked { ..ack }); // a copy: what is not lent here needs no memory where the window stands still
+            self.grow(ack);
         } else if self.clock != Instant::NEVER {
             // What an application leaves unused is not on the curve.
             self.clock = self.clock.max(ack.now);
