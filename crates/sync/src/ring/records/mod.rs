@@ -61,6 +61,8 @@
 //! * `released`: stored Release (after the last read of the records), loaded Acquire by the producer before it
 //!   overwrites them.
 //! * Each side's own index is read Relaxed by itself: from a private copy, that is, not at all.
+//! * `published` says two things in one word, where the records end and how many there are: who polls learns what there is to read
+//!   without a walk through the headers, of which each says where the next one is.
 //! * `gone`: stored Release after the last publication, loaded Acquire: who sees it sees all that was published.
 
 #[cfg(all(test, laneway_loom))]
@@ -72,7 +74,8 @@ use super::End;
 use super::block::Block;
 use crate::padded::Padded;
 use crate::prefetch::LINE;
-use crate::primitive::{Arc, order};
+use crate::primitive::{Arc, AtomicBool, AtomicU64, order};
+use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
 
@@ -97,9 +100,36 @@ const RECORD: u32 = 0;
 const SKIP: u32 = 1;
 
 struct Shared {
-    producer: Padded<End>,
+    producer: Padded<Published>,
     consumer: Padded<End>,
     block: Block,
+}
+
+/// The producer's [`End`], which says more.
+struct Published {
+    /// What [`Extent::word`] says of all that was handed over.
+    extent: AtomicU64,
+    /// The producer has been dropped. Set after the last hand-over.
+    gone: AtomicBool,
+}
+
+/// Where records end, and how many there were before. Both grow modulo 2³².
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Extent {
+    position: u32,
+    count: u32,
+}
+
+impl Extent {
+    #[inline(always)]
+    fn word(self) -> u64 {
+        u64::from(self.count) << 32 | u64::from(self.position)
+    }
+
+    #[inline(always)]
+    fn of(word: u64) -> Self {
+        Extent { position: word as u32, count: (word >> 32) as u32 }
+    }
 }
 
 /// Bytes that a record of `len` bytes takes in the ring.
@@ -118,12 +148,13 @@ pub fn records(capacity_bytes: usize) -> (RecordProducer, RecordConsumer) {
     records_from(capacity_bytes, 0)
 }
 
-/// As [`records`], with the positions starting at `start` (a multiple of 8), to test their wrap-around.
+/// As [`records`], with positions and the count of records starting at `start` (a multiple of 8), to test their wrap-around.
 fn records_from(capacity_bytes: usize, start: u32) -> (RecordProducer, RecordConsumer) {
     assert!(capacity_bytes <= MAX_CAPACITY, "a record ring holds at most 1 GiB; {capacity_bytes} bytes were asked for");
     let capacity = capacity_bytes.max(MIN_CAPACITY).next_power_of_two();
+    let none = Extent { position: start, count: start };
     let shared = Arc::new(Shared {
-        producer: Padded(End::at(start)),
+        producer: Padded(Published { extent: AtomicU64::new(none.word()), gone: AtomicBool::new(false) }),
         consumer: Padded(End::at(start)),
         block: Block::zeroed(capacity),
     });
@@ -132,7 +163,8 @@ fn records_from(capacity_bytes: usize, start: u32) -> (RecordProducer, RecordCon
         shared: shared.clone(),
         capacity,
         committed: start,
-        published: start,
+        extent: none.word(),
+        published: none.word(),
         released_seen: start,
         at_hand: 0,
         reserved_at: start,
@@ -142,10 +174,13 @@ fn records_from(capacity_bytes: usize, start: u32) -> (RecordProducer, RecordCon
         shared,
         capacity,
         released: start,
-        published_seen: start,
-        first: 0,
-        end: 0,
-        lent: [Lent::default(); BATCH],
+        given_back: start,
+        published_seen: none,
+        lent: 0,
+        far: false,
+        turn: Cell::new(0),
+        next: Cell::new(start),
+        asked: Cell::new(start),
     };
     (producer, consumer)
 }
@@ -166,8 +201,11 @@ pub struct RecordProducer {
     capacity: u32,
     /// End of the last committed record.
     committed: u32,
+    /// The same and how many there were, as the consumer will be told. In one word, since it is read as one: what was written in two
+    /// would have to reach the cache first.
+    extent: u64,
     /// What the consumer has been told.
-    published: u32,
+    published: u64,
     /// What the consumer was last seen to have given back.
     released_seen: u32,
     /// So many bytes from `committed` on are free and lie together: what fits there needs no further question. Never more than the
@@ -272,6 +310,8 @@ impl RecordProducer {
         self.shared.block.end_of_writes(at + HEADER as usize, len);
         let taken = footprint(len as u32);
         self.committed = self.reserved_at.wrapping_add(taken);
+        let count = Extent::of(self.extent).count.wrapping_add(1);
+        self.extent = Extent { position: self.committed, count }.word();
         // Nothing, where the block begins anew: what was at hand was too short.
         self.at_hand = self.at_hand.saturating_sub(taken);
         self.prepare();
@@ -293,10 +333,9 @@ impl RecordProducer {
     /// Shows the consumer all that is committed: one store, however many records.
     #[inline]
     pub fn publish(&mut self) {
-        if self.published != self.committed {
-            self.published = self.committed;
-            let end = &self.shared.producer;
-            end.position.store(self.published, order::publish());
+        if self.published != self.extent {
+            self.published = self.extent;
+            self.shared.producer.extent.store(self.extent, order::publish());
         }
     }
 
@@ -361,16 +400,9 @@ impl fmt::Debug for RecordProducer {
         f.debug_struct("RecordProducer")
             .field("capacity", &self.capacity)
             .field("committed", &self.committed)
-            .field("published", &self.published)
+            .field("published", &Extent::of(self.published).position)
             .finish_non_exhaustive()
     }
-}
-
-/// Where a record lies that a poll has found.
-#[derive(Clone, Copy, Default)]
-struct Lent {
-    position: u32,
-    len: u32,
 }
 
 /// The reading side. On lines of its own, as the writing side is.
@@ -378,14 +410,23 @@ struct Lent {
 pub struct RecordConsumer {
     shared: Arc<Shared>,
     capacity: u32,
-    /// Everything before this has been given back.
+    /// Everything before this position has been given back …
     released: u32,
+    /// … and so many records.
+    given_back: u32,
     /// What the producer was last seen to have published.
-    published_seen: u32,
-    /// `lent[first..end]` are the records that the last poll found and that are not yet given back.
-    first: usize,
-    end: usize,
-    lent: [Lent; BATCH],
+    published_seen: Extent,
+    /// So many records from there on are lent.
+    lent: usize,
+    /// This poll asks for lines ahead of what is read.
+    far: bool,
+    /// The record whose turn it is to be read …
+    turn: Cell<usize>,
+    /// … and where its header is, or that of the rest of the block, if it did not fit there. This stands in the header of the record
+    /// before it, and who reads them in turn need not wait for that: he has work to do with the one before.
+    next: Cell<u32>,
+    /// Lines have been asked for up to this position.
+    asked: Cell<u32>,
 }
 
 impl RecordConsumer {
@@ -395,64 +436,104 @@ impl RecordConsumer {
     /// are counted again.
     #[inline]
     pub fn poll(&mut self, max: usize) -> usize {
-        if self.published_seen.wrapping_sub(self.released) > NEAR {
-            self.look::<true>(max)
-        } else {
-            self.look::<false>(max)
-        }
+        let far = self.published_seen.position.wrapping_sub(self.released) > NEAR;
+        self.look(max, far)
     }
 
-    /// As [`poll`](Self::poll), of records that were written on another core. Where one begins stands in the header of the one before it, so
-    /// each would be waited for in its turn; this asks for later ones while it looks at the first. (So does `poll` when so much
-    /// waits that the oldest has left the nearest cache.)
+    /// As [`poll`](Self::poll), of records that were written on another core. Each would be waited for in its turn; this asks for later
+    /// ones while one is read. (So does `poll` when so much waits that the oldest has left the nearest cache.)
     #[inline]
     pub fn poll_far(&mut self, max: usize) -> usize {
-        self.look::<true>(max)
+        self.look(max, /* far: */ true)
     }
 
     #[inline(always)]
-    fn look<const FAR: bool>(&mut self, max: usize) -> usize {
+    fn look(&mut self, max: usize, far: bool) -> usize {
         let max = max.min(BATCH);
-        self.first = 0;
-        let mut end = 0;
-        let mut position = self.released;
-        let mut asked = position;
-        let mut looked = false;
-        while end < max {
-            if position == self.published_seen {
-                if looked {
-                    break;
-                }
-                looked = true;
-                self.published_seen = self.shared.producer.position.load(order::observe());
-                continue;
-            }
-            if FAR {
-                // Not beyond what is published: the producer is about to write there.
-                let ahead = self.published_seen.wrapping_sub(position).min(AHEAD);
-                if (asked.wrapping_sub(position) as i32) < 0 {
-                    asked = position; // behind a long one
-                }
-                while asked.wrapping_sub(position) < ahead {
-                    self.shared.block.prefetch((asked & (self.capacity - 1)) as usize);
-                    asked = asked.wrapping_add(PAIR);
-                }
-            }
+        let mut waiting = self.published_seen.count.wrapping_sub(self.given_back) as usize;
+        if waiting < max {
+            self.published_seen = Extent::of(self.shared.producer.extent.load(order::observe()));
+            waiting = self.published_seen.count.wrapping_sub(self.given_back) as usize;
+        }
+        (self.lent, self.far) = (waiting.min(max), far);
+        self.asked.set(self.released);
+        self.begin_anew();
+        if far {
+            self.ask_ahead(self.released);
+        }
+        self.lent
+    }
+
+    /// The turn is the oldest record's that is lent.
+    #[inline(always)]
+    fn begin_anew(&self) {
+        self.turn.set(0);
+        self.next.set(self.released);
+    }
+
+    /// Asks for the lines behind `position` for which nobody has asked yet.
+    #[inline(always)]
+    fn ask_ahead(&self, position: u32) {
+        // Not beyond what is published: the producer is about to write there.
+        let ahead = self.published_seen.position.wrapping_sub(position).min(AHEAD);
+        let mut asked = self.asked.get();
+        if (asked.wrapping_sub(position) as i32) < 0 {
+            asked = position; // behind a long one
+        }
+        while asked.wrapping_sub(position) < ahead {
+            self.shared.block.prefetch((asked & (self.capacity - 1)) as usize);
+            asked = asked.wrapping_add(PAIR);
+        }
+        self.asked.set(asked);
+    }
+
+    /// Where the header of the `i`-th lent record is in the block, and how long the record is.
+    #[inline(always)]
+    fn place(&self, i: usize) -> (usize, usize) {
+        assert!(i < self.lent, "record {i} was asked for and {} are lent", self.lent);
+        if i != self.turn.get() {
+            self.turn_to(i);
+        }
+        self.take_turn()
+    }
+
+    /// For those who do not read in turn.
+    #[inline(never)]
+    fn turn_to(&self, i: usize) {
+        if i < self.turn.get() {
+            self.begin_anew();
+        }
+        while self.turn.get() < i {
+            self.take_turn();
+        }
+    }
+
+    /// The record whose turn it is, which must be one that is lent. It is the next one's turn then.
+    #[inline(always)]
+    fn take_turn(&self) -> (usize, usize) {
+        let (position, offset, len) = self.header(self.next.get());
+        if self.far {
+            self.ask_ahead(position);
+        }
+        self.turn.set(self.turn.get() + 1);
+        self.next.set(position.wrapping_add(footprint(len)));
+        (offset as usize, len as usize)
+    }
+
+    /// The first record at `position` or behind it, of which one must be lent: its own position, its offset, its length.
+    #[inline(always)]
+    fn header(&self, mut position: u32) -> (u32, u32, u32) {
+        loop {
             let offset = position & (self.capacity - 1);
-            // SAFETY: `position` is before the published end, so a header of at least one word lies here, written
-            // before the publication that we have observed, and not written again before we release it.
+            // SAFETY: a record that is lent lies here or follows, so here is a header of at least one word, written before the publication
+            // that we have observed, and not written again before we release that record.
             let word = unsafe { self.shared.block.word(offset as usize) };
             let (len, kind) = (word as u32, (word >> 32) as u32);
-            if kind != RECORD {
-                position = position.wrapping_add(self.capacity - offset);
-                continue;
+            if kind == RECORD {
+                return (position, offset, len);
             }
-            self.lent[end] = Lent { position, len };
-            end += 1;
-            position = position.wrapping_add(footprint(len));
+            position = position.wrapping_add(self.capacity - offset);
         }
-        self.end = end;
-        end
     }
 
     /// The `i`-th lent record and what its producer attached to it.
@@ -487,43 +568,43 @@ impl RecordConsumer {
     /// If fewer than `n` records are lent.
     #[inline]
     pub fn release(&mut self, n: usize) {
-        assert!(n <= self.end - self.first, "{n} records were released and {} are lent", self.end - self.first);
+        assert!(n <= self.lent, "{n} records were released and {} are lent", self.lent);
         if n == 0 {
             return;
         }
-        for lent in &self.lent[self.first..self.first + n] {
-            let at = (lent.position & (self.capacity - 1)) + HEADER;
-            self.shared.block.end_of_reads(at as usize, lent.len as usize);
+        if cfg!(laneway_loom) {
+            for i in 0..n {
+                let (at, len) = self.place(i);
+                self.shared.block.end_of_reads(at + HEADER as usize, len);
+            }
         }
-        self.first += n;
-        let last = self.lent[self.first - 1];
-        self.released = last.position.wrapping_add(footprint(last.len));
-        let end = &self.shared.consumer;
-        end.position.store(self.released, order::publish());
+        if n != self.turn.get() {
+            self.turn_to(n);
+        }
+        // Who reads on does so where he was.
+        self.turn.set(0);
+        self.released = self.next.get();
+        self.lent -= n;
+        self.given_back = self.given_back.wrapping_add(n as u32);
+        self.shared.consumer.position.store(self.released, order::publish());
     }
 
-    /// How many records are lent: found by the last poll and not yet given back.
+    /// How many records are lent: counted by the last poll and not yet given back.
     #[inline]
     pub fn lent(&self) -> usize {
-        self.end - self.first
+        self.lent
     }
 
     /// All that was published has been given back. Asks the producer's index, so not for the inner loop.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.shared.producer.position.load(order::observe()) == self.released
+        Extent::of(self.shared.producer.extent.load(order::observe())).count == self.given_back
     }
 
     /// The producer has been dropped. It may have published before: after a `true`, poll until nothing comes.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.shared.producer.gone.load(order::observe())
-    }
-
-    #[inline(always)]
-    fn place(&self, i: usize) -> (usize, usize) {
-        let lent = self.lent[self.first..self.end][i];
-        ((lent.position & (self.capacity - 1)) as usize, lent.len as usize)
     }
 }
 

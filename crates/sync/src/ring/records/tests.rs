@@ -6,14 +6,15 @@ use std::collections::VecDeque;
 enum Step {
     Reserve { reserve: usize, keep: usize },
     Publish,
-    Poll { max: usize, release: usize },
+    Poll { max: usize, release: usize, out_of_turn: Vec<usize> },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0usize..140, 0usize..140).prop_map(|(a, b)| Step::Reserve { reserve: a.max(b), keep: a.min(b) }),
         2 => Just(Step::Publish),
-        3 => (0usize..70, 0usize..70).prop_map(|(max, release)| Step::Poll { max, release }),
+        3 => (0usize..70, 0usize..70, prop::collection::vec(0usize..70, 0..4))
+            .prop_map(|(max, release, out_of_turn)| Step::Poll { max, release, out_of_turn }),
     ];
     prop::collection::vec(step, 1..if cfg!(miri) { 30 } else { 400 })
 }
@@ -86,19 +87,22 @@ proptest! {
                     producer.publish();
                     published.append(&mut committed);
                 }
-                Step::Poll { max, release } => {
+                Step::Poll { max, release, out_of_turn } => {
                     let found = consumer.poll(max);
                     prop_assert_eq!(found, published.len().min(max).min(BATCH));
-                    for (i, (bytes, meta)) in published.iter().take(found).enumerate() {
+                    // Sometimes none of them is looked at, sometimes a few in any order, and those again.
+                    let all = if out_of_turn.len() == 3 { 0 } else { found };
+                    for i in out_of_turn.into_iter().filter(|i| *i < found).chain(0..all) {
+                        let (bytes, meta) = &published[i];
                         prop_assert_eq!(consumer.record(i), (&bytes[..], *meta));
                     }
                     let release = release.min(found);
                     consumer.release(release);
                     published.drain(..release);
                     prop_assert_eq!(consumer.lent(), found - release);
-                    if consumer.lent() > 0 {
-                        let (bytes, meta) = &published[0];
-                        prop_assert_eq!(consumer.record_mut(0), (&mut bytes.clone()[..], *meta));
+                    for i in 0..consumer.lent() {
+                        let (bytes, meta) = &published[i];
+                        prop_assert_eq!(consumer.record_mut(i), (&mut bytes.clone()[..], *meta));
                     }
                     prop_assert_eq!(consumer.is_empty(), published.is_empty());
                     prop_assert_eq!(producer.is_drained(), published.is_empty() && committed.is_empty());
