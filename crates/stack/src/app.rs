@@ -157,9 +157,8 @@ impl<A: App + ?Sized> App for Box<A> {
     }
 }
 
-/// The two ends of an active open, and the path between them.
+/// The path between the two ends of an active open.
 struct Ends {
-    from: Address,
     place: PathPlace,
     mtu: u32,
     ts_offset: u32,
@@ -222,13 +221,14 @@ impl Context<'_> {
     /// [`Error::LaneExhausted`]: this lane has no port left towards that destination, and another lane may have. With one lane
     /// it is [`Error::PortsExhausted`] at once: all are taken.
     pub fn connect(&mut self, from: Option<Address>, to: Address, port: u16, token: u64) -> Result<ConnId, Error> {
-        let ends = self.check_ends(from, to, port)?;
-        let from = ends.from;
+        let is_given = from.is_some();
+        let from = &self.source(from, to)?;
+        let ends = self.check_ends((from, is_given), to, port)?;
         let random = self.local.entropy.next_u64();
         let ask = Ask {
             steering: &self.local.steering,
             lane: self.local.id,
-            local: from,
+            local: *from,
             remote: to,
             remote_port: port,
             random,
@@ -252,17 +252,18 @@ impl Context<'_> {
         let not_bound = || Error::Invalid("no such socket is bound; call bind first".into());
         let (binding, local_port) = self.local.bound.get(bound.0).map(|b| (b.binding, b.port)).ok_or_else(not_bound)?;
         let from = (!binding.address.is_unspecified()).then_some(binding.address);
-        let ends = self.check_ends(from, to, port)?;
-        let from = ends.from;
-        if !binding.takes(&from) {
+        let is_given = from.is_some();
+        let from = &self.source(from, to)?;
+        let ends = self.check_ends((from, is_given), to, port)?;
+        if !binding.takes(from) {
             return Err(Error::NetworkUnreachable(to.to_ip()));
         }
-        let key = FlowKey { local: from, remote: to, local_port, remote_port: port };
+        let key = FlowKey { local: *from, remote: to, local_port, remote_port: port };
         self.local.may_begin(&key).map_err(Error::OtherLane)?;
         let ask = Ask {
             steering: &self.local.steering,
             lane: self.local.id,
-            local: from,
+            local: *from,
             remote: to,
             remote_port: port,
             random: 0,
@@ -273,26 +274,36 @@ impl Context<'_> {
         Ok(self.open(key, &ends, opening, token, binding.options.bits()))
     }
 
-    /// Whether we can reach `to`, from where, and what the path is like.
+    /// Where to connect from: `from`, or what the route says.
     #[inline(always)]
-    fn check_ends(&mut self, from: Option<Address>, to: Address, port: u16) -> Result<Ends, Error> {
+    fn source(&mut self, from: Option<Address>, to: Address) -> Result<Address, Error> {
+        match from {
+            Some(from) => Ok(from),
+            None => self.routed_source(to),
+        }
+    }
+
+    #[inline(never)]
+    fn routed_source(&mut self, to: Address) -> Result<Address, Error> {
+        let path = self.local.paths.get(&self.local.snapshot, to);
+        path.and_then(|path| path.source).ok_or_else(|| Error::NetworkUnreachable(to.to_ip()))
+    }
+
+    /// Whether we can reach `to` from `from`, which must be ours if it was given, and what the path is like.
+    #[inline(always)]
+    fn check_ends(&mut self, (from, is_given): (&Address, bool), to: Address, port: u16) -> Result<Ends, Error> {
         let Local { paths, snapshot, .. } = &mut *self.local;
-        let unreachable = || Error::NetworkUnreachable(to.to_ip());
-        let (from, is_ours) = match from {
-            Some(from) => (from, snapshot.addresses.contains(&from)),
-            None => (paths.get(snapshot, to).ok_or_else(unreachable)?.source.ok_or_else(unreachable)?, true),
-        };
         if from.is_v4() != to.is_v4() || port == 0 {
             return Err(Error::Invalid(format!(
                 "cannot connect from {from} to {to} port {port}: both addresses must be of one family, and the port not 0"
             )));
         }
-        let place = PathPlace::between(&from, &to);
-        let path = paths.at(place, snapshot, &from, &to).ok_or_else(unreachable)?;
-        if !is_ours {
+        let place = PathPlace::between(from, &to);
+        let path = paths.at(place, snapshot, from, &to).ok_or_else(|| Error::NetworkUnreachable(to.to_ip()))?;
+        if is_given && !snapshot.addresses.contains(from) {
             return Err(Error::AddressNotAvailable(from.to_ip()));
         }
-        Ok(Ends { from, place, mtu: path.mtu, ts_offset: path.ts_offset })
+        Ok(Ends { place, mtu: path.mtu, ts_offset: path.ts_offset })
     }
 
     /// Begins an active open of a flow that is ours.

@@ -309,7 +309,7 @@ impl<T: Tx> Stage<'_, T> {
             return;
         };
         if let Some(plan) = connection.decide_ack() {
-            let _ = worker::send((connection, *path), &plan, &mut self.tables.counters, self.local, self.tx);
+            let _ = worker::send((connection, *path), plan, &mut self.tables.counters, self.local, self.tx);
         }
     }
 
@@ -545,9 +545,13 @@ impl<T: Tx> Stage<'_, T> {
         let cx = cx!(self);
         let half = HalfOpen::on_syn(key, segment, listener.0, least, &self.local.secrets.get(), ts_offset, &cx);
         let retry_at_ms = half.retry_at_ms();
+        // Written before the entry is laid down: what has just been laid down is not at hand.
+        let header = half.syn_ack(announced_mss(mtu, key.is_v4()), &cx);
         let index = self.tables.insert_half_open(*hash, half, arriving.came.mix, over);
         self.tables.timers.arm_tick(Handle::new(Kind::HalfOpen, index), next_tick(self.local.now, retry_at_ms));
-        self.send_syn_ack_by(index, path, mtu);
+        if egress::header_at(self.local, self.tx, key, path, &header) == egress::Sent::Full {
+            self.local.unsent.push_front(index);
+        }
     }
 
     /// Sends the SYN-ACK of a half-open entry; false if the device was full, and then the entry waits in `unsent`.
@@ -555,14 +559,7 @@ impl<T: Tx> Stage<'_, T> {
         let Some(half) = self.tables.half_open.get(index) else { return true };
         let path = PathPlace::of(half.key());
         let (mtu, _) = path_facts(self.local, half.key(), path);
-        self.send_syn_ack_by(index, path, mtu)
-    }
-
-    #[inline(never)]
-    fn send_syn_ack_by(&mut self, index: u32, path: PathPlace, mtu: u32) -> bool {
-        let cx = cx!(self);
-        let Some(half) = self.tables.half_open.get(index) else { return true };
-        let header = half.syn_ack(announced_mss(mtu, half.key().is_v4()), &cx);
+        let header = half.syn_ack(announced_mss(mtu, half.key().is_v4()), &cx!(self));
         let sent = egress::header_at(self.local, self.tx, half.key(), path, &header) != egress::Sent::Full;
         if !sent {
             self.local.unsent.push_front(index);

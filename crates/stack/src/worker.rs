@@ -28,6 +28,7 @@ use laneway_proto::tcp::{CloseReason, Connection, Cx, Plan, State};
 use laneway_proto::time::Instant;
 use laneway_wire::checksum::Sum;
 use laneway_wire::ethernet::Mac;
+use std::borrow::Borrow;
 
 /// TIME_WAIT records reaped in one poll at the most, so that a wave of expiries cannot starve input.
 const REAP_MAX: usize = 64;
@@ -519,7 +520,7 @@ fn settle<G: Segmentation, T: Tx>(
 ) -> Settled {
     let Some(slot) = tables.slots.get_mut(index) else { return Settled::Done };
     let Tcb::Synchronized(connection) = &mut slot.tcb else { return settle_any::<G, T>(tables, local, tx, app, index) };
-    let Some(plan) = &connection.decide_usual::<G>() else { return settle_any::<G, T>(tables, local, tx, app, index) };
+    let Some(plan) = connection.decide_usual::<G>() else { return settle_any::<G, T>(tables, local, tx, app, index) };
     // Where requests and responses take turns this is all that there is.
     let stopped = send((connection, slot.path), plan, &mut tables.counters, local, tx);
     connection.pause();
@@ -562,7 +563,7 @@ fn settle_any<G: Segmentation, T: Tx>(
         }
     };
     let mut segments = 0;
-    // The plan stays where it was made: it is not small.
+    // The plan stays where it was made: it is not small, and a copy would wait until it is written.
     while let Some(plan) = &connection.decide::<G>(now) {
         if let Some(stopped) = send((connection, slot.path), plan, &mut tables.counters, local, tx) {
             connection.pause();
@@ -619,28 +620,30 @@ fn settle_any<G: Segmentation, T: Tx>(
 
 /// A segment of a connection, as planned.
 #[derive(Clone)]
-struct Planned<'a> {
+struct Planned<'a, P> {
     connection: &'a Connection,
-    plan: Plan,
+    plan: P,
     now: Instant,
 }
 
-impl Written for Planned<'_> {
+impl<P: Borrow<Plan> + Clone> Written for Planned<'_, P> {
     #[inline(always)]
     fn write(self, buf: &mut [u8], offloaded: bool) -> Sum {
-        self.connection.build(&self.plan, self.now, offloaded, buf)
+        self.connection.build(self.plan.borrow(), self.now, offloaded, buf)
     }
 }
 
-/// Sends what `plan` says, and remembers it. If not all of it left: how far the connection came.
+/// Sends what the plan says, and remembers it. If not all of it left: how far the connection came. The plan itself, of one who has it in
+/// registers, and lent, of one who has laid it down.
 #[inline(always)]
 pub(crate) fn send<T: Tx>(
     (connection, path): (&mut Connection, PathPlace),
-    plan: &Plan,
+    planned: impl Borrow<Plan> + Clone,
     counters: &mut Counters,
     local: &mut Local,
     tx: &mut T,
 ) -> Option<Settled> {
+    let plan = planned.borrow();
     let now = local.now;
     let alive = (connection.idle_ms(now) < 1_000).then_some(now);
     if plan.is_super() {
@@ -648,7 +651,7 @@ pub(crate) fn send<T: Tx>(
     }
     let (key, header_len) = (connection.key(), plan.header_len.into());
     let out = Outgoing { key, path, header_len, payload_len: plan.len as usize, alive };
-    match egress::segment(local, tx, out, Planned { connection, plan: *plan, now }) {
+    match egress::segment(local, tx, out, Planned { connection, plan: planned.clone(), now }) {
         Sent::Full => return Some(Settled::Full),
         Sent::Waiting => return Some(Settled::Later),
         Sent::Yes | Sent::Nowhere => {}

@@ -65,7 +65,7 @@ impl<T: Copy> Fifo<T> {
     ///
     /// # Panics
     /// If 2³¹ records are queued: positions would begin to repeat.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, record: T) -> u32 {
         assert!(self.len < 1 << 31, "a queue holds fewer than 2^31 records, so that positions stay unique");
         let position = self.head.wrapping_add(self.len);
