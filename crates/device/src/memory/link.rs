@@ -242,7 +242,6 @@ pub struct LinkRx {
 
 /// The common case lies in the queue itself, so that a frame costs no extra step to reach it. The other is on lines of its own: one
 /// thread makes the queues of several lanes, one after the other, and the heap lays them side by side.
-#[expect(clippy::large_enum_variant, reason = "the large one is the common one, and there are few")]
 enum From {
     One(RecordConsumer),
     Many(Box<Padded<Gather>>),

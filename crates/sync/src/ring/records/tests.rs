@@ -100,8 +100,7 @@ proptest! {
                     consumer.release(release);
                     published.drain(..release);
                     prop_assert_eq!(consumer.lent(), found - release);
-                    for i in 0..consumer.lent() {
-                        let (bytes, meta) = &published[i];
+                    for (i, (bytes, meta)) in published.iter().enumerate().take(consumer.lent()) {
                         prop_assert_eq!(consumer.record_mut(i), (&mut bytes.clone()[..], *meta));
                     }
                     prop_assert_eq!(consumer.is_empty(), published.is_empty());
