@@ -81,13 +81,19 @@ impl Listeners {
     /// both. Of those that share an address (`SO_REUSEPORT`), the hash of the flow chooses.
     #[inline]
     pub fn find(&self, address: &Address, port: u16, hash: u64) -> Option<ListenerId> {
-        let mut link = self.by_port[usize::from(port)];
+        let link = self.by_port[usize::from(port)];
         if let Some(Some(only)) = self.all.get(usize::from(link))
             && only.next == NONE
         {
             // Nearly always.
             return (only.binding.rank(address) > 0).then_some(ListenerId(link));
         }
+        self.best(link, address, port, hash)
+    }
+
+    /// Of several at a port, from `link` on: the one that means the address best.
+    #[inline(never)]
+    fn best(&self, mut link: u16, address: &Address, port: u16, hash: u64) -> Option<ListenerId> {
         let (mut best, mut rank, mut members) = (None, 0, 0u64);
         while let Some(Some(listener)) = self.all.get(usize::from(link)) {
             let this = listener.binding.rank(address);

@@ -21,6 +21,7 @@ use laneway_proto::time::Instant;
 use laneway_sync::prefetch::{LINE, prefetch_line_to_write};
 use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{Flags, Segment, SeqNum, View};
+use std::hint::cold_path;
 
 /// An ACK out of the blue may carry a cookie for this long after cookies were last sent.
 pub(crate) const COOKIE_LIFE_US: u64 = 120_000_000;
@@ -37,6 +38,7 @@ struct Arriving<'s, 'a> {
 
 impl Arriving<'_, '_> {
     /// Hands the packet that it came in to another lane.
+    #[inline(never)]
     fn mail(&self, local: &mut Local, lane: usize, note: Note) -> bool {
         let ingress::Arriving { packet, verified, size, .. } = *self.came;
         mail_packet(local, lane, packet, Vouched { verified, size }, note)
@@ -365,6 +367,7 @@ impl<T: Tx> Stage<'_, T> {
         let Tcb::Handshaking(handshake) = &mut slot.tcb else { return };
         match handshake.on_segment(arriving.segment, &cx) {
             handshake::Outcome::Waiting(discard) => {
+                cold_path();
                 if let Some(discard) = discard {
                     self.tables.counters.discard(discard);
                 }
@@ -390,6 +393,7 @@ impl<T: Tx> Stage<'_, T> {
                 }
             }
             handshake::Outcome::Failed(reason) => {
+                cold_path();
                 let token = handshake.token;
                 self.tables.counters.count(Mib::TcpAttemptFails);
                 self.tables.remove(index);
@@ -422,9 +426,11 @@ impl<T: Tx> Stage<'_, T> {
                 self.welcome(listener, id, arriving);
             }
             listen::Outcome::Repeat => {
+                cold_path();
                 self.send_syn_ack(index);
             }
             listen::Outcome::Challenge => {
+                cold_path();
                 if let Some(header) = half.challenge(&cx) {
                     self.tables.counters.count(Mib::TcpExtTCPChallengeACK);
                     let _ = egress::header(self.local, self.tx, arriving.key, &header);
@@ -645,8 +651,15 @@ fn prefetch_ring(pool: &BufferPool) {
 fn path_facts(local: &mut Local, key: &FlowKey, path: PathPlace) -> (u32, u32) {
     match local.paths.at(path, &local.snapshot, &key.local, &key.remote) {
         Some(path) => (path.mtu, path.ts_offset),
-        None => (least_mtu(key), isn::ts_offset(&local.secrets.get().timestamp, &key.local, &key.remote)),
+        None => without_route(local, key),
     }
+}
+
+/// The same, for a flow whose route has gone.
+#[cold]
+#[inline(never)]
+fn without_route(local: &Local, key: &FlowKey) -> (u32, u32) {
+    (least_mtu(key), isn::ts_offset(&local.secrets.get().timestamp, &key.local, &key.remote))
 }
 
 /// What every path carries.

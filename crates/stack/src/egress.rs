@@ -4,7 +4,7 @@
 
 use crate::counters::{Counters, Mib};
 use crate::lane::Local;
-use crate::mail::ToControl;
+use crate::mail::{LaneMail, ToControl};
 use crate::neighbours::Wait;
 use crate::snapshot::{Snapshot, mix_pair};
 use crate::ways::{WayRef, Ways};
@@ -25,6 +25,7 @@ use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::protocol;
 use laneway_wire::segmentation::Place;
 use laneway_wire::tcp::Header;
+use std::hint::cold_path;
 
 /// How a packet fared.
 #[must_use]
@@ -173,6 +174,7 @@ impl Paths {
         let known =
             matches!(&self.places[at], Some(path) if self.ways.holds(path.way) && path.dst == *dst && path.src == *src);
         if !known {
+            cold_path();
             self.renew(at, snapshot, src, dst);
         }
         self.places[at].as_mut()
@@ -374,6 +376,7 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
     }
     let total = link_len + ip_len + tcp_len;
     let Some(buf) = tx.reserve_for(total, key) else {
+        cold_path();
         local.counters.count(Mib::TxBusy);
         return Sent::Full;
     };
@@ -561,13 +564,21 @@ fn way<'a, T: Tx>(
         let now_ms = now.as_ms() as u32;
         if now_ms.wrapping_sub(path.confirmed_ms) >= 1_000 {
             path.confirmed_ms = now_ms;
-            let _ = local.mail.to_control.push(ToControl::Confirmed(path.next_hop));
+            confirm(&mut local.mail, path.next_hop);
         }
     }
     Some(path)
 }
 
+/// The control plane hears of it once a second at most.
 #[cold]
+#[inline(never)]
+fn confirm(mail: &mut LaneMail, next_hop: Address) {
+    let _ = mail.to_control.push(ToControl::Confirmed(next_hop));
+}
+
+#[cold]
+#[inline(never)]
 fn no_route(counters: &mut Counters) -> Sent {
     counters.count(Mib::IpOutNoRoutes);
     counters.discard(Discard::IpNoRoute);
@@ -598,7 +609,10 @@ fn complete(tcp: &mut [u8], header_len: usize, payload: Sum, pseudo: Sum) {
     let sum = match (tcp.first_chunk::<32>(), tcp.first_chunk::<40>()) {
         (Some(plain), _) if header_len == 32 => rest.and_array(plain),
         (_, Some(syn)) if header_len == 40 => rest.and_array(syn),
-        _ => rest + Sum::of(&tcp[..header_len]),
+        _ => {
+            cold_path();
+            rest + Sum::of(&tcp[..header_len])
+        }
     };
     tcp[16..18].copy_from_slice(&sum.checksum());
 }

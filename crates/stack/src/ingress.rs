@@ -293,7 +293,7 @@ fn segment<'a>(
 }
 
 /// TcpInSegs counts what the network carried.
-#[inline]
+#[inline(never)]
 fn count_super(local: &mut Local, tcp: &[u8], size: u16) {
     let header = tcp.get(12).map_or(20, |offset| usize::from(offset >> 4) * 4);
     let segments = (tcp.len().saturating_sub(header) as u32).div_ceil(size.into()).max(1);

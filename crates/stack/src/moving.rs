@@ -207,6 +207,7 @@ impl Local {
     }
 
     /// The same, of a bucket that is not ours any more.
+    #[inline(never)]
     fn elsewhere(&self, bucket: usize, (owner, previous): (usize, usize), via: Via, begins: bool) -> Decider {
         let was_ours = previous == self.id;
         if was_ours && !self.moving.is_handed(bucket) {

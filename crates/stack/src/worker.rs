@@ -29,6 +29,7 @@ use laneway_proto::time::Instant;
 use laneway_wire::checksum::Sum;
 use laneway_wire::ethernet::Mac;
 use std::borrow::Borrow;
+use std::hint::cold_path;
 
 /// TIME_WAIT records reaped in one poll at the most, so that a wave of expiries cannot starve input.
 const REAP_MAX: usize = 64;
@@ -651,16 +652,19 @@ pub(crate) fn send<T: Tx>(
     }
     let (key, header_len) = (connection.key(), plan.header_len.into());
     let out = Outgoing { key, path, header_len, payload_len: plan.len as usize, alive };
-    match egress::segment(local, tx, out, Planned { connection, plan: planned.clone(), now }) {
-        Sent::Full => return Some(Settled::Full),
-        Sent::Waiting => return Some(Settled::Later),
-        Sent::Yes | Sent::Nowhere => {}
-    }
-    commit(connection, plan, counters, now);
-    None
+    let stopped = match egress::segment(local, tx, out, Planned { connection, plan: planned.clone(), now }) {
+        Sent::Yes | Sent::Nowhere => {
+            commit(connection, plan, counters, now);
+            return None;
+        }
+        Sent::Full => Settled::Full,
+        Sent::Waiting => Settled::Later,
+    };
+    cold_path();
+    Some(stopped)
 }
 
-#[inline(always)]
+#[inline(never)]
 fn send_super<T: Tx>(
     (connection, path): (&mut Connection, PathPlace),
     plan: &Plan,
@@ -695,10 +699,16 @@ fn commit(connection: &mut Connection, plan: &Plan, counters: &mut Counters, now
     let segments = u64::from(plan.segments);
     counters.add(Mib::TcpOutSegs, segments);
     match plan.kind {
-        PlanKind::Again => counters.add(Mib::TcpRetransSegs, segments),
-        PlanKind::Ack => counters.count(Mib::TcpExtTCPPureAcks),
-        PlanKind::Reset => counters.count(Mib::TcpOutRsts),
         PlanKind::New if carries_ack => counters.count(Mib::TcpAcksPiggybacked),
+        PlanKind::Ack => counters.count(Mib::TcpExtTCPPureAcks),
+        PlanKind::Again => {
+            cold_path();
+            counters.add(Mib::TcpRetransSegs, segments);
+        }
+        PlanKind::Reset => {
+            cold_path();
+            counters.count(Mib::TcpOutRsts);
+        }
         PlanKind::New | PlanKind::Probe => {}
     }
 }

@@ -646,7 +646,7 @@ impl Spread {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn reserve_for(&mut self, len: usize, flow: &dyn Any) -> Option<&mut [u8]> {
         let known = self.steer_flow.as_ref().and_then(|steer_flow| steer_flow(flow));
         let Some(bucket) = known else { return self.reserve(len) };
@@ -677,6 +677,7 @@ impl Spread {
     }
 
     /// The frame goes where its flow does; the number of that ring.
+    #[inline(never)]
     fn commit(&mut self, len: usize, word: MetaWord) -> usize {
         let bucket = match self.aimed.take() {
             Some(bucket) => {

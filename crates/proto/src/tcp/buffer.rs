@@ -21,7 +21,7 @@ const fn class_bytes(class: usize) -> usize {
     SMALLEST << (2 * class)
 }
 
-#[inline]
+#[inline(never)]
 fn class_of(bytes: usize) -> Option<usize> {
     // Each class is two binary digits longer than the one before it.
     let digits = usize::BITS - (bytes.saturating_sub(1) / SMALLEST).leading_zeros();
@@ -94,13 +94,20 @@ impl BufferPool {
     fn give(&mut self, memory: Box<[u8]>) {
         let size = memory.len() - 2 * APART;
         self.lent -= size;
-        let class = if size == SMALLEST { 0 } else { class_of(size).unwrap_or(0) };
-        // Large rings are returned to the system once a quarter of the quota lies idle.
-        if size > SMALLEST && self.kept > self.quota / 4 {
-            return;
+        if size > SMALLEST {
+            return self.give_large(memory, size);
         }
         self.kept += size;
-        self.free[class].push(memory);
+        self.free[0].push(memory);
+    }
+
+    /// Large rings are returned to the system once a quarter of the quota lies idle.
+    #[inline(never)]
+    fn give_large(&mut self, memory: Box<[u8]>, size: usize) {
+        if self.kept <= self.quota / 4 {
+            self.kept += size;
+            self.free[class_of(size).unwrap_or(0)].push(memory);
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use super::state::{Event, State};
 use super::{Config, Cx};
 use crate::discard::Discard;
 use crate::time::Instant;
+use core::hint::cold_path;
 use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{Flags, Header, Segment, SeqNum, Timestamps, UnscaledWindow, Window, WindowScale};
 
@@ -168,6 +169,7 @@ impl Handshake {
         // first: is the ACK of our SYN?
         let acks_us = seg.flags.ack() && seg.ack == self.iss + 1;
         if seg.flags.ack() && !acks_us {
+            cold_path();
             return if seg.flags.rst() {
                 Outcome::Waiting(Some(Discard::TcpAckInvalid))
             } else {
@@ -177,6 +179,7 @@ impl Handshake {
         // second: RST. Without an ACK of our SYN anyone could have sent it; in SYN-RECEIVED it must be where we stand
         // (RFC 5961 section 3.2), for one that was sent before the peer's SYN may still be on its way.
         if seg.flags.rst() {
+            cold_path();
             let is_meant = self.peer.map_or(acks_us, |peer| seg.seq == peer.irs + 1);
             return if is_meant {
                 Outcome::Failed(CloseReason::Refused)
@@ -187,6 +190,7 @@ impl Handshake {
         if let Some(peer) = self.peer
             && !seg.flags.syn()
         {
+            cold_path();
             // SYN-RECEIVED of a simultaneous open: the ACK of our SYN-ACK.
             if !acks_us || seg.seq != peer.irs + 1 {
                 return Outcome::Waiting(Some(Discard::TcpOutOfWindow));
@@ -195,6 +199,7 @@ impl Handshake {
         }
         // fourth: SYN
         if !seg.flags.syn() {
+            cold_path();
             return Outcome::Waiting(Some(Discard::TcpNoAck));
         }
         let peer = PeerSyn {
@@ -208,6 +213,7 @@ impl Handshake {
         if acks_us {
             return Outcome::Established(self.agree(peer, seg, Event::SynAck, cx));
         }
+        cold_path(); // a simultaneous open
         if let Some(next) = self.state.on(Event::Syn) {
             self.state = next;
         }

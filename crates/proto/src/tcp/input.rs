@@ -8,6 +8,7 @@ use super::connection::{CloseReason, Connection, EXCHANGES_MAX, Facts, Phase};
 use super::state::{Event, State};
 use crate::discard::Discard;
 use crate::time::Instant;
+use core::hint::cold_path;
 use core::ops::ControlFlow::{self, Break, Continue};
 use laneway_wire::tcp::{Flags, Segment, SeqNum};
 
@@ -107,6 +108,7 @@ impl Connection {
         arrival: &mut Arrival<'a>,
     ) -> Step<()> {
         if self.state == State::Closed && self.reason == CloseReason::Reset && seg.flags.ack() && !seg.flags.syn() {
+            cold_path();
             return Break(Some(Discard::TcpNoConnection)); // it waits to be removed; who still believes in it should know
         }
         let seg = self.check_sequence(seg, cx)?; // first (and PAWS, RFC 7323)
@@ -127,6 +129,7 @@ impl Connection {
                         && !seg.flags.rst()
                         && !self.ts_recent_is_stale(cx.now)
                     {
+                        cold_path();
                         //= https://www.rfc-editor.org/rfc/rfc7323#section-5.3
                         //# If the segment is not acceptable, then the receiver SHOULD send an acknowledgment in reply
                         self.answer_invalid(seg, cx);
@@ -135,7 +138,10 @@ impl Connection {
                 }
                 //= https://www.rfc-editor.org/rfc/rfc7323#section-3.2
                 //# If a non-<RST> segment is received without a TSopt, a TCP SHOULD silently drop the segment.
-                None if !seg.flags.rst() => return Break(Some(Discard::TcpPaws)),
+                None if !seg.flags.rst() => {
+                    cold_path();
+                    return Break(Some(Discard::TcpPaws));
+                }
                 None => {}
             }
         }
@@ -146,6 +152,7 @@ impl Connection {
             || seg.seq.after(self.right_edge().latest(self.rcv.nxt))
             || self.is_old_text(seg, end)
         {
+            cold_path();
             if !seg.flags.rst() {
                 self.answer_invalid(seg, cx);
             }
@@ -175,6 +182,7 @@ impl Connection {
         if !seg.flags.rst() {
             return Continue(NotReset(seg));
         }
+        cold_path();
         if seg.seq == self.rcv.nxt {
             let reason = match self.state {
                 // Both had already said all: the reset takes nothing away.
@@ -195,6 +203,7 @@ impl Connection {
     fn check_syn<'s, 'a>(&mut self, seg: NotReset<'s, 'a>, cx: &Cx<'_>) -> Step<NotSyn<'s, 'a>> {
         let seg = seg.0;
         if seg.flags.syn() {
+            cold_path();
             //= https://www.rfc-editor.org/rfc/rfc5961#section-4.2
             //# If the SYN bit is set, irrespective of the sequence number, TCP MUST send an ACK (also referred to as
             //# challenge ACK) to the remote peer
@@ -214,13 +223,16 @@ impl Connection {
     ) -> Step<Acceptable<'s, 'a>> {
         let seg = seg.0;
         if !seg.flags.ack() {
+            cold_path();
             return Break(Some(Discard::TcpNoAck));
         }
         if seg.ack.after(self.snd.nxt) {
+            cold_path();
             self.challenge(cx);
             return Break(Some(Discard::TcpAckInvalid));
         }
         if seg.ack.before(self.snd.una) {
+            cold_path();
             //= https://www.rfc-editor.org/rfc/rfc5961#section-5.2
             //# The ACK value is considered acceptable only if it is in the range of
             //# ((SND.UNA - MAX.SND.WND) <= SEG.ACK <= SND.NXT).
@@ -251,6 +263,7 @@ impl Connection {
                 && (window >= self.flight().min(self.snd.wnd) || window == 0))
         {
             if window != 0 && self.facts.has(Facts::PERSIST) {
+                cold_path();
                 // What a probe carried was refused, or this ACK would cover it: it goes out again with what follows it.
                 self.facts.clear(Facts::PERSIST | Facts::PROBE_DUE);
                 self.rtt.on_window_open();
@@ -320,11 +333,13 @@ impl Connection {
         let fin_acked = self.facts.has(Facts::FIN_SENT) && seg.ack == self.snd.nxt;
         self.count_acked(seg.ack, acked, acked - u32::from(fin_acked), cx);
         if self.phase != Phase::Open || self.dup_acks != 0 || self.board.is_some() || !seg.options.sack.is_empty() {
+            cold_path();
             self.repair_on_ack(seg, acked, cx);
         }
 
         self.rearm_rexmt(seg.ack, cx);
         if self.facts.has(Facts::PERSIST) {
+            cold_path();
             self.facts.clear(Facts::PERSIST);
             self.rtt.on_window_open();
         }
@@ -346,6 +361,7 @@ impl Connection {
     fn note_urgent(&mut self, seg: &Acceptable<'_, '_>) {
         let seg = seg.0;
         if seg.flags.urg() && self.state.can_receive() {
+            cold_path();
             let up = seg.seq + u32::from(seg.urgent);
             if up.after(self.rcv.nxt) && (!self.facts.has(Facts::URGENT_IN) || up.after(self.rcv.up)) {
                 self.rcv.up = up;
@@ -368,10 +384,12 @@ impl Connection {
             return Continue(());
         }
         if !self.state.can_receive() {
+            cold_path();
             // The peer repeats text and FIN that we have: `check_sequence` has answered; anything newer is beyond its FIN.
             return Break((!seg.payload.is_empty()).then_some(Discard::TcpDataAfterClose));
         }
         if self.facts.has(Facts::RECEIVE_SHUT) && (seg.seq + seg.payload.len() as u32).after(self.rcv.nxt) {
+            cold_path();
             // Nobody will ever read this: the peer should know (RFC 9293 section 3.6.1).
             self.abort(cx);
             return Break(Some(Discard::TcpDataAfterClose));
@@ -381,6 +399,7 @@ impl Connection {
         let mut text = seg.payload;
         let old = self.rcv.nxt.offset_from(seq);
         if old > 0 {
+            cold_path();
             let old = (old as usize).min(text.len());
             text = &text[old..];
             seq = seq + old as u32;
@@ -389,6 +408,7 @@ impl Connection {
             self.right_edge().offset_from(seq).min(self.most_ahead() - seq.offset_from(self.rcv.nxt)).max(0) as usize;
         let cut = text.len() > room;
         if cut {
+            cold_path();
             text = &text[..room];
             self.facts.set(Facts::ACK_NOW);
         }
@@ -493,6 +513,7 @@ impl Connection {
             let consumed = consumed.min(text.len());
             let rest = &text[consumed..];
             if !rest.is_empty() && self.facts.has(Facts::RECEIVE_SHUT) {
+                cold_path();
                 // Closed while it was shown this, with the rest of it unread: as in `close`. Nobody would ever read it.
                 self.abort(cx);
                 return false;

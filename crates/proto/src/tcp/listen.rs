@@ -6,6 +6,7 @@ use super::rtt::syn_timeout_us;
 use super::{Config, Cx, cookie, isn};
 use crate::discard::Discard;
 use crate::time::Instant;
+use core::hint::cold_path;
 use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{Flags, Header, Options, Segment, SeqNum, Timestamps, UnscaledWindow, WindowScale};
 
@@ -211,6 +212,7 @@ impl HalfOpen {
         let expected = self.irs + 1;
         let in_window = seg.seq.at_or_after(expected) && seg.seq.before(expected + window);
         if seg.flags.rst() {
+            cold_path();
             return match (seg.seq == expected, in_window) {
                 (true, _) => Outcome::Reset,
                 (false, true) => Outcome::Challenge,
@@ -218,26 +220,30 @@ impl HalfOpen {
             };
         }
         if seg.flags.syn() {
+            cold_path();
             return if seg.seq == self.irs && !seg.flags.ack() { Outcome::Repeat } else { Outcome::Challenge };
         }
         if self.flags & TIMESTAMPS != 0 {
             match seg.options.timestamps {
-                Some(ts) if (ts.val.wrapping_sub(self.ts_recent) as i32) < 0 => {
+                Some(ts) if (ts.val.wrapping_sub(self.ts_recent) as i32) >= 0 => {}
+                _ => {
+                    cold_path();
                     return Outcome::Ignore(Discard::TcpPaws);
                 }
-                None => return Outcome::Ignore(Discard::TcpPaws),
-                Some(_) => {}
             }
         }
         if !in_window {
+            cold_path();
             //= https://www.rfc-editor.org/rfc/rfc9293#section-3.10.7.4
             //# If an incoming segment is not acceptable, an acknowledgment should be sent in reply
             return Outcome::Challenge;
         }
         if !seg.flags.ack() {
+            cold_path();
             return Outcome::Ignore(Discard::TcpNoAck);
         }
         if seg.ack != self.iss + 1 {
+            cold_path();
             return Outcome::Unacceptable;
         }
         let ts_recent = seg.options.timestamps.map_or(self.ts_recent, |ts| ts.val);

@@ -8,6 +8,7 @@ use super::connection::{Connection, Facts, Phase};
 use super::nagle::{Segmentation, Tail};
 use super::state::State;
 use crate::time::Instant;
+use core::hint::cold_path;
 use laneway_wire::checksum::{Sum, copy_and_sum};
 use laneway_wire::segmentation::{Headers, Place};
 use laneway_wire::tcp::{Flags, Header, Options, SackBlocks, SeqNum, Timestamps, UnscaledWindow};
@@ -144,6 +145,8 @@ impl Connection {
         unsent || fin_due || self.phase != Phase::Open || self.facts.has(Facts::PROBE_DUE)
     }
 
+    #[cold]
+    #[inline(never)]
     fn decide_reset(&self) -> Option<Plan> {
         let flags = Flags::RST | Flags::ACK;
         self.facts.has(Facts::RESET_DUE).then_some(Plan {
@@ -161,6 +164,7 @@ impl Connection {
 
     /// A retransmission, if something is lost and the congestion window has room: as much of what lies together as the
     /// window takes, for a super-segment is sent again as one.
+    #[inline(never)]
     fn decide_again(&self) -> Option<Plan> {
         let lost = self.next_lost()?;
         let room = self.segment_room();
@@ -370,6 +374,8 @@ impl Connection {
 
     /// A keepalive has nothing to send, so it repeats a sequence number that was acknowledged: the peer must answer. A
     /// window probe is the first byte that waits, or what the window takes if only silly-window avoidance held it back.
+    #[cold]
+    #[inline(never)]
     fn decide_probe(&self) -> Plan {
         if self.snd.queued == 0 {
             return self.plan(Kind::Probe, self.snd.una - 1, 0, Flags::ACK);
@@ -460,6 +466,7 @@ impl Connection {
     }
 
     /// What we have beyond a gap, the newest first, as many ranges as fit beside timestamps.
+    #[inline(never)]
     fn sack_blocks(&self) -> SackBlocks {
         let mut blocks = SackBlocks::default();
         if self.facts.has(Facts::SACK)
@@ -586,6 +593,7 @@ impl Connection {
     #[inline(always)]
     pub fn commit(&mut self, plan: &Plan, now: Instant) -> bool {
         if plan.kind == Kind::Reset {
+            cold_path();
             self.facts.clear(Facts::RESET_DUE);
             return false;
         }
@@ -641,6 +649,7 @@ impl Connection {
                 self.facts = facts;
             }
             Kind::Again => {
+                cold_path();
                 self.rexmit_nxt = self.rexmit_nxt.latest(end);
                 self.facts.clear(Facts::FORCE | Facts::TIMING);
                 self.retransmitted += 1;
@@ -650,12 +659,14 @@ impl Connection {
                 }
             }
             Kind::Probe => {
+                cold_path();
                 self.facts.clear(Facts::PROBE_DUE);
                 self.snd.nxt = self.snd.nxt.latest(end);
             }
             Kind::Ack | Kind::Reset => {}
         }
         if self.facts.has(Facts::URGENT_OUT) && self.snd.up.at_or_before(self.snd.una) {
+            cold_path();
             self.facts.clear(Facts::URGENT_OUT);
         }
         acknowledges

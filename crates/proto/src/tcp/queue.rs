@@ -132,10 +132,7 @@ impl SendQueue {
     pub(super) fn together(&self, offset: u32, len: u32) -> Option<&[u8]> {
         match self {
             SendQueue::Own(own) => own.together(offset, len),
-            SendQueue::Kept(kept) => match kept.slices(offset, len) {
-                Some((all, [])) => Some(all),
-                _ => None,
-            },
+            SendQueue::Kept(kept) => kept.together(offset, len),
         }
     }
 
@@ -230,6 +227,14 @@ impl Kept {
         }
         let second = self.piece(offset + first.len() as u32);
         Some((first, second.get(..rest as usize)?))
+    }
+
+    #[inline(never)]
+    fn together(&self, offset: u32, len: u32) -> Option<&[u8]> {
+        match self.slices(offset, len) {
+            Some((all, [])) => Some(all),
+            _ => None,
+        }
     }
 }
 

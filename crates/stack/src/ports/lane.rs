@@ -296,6 +296,11 @@ impl LanePorts {
         {
             return (destination.hash, Some(recent));
         }
+        self.look_further(key, place)
+    }
+
+    #[inline(never)]
+    fn look_further(&mut self, key: &FlowKey, place: usize) -> (u64, Option<u32>) {
         let hash = key.hash(&self.parts.key.get());
         self.tallies.destination_hashes += 1;
         let known = self.find(hash, key);
@@ -487,7 +492,7 @@ impl LanePorts {
     }
 
     /// A place that the index says is free. Those of them that are not ours to give are remembered.
-    #[inline]
+    #[inline(never)]
     fn free_place(
         &mut self,
         at: u32,
@@ -526,6 +531,7 @@ impl LanePorts {
     }
 
     /// Nothing is free: perhaps a foreign flow has gone, or the oldest in TIME_WAIT is old enough.
+    #[inline(never)]
     fn second_hand(&mut self, at: u32, ask: &Ask<'_>, probe: &mut dyn FnMut(&FlowKey) -> Probe) -> Option<Grant> {
         for _ in 0..SECOND_LOOKS.min(self.destinations.get(at)?.foreign.len()) {
             let foreign = &mut self.destinations.get_mut(at)?.foreign;

@@ -144,7 +144,7 @@ impl HandleTable {
     /// Takes the entry out. `false`: there is no such entry.
     #[inline]
     pub fn remove(&mut self, hash: u64, handle: u32) -> bool {
-        let removed = self.newest.remove(hash, handle) || self.older.iter_mut().rev().any(|g| g.remove(hash, handle));
+        let removed = self.newest.remove(hash, handle) || self.remove_older(hash, handle);
         self.len -= usize::from(removed);
         removed
     }
@@ -156,7 +156,17 @@ impl HandleTable {
     #[inline]
     pub fn replace(&mut self, hash: u64, old: u32, new: u32) -> bool {
         assert_ne!(new, NONE, "this handle is reserved: it means `none`");
-        self.newest.replace(hash, old, new) || (self.older.iter_mut().rev()).any(|g| g.replace(hash, old, new))
+        self.newest.replace(hash, old, new) || self.replace_older(hash, old, new)
+    }
+
+    #[cold]
+    fn remove_older(&mut self, hash: u64, handle: u32) -> bool {
+        self.older.iter_mut().rev().any(|g| g.remove(hash, handle))
+    }
+
+    #[cold]
+    fn replace_older(&mut self, hash: u64, old: u32, new: u32) -> bool {
+        self.older.iter_mut().rev().any(|g| g.replace(hash, old, new))
     }
 
     /// Moves up to `budget` entries from the oldest generation to the newest, visiting at most as many buckets. Returns

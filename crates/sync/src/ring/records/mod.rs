@@ -77,6 +77,7 @@ use crate::prefetch::LINE;
 use crate::primitive::{Arc, AtomicBool, AtomicU64, order};
 use std::cell::Cell;
 use std::fmt;
+use std::hint::cold_path;
 use std::ops::Range;
 
 /// How many records one poll lends at most.
@@ -239,6 +240,7 @@ impl RecordProducer {
     pub fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         self.reserved_at = self.committed;
         if len.saturating_add(HEADER as usize) > self.at_hand as usize && !self.look_for_room(len) {
+            cold_path();
             self.granted = 0;
             return None;
         }
@@ -472,7 +474,7 @@ impl RecordConsumer {
     }
 
     /// Asks for the lines behind `position` for which nobody has asked yet.
-    #[inline(always)]
+    #[inline(never)]
     fn ask_ahead(&self, position: u32) {
         // Not beyond what is published: the producer is about to write there.
         let ahead = self.published_seen.position.wrapping_sub(position).min(AHEAD);
@@ -498,6 +500,7 @@ impl RecordConsumer {
     }
 
     /// For those who do not read in turn.
+    #[cold]
     #[inline(never)]
     fn turn_to(&self, i: usize) {
         if i < self.turn.get() {
@@ -532,6 +535,7 @@ impl RecordConsumer {
             if kind == RECORD {
                 return (position, offset, len);
             }
+            cold_path(); // once a lap
             position = position.wrapping_add(self.capacity - offset);
         }
     }
