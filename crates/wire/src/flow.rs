@@ -199,13 +199,20 @@ impl FlowKey {
         FlowKey { local: self.remote, remote: self.local, local_port: self.remote_port, remote_port: self.local_port }
     }
 
+    /// Both ports. The second comes first: as they lie in memory they would be read as one word, and whoever has just put a key together
+    /// has written two, which a processor must finish before it can read them so.
+    #[inline(always)]
+    const fn ports(&self) -> u64 {
+        self.remote_port as u64 | (self.local_port as u64) << 16
+    }
+
     /// The key as whole words for a keyed hash, and how many of them are used: 2 for IPv4, 5 for IPv6.
     ///
     /// The two families cannot collide, since a hash over words takes in how many there are.
     #[inline]
     pub const fn hash_words(&self) -> ([u64; 5], usize) {
         let (l, r) = (self.local.0, self.remote.0);
-        let ports = self.local_port as u64 | (self.remote_port as u64) << 16;
+        let ports = self.ports();
         if self.is_v4() {
             ([pair(l[3], r[3]), ports, 0, 0, 0], 2)
         } else {
@@ -228,14 +235,14 @@ impl FlowKey {
         if !self.is_v4() {
             return None;
         }
-        Some((pair(self.local.0[3], self.remote.0[3]), self.local_port as u64 | (self.remote_port as u64) << 16))
+        Some((pair(self.local.0[3], self.remote.0[3]), self.ports()))
     }
 
     /// A number that hardly two flows share, quick and no secret: for places where whatever is found is compared with the flow,
     /// because anyone can make flows that do.
     #[inline(always)]
     pub const fn mix(&self) -> u64 {
-        let ports = self.local_port as u64 | (self.remote_port as u64) << 16;
+        let ports = self.ports();
         let ends = pair(self.local.folded(), self.remote.folded());
         // Both halves of the product: its lower bits know nothing of the upper bits of what was multiplied, where the last
         // number of an IPv4 address is.
