@@ -242,7 +242,8 @@ impl FlowKey {
     /// because anyone can make flows that do.
     #[inline(always)]
     pub const fn mix(&self) -> u64 {
-        let ports = self.ports();
+        // In the order in which they come in a header: there they are one word.
+        let ports = self.local_port as u64 | (self.remote_port as u64) << 16;
         let ends = pair(self.local.folded(), self.remote.folded());
         // Both halves of the product: its lower bits know nothing of the upper bits of what was multiplied, where the last
         // number of an IPv4 address is.
