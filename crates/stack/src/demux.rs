@@ -556,21 +556,33 @@ impl<T: Tx> Stage<'_, T> {
         let index = self.tables.insert_half_open(*hash, half, arriving.came.mix, over);
         self.tables.timers.arm_tick(Handle::new(Kind::HalfOpen, index), next_tick(self.local.now, retry_at_ms));
         if egress::header_at(self.local, self.tx, key, path, &header) == egress::Sent::Full {
-            self.local.unsent.push_front(index);
+            self.answer_later(index);
         }
     }
 
-    /// Sends the SYN-ACK of a half-open entry; false if the device was full, and then the entry waits in `unsent`.
-    pub fn send_syn_ack(&mut self, index: u32) -> bool {
+    /// The SYN-ACK of a half-open entry waits for room in the device, behind those that wait already. If they are too many, it is left to its
+    /// timer: who repeats a SYN may be answered twice, but not make the list grow.
+    #[cold]
+    fn answer_later(&mut self, index: u32) {
+        if self.local.unsent.len() < self.local.config.tcp_max_syn_backlog {
+            self.local.unsent.push_back(index);
+        }
+    }
+
+    /// Sends the SYN-ACK of a half-open entry again. If the device is full, it waits.
+    pub fn send_syn_ack(&mut self, index: u32) {
+        if !self.try_syn_ack(index) {
+            self.answer_later(index);
+        }
+    }
+
+    /// Sends the SYN-ACK of a half-open entry, if there still is one; false if the device is full.
+    pub fn try_syn_ack(&mut self, index: u32) -> bool {
         let Some(half) = self.tables.half_open.get(index) else { return true };
         let path = PathPlace::of(half.key());
         let (mtu, _) = path_facts(self.local, half.key(), path);
         let header = half.syn_ack(announced_mss(mtu, half.key().is_v4()), &cx!(self));
-        let sent = egress::header_at(self.local, self.tx, half.key(), path, &header) != egress::Sent::Full;
-        if !sent {
-            self.local.unsent.push_front(index);
-        }
-        sent
+        egress::header_at(self.local, self.tx, half.key(), path, &header) != egress::Sent::Full
     }
 
     #[cold]

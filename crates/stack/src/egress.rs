@@ -174,7 +174,6 @@ impl Paths {
         let known =
             matches!(&self.places[at], Some(path) if self.ways.holds(path.way) && path.dst == *dst && path.src == *src);
         if !known {
-            cold_path();
             self.renew(at, snapshot, src, dst);
         }
         self.places[at].as_mut()

@@ -68,7 +68,7 @@ pub struct Local {
     pub(crate) rx_checksum: bool,
     /// Connections to settle at the end of this poll.
     pub(crate) touched: Turns,
-    /// Half-open entries whose SYN-ACK found the device full.
+    /// Half-open entries whose SYN-ACK found the device full, the first of them first; no more than `tcp_max_syn_backlog`.
     pub(crate) unsent: VecDeque<u32>,
     /// Some of them wait for a neighbour to answer: there is no use in turning again at once.
     pub(crate) waits_for_neighbour: bool,

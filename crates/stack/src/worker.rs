@@ -466,11 +466,12 @@ fn half_open_timer<T: Tx>(stage: &mut Stage<'_, T>, handle: Handle) {
 /// The end of the poll: every connection that something happened to says what is to be sent, now that the application has
 /// had its turn. True if not all is out; what is left keeps its order.
 fn output<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) -> bool {
-    while let Some(index) = lane.local.unsent.pop_front() {
+    while let Some(&index) = lane.local.unsent.front() {
         let mut tables = lane.shared.enter(Site::Output);
-        if !(Stage { tables: &mut tables, local: &mut lane.local, tx: &mut *tx, app: &mut *app }.send_syn_ack(index)) {
+        if !(Stage { tables: &mut tables, local: &mut lane.local, tx: &mut *tx, app: &mut *app }.try_syn_ack(index)) {
             return true;
         }
+        lane.local.unsent.pop_front();
     }
     let all = settle_all(lane, tx, app);
     lane.local.touched.rest();

@@ -1,4 +1,5 @@
-//! Whoever waits is told in the end: for memory to send with, for bytes that lie together, for fragments that never came.
+//! Whoever waits is told in the end: for memory to send with, for bytes that lie together, for fragments that
+//! never came, for room in a device.
 
 use laneway_device::memory::{LinkConfig, LinkQueue, LinkRx, LinkTx, link};
 use laneway_device::{Rx, Tx};
@@ -7,8 +8,10 @@ use laneway_proto::time::Instant;
 use laneway_stack::app::{App, ConnId, Context};
 use laneway_stack::config::Config;
 use laneway_stack::control::Network;
+use laneway_stack::counters::Mib;
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
+use laneway_wire::checksum::{Sum, pseudo_header};
 use laneway_wire::flow::Address;
 use laneway_wire::{icmpv4, icmpv6, ipv4, ipv6, protocol};
 use std::collections::VecDeque;
@@ -256,4 +259,62 @@ fn a_sender_is_told_that_the_rest_of_its_fragments_did_not_come() {
     assert!((20..=60).contains(&told), "{told} messages");
     assert_eq!(host.counters().discarded(Discard::FragmentTimeout), 203);
     assert_eq!(host.counters().discarded(Discard::IcmpRateLimited), 200 - told as u64);
+}
+
+/// A SYN without options.
+fn syn(from_port: u16) -> Vec<u8> {
+    use laneway_proto::ip::output::{HeaderSpec, emit};
+    let mut packet = vec![0; 40];
+    let segment = &mut packet[20..];
+    segment[..2].copy_from_slice(&from_port.to_be_bytes());
+    segment[2..4].copy_from_slice(&80u16.to_be_bytes());
+    (segment[12], segment[13]) = (5 << 4, 2);
+    let sum = pseudo_header(&FROM_V4, &TO_V4, protocol::TCP, 20) + Sum::of(segment);
+    segment[16..18].copy_from_slice(&sum.checksum());
+    emit(&HeaderSpec::new(FROM_V4, TO_V4, protocol::TCP), &mut packet, 20);
+    packet
+}
+
+/// A hundred peers, each at its port.
+const PORTS: std::ops::RangeInclusive<u16> = 1_001..=1_100;
+
+/// A host with a ring that does not hold an answer for each of [`PORTS`], all of which have asked so many times.
+fn full(times: usize) -> (LinkQueue, Host<LinkRx, LinkTx, Told>, Instant) {
+    let now = Instant::from_us(3_600_000_000);
+    let (mut a, b) = link(LinkConfig { ring_bytes: 4_096, mtu: 576, ..LinkConfig::default() });
+    let mut wire = a.remove(0);
+    let mut host = host(&Config { tcp_max_syn_backlog: 128, ..Config::default() }, &["10.0.0.1/24"], b, now);
+    host.listen("0.0.0.0:80".parse().unwrap(), 256, now).unwrap();
+    for some in PORTS.collect::<Vec<_>>().repeat(times).chunks(25) {
+        some.iter().for_each(|port| send(&mut wire, &syn(*port)));
+        host.turn(now);
+    }
+    assert!(host.counters().get(Mib::TxBusy) > 0, "there was room for all of them, and nobody had to wait");
+    (wire, host, now)
+}
+
+/// The ports that are answered, now that somebody takes the answers.
+fn answered((mut wire, mut host, now): (LinkQueue, Host<LinkRx, LinkTx, Told>, Instant)) -> Vec<u16> {
+    let mut ports = Vec::new();
+    loop {
+        let some = received(&mut wire);
+        if some.is_empty() {
+            assert!(!host.turn(now).busy, "and then nothing is left to do");
+            return ports;
+        }
+        ports.extend(some.iter().map(|packet| u16::from_be_bytes([packet[22], packet[23]])));
+        host.turn(now);
+    }
+}
+
+#[test]
+fn who_asked_while_the_device_was_full_is_answered_when_it_is_not() {
+    assert_eq!(answered(full(1)), PORTS.collect::<Vec<_>>(), "each once, in the order in which they asked");
+}
+
+#[test]
+fn who_asks_again_and_again_while_the_device_is_full_is_not_remembered_each_time() {
+    let answered = answered(full(20));
+    assert!(answered.len() <= 64 + 128, "the ring and as many as the backlog, not {}", answered.len());
+    assert!(PORTS.into_iter().all(|port| answered.contains(&port)));
 }
