@@ -3,7 +3,7 @@
 //! The count is on the application's line and not before the value, because whoever counts has just used that line or is about to.
 
 use super::pool::BlockId;
-use super::{Direction, FRESH, KeptEnd, NONE, Pipe, Reading, Shown, Writing};
+use super::{Direction, FRESH, KeptEnd, NONE, Pipe, Reading, Shown, Writing, lined};
 use crate::pointer::{Bare, Carried, Pointer};
 use crate::primitive::order;
 use std::fmt;
@@ -26,7 +26,7 @@ impl<S, K, L> Deref for AppEnd<S, K, L> {
     type Target = Pipe<S, K, L>;
     #[inline(always)]
     fn deref(&self) -> &Pipe<S, K, L> {
-        // SAFETY: it came from a box, and is counted, so it lives as long as this does. Nobody has it exclusively meanwhile: see
+        // SAFETY: it was placed by `pipe`, and is counted, so it lives as long as this does. Nobody has it exclusively meanwhile: see
         // `LaneEnd::renew`.
         unsafe { self.0.as_ref() }
     }
@@ -47,8 +47,9 @@ impl<S, K, L> Drop for AppEnd<S, K, L> {
     fn drop(&mut self) {
         if self.app.holders.fetch_sub(1, order::publish()) == 1 {
             order::observe_fence();
-            // SAFETY: it came from a box, and nobody else has it any more.
-            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+            let behind = self.app.behind;
+            // SAFETY: it was placed by `pipe`, and nobody else has it any more.
+            unsafe { lined::give_back(self.0, behind) };
         }
     }
 }
@@ -99,9 +100,9 @@ pub struct LaneEnd<S, K, L> {
 }
 
 impl<S, K, L> LaneEnd<S, K, L> {
-    /// Of a conversation that nobody else has.
-    pub(super) fn new(pipe: Box<Pipe<S, K, L>>) -> Self {
-        LaneEnd { pipe: AppEnd(NonNull::from(Box::leak(pipe))), is_parted: false }
+    /// Of a conversation that has been placed and counts one, which nobody has yet.
+    pub(super) fn new(pipe: NonNull<Pipe<S, K, L>>) -> Self {
+        LaneEnd { pipe: AppEnd(pipe), is_parted: false }
     }
 
     /// An end for the application.

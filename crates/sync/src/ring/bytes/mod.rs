@@ -70,8 +70,8 @@
 //!
 //! All that a side writes for the other to see is on one line, for both directions together: who answers what it read writes one
 //! line, not two. The two indices of a direction are 128 bytes apart, so they never meet in one pair of lines
-//! ([`Padded`](crate::Padded) says why pairs); the beginning is aligned to one line only, because a heap leaves almost as much
-//! again beside each value that is aligned to two.
+//! ([`Padded`](crate::Padded) says why pairs); the beginning is aligned to one line only, because two would
+//! cost a line more of each (`lined` says what a heap leaves beside a value).
 //!
 //! # Beginning and end
 //!
@@ -139,6 +139,7 @@
 
 mod held;
 mod kept;
+mod lined;
 #[cfg(all(test, laneway_loom))]
 mod loom;
 mod pool;
@@ -426,6 +427,8 @@ struct AppSide<S, K, L> {
     next: AtomicPtr<Pipe<S, K, L>>,
     said: S,
     holders: AtomicU32,
+    /// How far behind the beginning of its memory it [lies](lined).
+    behind: u8,
     // A line further: what the lane never looks at.
     own: Own<K>,
 }
@@ -476,13 +479,15 @@ pub fn pipe<S, K, L>(
     lane: L,
 ) -> (AppEnd<S, K, L>, LaneEnd<S, K, L>) {
     assert!((1..=1 << 30).contains(&limit), "a direction holds 1 byte to 1 GiB; {limit} were asked for");
-    let pipe = Box::new(Pipe {
+    let (at, behind) = lined::place();
+    let pipe = Pipe {
         app: AppSide {
             out: Out::new(),
             taken: AtomicU64::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
             said,
             holders: AtomicU32::new(1),
+            behind,
             own: Own { writing: Mutex::default(), reading: Mutex::default(), kept },
         },
         lane: LaneSide {
@@ -495,9 +500,11 @@ pub fn pipe<S, K, L>(
             limit,
             said: lane,
         },
-    });
+    };
     pipe.app.out.flags.set(FRESH);
-    let lane = LaneEnd::new(pipe);
+    // SAFETY: the place is for a pipe, and nobody else has it.
+    unsafe { at.write(pipe) };
+    let lane = LaneEnd::new(at);
     (lane.share(), lane)
 }
 

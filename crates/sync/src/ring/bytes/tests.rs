@@ -22,6 +22,18 @@ enum Step {
     HandOver,
 }
 
+/// What the table of lines promises, of values of which the heap was not told.
+#[test]
+fn lies_on_lines_of_its_own() {
+    let pool = tiny();
+    let pipes: Vec<_> = (0..33).map(|_| pipe(&pool, 8, (), [0u8; 100], ())).collect();
+    let begins: Vec<_> = pipes.iter().map(|(app, _)| ((&raw const **app).addr(), size_of_val(&**app))).collect();
+    for (n, (at, size)) in begins.iter().enumerate() {
+        assert!(at.is_multiple_of(64) && size.is_multiple_of(64), "{size} bytes at {at:#x}");
+        assert!(begins[..n].iter().all(|(other, _)| other.abs_diff(*at) >= *size));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 4 } else { 512 }, ..Default::default() })]
 
