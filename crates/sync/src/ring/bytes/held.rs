@@ -150,7 +150,7 @@ impl<S, K, L> LaneEnd<S, K, L> {
         for (out, taken) in directions {
             // Everything was read, so the chain is its last block.
             let block = (out.hold.load(Relaxed) as u32).checked_sub(1).map(BlockId);
-            let stays = block.filter(|block| lane.pool.size(*block) as usize == lane.pool.small());
+            let stays = block.filter(|block| !lane.pool.is_large(*block));
             if let (Some(block), None) = (block, stays) {
                 lane.pool.give(block);
             }

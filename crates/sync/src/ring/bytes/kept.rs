@@ -67,7 +67,7 @@ impl<S, K, L> KeptEnd<S, K, L> {
                 return (last.block, place);
             }
             if place - size < to_lane.limit {
-                let block = BlockId(to_lane.pool.room(last.block).next.load(Relaxed));
+                let block = BlockId(to_lane.pool.next(last.block).load(Relaxed));
                 if place - size < to_lane.pool.size(block) {
                     self.last.set(Some(Look { block, begins: last.begins.wrapping_add(size) }));
                     return (block, place - size);

@@ -10,7 +10,7 @@ use crate::ring::handout::handout;
 use std::sync::Arc as StdArc;
 
 fn pool() -> Arc<BlockPool> {
-    Arc::new(BlockPool::with_sizes([8, 16], 64))
+    Arc::new(BlockPool::with_sizes([8, 16, 32], 64))
 }
 
 /// The application sends three words; the lane takes them and, whenever nothing waits, the block as well.
@@ -310,10 +310,10 @@ fn reclaims_by_memory() {
         direction.advance(&mut reading, 8);
         if direction.out.produced.load(order::observe()) == 8 {
             pool.give(block); // the writer may be writing behind these bytes, or link the next block to this one
-            let other = pool.take(false).expect("just given");
+            let other = pool.take(8).expect("just given");
             // SAFETY: loom tracks it: this is what whoever gets the block next would do.
-            unsafe { pool.room(other).block.exclusive(0, 8) }.fill(9);
-            pool.room(other).next.store(77, Relaxed);
+            unsafe { pool.exclusive(other, 0, 8) }.fill(9);
+            pool.next(other).store(77, Relaxed);
         }
     }
     writer.join().expect("no panic");

@@ -45,7 +45,8 @@
 //!   a compare-exchange that fails if anything was written since it looked (the word carries the position).
 //!
 //! A writer that finds everything read writes at the front of the block that it holds, as if the chain began there. So a
-//! conversation of short messages lives in the first lines of one block, and they stay in the cache.
+//! conversation of short messages lives in the first lines of one block, and they stay in the cache. If what it has to write is
+//! more than that block holds, it gives it back and begins in a larger one.
 //!
 //! After either, the next byte begins a new chain. The writer says where: `chain_start` is its position, `first` its block. A
 //! reader that stands at `chain_start` goes to `first`, whatever it remembered; it stands there exactly once.
@@ -243,7 +244,7 @@ impl<'a> Direction<'a> {
                 return (block, place);
             }
             place -= size;
-            block = BlockId(self.pool.room(block).next.load(Relaxed));
+            block = BlockId(self.pool.next(block).load(Relaxed));
         }
     }
 
@@ -260,23 +261,23 @@ impl<'a> Direction<'a> {
         };
         let mut block = match (held as u32).checked_sub(1) {
             Some(number) => {
+                let mut block = BlockId(number);
                 if writing.taken_seen == at as u32 || self.taken.load(order::observe()) == at {
                     // Everything is read. What is said now and then uses the same few lines again, and not the whole block.
                     writing.taken_seen = at as u32;
-                    self.out.first.store(number, Relaxed);
-                    self.out.chain_start.store(at, Relaxed);
-                    writing.offset = 0;
+                    if len > self.pool.size(block) as usize {
+                        block = self.exchange(block, len);
+                    }
+                    self.begin(writing, at, block);
                 }
-                BlockId(number)
+                block
             }
             None => {
-                let Some(block) = self.pool.take(/* large= */ len > self.pool.small()) else {
+                let Some(block) = self.pool.take(len) else {
                     self.out.hold.store(NONE, order::publish());
                     return 0;
                 };
-                self.out.first.store(block.0, Relaxed);
-                self.out.chain_start.store(at, Relaxed);
-                writing.offset = 0;
+                self.begin(writing, at, block);
                 block
             }
         };
@@ -284,19 +285,18 @@ impl<'a> Direction<'a> {
         while written < len {
             let size = self.pool.size(block);
             if writing.offset == size {
-                // Who fills a block has much to say, or a reader who lags: the next one is large. It is held from then on, and while
+                // Who fills a block has much to say, or a reader who lags: the next one is larger. It is held from then on, and while
                 // everything is read in time no other is needed, and nobody goes to the pool.
-                let Some(next) = self.pool.take(/* large= */ true) else { break };
-                self.pool.room(block).next.store(next.0, Relaxed);
+                let Some(next) = self.pool.take((len - written).max(size as usize + 1)) else { break };
+                self.pool.next(block).store(next.0, Relaxed);
                 block = next;
                 writing.offset = 0;
                 continue;
             }
             let n = (len - written).min((size - writing.offset) as usize);
-            let to = &self.pool.room(block).block;
             // SAFETY: inside the block. The writer has taken the last block out of `hold`, or out of the pool, so no one
             // gives it back; and the reader stays before `produced`, which these bytes are behind.
-            let room = unsafe { to.exclusive(writing.offset as usize, n) };
+            let room = unsafe { self.pool.exclusive(block, writing.offset, n as u32) };
             room.copy_from_slice(&bytes[written..written + n]);
             written += n;
             writing.offset += n as u32;
@@ -305,6 +305,30 @@ impl<'a> Direction<'a> {
         self.out.produced.store(end, order::publish());
         self.out.hold.store((end & 0xffff_ffff) << 32 | u64::from(block.0 + 1), order::publish());
         written
+    }
+
+    /// A chain begins, at `at`, with `block`.
+    fn begin(&self, writing: &mut Writing, at: u64, block: BlockId) {
+        self.out.first.store(block.0, Relaxed);
+        self.out.chain_start.store(at, Relaxed);
+        writing.offset = 0;
+    }
+
+    /// A block in which `len` bytes lie together, for one in which they do not, if there is one. The writer has taken it out of `hold`, and
+    /// everything is read: nobody looks into it before a chain begins.
+    #[cold]
+    fn exchange(&self, block: BlockId, len: usize) -> BlockId {
+        match self.pool.take(len) {
+            Some(larger) if self.pool.size(larger) > self.pool.size(block) => {
+                self.pool.give(block);
+                larger
+            }
+            Some(other) => {
+                self.pool.give(other);
+                block
+            }
+            None => block,
+        }
     }
 
     /// Where the oldest byte lies, and how many lie together there; steps over to the next block if it must.
@@ -324,7 +348,7 @@ impl<'a> Direction<'a> {
         let waiting = reading.produced_seen.wrapping_sub(at as u32);
         if reading.offset == self.pool.size(BlockId(reading.block)) {
             let full = BlockId(reading.block);
-            reading.block = self.pool.room(full).next.load(Relaxed);
+            reading.block = self.pool.next(full).load(Relaxed);
             reading.offset = 0;
             self.pool.give(full);
         }
@@ -344,9 +368,8 @@ impl<'a> Direction<'a> {
     /// By the reader, before it advances over them.
     unsafe fn bytes(&self, (block, offset, len): (BlockId, u32, u32)) -> &'a [u8] {
         let pool: &'a BlockPool = self.pool;
-        let from = &pool.room(block).block;
         // SAFETY: published, so written and not written again before the reader has taken them; `front` has observed it.
-        unsafe { from.shared(offset as usize, len as usize) }
+        unsafe { pool.shared(block, offset, len) }
     }
 
     /// What the reader knows of already.
@@ -384,7 +407,7 @@ impl<'a> Direction<'a> {
             if n == out.len() || n == waiting {
                 return n;
             }
-            block = BlockId(self.pool.room(block).next.load(Relaxed));
+            block = BlockId(self.pool.next(block).load(Relaxed));
             offset = 0;
             len = self.pool.size(block).min((waiting - n) as u32);
         }

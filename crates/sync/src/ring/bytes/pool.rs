@@ -4,6 +4,13 @@
 //! pool. Free blocks are on a stack with a version beside its head (a block that is taken and given back between a
 //! thread's look and its exchange changes the version). A thread that finds the stack empty makes a new block, until the
 //! pool has as many as it may. Nobody ever waits for anybody.
+//!
+//! # Three sizes, out of slabs
+//!
+//! A short word lies in 256 bytes, what does not fit there in 4 KiB, what does not fit there either in 64 KiB, and who fills a block
+//! goes on in the next size. All of them are cut out of slabs of 64 KiB. Blocks of a page each, which begin where a page does, would be the
+//! obvious thing. But of ten thousand conversations that speak now and then each would have its first line on a page
+//! of its own, at the beginning: a translation for each, and all of those lines in the same few sets of every cache.
 
 use super::super::block::Block;
 use crate::met;
@@ -14,23 +21,29 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Places in the first piece of the table; each further piece doubles the table.
-const FIRST_PIECE: u32 = 64;
+/// Slabs in the first piece of the table; each further piece doubles the table.
+const FIRST_PIECE: u32 = 16;
 const PIECES: usize = 20;
+/// Bytes that are had from the system together.
+const SLAB: usize = 65_536;
+/// Sizes of blocks.
+const CLASSES: usize = 3;
+/// A number is two bits of size class, an index, and one more, so that none is a number too.
+const INDEX_MAX: u32 = 1 << 29;
 
-/// A block's number. The lowest bit is its size class.
+/// A block's number. The lowest two bits are its size class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::ring) struct BlockId(pub(super) u32);
 
-/// A block, and the number of the one behind it in its chain (or on the free list).
-pub(in crate::ring) struct Room {
-    pub(super) next: AtomicU32,
-    pub(super) block: Block,
+/// Blocks that lie together, and for each the number of the one behind it in its chain (or on the free list).
+struct Slab {
+    memory: Block,
+    next: Box<[AtomicU32]>,
 }
 
-/// Two sizes of blocks, and at most so many bytes of them.
+/// Three sizes of blocks, and at most so many bytes of each.
 pub struct BlockPool {
-    classes: [Class; 2],
+    classes: [Class; CLASSES],
 }
 
 struct Class {
@@ -39,16 +52,19 @@ struct Class {
     made: Padded<AtomicU32>,
     most: u32,
     size: u32,
-    pieces: [OnceLock<Box<[OnceLock<Room>]>>; PIECES],
+    /// Of how many blocks a slab is, as a power of two.
+    slab_log: u32,
+    pieces: [OnceLock<Box<[OnceLock<Slab>]>>; PIECES],
 }
 
 impl BlockPool {
-    /// Blocks of 4 KiB and of 64 KiB; at most `bytes` of each.
+    /// Blocks of 256 bytes, of 4 KiB and of 64 KiB; at most `bytes` of each.
     pub fn new(bytes: usize) -> Self {
-        Self::with_sizes([4_096, 65_536], bytes)
+        Self::with_sizes([256, 4_096, SLAB as u32], bytes)
     }
 
-    pub(super) fn with_sizes(sizes: [u32; 2], bytes: usize) -> Self {
+    /// Each a power of two times the one before.
+    pub(super) fn with_sizes(sizes: [u32; CLASSES], bytes: usize) -> Self {
         BlockPool { classes: sizes.map(|size| Class::new(size, bytes)) }
     }
 
@@ -69,30 +85,26 @@ impl BlockPool {
 
     /// What stands on the lines that all users of the pool share: the heads of its free lists, the counts of its blocks. For
     /// counting how often they travel, while nobody else uses the pool.
-    pub fn lines(&self) -> [u64; 4] {
-        let [small, large] = &self.classes;
-        let of = |class: &Class| (class.free.load(Relaxed), u64::from(class.made.load(Relaxed)));
-        let ((a, b), (c, d)) = (of(small), of(large));
-        [a, b, c, d]
+    pub fn lines(&self) -> [u64; 2 * CLASSES] {
+        std::array::from_fn(|i| match (&self.classes[i / 2], i % 2) {
+            (class, 0) => class.free.load(Relaxed),
+            (class, _) => u64::from(class.made.load(Relaxed)),
+        })
     }
 
-    /// Where the blocks that were made lie in memory, as addresses. For instruments that tell the lines of what is said from
+    /// Where the blocks lie in memory, as addresses. For instruments that tell the lines of what is said from
     /// those of how it is said.
     pub fn memory(&self) -> Vec<Range<usize>> {
-        let of =
-            |class: &'_ Class| (0..class.made()).filter_map(|index| Some(class.room(index)?.block.memory())).collect();
+        let of = |class: &'_ Class| {
+            let firsts = (0..class.made()).step_by(1 << class.slab_log);
+            firsts.filter_map(|index| Some(class.slab(index)?.memory.memory())).collect()
+        };
         self.classes.iter().flat_map(|class| -> Vec<_> { of(class) }).collect()
     }
 
     #[inline]
     fn class(&self, id: BlockId) -> (&Class, u32) {
-        (&self.classes[(id.0 & 1) as usize], id.0 >> 1)
-    }
-
-    /// Bytes of a small block.
-    #[inline]
-    pub(super) fn small(&self) -> usize {
-        self.classes[0].size as usize
+        (&self.classes[(id.0 & 3) as usize], id.0 >> 2)
     }
 
     /// Bytes of a block.
@@ -101,19 +113,57 @@ impl BlockPool {
         self.class(id).0.size
     }
 
+    /// It is of the largest size.
     #[inline]
-    pub(super) fn room(&self, id: BlockId) -> &Room {
-        let (class, index) = self.class(id);
-        class.room(index).expect("a number that the pool gave out")
+    pub(super) fn is_large(&self, id: BlockId) -> bool {
+        (id.0 & 3) as usize == CLASSES - 1
     }
 
-    /// A small block, or a large one; of the other size if only that can be had; `None` if the pool is used up.
     #[inline]
-    pub(super) fn take(&self, large: bool) -> Option<BlockId> {
-        let first = usize::from(large);
-        [first, 1 - first].into_iter().find_map(|class| {
+    fn slab(&self, id: BlockId) -> (&Slab, usize) {
+        let (class, index) = self.class(id);
+        let at = index as usize & ((1 << class.slab_log) - 1);
+        (class.slab(index).expect("a number that the pool gave out"), at)
+    }
+
+    /// The number of the block behind this one.
+    #[inline]
+    pub(super) fn next(&self, id: BlockId) -> &AtomicU32 {
+        let (slab, at) = self.slab(id);
+        &slab.next[at]
+    }
+
+    /// Bytes of a block, to be read.
+    ///
+    /// # Safety
+    /// The range is inside the block and nobody writes to it for as long as the slice lives.
+    #[inline]
+    pub(super) unsafe fn shared(&self, id: BlockId, offset: u32, len: u32) -> &[u8] {
+        let (slab, at) = self.slab(id);
+        // SAFETY: inside the block, so inside its slab; unwritten, as the caller promises.
+        unsafe { slab.memory.shared(at * self.size(id) as usize + offset as usize, len as usize) }
+    }
+
+    /// Bytes of a block, to be written.
+    ///
+    /// # Safety
+    /// The range is inside the block and nobody else touches it for as long as the slice lives.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "exclusiveness is the caller's promise")]
+    pub(super) unsafe fn exclusive(&self, id: BlockId, offset: u32, len: u32) -> &mut [u8] {
+        let (slab, at) = self.slab(id);
+        // SAFETY: inside the block, so inside its slab; the caller's alone, as he promises.
+        unsafe { slab.memory.exclusive(at * self.size(id) as usize + offset as usize, len as usize) }
+    }
+
+    /// A block for `len` bytes: the smallest in which they lie together, or the largest there is; of another size if only that can be
+    /// had; `None` if the pool is used up.
+    #[inline]
+    pub(super) fn take(&self, len: usize) -> Option<BlockId> {
+        let fits = self.classes.iter().take(CLASSES - 1).take_while(|class| (class.size as usize) < len).count();
+        (fits..CLASSES).chain((0..fits).rev()).find_map(|class| {
             let index = self.classes[class].take()?;
-            Some(BlockId(index << 1 | class as u32))
+            Some(BlockId(index << 2 | class as u32))
         })
     }
 
@@ -126,12 +176,16 @@ impl BlockPool {
 
 impl Class {
     fn new(size: u32, bytes: usize) -> Self {
-        let most = (bytes / size as usize).max(1).min((FIRST_PIECE as usize) << (PIECES - 1)) as u32;
+        let wished = (bytes / size as usize).max(1);
+        let slab_log = (SLAB / size as usize).clamp(1, wished).ilog2();
+        let slabs = (FIRST_PIECE as usize) << (PIECES - 1);
+        let most = wished.min(slabs << slab_log).min(INDEX_MAX as usize) as u32;
         Class {
             free: Padded(AtomicU64::new(0)),
             made: Padded(AtomicU32::new(0)),
             most,
             size,
+            slab_log,
             pieces: std::array::from_fn(|_| OnceLock::new()),
         }
     }
@@ -140,20 +194,27 @@ impl Class {
         self.made.load(Relaxed).min(self.most)
     }
 
-    /// Piece, place in it, and places of it.
-    fn place(index: u32) -> (usize, u32, u32) {
-        if index < FIRST_PIECE {
-            return (0, index, FIRST_PIECE);
+    /// Of a slab: its piece, its place there, and how many places that has.
+    #[inline]
+    fn place(slab: u32) -> (usize, u32, u32) {
+        if slab < FIRST_PIECE {
+            return (0, slab, FIRST_PIECE);
         }
-        let piece = (index / FIRST_PIECE).ilog2();
+        let piece = (slab / FIRST_PIECE).ilog2();
         let first = FIRST_PIECE << piece;
-        (piece as usize + 1, index - first, first)
+        (piece as usize + 1, slab - first, first)
+    }
+
+    /// The slab of a block.
+    #[inline]
+    fn slab(&self, index: u32) -> Option<&Slab> {
+        let (piece, at, _) = Self::place(index >> self.slab_log);
+        self.pieces[piece].get()?.get(at as usize)?.get()
     }
 
     #[inline]
-    fn room(&self, index: u32) -> Option<&Room> {
-        let (piece, at, _) = Self::place(index);
-        self.pieces[piece].get()?.get(at as usize)?.get()
+    fn next(&self, index: u32) -> Option<&AtomicU32> {
+        self.slab(index)?.next.get(index as usize & ((1 << self.slab_log) - 1))
     }
 
     #[inline]
@@ -161,8 +222,7 @@ impl Class {
         let mut head = self.free.load(order::observe());
         loop {
             let Some(index) = (head as u32).checked_sub(1) else { return self.make() };
-            let room = self.room(index)?;
-            let next = u64::from(room.next.load(Relaxed));
+            let next = u64::from(self.next(index)?.load(Relaxed));
             let version = (head >> 32).wrapping_add(1) << 32;
             match self.free.compare_exchange_weak(head, version | next, order::exchange(), order::observe()) {
                 Ok(_) => return Some(index),
@@ -175,10 +235,10 @@ impl Class {
     }
 
     fn give(&self, index: u32) {
-        let Some(room) = self.room(index) else { return };
+        let Some(next) = self.next(index) else { return };
         let mut head = self.free.load(Relaxed);
         loop {
-            room.next.store(head as u32, Relaxed);
+            next.store(head as u32, Relaxed);
             let version = (head >> 32).wrapping_add(1) << 32;
             match self.free.compare_exchange_weak(head, version | u64::from(index + 1), order::exchange(), Relaxed) {
                 Ok(_) => return,
@@ -193,36 +253,46 @@ impl Class {
     #[cold]
     fn make(&self) -> Option<u32> {
         let mut made = self.made.load(Relaxed);
-        let index = loop {
+        loop {
             if made >= self.most {
                 return None;
             }
-            let (piece, _, places) = Self::place(made);
-            // Whoever needs a piece that is not there makes it, and one of those who do so at once has made it in vain: to wait for
-            // the first would be to wait for a thread that may be asleep, and to do without a block, to say that there is no memory.
-            if self.pieces[piece].get().is_none() {
-                let _ = self.pieces[piece].set((0..places).map(|_| OnceLock::new()).collect());
-            }
+            self.reach(made);
             match self.made.compare_exchange_weak(made, made + 1, order::exchange(), Relaxed) {
-                Ok(_) => break made,
+                Ok(_) => return Some(made),
                 Err(now) => {
                     met::retried();
                     made = now;
                 }
             }
-        };
-        let (piece, at, _) = Self::place(index);
-        let room = Room { next: AtomicU32::new(0), block: Block::zeroed(self.size as usize) };
-        // Nobody else has this index, so the place is empty.
-        let _ = self.pieces[piece].get()?.get(at as usize)?.set(room);
-        Some(index)
+        }
+    }
+
+    /// Makes the slab of a block, if it is not there.
+    ///
+    /// Whoever needs one that is not there makes it, and one of those who do so at once has made it in vain: to wait for the first would be to
+    /// wait for a thread that may be asleep, and to do without a block, to say that there is no memory.
+    fn reach(&self, index: u32) {
+        let (piece, at, places) = Self::place(index >> self.slab_log);
+        if self.pieces[piece].get().is_none() {
+            let _ = self.pieces[piece].set((0..places).map(|_| OnceLock::new()).collect());
+        }
+        if let Some(place) = self.pieces[piece].get().and_then(|slabs| slabs.get(at as usize))
+            && place.get().is_none()
+        {
+            let blocks = 1 << self.slab_log;
+            let _ = place.set(Slab {
+                memory: Block::zeroed(blocks * self.size as usize),
+                next: (0..blocks).map(|_| AtomicU32::new(0)).collect(),
+            });
+        }
     }
 
     fn free_blocks(&self) -> usize {
         let mut head = self.free.load(order::observe()) as u32;
         let mut n = 0;
-        while let Some(room) = head.checked_sub(1).and_then(|index| self.room(index)) {
-            head = room.next.load(Relaxed);
+        while let Some(next) = head.checked_sub(1).and_then(|index| self.next(index)) {
+            head = next.load(Relaxed);
             n += 1;
         }
         n

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 
 fn tiny() -> Arc<BlockPool> {
-    Arc::new(BlockPool::with_sizes([8, 32], 1 << 16))
+    Arc::new(BlockPool::with_sizes([8, 16, 64], 1 << 16))
 }
 
 #[derive(Clone, Debug)]
@@ -204,7 +204,7 @@ fn idle_is_nothing() {
         lane.advance(100);
         assert!(lane.retire());
     }
-    assert_eq!((pool.bytes(), pool.in_use()), (4_096, 0), "one block served all of it");
+    assert_eq!((pool.bytes(), pool.in_use()), (256, 0), "one block served all of it");
 }
 
 #[test]
@@ -216,19 +216,55 @@ fn much_at_once_uses_large_blocks() {
 }
 
 #[test]
+fn what_is_said_lies_together_where_it_can() {
+    let pool = Arc::new(BlockPool::new(1 << 20));
+    let (pipe, mut lane) = pipe(&pool, 1 << 18, (), (), ());
+    // The block that is there is exchanged for one that holds it all, and no smaller one is fetched again.
+    for (len, held) in [(100, 256), (256, 256), (257, 4_096), (100, 4_096), (5_000, 65_536), (1, 65_536)] {
+        assert_eq!(pipe.send(&vec![7; len]), len);
+        assert_eq!(lane.front(), vec![7; len]);
+        assert_eq!(pool.in_use(), held, "for {len} bytes");
+        lane.advance(len);
+    }
+    // Behind what is not read yet, who fills a block goes on in the next size.
+    lane.retire();
+    assert_eq!([pipe.send(&[1; 250]), pipe.send(&[2; 10])], [250, 10]);
+    assert_eq!(pool.in_use(), 256 + 4_096);
+    assert_eq!(lane.front().len(), 256);
+}
+
+#[test]
+fn a_pool_without_larger_blocks_makes_do_with_several() {
+    let pool = Arc::new(BlockPool::with_sizes([8, 16, 32], 32));
+    let (one, _lane) = pipe(&pool, 1_000, (), (), ());
+    let (two, mut lane) = pipe(&pool, 1_000, (), (), ());
+    assert_eq!((one.send(&[1; 32]), one.send(&[1; 16]), one.send(&[1; 16])), (32, 16, 16));
+    for len in [8, 17, 9] {
+        assert_eq!(two.send(&vec![2; len]), len, "of four blocks of eight");
+        let mut n = 0;
+        while let piece @ 1.. = lane.front().len() {
+            assert_eq!(lane.front(), vec![2; piece]);
+            n += piece;
+            lane.advance(piece);
+        }
+        assert_eq!(n, len);
+    }
+}
+
+#[test]
 fn a_used_up_pool_is_a_short_send() {
-    let pool = Arc::new(BlockPool::with_sizes([8, 16], 16));
+    let pool = Arc::new(BlockPool::with_sizes([8, 16, 32], 16));
     let (one, mut lane) = pipe(&pool, 1_000, (), (), ());
     let (two, _lane_two) = pipe(&pool, 1_000, (), (), ());
-    assert_eq!(one.send(&[1; 100]), 32, "two small blocks and a large one are all there is");
+    assert_eq!(one.send(&[1; 100]), 64, "two small blocks and one of each other size are all there is");
     assert_eq!(two.send(b"x"), 0);
-    assert_eq!(lane.front().len(), 16);
-    lane.advance(16);
-    assert_eq!(lane.front().len(), 8, "stepping over gives the first block back");
+    assert_eq!(lane.front().len(), 32);
+    lane.advance(32);
+    assert_eq!(lane.front().len(), 16, "stepping over gives the first block back");
     assert_eq!(two.send(b"x"), 1);
 }
 
-/// What is said before it is handed over is read without a look at the lane's line; what it keeps for the next is a small block for
+/// What is said before it is handed over is read without a look at the lane's line; what it keeps for the next is a block for
 /// each direction, and no large one.
 #[test]
 fn one_is_made_as_new_for_the_next() {
@@ -255,7 +291,7 @@ fn one_is_made_as_new_for_the_next() {
             lane.advance(n);
         }
         assert!(lane.renew() && lane.beside().is_some());
-        assert_eq!(pool.in_use(), 4_096, "the large block that was filled last went back, a small one stays");
+        assert_eq!(pool.in_use(), 256, "what can hold a short word stays, what was large went back");
         assert_eq!((lane.taken(), lane.unread(), lane.waiting()), (0, 0, 0));
     }
     drop(lane);
@@ -352,13 +388,13 @@ fn a_pool_that_is_not_used_up_has_a_block_for_everyone() {
     const THREADS: usize = 8;
     const BLOCKS: usize = if cfg!(miri) { 20 } else { 300 };
     for _ in 0..if cfg!(miri) { 1 } else { 50 } {
-        let pool = BlockPool::with_sizes([64, 128], THREADS * BLOCKS * 64);
+        let pool = BlockPool::with_sizes([64, 128, 256], THREADS * BLOCKS * 64);
         let together = std::sync::Barrier::new(THREADS);
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     together.wait();
-                    let had = (0..BLOCKS).filter(|_| pool.take(/* large= */ false).is_some()).count();
+                    let had = (0..BLOCKS).filter(|_| pool.take(64).is_some()).count();
                     assert_eq!(had, BLOCKS);
                 });
             }
