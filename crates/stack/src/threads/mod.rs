@@ -52,6 +52,7 @@ pub mod datagram;
 pub mod desk;
 mod hungry;
 mod kept;
+mod lenders;
 mod patience;
 pub mod poll;
 mod server;

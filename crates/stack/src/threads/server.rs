@@ -5,6 +5,7 @@ use super::datagram::LaneDatagrams;
 use super::desk::{Command, Desk, Inbox, refuse};
 use super::hungry::Hungry;
 use super::kept::{self, Kept};
+use super::lenders::{Holds, Lender, Lenders, Lent};
 use super::poll::{Watch, Watched};
 use super::stock::Stock;
 use super::words::{
@@ -24,12 +25,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
-/// How long a block may lie idle in a conversation before the lane looks whether it can have it back, in microseconds.
-const IDLE_US: u64 = 4_000;
-/// Conversations that are asked for their blocks in one poll.
-const SWEEP_MAX: usize = 256;
-/// Places that the list of those who hold blocks keeps when nobody does.
-const LENDERS_KEPT: usize = 4_096;
 /// Conversations that are looked at together.
 const BATCH: usize = 16;
 /// Datagrams that one poll sends for threads.
@@ -48,10 +43,8 @@ struct Record {
     notes: Option<Box<VecDeque<(u64, Op)>>>,
     /// What threads are to be told at the end of the poll.
     news: u8,
-    /// It is on the list of those that hold blocks.
-    lender: bool,
-    /// Something was said since the lenders were last gone through: its blocks are in use, though perhaps empty now.
-    spoke: bool,
+    /// Whether it is on the lists of those that hold blocks.
+    lent: Lent,
     /// The application is gone, and only the bytes before its close remain to be sent.
     closing: bool,
     /// The ring keeps what is sent until it is acknowledged.
@@ -107,9 +100,8 @@ pub struct Server {
     free: Vec<u32>,
     /// Records with news.
     news: Vec<u32>,
-    /// Records that hold blocks, and whose they were when that was noted.
-    lenders: VecDeque<(u32, ConnId)>,
-    sweep_at: Instant,
+    /// Those that hold blocks.
+    lenders: Lenders,
     /// Those for which there was no block.
     hungry: Hungry,
     /// Conversations that ended in this poll, and whose threads must be told.
@@ -136,8 +128,7 @@ impl Server {
             records: Vec::new(),
             free: Vec::new(),
             news: Vec::new(),
-            lenders: VecDeque::new(),
-            sweep_at: Instant::NEVER,
+            lenders: Lenders::default(),
             hungry: Hungry::default(),
             farewells: Vec::new(),
             stock: Stock::default(),
@@ -168,8 +159,7 @@ impl Server {
             watch: None,
             notes: None,
             news: 0,
-            lender: false,
-            spoke: false,
+            lent: Lent::default(),
             closing: false,
             keeps: false,
             queued: taken,
@@ -227,13 +217,9 @@ impl Server {
     #[inline]
     fn lend(&mut self, index: u32, now: Instant) {
         let Some(record) = self.records.get_mut(index as usize).and_then(Option::as_mut) else { return };
-        record.spoke = true;
-        if !record.lender {
-            record.lender = true;
-            if self.lenders.is_empty() {
-                self.sweep_at = now.after_us(IDLE_US);
-            }
-            self.lenders.push_back((index, record.id));
+        let holds = if record.end.holds_more() { Holds::More } else { Holds::AWord };
+        if record.lent.speaks(holds) {
+            self.lenders.add(holds, Lender { index, id: record.id }, now);
         }
     }
 
@@ -584,24 +570,20 @@ impl Server {
 
     /// Takes back the blocks of conversations in which nothing waits.
     fn sweep(&mut self, now: Instant) {
-        if self.lenders.is_empty() || now < self.sweep_at {
+        if now < self.lenders.due() {
             return;
         }
-        let n = self.lenders.len().min(SWEEP_MAX);
-        for _ in 0..n {
-            let Some((index, id)) = self.lenders.pop_front() else { break };
+        while let Some((list, lender)) = self.lenders.next(now) {
             // Another's by now? That one is on the list for itself.
-            let Some(record) = self.record(index).filter(|record| record.id == id) else { continue };
-            if !std::mem::take(&mut record.spoke) && record.end.retire() {
-                record.lender = false;
+            let record = self.records.get_mut(lender.index as usize).and_then(Option::as_mut);
+            let Some(record) = record.filter(|record| record.id == lender.id) else { continue };
+            if record.lent.was_silent(list) && record.end.retire() {
+                record.lent.leaves(list);
             } else {
-                self.lenders.push_back((index, id));
+                self.lenders.add(list, lender, now);
             }
         }
-        if self.lenders.is_empty() && self.lenders.capacity() > LENDERS_KEPT {
-            self.lenders.shrink_to(LENDERS_KEPT); // ten thousand that spoke once are idle now, and shall cost what idle ones do
-        }
-        self.sweep_at = now.after_us(if n == SWEEP_MAX { IDLE_US / 16 } else { IDLE_US });
+        self.lenders.settle();
     }
 }
 
@@ -704,8 +686,7 @@ impl App for Server {
     }
 
     fn poll_timeout(&self) -> Instant {
-        let sweep = if self.lenders.is_empty() { Instant::NEVER } else { self.sweep_at };
-        sweep.min(self.stock.due()).min(self.hungry.deadline())
+        self.lenders.due().min(self.stock.due()).min(self.hungry.deadline())
     }
 
     fn on_acceptable(&mut self, cx: &mut Context<'_>, listener: ListenerId) {

@@ -3,7 +3,7 @@
 //! The count is on the application's line and not before the value, because whoever counts has just used that line or is about to.
 
 use super::pool::BlockId;
-use super::{Direction, FRESH, KeptEnd, NONE, Pipe, Reading, Shown, Writing, lined};
+use super::{BUSY, Direction, FRESH, KeptEnd, NONE, Pipe, Reading, Shown, Writing, lined};
 use crate::pointer::{Bare, Carried, Pointer};
 use crate::primitive::order;
 use std::fmt;
@@ -150,7 +150,7 @@ impl<S, K, L> LaneEnd<S, K, L> {
         for (out, taken) in directions {
             // Everything was read, so the chain is its last block.
             let block = (out.hold.load(Relaxed) as u32).checked_sub(1).map(BlockId);
-            let stays = block.filter(|block| !lane.pool.is_large(*block));
+            let stays = block.filter(|block| !block.is_large());
             if let (Some(block), None) = (block, stays) {
                 lane.pool.give(block);
             }
@@ -243,6 +243,14 @@ impl<S, K, L> LaneEnd<S, K, L> {
         self.pipe.to_app().retire();
         self.pipe.to_lane().reclaim();
         !self.holds()
+    }
+
+    /// It holds a block that is not of the smallest, as far as can be seen while nobody writes.
+    #[inline]
+    pub fn holds_more(&self) -> bool {
+        let is_more =
+            |hold: u64| hold != BUSY && (hold as u32).checked_sub(1).is_some_and(|number| !BlockId(number).is_small());
+        is_more(self.pipe.lane.out.hold.load(Relaxed)) || is_more(self.pipe.app.out.hold.load(Relaxed))
     }
 
     /// It holds a block.

@@ -35,6 +35,22 @@ const INDEX_MAX: u32 = 1 << 29;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::ring) struct BlockId(pub(super) u32);
 
+impl BlockId {
+    fn class(self) -> usize {
+        (self.0 & 3) as usize
+    }
+
+    /// It is of the smallest size.
+    pub(super) fn is_small(self) -> bool {
+        self.class() == 0
+    }
+
+    /// It is of the largest size.
+    pub(super) fn is_large(self) -> bool {
+        self.class() == CLASSES - 1
+    }
+}
+
 /// Blocks that lie together, and for each the number of the one behind it in its chain (or on the free list).
 struct Slab {
     memory: Block,
@@ -104,19 +120,13 @@ impl BlockPool {
 
     #[inline]
     fn class(&self, id: BlockId) -> (&Class, u32) {
-        (&self.classes[(id.0 & 3) as usize], id.0 >> 2)
+        (&self.classes[id.class()], id.0 >> 2)
     }
 
     /// Bytes of a block.
     #[inline]
     pub(super) fn size(&self, id: BlockId) -> u32 {
         self.class(id).0.size
-    }
-
-    /// It is of the largest size.
-    #[inline]
-    pub(super) fn is_large(&self, id: BlockId) -> bool {
-        (id.0 & 3) as usize == CLASSES - 1
     }
 
     #[inline]
