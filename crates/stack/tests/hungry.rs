@@ -1,5 +1,5 @@
 //! Conversations for which there is no memory, because others hold all of it: stepped in one thread. Once the others let go of it, nothing
-//! else happens to those who wait, neither a segment nor a call, and yet they go on.
+//! else happens to those who wait, neither a segment nor a call, and yet they go on. And who holds how much of it, when all is quiet.
 
 use laneway_device::memory::{LinkConfig, link};
 use laneway_proto::time::Instant;
@@ -150,4 +150,20 @@ fn who_asks_for_memory_in_the_turn_after_another_word_is_heard() {
     run(500);
     assert_eq!(read_all(&desk, &first, &mut run), MUCH);
     assert_eq!(second.flags().get(WRITE), 0, "it was told");
+}
+
+/// What nobody uses goes back, and what the next word will need not at once.
+#[test]
+fn a_word_keeps_its_block_for_a_while_and_a_speech_does_not() {
+    let (mut run, desk) = world(&[0]);
+    let talk = connected(&desk, &mut run);
+    let mut says = |bytes: &[u8], ms: u64| {
+        assert_eq!(talk.send(bytes), bytes.len());
+        desk.serve(&talk);
+        run(ms);
+        desk.block_bytes_in_use()
+    };
+    // Ten times a second, and then no more.
+    assert_eq!([says(b"x", 100), says(b"y", 100), says(b"z", 300)], [256, 256, 0]);
+    assert_eq!([says(&[7; 10_000], 2), says(&[7; 1], 2), says(&[7; 1], 20)], [65_536, 65_536, 0]);
 }
