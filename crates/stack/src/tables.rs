@@ -11,7 +11,7 @@ use crate::timers::Timers;
 use arrayvec::ArrayVec;
 use laneway_proto::tcp::{BufferPool, Connection, HalfOpen, Handshake, TimeWait, TimeWaitV4, TimeWaitV6};
 use laneway_proto::time::Instant;
-use laneway_sync::prefetch::LINE;
+use laneway_sync::prefetch::{LINE, prefetch_line_to_write};
 use laneway_table::{Fifo, HandleTable, Slab};
 use laneway_wire::flow::FlowKey;
 use laneway_wire::keyed_hash::HashKey;
@@ -280,6 +280,15 @@ impl Tables {
     pub fn prefetch_bucket_of(&self, connection: u32) {
         if let Some(slot) = self.slots.get(connection) {
             self.flows.prefetch(slot.hash);
+        }
+    }
+
+    /// Brings what a connection has sent into the cache, once its slot has arrived there: with what comes it may be acknowledged, and then the answer is
+    /// written into the same memory.
+    #[inline(always)]
+    pub fn prefetch_sent(&self, connection: u32) {
+        if let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.slots.get(connection) {
+            prefetch_line_to_write(connection.unacknowledged().as_ptr());
         }
     }
 

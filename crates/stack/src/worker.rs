@@ -177,6 +177,9 @@ fn batch<'a, S: Sharing, T: Tx>(
                 Some(hint) if segment.is_last() && hint.kind() == Kind::Connection => {
                     tables.prefetch_bucket_of(hint.index());
                 }
+                Some(hint) if far && segment.is_pushed() && hint.kind() == Kind::Connection => {
+                    tables.prefetch_sent(hint.index());
+                }
                 Some(_) => {}
             }
         }

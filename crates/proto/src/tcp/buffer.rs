@@ -146,6 +146,12 @@ impl Ring {
         self.memory.len() & !(2 * APART)
     }
 
+    /// The bytes that are oldest, and those behind them as far as the memory goes; nothing of them is looked at. Empty without memory.
+    #[inline]
+    pub(super) fn memory(&self) -> &[u8] {
+        self.memory.get(APART + self.place(0)..).unwrap_or_default()
+    }
+
     #[inline]
     fn place(&self, offset: u32) -> usize {
         // The memory is a power of two, or empty (then nothing is ever placed).

@@ -384,6 +384,13 @@ impl Connection {
 
     // Verbs ----------------------------------------------------------------------------------------------------
 
+    /// Where the bytes lie that wait to be acknowledged. With their acknowledgement that memory is free, and whoever answers it is lent it
+    /// again, as what was freed last: so it can be brought into the cache when an acknowledgement is on its way.
+    #[inline]
+    pub fn unacknowledged(&self) -> &[u8] {
+        self.snd.buf.memory()
+    }
+
     /// Queues bytes to be sent, as many as the send buffer has room and the pool has memory for; says how many. The rest is
     /// the caller's: [`takes_room`](Self::takes_room) tells when there is room again, and if not a byte was taken,
     /// [`starves`](Self::starves) whether it is memory that is missing.

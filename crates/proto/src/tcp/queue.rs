@@ -55,6 +55,15 @@ impl SendQueue {
         }
     }
 
+    /// Where the oldest bytes lie, for whoever will look at them soon.
+    #[inline]
+    pub(super) fn memory(&self) -> &[u8] {
+        match self {
+            SendQueue::Own(own) => own.memory(),
+            SendQueue::Kept(_) => &[],
+        }
+    }
+
     /// Copies as many of `bytes` as there is memory for; says how many.
     #[inline(always)]
     pub(super) fn push_some(&mut self, bytes: &[u8], pool: &mut BufferPool) -> usize {

@@ -96,3 +96,21 @@ proptest! {
 fn costs_no_more_than_a_ring() {
     assert_eq!(size_of::<SendQueue>(), size_of::<Ring>());
 }
+
+/// What waits to be acknowledged lies where it was said to lie, and what is written after that is lent the same memory.
+#[test]
+fn the_memory_of_what_is_acknowledged_is_lent_to_the_answer() {
+    let mut pool = BufferPool::new(1 << 20);
+    let mut queue = SendQueue::default();
+    assert!(queue.memory().is_empty());
+    assert_eq!(queue.push_some(b"request", &mut pool), 7);
+    assert!(queue.memory().starts_with(b"request"));
+    queue.drop_front(3);
+    assert!(queue.memory().starts_with(b"uest"), "the oldest");
+    let at = queue.memory().as_ptr().addr() - 3;
+    queue.drop_front(4);
+    queue.give_back(&mut pool);
+    assert!(queue.memory().is_empty());
+    assert_eq!(queue.push_some(b"answer", &mut pool), 6);
+    assert_eq!(queue.memory().as_ptr().addr(), at);
+}
