@@ -326,3 +326,62 @@ fn reclaims_by_memory() {
 fn a_block_given_back_by_memory_is_caught() {
     assert!(std::panic::catch_unwind(|| explore(Weakness::None, reclaims_by_memory)).is_err());
 }
+
+/// When a writer who needs a larger block gives the one back that he holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Exchanges {
+    WhenAllIsRead,
+    Always,
+}
+
+/// A word, then two at once, which do not fit into the same block; somebody else is lent what went back, and writes into it.
+fn exchanged(exchanges: Exchanges) {
+    let pool = pool();
+    let shared = StdArc::new(Out::new());
+    let taken = StdArc::new(AtomicU64::new(0));
+    let writes = (pool.clone(), shared.clone(), taken.clone());
+    let writer = ::loom::thread::spawn(move || {
+        let (pool, out, taken) = writes;
+        let direction = Direction { out: &out, taken: &taken, pool: &pool, limit: 24, writer_lends: false };
+        let mut writing = Writing::default();
+        assert_eq!(direction.write(&mut writing, &1u64.to_ne_bytes()), 8);
+        if exchanges == Exchanges::Always {
+            let held = out.hold.swap(BUSY, order::exchange());
+            let larger = direction.exchange(BlockId(held as u32 - 1), 16);
+            direction.begin(&mut writing, own(&out.produced), larger);
+            out.hold.store(held >> 32 << 32 | u64::from(larger.0 + 1), order::publish());
+        }
+        let two = [2u64.to_ne_bytes(), 3u64.to_ne_bytes()];
+        assert_eq!(direction.write(&mut writing, two.as_flattened()), 16);
+        let other = pool.take(8).expect("there are eight");
+        // SAFETY: loom tracks it: this is what whoever gets the block next would do.
+        unsafe { pool.exclusive(other, 0, 8) }.fill(9);
+    });
+    let direction = Direction { out: &shared, taken: &taken, pool: &pool, limit: 24, writer_lends: false };
+    let (mut reading, mut expected) = (Reading::default(), 1);
+    let mut look = || {
+        while let Some((block, offset, _)) = direction.front(&mut reading) {
+            // SAFETY: we are the reader.
+            let word = unsafe { direction.bytes((block, offset, 8)) };
+            assert_eq!(word.first_chunk().copied().map(u64::from_ne_bytes), Some(expected));
+            direction.advance(&mut reading, 8);
+            expected += 1;
+        }
+    };
+    look();
+    writer.join().expect("no panic");
+    look();
+    assert_eq!(expected, 4);
+}
+
+#[test]
+fn a_block_is_exchanged_when_all_is_read() {
+    let (schedules, _) = explore(Weakness::None, || exchanged(Exchanges::WhenAllIsRead));
+    assert!(schedules > 1, "only {schedules} schedule was explored");
+}
+
+#[test]
+fn a_block_exchanged_with_something_in_it_is_caught() {
+    let broken = || explore(Weakness::None, || exchanged(Exchanges::Always));
+    assert!(std::panic::catch_unwind(broken).is_err());
+}

@@ -111,6 +111,10 @@
 //!   finds room, writes over it            sees a byte, says so, sends it again later
 //!                                                                     ← `taken` moves when it needs it no more
 //!
+//!   needs a larger block, gives back
+//!   the one that it holds                 has not read the last bytes in it
+//!                                                                     ← only where everything is read, as a chain begins
+//!
 //!   begins anew at the front of its       remembers which block a position is in
 //!   block, as everything is read                                      ← and forgets it with the last byte that it knew of
 //!
