@@ -45,7 +45,8 @@
 //! **What bounds what.** A ring holds [`RING`] bytes in each direction, a lane's blocks [`POOL`] bytes of each size; a
 //! lane looks at [`SERVED_MAX`] conversations and takes [`COMMANDS_MAX`] commands per poll; of notes there may be
 //! [`NOTES_MAX`] in a conversation; a lane keeps 256 ended conversations for others, and none when it is idle. Whoever wants more waits, or is told that it would.
-//! Who finds all blocks with others tries again, or is told, when there are some (`hungry`).
+//! Who finds all blocks with others tries again, or is told, when there are some (`hungry`). Who says nothing holds none: the block of a word
+//! goes back after some tenth of a second, larger ones within milliseconds (`lenders`).
 
 pub mod accept;
 pub mod datagram;
