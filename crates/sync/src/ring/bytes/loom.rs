@@ -291,29 +291,49 @@ fn what_is_given_back_before_the_last_look_is_caught() {
     assert!(std::panic::catch_unwind(broken).is_err());
 }
 
+/// One direction by itself, for models of what no conversation does.
+#[derive(Clone)]
+struct Lone {
+    pool: Arc<BlockPool>,
+    shared: StdArc<(Out, AtomicU64)>,
+}
+
+impl Lone {
+    fn new() -> Self {
+        Lone { pool: pool(), shared: StdArc::new((Out::new(), AtomicU64::new(0))) }
+    }
+
+    fn direction(&self) -> Direction<'_> {
+        let (out, taken) = &*self.shared;
+        Direction { out, taken, pool: &self.pool, limit: 24, writer_lends: false }
+    }
+
+    /// As whoever gets the next block would.
+    fn lends_another(&self) -> BlockId {
+        let other = self.pool.take(8).expect("there are eight");
+        // SAFETY: loom tracks it.
+        unsafe { self.pool.exclusive(other, 0, 8) }.fill(9);
+        other
+    }
+}
+
 /// Known broken: the lane gives the block back by what it remembers, not by taking it out of `hold`.
 fn reclaims_by_memory() {
-    let pool = pool();
-    let shared = StdArc::new(Out::new());
-    let taken = StdArc::new(AtomicU64::new(0));
-    let writes = (pool.clone(), shared.clone(), taken.clone());
+    let lone = Lone::new();
+    let writes = lone.clone();
     let writer = ::loom::thread::spawn(move || {
-        let (pool, out, taken) = writes;
-        let direction = Direction { out: &out, taken: &taken, pool: &pool, limit: 16, writer_lends: false };
+        let direction = writes.direction();
         let mut writing = Writing::default();
         direction.write(&mut writing, &1u64.to_ne_bytes()[..]);
         direction.write(&mut writing, &2u64.to_ne_bytes()[..]);
     });
-    let direction = Direction { out: &shared, taken: &taken, pool: &pool, limit: 16, writer_lends: false };
+    let direction = lone.direction();
     let mut reading = Reading::default();
     if let Some((block, _, _)) = direction.front(&mut reading) {
         direction.advance(&mut reading, 8);
         if direction.out.produced.load(order::observe()) == 8 {
-            pool.give(block); // the writer may be writing behind these bytes, or link the next block to this one
-            let other = pool.take(8).expect("just given");
-            // SAFETY: loom tracks it: this is what whoever gets the block next would do.
-            unsafe { pool.exclusive(other, 0, 8) }.fill(9);
-            pool.next(other).store(77, Relaxed);
+            lone.pool.give(block); // the writer may be writing behind these bytes, or link the next block to this one
+            lone.pool.next(lone.lends_another()).store(77, Relaxed);
         }
     }
     writer.join().expect("no panic");
@@ -336,28 +356,23 @@ enum Exchanges {
 
 /// A word, then two at once, which do not fit into the same block; somebody else is lent what went back, and writes into it.
 fn exchanged(exchanges: Exchanges) {
-    let pool = pool();
-    let shared = StdArc::new(Out::new());
-    let taken = StdArc::new(AtomicU64::new(0));
-    let writes = (pool.clone(), shared.clone(), taken.clone());
+    let lone = Lone::new();
+    let writes = lone.clone();
     let writer = ::loom::thread::spawn(move || {
-        let (pool, out, taken) = writes;
-        let direction = Direction { out: &out, taken: &taken, pool: &pool, limit: 24, writer_lends: false };
+        let direction = writes.direction();
         let mut writing = Writing::default();
         assert_eq!(direction.write(&mut writing, &1u64.to_ne_bytes()), 8);
         if exchanges == Exchanges::Always {
-            let held = out.hold.swap(BUSY, order::exchange());
+            let held = direction.out.hold.swap(BUSY, order::exchange());
             let larger = direction.exchange(BlockId(held as u32 - 1), 16);
-            direction.begin(&mut writing, own(&out.produced), larger);
-            out.hold.store(held >> 32 << 32 | u64::from(larger.0 + 1), order::publish());
+            direction.begin(&mut writing, own(&direction.out.produced), larger);
+            direction.out.hold.store(held >> 32 << 32 | u64::from(larger.0 + 1), order::publish());
         }
         let two = [2u64.to_ne_bytes(), 3u64.to_ne_bytes()];
         assert_eq!(direction.write(&mut writing, two.as_flattened()), 16);
-        let other = pool.take(8).expect("there are eight");
-        // SAFETY: loom tracks it: this is what whoever gets the block next would do.
-        unsafe { pool.exclusive(other, 0, 8) }.fill(9);
+        writes.lends_another();
     });
-    let direction = Direction { out: &shared, taken: &taken, pool: &pool, limit: 24, writer_lends: false };
+    let direction = lone.direction();
     let (mut reading, mut expected) = (Reading::default(), 1);
     let mut look = || {
         while let Some((block, offset, _)) = direction.front(&mut reading) {
