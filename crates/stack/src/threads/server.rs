@@ -575,8 +575,7 @@ impl Server {
         }
         while let Some((list, lender)) = self.lenders.next(now) {
             // Another's by now? That one is on the list for itself.
-            let record = self.records.get_mut(lender.index as usize).and_then(Option::as_mut);
-            let Some(record) = record.filter(|record| record.id == lender.id) else { continue };
+            let Some(record) = self.record(lender.index).filter(|record| record.id == lender.id) else { continue };
             if record.lent.was_silent(list) && record.end.retire() {
                 record.lent.leaves(list);
             } else {

@@ -79,7 +79,7 @@ impl BlockPool {
         Self::with_sizes([256, 4_096, SLAB as u32], bytes)
     }
 
-    /// Each a power of two times the one before.
+    /// The smallest first.
     pub(super) fn with_sizes(sizes: [u32; CLASSES], bytes: usize) -> Self {
         BlockPool { classes: sizes.map(|size| Class::new(size, bytes)) }
     }
@@ -113,7 +113,7 @@ impl BlockPool {
     pub fn memory(&self) -> Vec<Range<usize>> {
         let of = |class: &'_ Class| {
             let firsts = (0..class.made()).step_by(1 << class.slab_log);
-            firsts.filter_map(|index| Some(class.slab(index)?.memory.memory())).collect()
+            firsts.filter_map(|index| Some(class.slab(index)?.0.memory.memory())).collect()
         };
         self.classes.iter().flat_map(|class| -> Vec<_> { of(class) }).collect()
     }
@@ -132,8 +132,7 @@ impl BlockPool {
     #[inline]
     fn slab(&self, id: BlockId) -> (&Slab, usize) {
         let (class, index) = self.class(id);
-        let at = index as usize & ((1 << class.slab_log) - 1);
-        (class.slab(index).expect("a number that the pool gave out"), at)
+        class.slab(index).expect("a number that the pool gave out")
     }
 
     /// The number of the block behind this one.
@@ -215,16 +214,18 @@ impl Class {
         (piece as usize + 1, slab - first, first)
     }
 
-    /// The slab of a block.
+    /// The slab of a block, and its place there.
     #[inline]
-    fn slab(&self, index: u32) -> Option<&Slab> {
+    fn slab(&self, index: u32) -> Option<(&Slab, usize)> {
         let (piece, at, _) = Self::place(index >> self.slab_log);
-        self.pieces[piece].get()?.get(at as usize)?.get()
+        let slab = self.pieces[piece].get()?.get(at as usize)?.get()?;
+        Some((slab, index as usize & ((1 << self.slab_log) - 1)))
     }
 
     #[inline]
     fn next(&self, index: u32) -> Option<&AtomicU32> {
-        self.slab(index)?.next.get(index as usize & ((1 << self.slab_log) - 1))
+        let (slab, at) = self.slab(index)?;
+        slab.next.get(at)
     }
 
     #[inline]
