@@ -25,7 +25,7 @@ use failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
 use laneway_device::memory::LinkTx;
 use laneway_stack::sharing::{Accept, Decomposed, Epoch, Global, LaneOwned, Plain, TimeWaitApart};
-use options::{Api, Bench, Checksums, Peer, ReferencesName as Name, SharingName, Unit};
+use options::{Api, Bench, Checksums, Cores, Peer, ReferencesName as Name, SharingName, Unit};
 use ours::Ours;
 use outlet::AnyWay;
 use peer_linux::Linux;
@@ -213,20 +213,27 @@ fn threaded(bench: &Bench, conns: usize, shape: &Shape) -> Result<Vec<Box<dyn Co
     for who in ["laneway", "laneway-aa"] {
         all.push(Box::new(threads::Threads::new(who, threads::Laneway::new(shape)?, job.clone())));
     }
-    let opens = bench.unit == Unit::Crr;
-    all.push(match bench.unit {
-        Unit::Crr => Box::new(Ours::<_, LaneOwned>::new("on-lane", &crr::Crr, shape, opens)?.beside_threads()),
-        Unit::Rr => {
-            Box::new(Ours::<_, LaneOwned>::new("on-lane", &rr::Rr::new(bench.message), shape, opens)?.beside_threads())
-        }
-        Unit::Stream | Unit::Idle => {
-            Box::new(Ours::<_, LaneOwned>::new("on-lane", &stream::Stream, shape, opens)?.beside_threads())
-        }
-    });
+    all.push(on_lane(bench, "on-lane", shape)?);
+    if machine::cores() > 1 {
+        // A lane at each end, as the sockets have: what of the difference is that frames cross cores, and that both are busy.
+        all.push(on_lane(bench, "on-lane-split", &Shape { cores: Cores::Split, ..shape.clone() })?);
+    }
     if bench.peer.contains(&Peer::Linux) && linux_has_room(conns) {
         all.push(Box::new(threads::Threads::new("linux", threads::Kernel::new(), job)));
     }
     Ok(all)
+}
+
+/// The work of application threads, done on the lanes.
+fn on_lane(bench: &Bench, who: &'static str, shape: &Shape) -> Result<Box<dyn Contender>, Failure> {
+    fn of<W: Work>(who: &'static str, work: &W, shape: &Shape, opens: bool) -> Result<Box<dyn Contender>, Failure> {
+        Ok(Box::new(Ours::<W, LaneOwned>::new(who, work, shape, opens)?.beside_threads()))
+    }
+    match bench.unit {
+        Unit::Crr => of(who, &crr::Crr, shape, true),
+        Unit::Rr => of(who, &rr::Rr::new(bench.message), shape, false),
+        Unit::Stream | Unit::Idle => of(who, &stream::Stream, shape, false),
+    }
 }
 
 /// Says so if the kernel's descriptors do not suffice.

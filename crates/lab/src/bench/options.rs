@@ -79,7 +79,7 @@ pub enum ReferencesName {
 pub enum Api {
     /// They live on the lanes
     Lane,
-    /// They have threads of their own, and sockets: a lane at each end; beside the on-lane API, and beside the kernel's sockets in the same structure
+    /// They have threads of their own, and sockets: a lane at each end; beside the on-lane API, both ends on one core and each on its own, and beside the kernel's sockets in the same structure
     Thread,
 }
 
