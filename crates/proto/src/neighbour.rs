@@ -16,7 +16,8 @@
 //!
 //! Entries are bounded. When the cache is full a clock hand looks at 32 slots and the least useful entry makes room, so a
 //! scan of the subnet costs a bounded time per packet and drives out unanswered entries before answered ones. One request a second is
-//! sent per next hop. Packets that wait for an answer are the caller's to keep, at most three.
+//! sent per next hop. Packets that wait for an answer are the caller's to keep, at most three, until [`NeighbourCache::poll_failed`] names
+//! their next hop.
 
 use crate::discard::Discard;
 use crate::ip::input::Packet;
@@ -143,6 +144,8 @@ pub struct NeighbourCache {
     timers: BTreeSet<(Instant, u32)>,
     /// Questions to send, oldest first; at most one per entry is added per `retransmit_us`.
     requests: VecDeque<Request>,
+    /// Next hops given up, which somebody may have packets for.
+    failed: VecDeque<Address>,
     /// Where the search for room goes on.
     hand: usize,
     /// The slot that the last lookup found: most packets go to one gateway.
@@ -159,6 +162,7 @@ impl NeighbourCache {
             index: BTreeMap::new(),
             timers: BTreeSet::new(),
             requests: VecDeque::new(),
+            failed: VecDeque::new(),
             hand: 0,
             last: 0,
             version: 0,
@@ -229,6 +233,12 @@ impl NeighbourCache {
         self.requests.pop_front()
     }
 
+    /// The next of those that were asked in vain, or forgotten while they were asked: what waits for it is to be dropped (RFC 4861
+    /// section 7.2.2). Changes after `lookup` and `on_timeout`; call until `None`.
+    pub fn poll_failed(&mut self) -> Option<Address> {
+        self.failed.pop_front()
+    }
+
     /// When `on_timeout` has to be called next. Changes after every `&mut` call.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| *at)
@@ -247,7 +257,8 @@ impl NeighbourCache {
                     self.probe(slot, mac, requests, now)
                 }
                 State::Incomplete { .. } | State::Probe { .. } => {
-                    self.set(slot, State::Failed { at: now }, Instant::NEVER, now)
+                    self.set(slot, State::Failed { at: now }, Instant::NEVER, now);
+                    self.give_up(slot);
                 }
                 State::Reachable { .. } | State::Stale { .. } | State::Failed { .. } => {
                     unreachable!("only states that wait for something have a timer")
@@ -475,6 +486,13 @@ impl NeighbourCache {
         }
     }
 
+    fn give_up(&mut self, slot: u32) {
+        // Only a caller that does not poll gets here with a full queue.
+        if self.failed.len() < self.config.entries_max {
+            self.failed.push_back(self.slots[slot as usize].ip);
+        }
+    }
+
     fn find(&self, ip: Address) -> Option<u32> {
         self.index.get(&ip.words()).copied()
     }
@@ -505,6 +523,9 @@ impl NeighbourCache {
             self.slots.len() - 1
         } else {
             let slot = self.least_useful();
+            if matches!(self.slots[slot].state, State::Incomplete { .. }) {
+                self.give_up(slot as u32);
+            }
             self.set(slot as u32, State::Failed { at: now }, Instant::NEVER, now);
             self.index.remove(&self.slots[slot].ip.words());
             self.slots[slot] = entry;

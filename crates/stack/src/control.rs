@@ -8,6 +8,7 @@ use crate::mail::{ControlMail, ToControl, ToLane};
 use crate::snapshot::{AddressSet, Snapshot};
 use crate::trace::Tap;
 use hashbrown::HashMap;
+use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
 use laneway_proto::icmp::{self, Incoming};
 use laneway_proto::ip::input;
@@ -151,6 +152,8 @@ pub struct Control {
     mac: Mac,
     binds: Binds,
     moves: Moves,
+    /// What the control plane itself has counted.
+    own: Counters,
     /// Counters asked for: one place per lane.
     counters: Vec<Option<(Counters, usize)>>,
     /// Pages of listings that lanes have filled and nobody has taken yet.
@@ -178,6 +181,7 @@ impl Control {
             mac: Mac(mac),
             binds: Binds::new(ports),
             moves: Moves::new(lanes),
+            own: Counters::default(),
             counters: vec![None; lanes],
             pages: Vec::new(),
         }
@@ -197,8 +201,13 @@ impl Control {
     pub fn request_counters(&mut self) {
         self.counters.iter_mut().for_each(|c| *c = None);
         for mail in &mut self.mail {
-            let _ = mail.to_lane.push(ToLane::ReportCounters);
+            mail.tell(ToLane::ReportCounters);
         }
+    }
+
+    /// What the control plane itself has counted: what it discards.
+    pub fn own_counters(&self) -> &Counters {
+        &self.own
     }
 
     /// What each lane has counted and the bytes that its tables hold, once every lane has answered.
@@ -240,6 +249,9 @@ impl Control {
                 self.on_report(lane, report, now);
             }
         }
+        for mail in &mut self.mail {
+            mail.tell_kept();
+        }
         if self.is_behind() {
             self.publish_routes();
         }
@@ -250,6 +262,9 @@ impl Control {
             return self.next(now);
         }
         self.neighbours.on_timeout(now);
+        while let Some(next_hop) = self.neighbours.poll_failed() {
+            self.unreachable.push(next_hop);
+        }
         while let Some(request) = self.neighbours.poll_transmit() {
             let source = self.snapshot.addresses.iter().find(|a| a.is_v4() == request.target.is_v4());
             if let Some(source) = source.copied() {
@@ -265,7 +280,8 @@ impl Control {
 
     /// Lanes have yet to be told of something, or to give something back.
     fn is_behind(&self) -> bool {
-        self.unpublished || !self.replaced.is_empty() || self.untold.contains(&true)
+        let keeps = self.mail.iter().any(ControlMail::keeps);
+        self.unpublished || !self.replaced.is_empty() || self.untold.contains(&true) || keeps
     }
 
     fn next(&self, now: Instant) -> Instant {
@@ -312,6 +328,9 @@ impl Control {
                     self.unreachable.push(next_hop);
                 }
             }
+            ToControl::Used(next_hop) => {
+                let _ = self.neighbours.lookup(now, next_hop);
+            }
             ToControl::Confirmed(next_hop) => self.neighbours.confirm(next_hop, now),
             ToControl::PathMtu(remote, mtu) => {
                 for (i, mail) in self.mail.iter_mut().enumerate() {
@@ -324,7 +343,13 @@ impl Control {
             ToControl::Listening(id) => self.on_listening(id.0),
             ToControl::GoesBy(version) => self.on_goes_by(lane, version),
             ToControl::Drained { bucket, cookies_until } => self.on_drained(lane, bucket, cookies_until),
-            ToControl::Counters(counters, bytes) => self.counters[lane] = Some((*counters, bytes)),
+            ToControl::Counters(mut counters, bytes) => {
+                // What the control plane discards came by some lane; it is told with the first one's.
+                if lane == 0 {
+                    counters.merge(&self.own);
+                }
+                self.counters[lane] = Some((*counters, bytes));
+            }
             ToControl::Page(page) => self.pages.push(page),
             ToControl::TapDone(tap) => drop(tap),
             ToControl::Replaced(snapshot) => drop(snapshot),
@@ -334,22 +359,35 @@ impl Control {
     /// ARP and neighbour discovery.
     fn on_frame(&mut self, frame: &[u8], now: Instant) {
         let Ok((ethertype, bytes, group)) = ethernet::accept(frame, self.mac) else { return };
+        match self.answer(ethertype, bytes, group, now) {
+            Ok(Some(answer)) => {
+                let mut reply = vec![0; answer.len()];
+                answer.emit(&mut reply);
+                self.transmit(reply);
+            }
+            Ok(None) => {}
+            Err(discard) => self.own.discard(discard),
+        }
+    }
+
+    /// What a question of ARP or neighbour discovery is answered with. Whatever it says is learnt.
+    fn answer(
+        &mut self,
+        ethertype: EtherType,
+        bytes: &[u8],
+        group: bool,
+        now: Instant,
+    ) -> Result<Option<neighbour::Answer>, Discard> {
         let addresses = Arc::clone(&self.snapshot.addresses);
         let is_local = |address: Address| addresses.contains(&address);
-        let answer = if ethertype == EtherType::ARP {
-            self.neighbours.on_arp(bytes, self.mac, is_local, now)
-        } else {
-            let Ok(mut packet) = input::input(bytes, false) else { return };
-            packet.link_broadcast = group;
-            match icmp::input(&packet) {
-                Ok(Incoming::Neighbour(message)) => self.neighbours.on_ndp(&packet, &message, self.mac, is_local, now),
-                _ => return,
-            }
-        };
-        if let Ok(Some(answer)) = answer {
-            let mut reply = vec![0; answer.len()];
-            answer.emit(&mut reply);
-            self.transmit(reply);
+        if ethertype == EtherType::ARP {
+            return self.neighbours.on_arp(bytes, self.mac, is_local, now);
+        }
+        let mut packet = input::input(bytes, false)?;
+        packet.link_broadcast = group;
+        match icmp::input(&packet)? {
+            Incoming::Neighbour(message) => self.neighbours.on_ndp(&packet, &message, self.mac, is_local, now),
+            _ => Ok(None),
         }
     }
 

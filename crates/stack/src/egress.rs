@@ -56,14 +56,16 @@ pub struct Path {
     dst: Address,
     /// The link header of every packet that goes there.
     link: [u8; ethernet::HEADER_LEN],
+    /// When the control plane was last told that the next hop is alive, and that it is used.
     confirmed_ms: u32,
+    used_ms: u32,
     /// The number of the route in its table.
     route: u32,
+    /// Largest IP packet.
+    pub mtu: u32,
     next_hop: Address,
     /// The neighbours by which it is resolved or not.
     neighbours: u64,
-    /// Largest IP packet.
-    pub mtu: u32,
     /// The address to send from, of a path for senders who have none yet.
     pub source: Option<Address>,
     /// What is added to our clock in timestamps between these two addresses.
@@ -92,6 +94,35 @@ impl PathPlace {
     pub fn of(key: &FlowKey) -> Self {
         PathPlace::between(&key.local, &key.remote)
     }
+}
+
+impl Path {
+    /// The next hop is alive: whom it leads to has acknowledged something.
+    #[inline(always)]
+    fn confirm(&mut self, now: Instant, mail: &mut LaneMail) {
+        if is_over(&mut self.confirmed_ms, now) {
+            tell(mail, ToControl::Confirmed(self.next_hop));
+        }
+    }
+
+    /// A packet goes to the next hop, and nobody knows whether it is alive.
+    #[inline(always)]
+    fn use_by(&mut self, now: Instant, mail: &mut LaneMail) {
+        if self.resolved && is_over(&mut self.used_ms, now) {
+            tell(mail, ToControl::Used(self.next_hop));
+        }
+    }
+}
+
+/// Whether a second has passed since that was last so.
+#[inline(always)]
+fn is_over(since_ms: &mut u32, now: Instant) -> bool {
+    let now_ms = now.as_ms() as u32;
+    let over = now_ms.wrapping_sub(*since_ms) >= 1_000;
+    if over {
+        *since_ms = now_ms;
+    }
+    over
 }
 
 const PATHS: usize = 1_024;
@@ -290,6 +321,7 @@ impl Paths {
             source,
             ts_offset,
             confirmed_ms: before.filter(|path| path.next_hop == next_hop).map_or(0, |path| path.confirmed_ms),
+            used_ms: before.filter(|path| path.next_hop == next_hop).map_or(0, |path| path.used_ms),
         }
     }
 
@@ -557,23 +589,20 @@ fn way<'a, T: Tx>(
         return None;
     };
     tx.on_behalf(&local.snapshot, path.route);
-    if let Some(now) = alive
-        && local.medium == Medium::Ethernet
-    {
-        let now_ms = now.as_ms() as u32;
-        if now_ms.wrapping_sub(path.confirmed_ms) >= 1_000 {
-            path.confirmed_ms = now_ms;
-            confirm(&mut local.mail, path.next_hop);
+    if local.medium == Medium::Ethernet {
+        match alive {
+            Some(now) => path.confirm(now, &mut local.mail),
+            None => path.use_by(local.now, &mut local.mail),
         }
     }
     Some(path)
 }
 
-/// Tells the control plane that a next hop is alive, which is once a second at the most.
+/// Tells the control plane about a next hop, which is once a second at the most.
 #[cold]
 #[inline(never)]
-fn confirm(mail: &mut LaneMail, next_hop: Address) {
-    let _ = mail.to_control.push(ToControl::Confirmed(next_hop));
+fn tell(mail: &mut LaneMail, news: ToControl) {
+    let _ = mail.to_control.push(news);
 }
 
 #[cold]
@@ -696,7 +725,14 @@ pub fn raw<T: Tx>(local: &mut Local, tx: &mut T, dst: Address, packet: &[u8]) ->
     tx.on_behalf(&local.snapshot, path.route);
     if !path.resolved {
         let next_hop = path.next_hop;
-        return wait_for_neighbour(local, next_hop, packet);
+        let sent = wait_for_neighbour(local, next_hop, packet);
+        if sent == Sent::Waiting {
+            local.counters.discard(Discard::NeighbourQueueFull);
+        }
+        return sent;
+    }
+    if local.medium == Medium::Ethernet {
+        path.use_by(local.now, &mut local.mail);
     }
     let link_len = local.medium.header_len();
     let Some(buf) = tx.reserve(link_len + packet.len()) else {
@@ -719,7 +755,17 @@ fn wait_for_neighbour(local: &mut Local, next_hop: Address, packet: &[u8]) -> Se
         let _ = local.mail.to_control.push(ToControl::Unresolved(next_hop));
         return Sent::Nowhere;
     }
-    match local.waiting.wait(next_hop, packet, local.now) {
+    let mut waits = local.waiting.wait(next_hop, packet, local.now);
+    if waits == Wait::Full {
+        let gone = local.waiting.make_room(local.now);
+        for _ in 0..gone {
+            local.counters.discard(Discard::NeighbourUnreachable);
+        }
+        if gone > 0 {
+            waits = local.waiting.wait(next_hop, packet, local.now);
+        }
+    }
+    match waits {
         Wait::Ask => {
             let _ = local.mail.to_control.push(ToControl::Unresolved(next_hop));
             Sent::Yes

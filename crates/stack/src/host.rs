@@ -192,9 +192,9 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
         all
     }
 
-    /// The counters of all lanes.
+    /// The counters of all lanes, and of the control plane.
     pub fn counters(&mut self) -> Counters {
-        let mut sum = Counters::default();
+        let mut sum = self.control.own_counters().clone();
         self.seats.iter_mut().for_each(|seat| sum.merge(&seat.lane.counters()));
         sum
     }

@@ -4,7 +4,6 @@
 
 use crate::counters::Mib;
 use crate::lane::Local;
-use crate::mail::ToControl;
 pub use crate::moving::Via;
 use crate::tables::Handle;
 use arrayvec::ArrayVec;
@@ -334,7 +333,7 @@ fn is_neighbour_discovery(packet: &[u8]) -> bool {
 
 #[cold]
 fn to_control<'a>(local: &mut Local, frame: &[u8]) -> Other<'a> {
-    if local.mail.to_control.push(ToControl::Frame(frame.to_vec())).is_err() {
+    if !local.mail.pass_on(frame) {
         local.counters.discard(Discard::SteerRingFull);
     }
     None

@@ -12,6 +12,7 @@ use laneway_proto::time::Instant;
 use laneway_sync::ring::items::{ItemConsumer, ItemProducer, items};
 use laneway_sync::ring::records::{RecordConsumer, RecordProducer, records};
 use laneway_wire::flow::Address;
+use std::collections::VecDeque;
 
 /// From the control thread to a lane.
 pub enum ToLane {
@@ -84,6 +85,8 @@ pub enum ToControl {
     Frame(Vec<u8>),
     /// A packet waits for this next hop's link address.
     Unresolved(Address),
+    /// A packet was sent to this next hop, and nothing says whether it is alive (RFC 4861 section 7.3.3).
+    Used(Address),
     /// A connection makes progress through this next hop: it is reachable (RFC 4861 section 7.3.1).
     Confirmed(Address),
     /// A path's MTU, validated.
@@ -120,6 +123,9 @@ pub enum ToControl {
 
 /// Messages that may wait in each direction between a lane and the control thread.
 const CONTROL_MAIL: usize = 1_024;
+/// Of these, for whatever is no frame of ARP or neighbour discovery: anybody on the link can send so many of those that nothing else would
+/// have room.
+const RESERVED: usize = 256;
 /// Bytes of mis-steered packets that may wait from one lane to another.
 const FRAME_MAIL: usize = 1 << 20;
 
@@ -133,6 +139,32 @@ pub struct LaneMail {
     pub to_lanes: Vec<Option<RecordProducer>>,
     /// IP packets from other lanes.
     pub from_lanes: Vec<RecordConsumer>,
+    /// Reports that must not be lost, and for which there was no room.
+    kept: VecDeque<ToControl>,
+}
+
+impl LaneMail {
+    /// Hands a frame of ARP or neighbour discovery to the control thread. False: too many wait there already.
+    pub fn pass_on(&mut self, frame: &[u8]) -> bool {
+        self.to_control.has_room(RESERVED + 1) && self.to_control.push(ToControl::Frame(frame.to_vec())).is_ok()
+    }
+
+    /// Sends a report that somebody waits for: where there is no room now, in a later poll.
+    pub fn tell(&mut self, report: ToControl) {
+        self.kept.push_back(report);
+        self.tell_kept();
+    }
+
+    /// Sends what was kept, as far as there is room.
+    pub fn tell_kept(&mut self) {
+        send_kept(&mut self.kept, &mut self.to_control);
+    }
+
+    /// Some reports wait for room.
+    #[inline]
+    pub fn keeps(&self) -> bool {
+        !self.kept.is_empty()
+    }
 }
 
 /// The control thread's ends of one lane's rings.
@@ -141,6 +173,34 @@ pub struct ControlMail {
     pub to_lane: ItemProducer<ToLane>,
     /// Reports.
     pub from_lane: ItemConsumer<ToControl>,
+    /// Commands that must not be lost, and for which there was no room.
+    kept: VecDeque<ToLane>,
+}
+
+impl ControlMail {
+    /// Sends a command that somebody waits for: where there is no room now, in a later turn, behind those that wait for room already.
+    pub fn tell(&mut self, command: ToLane) {
+        self.kept.push_back(command);
+        self.tell_kept();
+    }
+
+    /// Sends what was kept, as far as there is room.
+    pub fn tell_kept(&mut self) {
+        send_kept(&mut self.kept, &mut self.to_lane);
+    }
+
+    /// Some commands wait for room.
+    pub fn keeps(&self) -> bool {
+        !self.kept.is_empty()
+    }
+}
+
+fn send_kept<T: Send>(kept: &mut VecDeque<T>, ring: &mut ItemProducer<T>) {
+    while let Some(oldest) = kept.pop_front() {
+        if let Err(oldest) = ring.push(oldest) {
+            return kept.push_front(oldest);
+        }
+    }
 }
 
 /// Rings between a control thread and `lanes` lanes, and between each two lanes.
@@ -150,8 +210,9 @@ pub fn exchange(lanes: usize) -> (Vec<ControlMail>, Vec<LaneMail>) {
     for _ in 0..lanes {
         let (to_lane, from_control) = items(CONTROL_MAIL);
         let (to_control, from_lane) = items(CONTROL_MAIL);
-        control.push(ControlMail { to_lane, from_lane });
-        mail.push(LaneMail { from_control, to_control, to_lanes: Vec::new(), from_lanes: Vec::new() });
+        control.push(ControlMail { to_lane, from_lane, kept: VecDeque::new() });
+        let (to_lanes, from_lanes, kept) = (Vec::new(), Vec::new(), VecDeque::new());
+        mail.push(LaneMail { from_control, to_control, to_lanes, from_lanes, kept });
     }
     for from in 0..lanes {
         for to in 0..lanes {

@@ -1,6 +1,8 @@
-//! Owns a lane's side of neighbour resolution: packets that wait for a link address, at most three per next hop.
+//! Owns a lane's side of neighbour resolution: packets that wait for a link address, at most three per next hop and for at most as long
+//! as an answer may take.
 //!
-//! Asking is the control thread's business, so that a next hop is asked once a second whatever the number of lanes.
+//! Asking is the control thread's business, so that a next hop is asked once a second whatever the number of lanes. It says who did not
+//! answer, too; that a wait has an end does not depend on it.
 
 use laneway_proto::time::Instant;
 use laneway_wire::flow::Address;
@@ -9,22 +11,26 @@ use laneway_wire::flow::Address;
 const PACKETS_MAX: usize = 3;
 /// Next hops that are waited for at a time.
 const HOPS_MAX: usize = 256;
-/// How long to wait before asking the control thread again.
+/// How long to wait before asking the control thread again, and before making room for another next hop: by then an answer is late.
 const ASK_AGAIN_US: u64 = 1_000_000;
+/// How long a packet waits: for three requests, a second each, and for the news that they were in vain.
+const WAIT_MAX_US: u64 = 4_000_000;
 
 /// What became of a packet that has to wait.
 #[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// It waits, or the last one was too many; either way the control thread should be asked (again).
     Ask,
     /// It waits for an answer that is on its way.
     Asked,
-    /// Enough packets wait for that neighbour.
+    /// Enough packets wait for that neighbour, or too many neighbours are waited for.
     Full,
 }
 
 struct Waiting {
     next_hop: Address,
+    since: Instant,
     asked_at: Instant,
     packets: Vec<Vec<u8>>,
 }
@@ -32,6 +38,7 @@ struct Waiting {
 /// Packets of one lane that wait for link addresses.
 #[derive(Default)]
 pub struct WaitingRoom {
+    /// In the order in which their first packet came.
     hops: Vec<Waiting>,
 }
 
@@ -52,8 +59,31 @@ impl WaitingRoom {
         if self.hops.len() >= HOPS_MAX {
             return Wait::Full;
         }
-        self.hops.push(Waiting { next_hop, asked_at: now, packets: vec![packet.to_vec()] });
+        self.hops.push(Waiting { next_hop, since: now, asked_at: now, packets: vec![packet.to_vec()] });
         Wait::Ask
+    }
+
+    /// Makes room for another next hop, if there is none: whoever has waited longest goes, unless that has not been for a second. So
+    /// strangers whose addresses nobody has cannot keep a neighbour out for longer, nor have more than 256 asked for in a second. The
+    /// answer is how many packets went.
+    pub fn make_room(&mut self, now: Instant) -> usize {
+        match self.hops.first() {
+            Some(oldest) if self.hops.len() >= HOPS_MAX && now.since_us(oldest.since) >= ASK_AGAIN_US => {
+                self.hops.remove(0).packets.len()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Gives up those that have waited long enough, and says how many packets that were.
+    pub fn on_timeout(&mut self, now: Instant) -> usize {
+        let over = self.hops.iter().take_while(|waiting| now.since_us(waiting.since) >= WAIT_MAX_US).count();
+        self.hops.drain(..over).map(|waiting| waiting.packets.len()).sum()
+    }
+
+    /// When `on_timeout` has to be called next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.hops.first().map(|oldest| oldest.since.after_us(WAIT_MAX_US))
     }
 
     /// Takes the packets of every next hop for which `known` has an answer: `Some(true)` to be sent, `Some(false)` to be
@@ -70,3 +100,6 @@ impl WaitingRoom {
         out
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -200,7 +200,7 @@ impl Shared {
 pub struct Runtime {
     shared: Arc<Shared>,
     lanes: Vec<JoinHandle<Option<Counters>>>,
-    control: Option<JoinHandle<()>>,
+    control: Option<JoinHandle<Counters>>,
 }
 
 /// How a stack ended.
@@ -459,7 +459,7 @@ impl Runtime {
             }
         }
         if let Some(control) = self.control.take() {
-            let _ = control.join();
+            sum.merge(&control.join().unwrap_or_default());
         }
         tracing::info!("the stack has stopped");
         sum
@@ -742,12 +742,14 @@ struct ControlThread {
 }
 
 impl ControlThread {
-    fn run(mut self) {
+    /// Until the stack has stopped. The answer is what it has counted itself.
+    fn run(mut self) -> Counters {
         let shared = Arc::clone(&self.shared);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.turn_until_stopped())) {
             shared.fail("the control thread", &*panic);
         }
         *shared.lock_commands() = None;
+        self.control.own_counters().clone()
     }
 
     fn turn_until_stopped(&mut self) {

@@ -284,13 +284,15 @@ fn lane_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn Ap
 /// Commands of the control thread. Hardly any poll has one, and what carries them out has a large frame: it is not entered for nothing.
 #[inline]
 fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
-    let waits = !lane.local.mail.from_control.is_empty() || lane.local.bound.is_surveying();
+    let local = &lane.local;
+    let waits = !local.mail.from_control.is_empty() || local.bound.is_surveying() || local.mail.keeps();
     waits && obey(lane, tx)
 }
 
 #[inline(never)]
 fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
-    let mut any = false;
+    let mut any = lane.local.mail.keeps();
+    lane.local.mail.tell_kept();
     while let Some(command) = lane.local.mail.from_control.pop() {
         any = true;
         let walks = matches!(command, ToLane::Unlisten(_) | ToLane::PathMtu(..));
@@ -320,7 +322,7 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
             ToLane::Release(id) => bound::release(&mut tables, local, id),
             ToLane::Listen { id, binding, port, backlog } => {
                 tables.listeners.add(id, binding, port, backlog, local.steering.lanes());
-                let _ = local.mail.to_control.push(ToControl::Listening(id));
+                local.mail.tell(ToControl::Listening(id));
             }
             ToLane::Unlisten(id) => {
                 for orphan in tables.listeners.remove(id) {
@@ -352,12 +354,12 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
                 let mut counters = local.counters.clone();
                 counters.merge(&tables.counters);
                 counters.add_met_here();
-                let _ = local.mail.to_control.push(ToControl::Counters(Box::new(counters), tables.bytes()));
+                local.mail.tell(ToControl::Counters(Box::new(counters), tables.bytes()));
             }
             ToLane::List(mut page) => {
                 page.busy = local.busy;
                 listing::fill(&mut page, &tables, local.id, local.now, local.config.tcp.msl_us);
-                let _ = local.mail.to_control.push(ToControl::Page(page));
+                local.mail.tell(ToControl::Page(page));
                 // One page a poll, however many ask: the next command has the next poll.
                 break;
             }
@@ -396,6 +398,9 @@ fn expire<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) 
     if now >= local.housekeeping_at {
         local.housekeeping_at = now.after_us(100_000);
         local.paths.on_timeout(now);
+        for _ in 0..local.waiting.on_timeout(now) {
+            local.counters.discard(laneway_proto::discard::Discard::NeighbourUnreachable);
+        }
         Stage { tables: &mut *tables, local: &mut *local, tx: &mut *tx, app: &mut *app }.give_up_fragments();
     }
     let mut due = std::mem::take(&mut local.due);
@@ -760,8 +765,9 @@ impl<S: Sharing> Lane<S> {
             Instant::NEVER
         };
         let migrating = if tables.flows.backlog() > 0 { self.local.now } else { Instant::NEVER };
-        let fragments =
-            self.local.reassembly.poll_timeout().map_or(Instant::NEVER, |at| at.max(self.local.housekeeping_at));
+        let kept = [self.local.reassembly.poll_timeout(), self.local.waiting.poll_timeout()];
+        let housekeeping =
+            kept.into_iter().flatten().min().map_or(Instant::NEVER, |at| at.max(self.local.housekeeping_at));
         tables
             .timers
             .next()
@@ -769,7 +775,7 @@ impl<S: Sharing> Lane<S> {
             .min(waits)
             .min(migrating)
             .min(neighbour)
-            .min(fragments)
+            .min(housekeeping)
             .min(moving)
     }
 

@@ -119,6 +119,7 @@ fn silence_is_asked_three_times_once_a_second_then_given_up() {
     }
     assert_eq!(asked, [0, SECOND, 2 * SECOND]);
     assert_eq!(now, at(3 * SECOND));
+    assert_eq!((cache.poll_failed(), cache.poll_failed()), (Some(v4(2)), None), "nobody need ask to hear of it");
     assert_eq!(cache.lookup(now, v4(2)), Resolution::Unreachable);
     assert_eq!(cache.poll_transmit(), None);
     // After another second a packet starts it again.
@@ -156,7 +157,7 @@ fn a_neighbour_that_left_is_given_up_and_an_upper_layer_can_vouch() {
     while let Some(deadline) = cache.poll_timeout() {
         cache.on_timeout(deadline);
     }
-    assert_eq!(state(&cache, v4(2)), "failed");
+    assert_eq!((state(&cache, v4(2)), cache.poll_failed()), ("failed", Some(v4(2))));
     cache.confirm(v4(2), at(73 * SECOND));
     assert_eq!(state(&cache, v4(2)), "failed");
     assert_eq!(cache.peek(v4(2)), None);
@@ -349,7 +350,12 @@ fn a_scan_is_bounded_and_spares_the_answered() {
     for i in 0..10_000u32 {
         let [_, _, c, d] = i.to_be_bytes();
         assert_eq!(cache.lookup(at(u64::from(i)), Address::from_v4([10, 0, c, d])), Resolution::Pending);
+        if i < 100 {
+            let forgotten = std::iter::from_fn(|| cache.poll_failed()).count();
+            assert_eq!(forgotten, usize::from(i >= 54), "whose packets wait must hear that nobody is asked any more");
+        }
     }
+    assert_eq!(cache.failed.len(), 64, "nor does what nobody takes grow");
     assert_eq!(cache.len(), 64);
     assert!(cache.requests.len() <= 64 && cache.timers.len() <= 64 && cache.index.len() == 64);
     for last in 10..20 {

@@ -282,7 +282,7 @@ impl Control {
             Transport::Udp => {
                 self.binds.table.commit(&(transport, port), id.into());
                 for mail in &mut self.mail {
-                    let _ = mail.to_lane.push(ToLane::BindUdp { id: UdpId(id), binding, port });
+                    mail.tell(ToLane::BindUdp { id: UdpId(id), binding, port });
                 }
             }
         }
@@ -298,7 +298,8 @@ impl Control {
             port: held.at.port(),
             census: held.census.is_some().then(PortSet::new),
         };
-        self.mail.iter_mut().filter_map(|mail| mail.to_lane.push(ask()).ok()).count()
+        self.mail.iter_mut().for_each(|mail| mail.tell(ask()));
+        self.mail.len()
     }
 
     fn tell_to_listen(&mut self, id: u16, backlog: usize) -> Result<(), Error> {
@@ -306,8 +307,8 @@ impl Control {
         (held.state, held.binding.listens) = (State::Listening, true);
         let (binding, port) = (held.binding, held.at.port());
         let listen = || ToLane::Listen { id: ListenerId(id), binding, port, backlog };
-        let told = self.mail.iter_mut().filter_map(|mail| mail.to_lane.push(listen()).ok()).count();
-        self.binds.get(id).ok_or(Error::Closed)?.missing = told;
+        self.mail.iter_mut().for_each(|mail| mail.tell(listen()));
+        self.binds.get(id).ok_or(Error::Closed)?.missing = self.mail.len();
         Ok(())
     }
 
@@ -375,10 +376,10 @@ impl Control {
             return;
         }
         for mail in &mut self.mail {
-            let _ = match held.transport {
-                Transport::Tcp => mail.to_lane.push(ToLane::Release(held.id)),
-                Transport::Udp => mail.to_lane.push(ToLane::UnbindUdp(UdpId(held.id))),
-            };
+            mail.tell(match held.transport {
+                Transport::Tcp => ToLane::Release(held.id),
+                Transport::Udp => ToLane::UnbindUdp(UdpId(held.id)),
+            });
         }
     }
 
@@ -387,7 +388,7 @@ impl Control {
         let mut held = self.binds.held.swap_remove(at);
         if held.state == State::Listening {
             for mail in &mut self.mail {
-                let _ = mail.to_lane.push(ToLane::Unlisten(ListenerId(id)));
+                mail.tell(ToLane::Unlisten(ListenerId(id)));
             }
         }
         self.release(&held);

@@ -162,11 +162,21 @@ impl<T: Send> ItemProducer<T> {
     /// Free slots, at least. Looks at the consumer's index only if the last look says that there are none.
     #[inline]
     pub fn room(&mut self) -> usize {
-        let capacity = self.shared.slots.len() as u32;
-        if self.staged.wrapping_sub(self.popped_seen) == capacity {
+        self.has_room(1);
+        self.seen_room()
+    }
+
+    /// Whether so many slots are free. Looks at the consumer's index only if the last look says that they are not.
+    #[inline]
+    pub fn has_room(&mut self, slots: usize) -> bool {
+        self.seen_room() >= slots || {
             self.popped_seen = self.shared.consumer.position.load(order::observe());
+            self.seen_room() >= slots
         }
-        (capacity - self.staged.wrapping_sub(self.popped_seen)) as usize
+    }
+
+    fn seen_room(&self) -> usize {
+        self.shared.slots.len() - self.staged.wrapping_sub(self.popped_seen) as usize
     }
 
     /// The consumer has been dropped: what is pushed now, nobody takes.
