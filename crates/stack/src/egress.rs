@@ -5,6 +5,7 @@
 use crate::counters::{Counters, Mib};
 use crate::lane::Local;
 use crate::mail::{LaneMail, ToControl};
+use crate::narrowing::Narrowing;
 use crate::neighbours::Wait;
 use crate::snapshot::{Snapshot, mix_pair};
 use crate::ways::{WayRef, Ways};
@@ -15,6 +16,7 @@ use laneway_proto::ip::fragment::Fragments;
 use laneway_proto::ip::output::{self, HeaderSpec};
 use laneway_proto::ip::pmtu::{self, PathMtuCache};
 use laneway_proto::ip::route::Route;
+use laneway_proto::tcp::connection::effective_mss;
 use laneway_proto::tcp::output::Pieces;
 use laneway_proto::tcp::{Connection, Plan, isn};
 use laneway_proto::time::Instant;
@@ -405,6 +407,7 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
         let (header, next_hop) = (path.header, path.next_hop);
         return unresolved(local, &header, next_hop, (header_len, tcp_len), text.clone());
     }
+    let mtu = path.mtu;
     let total = link_len + ip_len + tcp_len;
     let Some(buf) = tx.reserve_for(total, key) else {
         cold_path();
@@ -418,7 +421,22 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
     tx.commit(total, meta);
     local.counters.count(Mib::IpOutRequests);
     local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
+    if ip_len + tcp_len > mtu as usize {
+        narrow(&mut local.narrowing, key, mtu, (header_len, payload_len));
+    }
     Sent::Yes
+}
+
+/// A connection sends segments that its path does not carry any more: its route says so since. It is told, and others to the same peer; this
+/// segment may still get through, and if not, it is sent again as smaller ones.
+#[cold]
+#[inline(never)]
+fn narrow(narrowing: &mut Narrowing, key: &FlowKey, mtu: u32, (header_len, payload_len): (usize, usize)) {
+    // Below the least that a connection sends, telling it changes nothing.
+    let most = effective_mss(u16::MAX, mtu, key.local.is_v4(), header_len > 20);
+    if payload_len > usize::from(most) {
+        narrowing.learn(key.remote, mtu);
+    }
 }
 
 /// A segment that waits for its neighbour. It is sent later, by whoever hears of that, and no device completes it.
@@ -451,7 +469,18 @@ pub fn super_segment<T: Tx>(
     alive: Option<Instant>,
 ) -> (Sent, u32) {
     let (now, link_len, tso_max) = (local.now, local.medium.header_len(), local.tso_max);
-    let Some(path) = way(local, tx, connection.key(), path, alive) else { return (Sent::Nowhere, plan.len) };
+    let (key, place) = (connection.key(), path);
+    let Some(mut path) = way(local, tx, key, place, alive) else { return (Sent::Nowhere, plan.len) };
+    let (header_len, mss) = (usize::from(plan.header_len), usize::from(plan.mss));
+    if path.header.len() + header_len + mss > path.mtu as usize {
+        cold_path();
+        let mtu = path.mtu;
+        narrow(&mut local.narrowing, key, mtu, (header_len, mss));
+        match local.paths.at(place, &local.snapshot, &key.local, &key.remote) {
+            Some(again) => path = again,
+            None => return (Sent::Nowhere, plan.len),
+        }
+    }
     let ip_len = path.header.len();
     let tcp_len = plan.segment_len();
     if !path.resolved || ip_len + tcp_len > tso_max {
@@ -678,7 +707,8 @@ pub fn header_at<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, path: Path
     segment(local, tx, out, header)
 }
 
-/// Sends a whole IP packet, which `write` fills in; fragmented if it is longer than the path carries.
+/// Sends a whole IP packet that is not TCP's, which `write` fills in; fragmented if it is longer than the path carries. Over IPv4 routers
+/// may cut it as well: what they say of it is not believed, since nothing in it can be verified, so they may not be forbidden to.
 pub fn packet<T: Tx>(
     local: &mut Local,
     tx: &mut T,
@@ -692,6 +722,8 @@ pub fn packet<T: Tx>(
     let mtu = path.mtu as usize;
     let mut payload = vec![0; payload_len];
     write(&mut payload);
+    let id = local.entropy.next_u64();
+    let spec = &HeaderSpec { dont_fragment: false, id: id as u16, ..*spec };
     let ip_len = spec.len();
     if ip_len + payload_len <= mtu {
         let mut whole = vec![0; ip_len + payload_len];
@@ -699,11 +731,7 @@ pub fn packet<T: Tx>(
         whole[ip_len..].copy_from_slice(&payload);
         return raw(local, tx, spec.dst, &whole);
     }
-    let mut spec = *spec;
-    spec.dont_fragment = false;
-    let id = local.entropy.next_u64();
-    spec.id = id as u16;
-    let Ok(mut pieces) = Fragments::new(&spec, id as u32, &payload, mtu) else {
+    let Ok(mut pieces) = Fragments::new(spec, id as u32, &payload, mtu) else {
         local.counters.discard(Discard::IpNoRoute);
         return Sent::Nowhere;
     };

@@ -17,7 +17,7 @@ use laneway_proto::ip::output::HeaderSpec;
 use laneway_proto::ip::reassembly::Reassembled;
 use laneway_proto::udp;
 use laneway_wire::checksum::RxChecksum;
-use laneway_wire::flow::FlowKey;
+use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::protocol;
 use std::net::SocketAddr;
 
@@ -56,6 +56,8 @@ impl<T: Tx> Stage<'_, T> {
         match packet.protocol {
             protocol::ICMPV4 | protocol::ICMPV6 => self.icmp(packet, bytes, *via),
             protocol::UDP => self.udp(packet, bytes, *vouched),
+            // Nothing follows, which is no error; and what follows all the same is to be ignored (RFC 8200 section 4.7).
+            protocol::NO_NEXT_HEADER if !packet.src.is_v4() => {}
             _ => {
                 self.local.counters.discard(Discard::IpUnknownProtocol);
                 self.problem(packet, Problem::ProtocolUnreachable { at: next_header_offset(packet.header) });
@@ -95,6 +97,9 @@ impl<T: Tx> Stage<'_, T> {
         let quoted = &error.quoted;
         if quoted.protocol == protocol::UDP && error.kind.is_hard() {
             return self.udp_unreachable(&quoted.key, bytes);
+        }
+        if quoted.protocol == protocol::UDP && error.kind == ErrorKind::PacketTooBig && !quoted.key.remote.is_v4() {
+            return self.udp_too_big(&quoted.key, error.mtu.unwrap_or(0), bytes);
         }
         if quoted.protocol != protocol::TCP {
             return self.local.counters.discard(Discard::IcmpIgnored);
@@ -141,12 +146,7 @@ impl<T: Tx> Stage<'_, T> {
                 }
                 // Errors other than "too big" are soft on a synchronized connection (RFC 9293 section 3.9.2.2).
                 if error.kind == ErrorKind::PacketTooBig {
-                    let remote = quoted.key.remote;
-                    let mtu = error.mtu.unwrap_or(0);
-                    if let Some(mtu) = self.local.paths.on_packet_too_big(remote, mtu, self.local.now) {
-                        let _ = self.local.mail.to_control.push(ToControl::PathMtu(remote, mtu));
-                        self.local.narrowing.learn(remote, mtu);
-                    }
+                    self.narrow(quoted.key.remote, error.mtu.unwrap_or(0));
                 }
             }
         }
@@ -166,6 +166,29 @@ impl<T: Tx> Stage<'_, T> {
         };
         let to = SocketAddr::new(key.remote.to_ip(), key.remote_port);
         self.app.on_unreachable(&mut Context { tables: self.tables, local: self.local }, socket, to);
+    }
+
+    /// One of our datagrams is too long for its path. Over IPv4 a router cuts it; over IPv6 only we can (RFC 8201 section 4). As above, no
+    /// more can be checked than that the socket exists, and nobody can make a path narrower than 1,280 bytes by this.
+    fn udp_too_big(&mut self, key: &FlowKey, mtu: u32, bytes: &[u8]) {
+        let owner = self.local.steers_to(key);
+        if owner != self.local.id {
+            mail_packet(self.local, owner, bytes, Vouched::default(), Note::default());
+            return;
+        }
+        let hash = self.tables.hash(key);
+        if self.local.udp.find(&key.local, key.local_port, hash).is_none() {
+            return self.local.counters.discard(Discard::IcmpUnverified);
+        }
+        self.narrow(key.remote, mtu);
+    }
+
+    /// The path to `remote` carries no more than `mtu`, says somebody who may say so.
+    fn narrow(&mut self, remote: Address, mtu: u32) {
+        if let Some(mtu) = self.local.paths.on_packet_too_big(remote, mtu, self.local.now) {
+            let _ = self.local.mail.to_control.push(ToControl::PathMtu(remote, mtu));
+            self.local.narrowing.learn(remote, mtu);
+        }
     }
 
     fn udp(&mut self, packet: &Packet<'_>, bytes: &[u8], vouched: Vouched) {

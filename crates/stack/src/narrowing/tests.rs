@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::listing::tests::World;
+use laneway_proto::ip::route::{Prefix, Route, RouteTable};
 
 const MANY: usize = 5_000;
 
@@ -58,4 +59,28 @@ fn what_is_learnt_during_a_walk_has_the_next_and_others_are_left_alone() {
     }
     assert!(!world.client.seats[0].lane.local.narrowing.is_under_way(), "two walks were not enough");
     assert_eq!((narrow(&mut world, 1_000), narrow(&mut world, 600)), (MANY, 0));
+}
+
+/// The operator knows of a tunnel that says nothing: the route to the server has an MTU from now on (RFC 9293 section 3.7.1).
+#[test]
+fn a_route_that_carries_less_is_heard_of_by_those_who_send_more() {
+    let mut world = open(20);
+    let prefix = Prefix::new(Address::from_v4([10, 0, 0, 0]), 24).expect("no host bits");
+    let route = |mtu| Route { prefix, next_hop: None, interface: 0, mtu: Some(mtu), source: None };
+    let table = |mtu| RouteTable::builder().add(route(mtu)).build().expect("a table");
+    world.client.control.replace_routes(table(1_000));
+    world.client.seats[0].app.to_say = 300;
+    world.turn(100);
+    assert_eq!(narrow(&mut world, 1_000), 0, "what they have said so far fits");
+    world.client.seats[0].app.to_say = 3_000;
+    world.turn(100);
+    assert_eq!(narrow(&mut world, 960), 20);
+    // Less than a connection ever sends at a time: nothing can be told, and no walk begins that would be the same again and again.
+    world.client.control.replace_routes(table(80));
+    world.client.seats[0].app.to_say = 3_000;
+    world.turn(1_000);
+    assert_eq!(narrow(&mut world, 64), 20);
+    world.client.seats[0].app.to_say = 3_000;
+    world.turn(1_000);
+    assert!(!world.client.seats[0].lane.local.narrowing.is_under_way());
 }

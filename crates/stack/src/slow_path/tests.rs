@@ -8,7 +8,7 @@ use crate::counters::{Counters, Mib};
 use crate::entropy::BootSecrets;
 use crate::host::Host;
 use laneway_device::memory::{self, LinkConfig, LinkQueue, LinkRx, LinkTx};
-use laneway_device::{Medium, Tx, TxMeta};
+use laneway_device::{Medium, Rx, Tx, TxMeta};
 use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
 use laneway_proto::ip::fragment::Fragments;
@@ -40,10 +40,14 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let link = LinkConfig { queues: 2, medium: Medium::Ethernet, ..LinkConfig::default() };
-        let (queues, other) = memory::link(link);
+        World::on(Medium::Ethernet, 2)
+    }
+
+    fn on(medium: Medium, queues: usize) -> Self {
+        let (queues, other) = memory::link(LinkConfig { queues, medium, ..LinkConfig::default() });
         let (now, mac) = (Instant::from_us(3_600_000_000), Mac(queues[0].tx.capabilities().mac));
-        let network = Network { addresses: vec!["10.0.0.1/24".parse().unwrap()], gateways: vec![] };
+        let addresses = ["10.0.0.1/24", "fd00::1/64"].map(|cidr| cidr.parse().unwrap()).to_vec();
+        let network = Network { addresses, gateways: vec![] };
         let secrets = BootSecrets::from_seed(1);
         let host = Host::new(Config::default(), &network, &secrets, queues, now, |_| Nobody).unwrap();
         World { host, other, mac, now }
@@ -61,6 +65,16 @@ impl World {
             self.host.turn(self.now);
             self.now = self.now.after_us(100);
         }
+    }
+
+    /// A packet on a link without headers, and what is answered.
+    fn ask(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
+        let LinkQueue { tx, rx } = &mut self.other[0];
+        tx.reserve(packet.len()).expect("there is room").copy_from_slice(packet);
+        tx.commit(packet.len(), TxMeta::default());
+        tx.flush();
+        self.host.turn(self.now);
+        (rx.poll(1) == 1).then(|| rx.frame(0).bytes.to_vec())
     }
 
     fn lane_of(&self, key: &FlowKey) -> usize {
@@ -158,4 +172,33 @@ fn nor_a_reset_to_a_segment_that_was() {
     assert_eq!((one.get(Mib::IpReasmOKs), all.get(Mib::IpReasmOKs)), (16, 16));
     assert_eq!((one.get(Mib::TcpOutRsts), all.get(Mib::TcpOutRsts)), (16, 0));
     assert_eq!(all.discarded(Discard::TcpMalformed), 16);
+}
+
+/// A router on the way that carries less must be able to cut it, for what it says instead is not listened to.
+#[test]
+fn what_is_not_tcp_may_be_cut_by_routers() {
+    let mut world = World::on(Medium::Ip, 1);
+    let key = flow(&world, 0);
+    let mut id = || {
+        let answer = world.ask(&whole(protocol::UDP, &datagram(&key, 10))).expect("port unreachable");
+        assert_eq!((answer[9], answer[6] & 0x40), (protocol::ICMPV4, 0), "it may be cut");
+        u16::from_be_bytes([answer[4], answer[5]])
+    };
+    assert_ne!(id(), id(), "so its pieces must not be taken for another's (RFC 6864)");
+}
+
+/// RFC 8200 section 4.7.
+#[test]
+fn that_nothing_follows_an_ipv6_header_is_no_error() {
+    let mut world = World::on(Medium::Ip, 1);
+    let address = |last| Address::from_v6([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+    let mut ask = |protocol, payload: &[u8]| {
+        let spec = HeaderSpec::new(address(2), address(1), protocol);
+        let mut packet = vec![0; spec.len() + payload.len()];
+        output::emit(&spec, &mut packet, payload.len());
+        packet[spec.len()..].copy_from_slice(payload);
+        world.ask(&packet)
+    };
+    assert_eq!((ask(59, &[]), ask(59, b"ignored")), (None, None));
+    assert!(ask(200, b"unknown").is_some(), "which is one");
 }
