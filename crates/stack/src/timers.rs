@@ -54,6 +54,8 @@ impl Timers {
     /// The slot has no entry in the wheel yet, or one that is too late.
     #[inline(never)]
     fn arm_sooner(&mut self, handle: Handle, tick: u64) {
+        // What is over already is due as of now: that is where the wheel files it, and what it says when it reports it.
+        let tick = tick.max(self.wheel.now_tick());
         let armed = &mut self.armed[(handle.kind() == Kind::HalfOpen) as usize];
         let index = handle.index() as usize;
         if armed.len() <= index {
@@ -102,3 +104,6 @@ impl Timers {
         self.wheel.bytes() + self.armed.iter().map(|a| a.capacity() * 4).sum::<usize>()
     }
 }
+
+#[cfg(test)]
+mod tests;
