@@ -151,7 +151,7 @@ impl Connection {
         let flags = Flags::RST | Flags::ACK;
         self.facts.has(Facts::RESET_DUE).then_some(Plan {
             kind: Kind::Reset,
-            seq: self.snd.nxt,
+            seq: self.acceptable_seq(),
             len: 0,
             flags,
             header_len: 20,
@@ -425,12 +425,15 @@ impl Connection {
         edge.offset_from(self.rcv.adv) >= step as i32
     }
 
-    /// Where a pure ACK stands: at SND.NXT, but never beyond the window, into which a probe may have gone. The peer would
-    /// take it for unacceptable, and with it what it acknowledges. (What the scale rounds off is no closed window.)
+    /// Where a pure ACK stands, or an RST: at SND.NXT, but never beyond the window, into which a probe may have gone. The peer
+    /// would take it for unacceptable, and with it what it acknowledges. (What the scale rounds off is no closed window; but
+    /// one that is probed is closed, whatever the scale.)
     #[inline]
     fn acceptable_seq(&self) -> SeqNum {
         let edge = self.snd.una + self.snd.wnd;
-        if self.snd.nxt.offset_from(edge) < 1 << self.snd.scale.get() { self.snd.nxt } else { edge }
+        let beyond = self.snd.nxt.offset_from(edge);
+        let probed = beyond > 0 && self.facts.has(Facts::PERSIST) && self.snd.wnd == 0;
+        if beyond < 1 << self.snd.scale.get() && !probed { self.snd.nxt } else { edge }
     }
 
     #[inline(always)]
