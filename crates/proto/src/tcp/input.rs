@@ -272,8 +272,13 @@ impl Connection {
             }
             self.take_window(seg);
         }
-        // Only progress, or a peer that answers probes of its closed window, resets the count towards giving up.
-        if arrival.acked || self.facts.has(Facts::PERSIST) {
+        // Only progress, or a peer that answers probes of its closed window, resets the count towards giving up. What was under way
+        // when it was closed, and is sent again, is such a probe too.
+        //= https://www.rfc-editor.org/rfc/rfc9293#section-3.8.6.1
+        //# As long as the receiving TCP peer continues to send acknowledgments in response to the probe segments, the sending
+        //# TCP peer MUST allow the connection to stay open (MUST-37).
+        let is_closed = self.snd.wnd == 0 && self.flight() > 0;
+        if arrival.acked || is_closed || self.facts.has(Facts::PERSIST) {
             self.retries = 0;
         }
         self.probes = 0;
