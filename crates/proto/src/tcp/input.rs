@@ -269,6 +269,7 @@ impl Connection {
                 self.rtt.on_window_open();
                 self.snd.nxt = self.snd.una;
                 self.rexmt_at = Instant::NEVER;
+                self.retries = 0;
             }
             self.take_window(seg);
         }
