@@ -185,8 +185,8 @@ impl Connection {
         cold_path();
         if seg.seq == self.rcv.nxt {
             let reason = match self.state {
-                // Both had already said all: the reset takes nothing away.
-                State::Closing | State::LastAck => CloseReason::Normal,
+                // Both had already said all, and all of ours was heard: the reset takes nothing away.
+                State::Closing | State::LastAck if self.snd.queued == 0 => CloseReason::Normal,
                 // It is over, and only unread bytes keep it: RFC 1337, fix F1, and no second end.
                 State::TimeWait | State::Closed => return Break(Some(Discard::TcpTimeWaitRst)),
                 _ => CloseReason::Reset,
