@@ -57,6 +57,17 @@ pub struct Stage<'s, T> {
     pub app: &'s mut dyn App,
 }
 
+/// What became of a segment at the connection that it was taken to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It is of another flow, and nothing was done.
+    Elsewhere,
+    /// It was discarded, or was no text of a synchronized connection: it speaks for no other.
+    Alone,
+    /// It was taken in. What follows on it, with the same header, would be found as good.
+    TakenIn,
+}
+
 /// What a segment leaves to be told to the application.
 struct News {
     /// There are more kept bytes to show.
@@ -142,28 +153,36 @@ impl<T: Tx> Stage<'_, T> {
         segment: &Segment<'_>,
         run: &[ingress::Arriving<'_>],
     ) -> Option<u32> {
-        let index = match arriving.hint {
-            Some(handle) if handle.kind() == Kind::Connection && self.connection(handle.index(), arriving, segment) => {
-                Some(handle.index())
+        let guess = match arriving.hint {
+            Some(handle) if handle.kind() == Kind::Connection => {
+                Some((handle.index(), self.connection(handle.index(), arriving, segment)))
             }
-            hint => self.look_up(hint, arriving, segment),
+            _ => None,
+        };
+        let met = match guess {
+            Some((_, Fate::Elsewhere)) | None => self.look_up(arriving.hint, arriving, segment),
+            met => met,
         };
         if !run.is_empty() {
-            self.run(index, segment.end(), arriving.tcp.len() - segment.payload.len(), run);
+            self.run(met, segment.end(), arriving.tcp.len() - segment.payload.len(), run);
         }
-        index
+        met.map(|(index, _)| index)
     }
 
     /// As the index has it.
     #[inline(never)]
-    fn look_up(&mut self, hint: Option<Handle>, came: &ingress::Arriving<'_>, segment: &Segment<'_>) -> Option<u32> {
+    fn look_up(
+        &mut self,
+        hint: Option<Handle>,
+        came: &ingress::Arriving<'_>,
+        segment: &Segment<'_>,
+    ) -> Option<(u32, Fate)> {
         let text = &Arriving { key: &came.key, hash: came.hash(&self.local.hash_key.get()), segment, came };
         match self.tables.lookup_hinted(hint, text.hash, text.key) {
             Some(handle) => match handle.kind() {
                 Kind::Connection => {
                     self.tables.recent.note(came.mix, handle);
-                    self.connection(handle.index(), came, segment);
-                    Some(handle.index())
+                    Some((handle.index(), self.connection(handle.index(), came, segment)))
                 }
                 Kind::HalfOpen => {
                     self.half_open(handle.index(), text);
@@ -181,18 +200,19 @@ impl<T: Tx> Stage<'_, T> {
         }
     }
 
-    /// What continues a segment that was for connection `index` and ended before `seq`, or what that one supersedes. Their headers,
-    /// of `header_len` bytes, say nothing new.
+    /// What continues a segment that met its connection and ended before `seq`, or what that one supersedes. Their headers, of
+    /// `header_len` bytes, say nothing new; but if it was discarded for what its own says, each is asked for itself.
     #[inline(never)]
-    fn run(&mut self, index: Option<u32>, mut seq: SeqNum, header_len: usize, run: &[ingress::Arriving<'_>]) {
+    fn run(&mut self, met: Option<(u32, Fate)>, mut seq: SeqNum, header_len: usize, run: &[ingress::Arriving<'_>]) {
         for arriving in run {
             let text = &arriving.tcp[header_len..];
-            let merged = match index {
+            let merged = match met {
+                Some((_, Fate::Alone)) => false,
                 _ if text.is_empty() => {
-                    self.superseded(index);
+                    self.superseded(met.map(|(index, _)| index));
                     true
                 }
-                Some(index) => self.more_text(index, seq, text, arriving),
+                Some((index, _)) => self.more_text(index, seq, text, arriving),
                 None => false,
             };
             if merged {
@@ -226,19 +246,19 @@ impl<T: Tx> Stage<'_, T> {
         true
     }
 
-    /// For a connection, if this is its flow: what led here may have been a guess. False if not; nothing is done then.
+    /// For a connection, if this is its flow: what led here may have been a guess.
     #[inline(never)]
-    fn connection(&mut self, index: u32, came: &ingress::Arriving<'_>, segment: &Segment<'_>) -> bool {
+    fn connection(&mut self, index: u32, came: &ingress::Arriving<'_>, segment: &Segment<'_>) -> Fate {
         // Who needs the hash has asked the index, and not us.
         let whole = || Arriving { key: &came.key, hash: 0, segment, came };
-        let Some(slot) = self.tables.slots.get_mut(index) else { return false };
+        let Some(slot) = self.tables.slots.get_mut(index) else { return Fate::Elsewhere };
         let connection = match &mut slot.tcb {
             Tcb::Synchronized(connection) if *connection.key() == came.key => connection,
             Tcb::Handshaking(handshake) if *handshake.key() == came.key => {
                 self.handshaking(index, &whole());
-                return true;
+                return Fate::Alone;
             }
-            Tcb::Synchronized(_) | Tcb::Handshaking(_) => return false,
+            Tcb::Synchronized(_) | Tcb::Handshaking(_) => return Fate::Elsewhere,
         };
         let mut cx = cx!(self);
         let mut arrival = tcp::Arrival::default();
@@ -249,11 +269,13 @@ impl<T: Tx> Stage<'_, T> {
             slot.touched = true;
             self.local.touched.add(index);
         }
+        let mut fate = Fate::TakenIn;
         if let Some(discard) = arrival.discard {
+            fate = Fate::Alone;
             self.tables.counters.discard(discard);
             if discard == Discard::TcpNoConnection {
                 self.reset(&whole());
-                return true;
+                return fate;
             }
         }
         if arrival.text.is_empty() || !accepted {
@@ -263,7 +285,7 @@ impl<T: Tx> Stage<'_, T> {
         } else {
             self.deliver(index, &arrival, accepted);
         }
-        true
+        fate
     }
 
     /// Shows the application what has arrived, and completes it.
