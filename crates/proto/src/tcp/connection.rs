@@ -857,7 +857,8 @@ impl Connection {
         }
         self.snd.mss = mss;
         self.congestion.on_mss(u32::from(mss));
-        if self.flight() > 0 {
+        // A probe of a closed window is sent again by its own timer, and as much of it as fits.
+        if self.flight() > 0 && !self.facts.has(Facts::PERSIST) {
             self.phase = Phase::Loss;
             self.recover = self.snd.nxt;
             self.rexmit_nxt = self.snd.una;

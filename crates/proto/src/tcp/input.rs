@@ -247,7 +247,8 @@ impl Connection {
         if seg.ack.after(self.snd.una) {
             self.on_new_ack(seg, cx);
             arrival.acked = true;
-        } else if self.flight() > 0 {
+        } else if self.flight() > 0 && !self.facts.has(Facts::PERSIST) {
+            // (What answers a probe of a closed window says nothing of a loss.)
             let duplicate = seg.payload.is_empty() && same_window && !seg.flags.fin();
             self.on_duplicate_ack(seg, duplicate, cx);
         }

@@ -170,3 +170,42 @@ fn the_receive_buffer_grows_for_who_reads_and_not_for_who_lags() {
         assert_eq!(connection.receive_buffer() > config.tcp_rmem.0, grows, "lags: {lags}");
     }
 }
+
+/// A probe of a closed window is under way when the path turns out to be narrower. It is no loss that would have to be repaired: when the
+/// window opens all is as it was.
+#[test]
+fn a_narrower_path_does_not_make_a_loss_of_a_window_probe() {
+    let config = Config::default();
+    let (mut pool, mut now) = (BufferPool::new(1 << 26), Instant::from_us(5_000_000));
+    let mut connection = Connection::new(&Agreed { timestamps: true, ..agreed() }, 1_500, &config, now);
+    let window = |connection: &mut Connection, pool: &mut BufferPool, now: Instant, window: u16| {
+        let timestamps = Some(laneway_wire::tcp::Timestamps { val: 1, echo: 0 });
+        let ack = Segment {
+            ack: connection.snd.una,
+            window: UnscaledWindow::new(window),
+            options: Options { timestamps, ..Options::default() },
+            ..text(connection, &[])
+        };
+        let _ = connection.on_segment(&ack, &mut Cx { now, config: &config, pool });
+    };
+    window(&mut connection, &mut pool, now, 0);
+    assert_eq!(connection.send(&[7; 100], &mut Cx { now, config: &config, pool: &mut pool }), 100);
+    while let Some(plan) = connection.decide::<Lane>(now) {
+        assert_eq!(plan.len, 0, "the window is closed");
+        connection.commit(&plan, now);
+    }
+    connection.settle::<Lane>(&mut Cx { now, config: &config, pool: &mut pool });
+    now = connection.deadline();
+    connection.on_timeout(&mut Cx { now, config: &config, pool: &mut pool });
+    let probe = connection.decide::<Lane>(now).expect("it is probed");
+    assert_eq!((probe.kind, probe.len), (crate::tcp::output::Kind::Probe, 1));
+    connection.commit(&probe, now);
+
+    let rto_us = connection.rto_us();
+    connection.on_path_mtu(1_000);
+    assert_eq!((connection.phase(), connection.mss(), connection.rto_us()), (Phase::Open, 948, rto_us));
+    assert_eq!(connection.decide::<Lane>(now), None, "the probe was short enough");
+    window(&mut connection, &mut pool, now, u16::MAX);
+    let all = connection.decide_usual::<Lane>().expect("the window is open");
+    assert_eq!((all.seq, all.len), (ISS + 1, 100));
+}
