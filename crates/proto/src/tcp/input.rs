@@ -136,10 +136,14 @@ impl Connection {
                         return Break(Some(Discard::TcpPaws));
                     }
                 }
-                //= https://www.rfc-editor.org/rfc/rfc7323#section-3.2
-                //# If a non-<RST> segment is received without a TSopt, a TCP SHOULD silently drop the segment.
                 None if !seg.flags.rst() => {
                     cold_path();
+                    // A peer that was restarted may not use them any more. Unanswered, it would not get in.
+                    if seg.flags.syn() {
+                        return self.challenge_syn(cx);
+                    }
+                    //= https://www.rfc-editor.org/rfc/rfc7323#section-3.2
+                    //# If a non-<RST> segment is received without a TSopt, a TCP SHOULD silently drop the segment.
                     return Break(Some(Discard::TcpPaws));
                 }
                 None => {}
@@ -204,13 +208,17 @@ impl Connection {
         let seg = seg.0;
         if seg.flags.syn() {
             cold_path();
-            //= https://www.rfc-editor.org/rfc/rfc5961#section-4.2
-            //# If the SYN bit is set, irrespective of the sequence number, TCP MUST send an ACK (also referred to as
-            //# challenge ACK) to the remote peer
-            self.challenge(cx);
-            return Break(Some(Discard::TcpSynChallenged));
+            return self.challenge_syn(cx);
         }
         Continue(NotSyn(seg))
+    }
+
+    fn challenge_syn<T>(&mut self, cx: &Cx<'_>) -> Step<T> {
+        //= https://www.rfc-editor.org/rfc/rfc5961#section-4.2
+        //# If the SYN bit is set, irrespective of the sequence number, TCP MUST send an ACK (also referred to as
+        //# challenge ACK) to the remote peer
+        self.challenge(cx);
+        Break(Some(Discard::TcpSynChallenged))
     }
 
     /// Fifth: ACK.
