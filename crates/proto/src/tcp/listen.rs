@@ -246,7 +246,12 @@ impl HalfOpen {
             cold_path();
             return Outcome::Unacceptable;
         }
-        let ts_recent = seg.options.timestamps.map_or(self.ts_recent, |ts| ts.val);
+        //= https://www.rfc-editor.org/rfc/rfc7323#section-4.3
+        //# SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent
+        let ts_recent = match seg.options.timestamps {
+            Some(ts) if seg.seq == expected => ts.val,
+            _ => self.ts_recent,
+        };
         let none = WindowScale::new(0);
         let snd_scale = if self.scaling() { WindowScale::new(self.scale) } else { none };
         // The SYN-ACK went out so long before it was due again.
