@@ -426,7 +426,7 @@ fn connection_timer(tables: &mut Tables, local: &mut Local, app: &mut dyn App, h
     let mut cx = Cx { now: local.now, config: &local.config.tcp, pool: &mut tables.pool };
     let deadline = match &mut slot.tcb {
         Tcb::Synchronized(connection) => {
-            if connection.deadline() <= cx.now {
+            if connection.is_retransmission_due(cx.now) {
                 tables.counters.count(Mib::TcpExtTCPTimeouts);
             }
             connection.on_timeout(&mut cx);

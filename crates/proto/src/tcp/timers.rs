@@ -81,6 +81,13 @@ impl Connection {
         self.rexmt_at.min(self.delack_at).min(self.keep_at)
     }
 
+    /// Whether [`on_timeout`](Self::on_timeout) will now take what is in flight for lost. (The same timer serves the probes of a
+    /// closed window and the cork.)
+    #[inline]
+    pub fn is_retransmission_due(&self, now: Instant) -> bool {
+        self.rexmt_at <= now && self.flight() > 0 && !self.facts.has(Facts::PERSIST | Facts::CORK_WAIT)
+    }
+
     /// Time has passed. May be called early, and then does nothing. Call `decide` afterwards.
     pub fn on_timeout(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
