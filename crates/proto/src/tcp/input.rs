@@ -273,12 +273,7 @@ impl Connection {
         {
             if window != 0 && self.facts.has(Facts::PERSIST) {
                 cold_path();
-                // What a probe carried was refused, or this ACK would cover it: it goes out again with what follows it.
-                self.facts.clear(Facts::PERSIST | Facts::PROBE_DUE);
-                self.rtt.on_window_open();
-                self.snd.nxt = self.snd.una;
-                self.rexmt_at = Instant::NEVER;
-                self.retries = 0;
+                self.on_window_open(window);
             }
             self.take_window(seg);
         }
@@ -296,6 +291,23 @@ impl Connection {
             return Break(None); // LAST-ACK was waiting for just this
         }
         Continue(Acceptable(seg))
+    }
+
+    /// A peer whose window was probed shows one: it answers.
+    #[cold]
+    #[inline(never)]
+    fn on_window_open(&mut self, window: u32) {
+        self.retries = 0;
+        if self.snd.wnd == 0 {
+            self.rtt.on_window_open();
+        }
+        // What a probe carried was refused, or this ACK would cover it: it goes out again with what follows it. Unless the window is too
+        // small for that to be now: the two may have crossed, and what the probe carried be acknowledged by the next segment.
+        if self.flight() > 0 && self.fills(window) {
+            self.facts.clear(Facts::PERSIST | Facts::PROBE_DUE);
+            self.snd.nxt = self.snd.una;
+            self.rexmt_at = Instant::NEVER;
+        }
     }
 
     /// The window that a segment shows is the one that counts.

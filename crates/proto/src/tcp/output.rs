@@ -359,6 +359,11 @@ impl Connection {
         len > 0 && len >= self.snd.max_wnd / 2
     }
 
+    /// Whether what waits would be sent, with nothing in flight, if the peer's window were that.
+    pub(super) fn fills(&self, window: u32) -> bool {
+        window >= self.snd.queued || window >= u32::from(self.snd.mss) || self.is_worth_sending(window)
+    }
+
     #[inline]
     fn tail(&self, needed: u32, mss: u32, end: bool) -> Tail {
         Tail {
@@ -373,15 +378,21 @@ impl Connection {
     }
 
     /// A keepalive has nothing to send, so it repeats a sequence number that was acknowledged: the peer must answer. A
-    /// window probe is the first byte that waits, or what the window takes if only silly-window avoidance held it back.
+    /// window probe is the first byte that waits. And what the window takes, if only silly-window avoidance has held it back (RFC 9293
+    /// section 3.8.6.2.1), is no probe: it is text like other text.
     #[cold]
     #[inline(never)]
     fn decide_probe(&self) -> Plan {
-        if self.snd.queued == 0 {
+        if !self.facts.has(Facts::PERSIST) || self.snd.queued == 0 {
             return self.plan(Kind::Probe, self.snd.una - 1, 0, Flags::ACK);
         }
-        let len = self.snd.wnd.min(self.snd.queued).min(self.segment_room()).max(1);
-        self.plan(Kind::Probe, self.snd.una, len, Flags::ACK)
+        match self.snd.wnd.min(self.snd.queued).min(self.segment_room()) {
+            0 => self.plan(Kind::Probe, self.snd.una, 1, Flags::ACK),
+            len => {
+                let flags = if len == self.snd.queued { Flags::ACK | Flags::PSH } else { Flags::ACK };
+                Plan { small: true, ..self.plan(Kind::New, self.snd.una, len, flags) }
+            }
+        }
     }
 
     /// Whether an acknowledgement must go out even with nothing to carry it. Asked at the end of a poll, when the

@@ -126,7 +126,9 @@ impl Connection {
         if over {
             self.give_up(cx);
         } else if self.facts.has(Facts::PERSIST) {
-            self.rtt.on_timeout();
+            if self.snd.wnd == 0 {
+                self.rtt.on_timeout();
+            }
             self.facts.set(Facts::PROBE_DUE);
             self.rexmt_at = cx.now.after_us(self.rtt.rto_us().into());
         } else if self.flight() > 0 {

@@ -33,6 +33,12 @@ pub fn judge(scenario: &Scenario, talk: &Talk, excuses: &Excuses) -> Option<Stri
         if end.over == Some(CloseReason::Reset) && peer.deaf && peer.over == Some(CloseReason::Normal) && !end.ended {
             continue;
         }
+        // The last acknowledgement did not come, and what the peer kept in TIME-WAIT has made room for others meanwhile: it has heard all, and
+        // cannot say so any more.
+        let heard_all = peer.over == Some(CloseReason::Normal) && peer.heard == end.said && end.ended;
+        if end.over == Some(CloseReason::Reset) && heard_all {
+            continue;
+        }
         // The acceptor heard no answer to its SYN-ACKs and gave up; whoever has nothing to say learns of that much later.
         if i == 0 && end.over == Some(CloseReason::Reset) && end.said == 0 && peer.id.is_none() && path.loss() > 0 {
             continue;
