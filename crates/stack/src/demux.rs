@@ -273,6 +273,9 @@ impl<T: Tx> Stage<'_, T> {
         if let Some(discard) = arrival.discard {
             fate = Fate::Alone;
             self.tables.counters.discard(discard);
+            if arrival.challenged {
+                self.tables.counters.count(Mib::TcpExtTCPChallengeACK);
+            }
             if discard == Discard::TcpNoConnection {
                 self.reset(&whole());
                 return fate;

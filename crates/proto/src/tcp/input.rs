@@ -33,6 +33,8 @@ pub struct Arrival<'a> {
     pub acked: bool,
     /// Why the segment, or the rest of it, went no further.
     pub discard: Option<Discard>,
+    /// It was discarded, and is answered by a challenge ACK (RFC 5961).
+    pub challenged: bool,
 }
 
 /// How a step ends: with the proof that it held, or with the end of the segment.
@@ -111,9 +113,9 @@ impl Connection {
             cold_path();
             return Break(Some(Discard::TcpNoConnection)); // it waits to be removed; who still believes in it should know
         }
-        let seg = self.check_sequence(seg, cx)?; // first (and PAWS, RFC 7323)
-        let seg = self.check_reset(seg, cx)?; // second
-        let seg = self.check_syn(seg, cx)?; // fourth: the third, security, is obsolete
+        let seg = self.check_sequence(seg, cx, arrival)?; // first (and PAWS, RFC 7323)
+        let seg = self.check_reset(seg, cx, arrival)?; // second
+        let seg = self.check_syn(seg, cx, arrival)?; // fourth: the third, security, is obsolete
         let seg = self.process_ack(seg, cx, arrival)?; // fifth
         self.note_urgent(&seg); // sixth
         self.accept_text(&seg, size, cx, arrival) // seventh; the eighth, FIN, is `finish`
@@ -121,7 +123,12 @@ impl Connection {
 
     /// First: is it in the window, and is it not an old duplicate?
     #[inline(always)]
-    fn check_sequence<'s, 'a>(&mut self, seg: &'s Segment<'a>, cx: &Cx<'_>) -> Step<InWindow<'s, 'a>> {
+    fn check_sequence<'s, 'a>(
+        &mut self,
+        seg: &'s Segment<'a>,
+        cx: &Cx<'_>,
+        arrival: &mut Arrival<'a>,
+    ) -> Step<InWindow<'s, 'a>> {
         if self.facts.has(Facts::TIMESTAMPS) {
             match seg.options.timestamps {
                 Some(ts) => {
@@ -132,7 +139,7 @@ impl Connection {
                         cold_path();
                         //= https://www.rfc-editor.org/rfc/rfc7323#section-5.3
                         //# If the segment is not acceptable, then the receiver SHOULD send an acknowledgment in reply
-                        self.answer_invalid(seg, cx);
+                        self.answer_invalid(seg, cx, arrival);
                         return Break(Some(Discard::TcpPaws));
                     }
                 }
@@ -140,7 +147,7 @@ impl Connection {
                     cold_path();
                     // A peer that was restarted may not use them any more. Unanswered, it would not get in.
                     if seg.flags.syn() {
-                        return self.challenge_syn(cx);
+                        return self.challenge_syn(cx, arrival);
                     }
                     //= https://www.rfc-editor.org/rfc/rfc7323#section-3.2
                     //# If a non-<RST> segment is received without a TSopt, a TCP SHOULD silently drop the segment.
@@ -158,7 +165,7 @@ impl Connection {
         {
             cold_path();
             if !seg.flags.rst() {
-                self.answer_invalid(seg, cx);
+                self.answer_invalid(seg, cx, arrival);
             }
             return Break(Some(Discard::TcpOutOfWindow));
         }
@@ -181,7 +188,12 @@ impl Connection {
 
     /// Second: RST (RFC 5961 section 3). Only an exact hit resets; one in the window is challenged.
     #[inline(always)]
-    fn check_reset<'s, 'a>(&mut self, seg: InWindow<'s, 'a>, cx: &mut Cx<'_>) -> Step<NotReset<'s, 'a>> {
+    fn check_reset<'s, 'a>(
+        &mut self,
+        seg: InWindow<'s, 'a>,
+        cx: &mut Cx<'_>,
+        arrival: &mut Arrival<'a>,
+    ) -> Step<NotReset<'s, 'a>> {
         let seg = seg.0;
         if !seg.flags.rst() {
             return Continue(NotReset(seg));
@@ -198,26 +210,31 @@ impl Connection {
             self.die(reason, cx);
             return Break(None);
         }
-        self.challenge(cx);
+        arrival.challenged = self.challenge(cx);
         Break(Some(Discard::TcpRstChallenged))
     }
 
     /// Fourth: SYN in a synchronized state (RFC 5961 section 4).
     #[inline(always)]
-    fn check_syn<'s, 'a>(&mut self, seg: NotReset<'s, 'a>, cx: &Cx<'_>) -> Step<NotSyn<'s, 'a>> {
+    fn check_syn<'s, 'a>(
+        &mut self,
+        seg: NotReset<'s, 'a>,
+        cx: &Cx<'_>,
+        arrival: &mut Arrival<'a>,
+    ) -> Step<NotSyn<'s, 'a>> {
         let seg = seg.0;
         if seg.flags.syn() {
             cold_path();
-            return self.challenge_syn(cx);
+            return self.challenge_syn(cx, arrival);
         }
         Continue(NotSyn(seg))
     }
 
-    fn challenge_syn<T>(&mut self, cx: &Cx<'_>) -> Step<T> {
+    fn challenge_syn<T>(&mut self, cx: &Cx<'_>, arrival: &mut Arrival<'_>) -> Step<T> {
         //= https://www.rfc-editor.org/rfc/rfc5961#section-4.2
         //# If the SYN bit is set, irrespective of the sequence number, TCP MUST send an ACK (also referred to as
         //# challenge ACK) to the remote peer
-        self.challenge(cx);
+        arrival.challenged = self.challenge(cx);
         Break(Some(Discard::TcpSynChallenged))
     }
 
@@ -236,7 +253,7 @@ impl Connection {
         }
         if seg.ack.after(self.snd.nxt) {
             cold_path();
-            self.challenge(cx);
+            arrival.challenged = self.challenge(cx);
             return Break(Some(Discard::TcpAckInvalid));
         }
         if seg.ack.before(self.snd.una) {
@@ -245,7 +262,7 @@ impl Connection {
             //# The ACK value is considered acceptable only if it is in the range of
             //# ((SND.UNA - MAX.SND.WND) <= SEG.ACK <= SND.NXT).
             if seg.ack.before(self.snd.una - self.snd.max_wnd) {
-                self.challenge(cx);
+                arrival.challenged = self.challenge(cx);
                 return Break(Some(Discard::TcpAckInvalid));
             }
             return Continue(Acceptable(seg)); // an old duplicate: its text may still be new
@@ -586,22 +603,25 @@ impl Connection {
 
     /// An ACK for a segment that is not acceptable. One without text is answered only so often, or two confused ends
     /// would answer each other for ever.
-    fn answer_invalid(&mut self, seg: &Segment<'_>, cx: &Cx<'_>) {
+    fn answer_invalid(&mut self, seg: &Segment<'_>, cx: &Cx<'_>, arrival: &mut Arrival<'_>) {
         if seg.payload.is_empty() && !seg.flags.intersects(Flags::FIN) {
-            self.challenge(cx);
+            arrival.challenged = self.challenge(cx) && seg.flags.syn(); // a challenge is what answers SYN, RST and ACK
         } else {
             self.facts.set(Facts::ACK_NOW);
         }
     }
 
     /// A challenge ACK, limited per connection: a shared limit would tell an attacker about others (CVE-2016-5696).
-    fn challenge(&mut self, cx: &Cx<'_>) {
+    /// True if it is not too soon for one.
+    fn challenge(&mut self, cx: &Cx<'_>) -> bool {
         let ms = cx.now.as_ms() as u32;
         let least = (cx.config.tcp_invalid_ratelimit_us / 1_000) as u32;
-        if ms.wrapping_sub(self.challenged_ms) >= least {
+        let sent = ms.wrapping_sub(self.challenged_ms) >= least;
+        if sent {
             self.challenged_ms = ms;
             self.facts.set(Facts::ACK_NOW);
         }
+        sent
     }
 
     /// A timestamp that has not been refreshed for 24 days proves nothing any more (RFC 7323 section 5.5).
