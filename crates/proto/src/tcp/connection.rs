@@ -821,6 +821,10 @@ impl Connection {
         }
         self.rcv.read = 0;
         self.rcv.tuned_at = cx.now;
+        // An urgent mark that was passed would lie ahead again after half of the circle. Here it is noticed long before.
+        if self.urgent_ahead().is_none() {
+            self.facts.clear(Facts::URGENT_IN);
+        }
     }
 
     /// Moves to CLOSED and gives all memory back; after a normal end, all but what the application has not read yet.

@@ -93,6 +93,29 @@ fn the_urgent_pointer_moves_forward_and_never_back() {
     assert_eq!(urgent(&mut connection, 140), Some(140));
 }
 
+/// Half a circle behind the mark it lies ahead again, if nobody has taken it away.
+#[test]
+fn an_urgent_mark_that_was_passed_does_not_come_back() {
+    let (mut connection, mut pool) = (established(&Config::default(), NOW), pool());
+    let bytes = vec![7; 50_000];
+    let announce = |connection: &mut Connection, pool: &mut BufferPool| {
+        let seg = Segment { flags: Flags::ACK | Flags::URG, urgent: 100, ..text(connection, &[]) };
+        take_in(connection, &seg, 0, pool, NOW);
+        assert_eq!(connection.urgent_ahead(), Some(100));
+    };
+    announce(&mut connection, &mut pool);
+    for _ in 0..(1_u32 << 31) / 50_000 + 2 {
+        let seg = text(&connection, &bytes);
+        take_in(&mut connection, &seg, 50_000, &mut pool, NOW);
+        assert_eq!(connection.urgent_ahead(), None);
+        while let Some(plan) = connection.decide::<Lane>(NOW) {
+            connection.commit(&plan, NOW);
+        }
+    }
+    assert!(connection.info(NOW).bytes_received > 1 << 31);
+    announce(&mut connection, &mut pool);
+}
+
 #[test]
 fn more_text_of_a_run_is_taken_in_where_it_follows() {
     let (mut connection, mut pool) = (established(&Config::default(), NOW), pool());
