@@ -9,6 +9,8 @@ use laneway_proto::time::Instant;
 use laneway_table::Wheel;
 
 const UNARMED: u32 = u32::MAX;
+/// A quarter of the circle on which ticks are compared, 12.4 days: so far may a deadline be over, and still be told from what is armed.
+const FURTHEST: u64 = 1 << 30;
 
 /// The wheel of one lane; its tick is a millisecond.
 pub struct Timers {
@@ -54,12 +56,17 @@ impl Timers {
     /// The slot has no entry in the wheel yet, or one that is too late.
     #[inline(never)]
     fn arm_sooner(&mut self, handle: Handle, tick: u64) {
-        // What is over already is due as of now: that is where the wheel files it, and what it says when it reports it.
-        let tick = tick.max(self.wheel.now_tick());
+        // What is over already is due as of now: that is where the wheel files it, and what it says when it reports it. What is
+        // further away than ticks can be compared is looked at before its time, and armed again.
+        let now = self.wheel.now_tick();
+        let tick = tick.clamp(now, now + FURTHEST);
         let armed = &mut self.armed[(handle.kind() == Kind::HalfOpen) as usize];
         let index = handle.index() as usize;
         if armed.len() <= index {
             armed.resize((index + 1).next_power_of_two(), UNARMED);
+        }
+        if armed[index] != UNARMED && u64::from(armed[index].wrapping_sub(now as u32)) <= tick - now {
+            return; // it was early enough, but for the circle
         }
         armed[index] = if tick as u32 == UNARMED { UNARMED - 1 } else { tick as u32 };
         self.wheel.arm(handle.raw(), tick);

@@ -41,6 +41,21 @@ fn a_deadline_that_is_over_is_due_at_once_and_the_slot_has_its_timer_after_it() 
     }
 }
 
+/// Ticks are compared on a circle of which half is 24.8 days.
+#[test]
+fn a_deadline_in_thirty_days_hides_none_that_is_sooner() {
+    const DAYS: u64 = 30 * 86_400_000;
+    for start in STARTS {
+        let mut timers = Timers::new(at(start));
+        timers.arm(connection(3), at(start + DAYS));
+        timers.arm(connection(3), at(start + 40));
+        assert_eq!(due(&mut timers, start + 40, 10), [3]);
+        timers.arm(connection(3), at(start + DAYS));
+        assert!(timers.next().is_some_and(|next| next <= at(start + DAYS)));
+        assert_eq!(due(&mut timers, start + DAYS, 10), [3]);
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// The deadline of a slot is so far ahead of now, or behind it.
@@ -52,7 +67,8 @@ enum Step {
 }
 
 fn spans() -> impl Strategy<Value = i64> {
-    prop_oneof![2 => -50i64..50, 2 => 0i64..1_000, 1 => 0i64..100_000]
+    // The longest is a keepalive of thirty days, which is more than half of the circle.
+    prop_oneof![4 => -50i64..50, 4 => 0i64..1_000, 2 => 0i64..100_000, 1 => 0i64..30 * 86_400_000]
 }
 
 proptest! {
