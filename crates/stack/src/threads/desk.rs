@@ -3,7 +3,7 @@
 use super::accept::{Acceptors, LaneAcceptor};
 use super::datagram::{Datagrams, LaneDatagrams};
 use super::patience::LOOK_US;
-use super::poll::Watch;
+use super::poll::{Watch, Watched};
 use super::words::{AppWords, Conversation, LEFT, LaneWords, NO_SLOT, Op, RESETS, Talk, TalkEnd};
 use super::{NOTES_MAX, POOL, RING};
 use crate::app::{ListenerId, UdpId};
@@ -329,7 +329,7 @@ impl Desk {
 
 /// A command that no lane will ever look at.
 pub(super) fn refuse(command: Command) {
-    use super::words::{Fault, GONE, READ, WRITE, is_over, wake_those};
+    use super::words::{Fault, GONE, READ, WRITE, is_over, last_words, wake_those};
     match command {
         Command::Connect { end, .. } => {
             let talk = end.pipe();
@@ -338,6 +338,7 @@ pub(super) fn refuse(command: Command) {
             is_over(talk, GONE);
             look_fence();
             wake_those(talk.flags(), &talk.lane().event, READ | WRITE);
+            last_words(talk).iter().for_each(Watched::look);
         }
         Command::Listen(side) => side.end(),
         Command::BindUdp(side) => side.end(),

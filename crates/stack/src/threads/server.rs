@@ -10,7 +10,7 @@ use super::poll::{Watch, Watched};
 use super::stock::Stock;
 use super::words::{
     CONNECTED, Conversation, ENDED, FULL, Fault, GONE, LEFT, NO_SLOT, Op, READ, RESETS, ROOM, Talk, TalkEnd, WRITE,
-    is_over, poll_news, wake_those,
+    is_over, last_words, poll_news, wake_those,
 };
 use super::{COMMANDS_MAX, KEPT_MAX, SERVED_MAX};
 use crate::app::{App, ConnId, Context, ListenerId, UdpId};
@@ -538,7 +538,9 @@ impl Server {
                     _ => Fault::Invalid,
                 });
                 is_over(end.pipe(), GONE);
-                self.farewells.push((end, None));
+                // Who waited behind others to be begun is not on the list any more; who watches it has been said all the same.
+                let watch = last_words(end.pipe());
+                self.farewells.push((end, watch));
             }
         }
     }
@@ -809,7 +811,7 @@ impl Drop for Server {
         for (end, watch) in self.farewells.drain(..) {
             let talk = end.pipe();
             wake_those(talk.flags(), &talk.lane().event, READ | WRITE);
-            watch.iter().for_each(Watched::look);
+            last_words(talk).or(watch).iter().for_each(Watched::look);
         }
     }
 }

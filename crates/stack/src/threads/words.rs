@@ -283,6 +283,18 @@ pub(super) fn is_over(talk: &Conversation, status: u32) {
     talk.flags().set(OVER);
 }
 
+/// What was said of one that is over, and that nobody will act upon any more, counts as heard. Who was to be told of it, if the last of
+/// that was said so late.
+pub(super) fn last_words(talk: &Conversation) -> Option<Arc<Watch>> {
+    let notes = talk.said().take_all();
+    if notes.is_empty() {
+        return None;
+    }
+    talk.lane().noted.fetch_add(notes.len() as u16, Release);
+    let watch = |(_, op)| if let Op::Watch(watch) = op { Some(watch) } else { None };
+    notes.into_iter().rev().find_map(watch).flatten()
+}
+
 const _: () = {
     use std::mem::offset_of;
     assert!(size_of::<Conversation>() == 320, "an idle conversation is five lines");
