@@ -282,6 +282,36 @@ fn a_poller_that_nobody_asks_any_more_keeps_no_connection() {
     assert!(blocks < TIMES / 2 * 4_096, "{blocks} bytes of blocks for connections that are gone");
 }
 
+#[test]
+fn a_poller_is_told_of_a_shutdown_by_another_handle() {
+    let (server, client) = stacks();
+    for (how, interest) in [
+        (std::net::Shutdown::Read, Interest::READABLE),
+        (std::net::Shutdown::Write, Interest::WRITABLE),
+        (std::net::Shutdown::Both, Interest::READABLE),
+        (std::net::Shutdown::Both, Interest::WRITABLE),
+    ] {
+        let (a, _b) = pair(&server, &client);
+        // Neither readable nor, before it is shut, writable.
+        a.set_nonblocking(true).unwrap();
+        while interest.writable && (&a).write(&[7; 65_536]).is_ok() {}
+        let poller = Poller::new().unwrap();
+        let mut events = Vec::new();
+        poller.add(&a, 1, interest, Mode::Edge).unwrap();
+        loop {
+            while interest.writable && (&a).write(&[7; 65_536]).is_ok() {}
+            if poller.wait(&mut events, Some(Duration::from_millis(50))).unwrap() == 0 {
+                break;
+            }
+        }
+        events.clear();
+        a.try_clone().unwrap().shutdown(how).unwrap();
+        poller.wait(&mut events, Some(Duration::from_secs(5))).unwrap();
+        let Interest { readable, writable } = interest;
+        assert_eq!(events, [Event { key: 1, readable, writable }], "{how:?}, for {interest:?}");
+    }
+}
+
 /// Each keeps its own time, is told by its own `notify`, and goes on waiting where another has left.
 #[test]
 fn several_threads_wait_with_one_poller() {

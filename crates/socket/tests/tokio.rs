@@ -219,6 +219,22 @@ async fn connected(server: &Stack, client: &Stack) -> (TcpStream, TcpStream) {
 }
 
 /// On one thread: a task that never has to wait must not keep the others from theirs.
+/// Whoever shares the connection may shut it, on whatever thread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_waits_for_bytes_hears_that_reading_was_shut() {
+    let (server, client) = stacks();
+    let listener = laneway::TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
+    let stream = laneway::TcpStream::connect_on(&client, listener.local_addr().unwrap()).unwrap();
+    let _far = listener.accept().unwrap();
+    let other = stream.try_clone().unwrap();
+    let mut stream = TcpStream::from_std(&client, stream).unwrap();
+    let reader = tokio::spawn(async move { stream.read(&mut [0; 4]).await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!reader.is_finished());
+    other.shutdown(std::net::Shutdown::Read).unwrap();
+    assert_eq!(timeout(Duration::from_secs(10), reader).await.expect("it is told").unwrap().unwrap(), 0);
+}
+
 #[tokio::test]
 async fn a_task_that_always_finds_bytes_lets_others_run() {
     const BYTES: usize = 4_000;

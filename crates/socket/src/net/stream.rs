@@ -352,9 +352,12 @@ impl TcpStream {
             Shutdown::Write => SHUT_WRITE,
             Shutdown::Both => SHUT_READ | SHUT_WRITE,
         };
-        let before = self.talk().app().state.fetch_or(bits, Relaxed);
-        if bits & SHUT_WRITE & !before != 0 {
+        let new = bits & !self.talk().app().state.fetch_or(bits, Relaxed);
+        // Of either the lane tells who watches, tasks among them.
+        if new & SHUT_WRITE != 0 {
             self.desk.note(self.talk(), Op::Shutdown);
+        } else if new & SHUT_READ != 0 {
+            self.desk.note(self.talk(), Op::ShutRead);
         }
         self.talk().lane().event.wake(); // threads that wait for what will not come
         Ok(())

@@ -227,8 +227,8 @@ impl Desk {
         let noted = talk.after(|at| {
             let words = talk.app();
             let waiting = words.noted.load(Relaxed).wrapping_sub(talk.lane().noted.load(Acquire));
-            // What ends it is never refused: it comes once.
-            let last = matches!(op, Op::Shutdown | Op::Close | Op::Abort | Op::Watch(_));
+            // What ends it, or one direction, is never refused: it comes once.
+            let last = matches!(op, Op::Shutdown | Op::ShutRead | Op::Close | Op::Abort | Op::Watch(_));
             if waiting >= NOTES_MAX && !last {
                 return false;
             }

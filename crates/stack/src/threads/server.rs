@@ -244,13 +244,16 @@ impl Server {
         if !record.end.pipe().said().is_empty() {
             let notes = record.end.pipe().said().take_all();
             record.end.pipe().lane().noted.fetch_add(notes.len() as u16, Release);
+            let mut is_shut = false;
             for (at, op) in notes {
+                is_shut |= matches!(op, Op::Shutdown | Op::ShutRead);
                 match op {
                     Op::Watch(watch) => {
                         record.watch = watch;
                         record.watch.iter().for_each(Watched::look);
                     }
                     Op::Abort => aborts = true,
+                    Op::ShutRead => {}
                     // Bytes that nobody will read are thrown away, and their sender hears of it at once.
                     Op::Close if record.end.unread() > 0 => aborts = true,
                     op => {
@@ -258,6 +261,10 @@ impl Server {
                         record.notes.get_or_insert_default().push_back((at, op));
                     }
                 }
+            }
+            if is_shut {
+                // Whoever waits for what will not come may be another than who has shut it.
+                record.watch.iter().for_each(Watched::look);
             }
         }
         if left != 0 {
@@ -601,7 +608,7 @@ fn apply(cx: &mut Context<'_>, id: ConnId, op: Op) {
         Op::UserTimeout(ms) => cx.set_user_timeout_ms(id, ms),
         Op::Shutdown => cx.shutdown(id),
         // These were dealt with when they came.
-        Op::Close | Op::Abort | Op::Watch(_) => {}
+        Op::Close | Op::Abort | Op::ShutRead | Op::Watch(_) => {}
     }
 }
 

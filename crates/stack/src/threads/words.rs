@@ -62,6 +62,8 @@ pub enum Op {
     UserTimeout(u32),
     /// A FIN behind the bytes.
     Shutdown,
+    /// Nobody will read any more: the peer is told nothing, and who watches is to look.
+    ShutRead,
     /// A FIN behind the bytes, or an RST if some were left unread, by who does not [leave](LEFT): the stack, which ends.
     Close,
     /// An RST, at once.
