@@ -1,16 +1,19 @@
-//! Conversations that end, or never begin, while their thread still has something to say: stepped in one thread. Who watches is told.
+//! Conversations that end, or never begin, while their thread still has something to say: stepped in one thread. Who watches is told,
+//! what was said is counted, and nothing is left behind.
 
 use laneway_device::memory::{LinkConfig, LinkRx, LinkTx, link};
 use laneway_proto::time::Instant;
+use laneway_stack::BindOptions;
 use laneway_stack::config::Config;
 use laneway_stack::control::Network;
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
 use laneway_stack::runtime::Bells;
+use laneway_stack::threads::accept::Acceptors;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::poll::{PollQueue, Source, poll_list};
-use laneway_stack::threads::words::{Fault, GONE, Op, READ, Talk, WRITE};
-use laneway_stack::threads::{COMMANDS_MAX, Server};
+use laneway_stack::threads::words::{CONNECTED, Fault, GONE, Op, READ, Talk, WRITE};
+use laneway_stack::threads::{COMMANDS_MAX, NOTES_MAX, Server};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -41,10 +44,39 @@ impl Side {
         self.host.turn(self.now);
         self.now = self.now.after_us(100);
     }
+
+    fn listen(&mut self) -> Arc<Acceptors> {
+        let at = "10.0.0.1:80".parse().unwrap();
+        let options = BindOptions { reuse_address: true, ..BindOptions::default() };
+        let (id, at) = self.host.listen_with(at, 16, options, self.now).unwrap();
+        self.desk.listen(id, at, 16)
+    }
+}
+
+/// Turns of both until something is so.
+fn until(sides: &mut [Side; 2], mut is_so: impl FnMut() -> bool) {
+    for _ in 0..1_000 {
+        if is_so() {
+            return;
+        }
+        sides.iter_mut().for_each(Side::turn);
+    }
+    panic!("it never came to that");
 }
 
 fn status(talk: &Talk) -> u32 {
     talk.lane().status.load(Acquire)
+}
+
+/// A connection, as the thread of either side has it: the listener's first.
+fn connected(sides: &mut [Side; 2], acceptors: &Acceptors) -> [Talk; 2] {
+    let far = sides[1].desk.connect(None, acceptors.at);
+    let mut near = None;
+    until(sides, || {
+        near = near.take().or_else(|| acceptors.take().map(|(newcomer, _)| newcomer.talk));
+        near.is_some() && status(&far) & CONNECTED != 0
+    });
+    [near.unwrap(), far]
 }
 
 /// Who is to be looked at, by key.
@@ -89,4 +121,26 @@ fn who_watches_a_connect_that_no_lane_takes_is_told() {
     assert_eq!(looked_at(&mut queue), []);
     drop(client.host);
     assert_eq!((talk.lane().take_error(), looked_at(&mut queue)), (Some(Fault::Stopped), vec![7]));
+}
+
+/// What is asked of a connection that has ended is asked of nobody, but it counts as heard: its conversation is used again, and the
+/// next thread may ask as much as any.
+#[test]
+fn what_is_said_after_the_end_does_not_bind_the_next_connection() {
+    let mut sides = Side::pair();
+    let acceptors = sides[0].listen();
+    let mut places = Vec::new();
+    for life in 0..2 * NOTES_MAX {
+        let [near, far] = connected(&mut sides, &acceptors);
+        assert!(sides[0].desk.note(&near, Op::Nodelay(true)), "life {life}: too much is asked already");
+        sides[0].turn();
+        sides[1].desk.note(&far, Op::Abort);
+        until(&mut sides, || status(&near) & GONE != 0);
+        sides[0].desk.note(&near, Op::Nodelay(false));
+        places.push(std::ptr::from_ref(&*near).addr());
+        sides[0].desk.leave(near, /* resets= */ false);
+        sides[0].turn();
+    }
+    places.dedup();
+    assert_eq!(places.len(), 1, "it is the same conversation each time");
 }

@@ -419,11 +419,7 @@ impl Server {
             }
             // It ended before the lane knew who watches it: the farewell reached nobody.
             None if talk.lane().status.load(Relaxed) & GONE != 0 => {
-                for (_, op) in talk.said().take_all() {
-                    if let Op::Watch(Some(watch)) = op {
-                        Watched::look(&watch);
-                    }
-                }
+                last_words(talk).iter().for_each(Watched::look);
                 false
             }
             None => false,
