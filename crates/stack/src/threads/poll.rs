@@ -1,5 +1,8 @@
 //! Owns telling one thread about many sockets: a list of those that something happened to, and a descriptor.
 
+#[cfg(test)]
+mod tests;
+
 use super::accept::Acceptors;
 use super::datagram::Datagrams;
 use super::words::{CONNECTED, Conversation, ENDED, GONE, READ, ROOM, SHUT_READ, SHUT_WRITE, Talk, WRITE};
@@ -136,6 +139,9 @@ pub struct PollQueue {
     woken: Woken<Watch>,
     bell: Arc<PollBell>,
     armed: bool,
+    /// Rings of those who took the flag that were not yet found in the descriptor. Between the two steps of a ring lies a system call, and
+    /// what it is about may have been found before.
+    owed: u64,
 }
 
 /// A list and the queue that empties it.
@@ -143,7 +149,7 @@ pub fn poll_list() -> io::Result<(PollList, PollQueue)> {
     let (list, woken) = wake_list();
     let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let bell = Arc::new(PollBell { flag: ParkFlag::new(), event });
-    Ok((PollList { list, bell: bell.clone() }, PollQueue { woken, bell, armed: false }))
+    Ok((PollList { list, bell: bell.clone() }, PollQueue { woken, bell, armed: false, owed: 0 }))
 }
 
 impl PollList {
@@ -191,12 +197,12 @@ impl PollQueue {
 
     /// Takes the arming back. True: somebody had rung.
     pub fn disarm(&mut self) -> bool {
-        if !std::mem::take(&mut self.armed) {
-            return false;
-        }
-        let rung = self.bell.flag.retract();
-        if rung {
-            let _ = rustix::io::read(&self.bell.event, &mut [0; 8]);
+        let rung = std::mem::take(&mut self.armed) && self.bell.flag.retract();
+        self.owed += u64::from(rung);
+        // A ring that is still on its way is looked for again by the next who comes here: the descriptor would tell of it for ever.
+        let mut rings = [0; 8];
+        if self.owed > 0 && rustix::io::read(&self.bell.event, &mut rings).is_ok() {
+            self.owed = self.owed.saturating_sub(u64::from_ne_bytes(rings));
         }
         rung
     }
