@@ -312,6 +312,34 @@ fn a_poller_is_told_of_a_shutdown_by_another_handle() {
     }
 }
 
+/// What a writer was told is sent arrives, and then the end: also if another thread says that it is the end.
+#[test]
+fn what_is_written_while_another_thread_shuts_down_arrives() {
+    const WRITERS: usize = 2;
+    let (server, client) = stacks();
+    for round in 0..1_000 {
+        let (a, b) = pair(&server, &client);
+        b.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let sent = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..WRITERS {
+                scope.spawn(|| {
+                    while let Ok(n) = (&a).write(b"some") {
+                        sent.fetch_add(n, Relaxed);
+                    }
+                });
+            }
+            while sent.load(Relaxed) == 0 {
+                thread::yield_now();
+            }
+            a.shutdown(std::net::Shutdown::Write).unwrap();
+        });
+        let mut all = Vec::new();
+        (&b).read_to_end(&mut all).unwrap();
+        assert_eq!(all.len(), sent.load(Relaxed), "round {round}");
+    }
+}
+
 /// Each keeps its own time, is told by its own `notify`, and goes on waiting where another has left.
 #[test]
 fn several_threads_wait_with_one_poller() {

@@ -144,3 +144,20 @@ fn what_is_said_after_the_end_does_not_bind_the_next_connection() {
     places.dedup();
     assert_eq!(places.len(), 1, "it is the same conversation each time");
 }
+
+/// Bytes behind the FIN have nowhere to go. They must not keep the connection when its thread has left.
+#[test]
+fn bytes_behind_the_end_do_not_keep_a_connection() {
+    let mut sides = Side::pair();
+    let acceptors = sides[0].listen();
+    let [near, far] = connected(&mut sides, &acceptors);
+    sides[0].desk.note(&near, Op::Shutdown);
+    assert_eq!(near.send(b"too late"), 8);
+    sides[0].desk.serve(&near);
+    (0..10).for_each(|_| sides.iter_mut().for_each(Side::turn));
+    assert!(sides[0].desk.block_bytes_in_use() > 0);
+    sides[0].desk.leave(near, /* resets= */ false);
+    (0..10).for_each(|_| sides.iter_mut().for_each(Side::turn));
+    assert_eq!(sides[0].desk.block_bytes_in_use(), 0, "the lane still has the conversation");
+    assert_eq!(far.readable(), 0);
+}

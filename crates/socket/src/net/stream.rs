@@ -239,14 +239,14 @@ impl TcpStream {
 
     fn queue(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         self.check()?;
-        if self.talk().app().state.load(Relaxed) & SHUT_WRITE != 0 {
-            return Err(self.talk().lane().take_error().map_or(Why::BrokenPipe, Why::Fault).into());
-        }
         let words = self.talk().lane();
-        if self.talk().flags().seen(OVER) != 0 && (words.status.load(Acquire) & GONE != 0 || words.has_error()) {
-            return Err(self.talk().lane().take_error().map_or(Why::BrokenPipe, Why::Fault).into());
-        }
-        let n = self.talk().send_all_of(bufs);
+        let is_over = || words.status.load(Acquire) & GONE != 0 || words.has_error();
+        let is_open = || self.talk().app().state.load(Relaxed) & SHUT_WRITE == 0;
+        let sent = match self.talk().flags().seen(OVER) != 0 && is_over() {
+            true => None,
+            false => self.talk().send_all_of(bufs, is_open),
+        };
+        let Some(n) = sent else { return Err(words.take_error().map_or(Why::BrokenPipe, Why::Fault).into()) };
         if n > 0 {
             return Ok(n);
         }
@@ -352,13 +352,7 @@ impl TcpStream {
             Shutdown::Write => SHUT_WRITE,
             Shutdown::Both => SHUT_READ | SHUT_WRITE,
         };
-        let new = bits & !self.talk().app().state.fetch_or(bits, Relaxed);
-        // Of either the lane tells who watches, tasks among them.
-        if new & SHUT_WRITE != 0 {
-            self.desk.note(self.talk(), Op::Shutdown);
-        } else if new & SHUT_READ != 0 {
-            self.desk.note(self.talk(), Op::ShutRead);
-        }
+        self.desk.shut(self.talk(), bits); // and the lane tells who watches, tasks among them
         self.talk().lane().event.wake(); // threads that wait for what will not come
         Ok(())
     }

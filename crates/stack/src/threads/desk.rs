@@ -4,7 +4,9 @@ use super::accept::{Acceptors, LaneAcceptor};
 use super::datagram::{Datagrams, LaneDatagrams};
 use super::patience::LOOK_US;
 use super::poll::{Watch, Watched};
-use super::words::{AppWords, Conversation, LEFT, LaneWords, NO_SLOT, Op, RESETS, Talk, TalkEnd};
+use super::words::{
+    AppWords, Conversation, LEFT, LaneWords, NO_SLOT, Op, RESETS, SHUT_READ, SHUT_WRITE, Talk, TalkEnd,
+};
 use super::{NOTES_MAX, POOL, RING};
 use crate::app::{ListenerId, UdpId};
 use crate::clock::Clock;
@@ -224,15 +226,29 @@ impl Desk {
     ///
     /// [`WRITE`]: super::words::WRITE
     pub fn note(&self, talk: &Talk, op: Op) -> bool {
-        let noted = talk.after(|at| {
-            let words = talk.app();
-            let waiting = words.noted.load(Relaxed).wrapping_sub(talk.lane().noted.load(Acquire));
+        self.note_behind(talk, || {
+            let waiting = talk.app().noted.load(Relaxed).wrapping_sub(talk.lane().noted.load(Acquire));
             // What ends it, or one direction, is never refused: it comes once.
             let last = matches!(op, Op::Shutdown | Op::ShutRead | Op::Close | Op::Abort | Op::Watch(_));
-            if waiting >= NOTES_MAX && !last {
-                return false;
-            }
-            words.noted.fetch_add(1, Relaxed);
+            (waiting < NOTES_MAX || last).then_some(op)
+        })
+    }
+
+    /// Shuts directions of the application's side: [`SHUT_WRITE`], [`SHUT_READ`]. Where the FIN stands is settled while nobody writes, and
+    /// the bit is set there: whoever writes looks at it there, too, and no byte comes to stand behind the FIN.
+    pub fn shut(&self, talk: &Talk, bits: u8) {
+        self.note_behind(talk, || match bits & !talk.app().state.fetch_or(bits, Relaxed) {
+            new if new & SHUT_WRITE != 0 => Some(Op::Shutdown),
+            new if new & SHUT_READ != 0 => Some(Op::ShutRead),
+            _ => None,
+        });
+    }
+
+    /// Asks for what `ask` says, if it says something, behind the bytes sent so far. No byte is appended meanwhile.
+    fn note_behind(&self, talk: &Talk, ask: impl FnOnce() -> Option<Op>) -> bool {
+        let noted = talk.after(|at| {
+            let Some(op) = ask() else { return false };
+            talk.app().noted.fetch_add(1, Relaxed);
             talk.said().push((at, op));
             true
         });

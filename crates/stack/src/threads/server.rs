@@ -317,7 +317,7 @@ impl Server {
                 }
                 (n, len)
             };
-            if len == 0 && left != 0 {
+            if left != 0 && (len == 0 || n == 0 && cannot_send(cx, id)) {
                 cx.set_token(id, 0);
                 cx.close(id);
                 self.put_away(index);
@@ -595,6 +595,13 @@ impl Server {
 #[cold]
 fn keep(cx: &mut Context<'_>, id: ConnId, end: &mut TalkEnd) -> bool {
     cx.state(id).is_synchronized() && end.part().is_some_and(|half| cx.set_keeper(id, Box::new(Kept::new(half))))
+}
+
+/// It was connected, and takes no more bytes: there is a FIN behind those that it has.
+#[cold]
+fn cannot_send(cx: &mut Context<'_>, id: ConnId) -> bool {
+    let state = cx.state(id);
+    state.is_synchronized() && !state.can_send()
 }
 
 fn apply(cx: &mut Context<'_>, id: ConnId, op: Op) {

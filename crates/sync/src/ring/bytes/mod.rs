@@ -593,9 +593,17 @@ impl<S, K, L> Pipe<S, K, L> {
         self.to_lane().write(&mut writing, bytes)
     }
 
-    /// As [`send`](Self::send), of several pieces in a row, with no other thread's bytes between them.
-    pub fn send_all_of(&self, pieces: &[impl std::ops::Deref<Target = [u8]>]) -> usize {
+    /// As [`send`](Self::send), of several pieces in a row, with no other thread's bytes between them. `None`: the bytes end where they
+    /// end now, says `may_go_on`, which is asked while nobody appends to them and nothing is said [behind](Self::after) them.
+    pub fn send_all_of(
+        &self,
+        pieces: &[impl std::ops::Deref<Target = [u8]>],
+        may_go_on: impl FnOnce() -> bool,
+    ) -> Option<usize> {
         let mut writing = self.writing();
+        if !may_go_on() {
+            return None;
+        }
         let mut sent = 0;
         for piece in pieces {
             let piece: &[u8] = piece;
@@ -605,7 +613,7 @@ impl<S, K, L> Pipe<S, K, L> {
                 break;
             }
         }
-        sent
+        Some(sent)
     }
 
     /// Does something that belongs behind the bytes sent so far: `act` is given their number, and no byte is appended
