@@ -312,6 +312,35 @@ fn a_poller_is_told_of_a_shutdown_by_another_handle() {
     }
 }
 
+/// Whatever is asked of a socket while the poller looks at it.
+#[test]
+fn one_whose_watching_is_changed_all_the_time_is_not_forgotten() {
+    let (server, client) = stacks();
+    let (a, b) = pair(&server, &client);
+    let poller = Poller::new().unwrap();
+    poller.add(&b, 1, Interest::READABLE, Mode::Level).unwrap();
+    (&a).write_all(b"x").unwrap();
+    for round in 0..30 {
+        let changing = AtomicBool::new(true);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    poller.modify(1, Interest::READABLE, Mode::Level).unwrap();
+                }
+                changing.store(false, Relaxed);
+            });
+            while changing.load(Relaxed) {
+                let _ = poller.wait(&mut Vec::new(), Some(Duration::ZERO));
+            }
+        });
+        let mut events = Vec::new();
+        for _ in 0..3 {
+            poller.wait(&mut events, Some(Duration::from_secs(5))).unwrap();
+        }
+        assert_eq!(events, [Event { key: 1, readable: true, writable: false }; 3], "round {round}");
+    }
+}
+
 /// What a writer was told is sent arrives, and then the end: also if another thread says that it is the end.
 #[test]
 fn what_is_written_while_another_thread_shuts_down_arrives() {

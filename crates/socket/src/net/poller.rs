@@ -218,8 +218,9 @@ impl Poller {
     /// Changes what one wants to know; after [`Mode::Oneshot`] it is how one is told again.
     pub fn modify(&self, key: usize, interest: Interest, mode: Mode) -> io::Result<()> {
         let watch = lock(&self.watched).get(&key).cloned().ok_or(io::ErrorKind::NotFound)?;
-        let listed = watch.interest.load(Relaxed) & LISTED;
-        watch.interest.store(word(interest, mode) | listed, Release);
+        // In one step: whether it is listed, and whether it is watched at all, changes on other threads meanwhile.
+        let change = |now| (now & GONE == 0).then_some(word(interest, mode) | now & LISTED);
+        watch.interest.fetch_update(AcqRel, Acquire, change).map_err(|_| io::ErrorKind::NotFound)?;
         Watched::look(&watch);
         Ok(())
     }
@@ -322,7 +323,8 @@ impl Waiting {
             }
             events.push(Event { key: watch.key, readable: ready & READ != 0, writable: ready & WRITE != 0 });
             if interest & ONESHOT != 0 {
-                watch.interest.store(ONESHOT, Relaxed);
+                // Unless another was asked for meanwhile: who asked for it is told again.
+                let _ = watch.interest.compare_exchange(interest, ONESHOT, AcqRel, Relaxed);
             } else if interest & EDGE == 0 {
                 watch.interest.fetch_or(LISTED, Relaxed);
                 self.level.push(watch);
