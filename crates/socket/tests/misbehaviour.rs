@@ -190,6 +190,26 @@ fn whoever_waits_when_the_stack_stops_is_told() {
     assert_eq!(TcpStream::connect_on(&client, "10.0.0.1:80").unwrap_err().kind(), ErrorKind::NetworkDown);
 }
 
+/// As `None` does, a time without end sets none.
+#[test]
+fn a_time_that_never_comes_is_no_time() {
+    let (server, client) = stacks();
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let a = TcpStream::connect_timeout_on(&client, &at, Duration::MAX).unwrap();
+    let b = listener.accept().unwrap().0;
+    let poller = Poller::new().unwrap();
+    poller.add(&b, 1, Interest::READABLE, Mode::Level).unwrap();
+    for stream in [&a, &b] {
+        stream.set_read_timeout(Some(Duration::MAX)).unwrap();
+        stream.set_write_timeout(Some(Duration::MAX)).unwrap();
+    }
+    let mut events = Vec::new();
+    (&a).write_all(b"x").unwrap();
+    assert_eq!(poller.wait(&mut events, Some(Duration::MAX)).unwrap(), 1);
+    assert_eq!((&b).read(&mut [0; 4]).unwrap(), 1);
+}
+
 #[test]
 fn options_and_half_open_sockets_in_a_flood() {
     let (server, client) = stacks();

@@ -61,7 +61,12 @@ fn timeout(place: &AtomicU32) -> Option<Duration> {
 }
 
 fn deadline(place: &AtomicU32) -> Option<Instant> {
-    timeout(place).map(|timeout| Instant::now() + timeout)
+    timeout(place).and_then(after)
+}
+
+/// When so much time is over. `None`: never, for it is more than can be counted.
+fn after(timeout: Duration) -> Option<Instant> {
+    Instant::now().checked_add(timeout)
 }
 
 fn left(deadline: Option<Instant>) -> Option<Duration> {

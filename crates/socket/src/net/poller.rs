@@ -244,7 +244,7 @@ impl Poller {
     /// Waits until a socket is ready, at most for `timeout` (`None`: for ever), and appends those that are to `events`, at
     /// most 1,024. Says how many. Of several threads that wait one does so for all; when it returns, the next takes its place.
     pub fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = timeout.and_then(super::after);
         let before = events.len();
         let Some(mut turn) = self.turn(deadline) else { return Ok(0) };
         let Some(waiting) = &mut turn.waiting else { return Ok(0) };

@@ -1,7 +1,7 @@
 //! Owns a TCP connection that threads use.
 
 use super::stack::Stack;
-use super::{deadline, each, left, set_timeout, set_ttl, timeout};
+use super::{after, deadline, each, left, set_timeout, set_ttl, timeout};
 use crate::error::Why;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::words::{
@@ -74,7 +74,7 @@ impl TcpStream {
         if timeout.is_zero() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "cannot set a 0 duration timeout"));
         }
-        Self::open(stack, addr, Some(Instant::now() + timeout))
+        Self::open(stack, addr, after(timeout))
     }
 
     /// Begins to open a connection on a stack, and does not wait for it: what a non-blocking `connect` of the kernel's is. The
