@@ -153,6 +153,7 @@ fn whoever_waits_when_the_stack_stops_is_told() {
     let udp = UdpSocket::bind_on(&server, "10.0.0.1:0").unwrap();
     let poller = Poller::new().unwrap();
     poller.add(&b, 1, Interest::READABLE, Mode::Level).unwrap();
+    let _watched = b.try_clone().unwrap();
     let full = pair(&server, &client).1;
     let waits: Vec<(&str, thread::JoinHandle<io::Result<()>>)> = vec![
         ("read", thread::spawn(move || (&b).read(&mut [0; 4]).map(drop))),
@@ -300,6 +301,77 @@ fn a_poller_that_nobody_asks_any_more_keeps_no_connection() {
     // Each of those connections had a block in either direction.
     let (_, blocks) = server.memory().unwrap();
     assert!(blocks < TIMES / 2 * 4_096, "{blocks} bytes of blocks for connections that are gone");
+}
+
+/// Its last handle ends the watching, as `close` ends that of the kernel's descriptors: there is nothing to tell of, and its name is free.
+#[test]
+fn a_socket_that_is_dropped_is_not_watched_any_more() {
+    let (server, client) = stacks();
+    let listener = || TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
+    let udp = || UdpSocket::bind_on(&server, "10.0.0.1:0").unwrap();
+    let poller = Poller::new().unwrap();
+    let wait = |ms| {
+        let mut events = Vec::new();
+        poller.wait(&mut events, Some(Duration::from_millis(ms))).unwrap();
+        events
+    };
+    let watched = || format!("{poller:?}");
+    for mode in [Mode::Level, Mode::Edge, Mode::Oneshot] {
+        let nothing = watched();
+        let (a, b) = pair(&server, &client);
+        let other = b.try_clone().unwrap();
+        let (doors, mail) = (listener(), udp());
+        poller.add(&b, 1, Interest::READABLE, mode).unwrap();
+        poller.add(&doors, 2, Interest::READABLE, mode).unwrap();
+        poller.add(&mail, 3, Interest::READABLE, mode).unwrap();
+        assert_eq!(wait(20), []);
+        (&a).write_all(b"x").unwrap();
+        assert_eq!(wait(5_000).len(), 1);
+        drop(b);
+        if mode == Mode::Level {
+            assert_eq!(wait(5_000).len(), 1, "another handle is there");
+        }
+        drop((other, doors, mail));
+        rounds([&server, &client]);
+        assert_eq!(wait(20), [], "{mode:?}: nobody has them any more");
+        assert_eq!(watched(), nothing, "{mode:?}: and they are forgotten");
+        for key in [1, 2, 3] {
+            assert_eq!(poller.modify(key, Interest::READABLE, mode).unwrap_err().kind(), ErrorKind::NotFound);
+        }
+        let (a, b) = pair(&server, &client);
+        poller.add(&b, 1, Interest::READABLE, mode).unwrap();
+        (&a).write_all(b"x").unwrap();
+        assert_eq!(wait(5_000).len(), 1, "{mode:?}: the name is another's");
+        drop(b);
+        // At once, before anybody has looked; and this one is watched until it is deleted.
+        let (a, b) = pair(&server, &client);
+        poller.add(&b, 1, Interest::READABLE, mode).unwrap();
+        (&a).write_all(b"x").unwrap();
+        assert_eq!(wait(5_000).len(), 1, "{mode:?}");
+        poller.delete(&b, 1).unwrap();
+        assert_eq!(watched(), nothing);
+    }
+}
+
+/// Each of them had ended before its drop, so that nothing happens to it by which it would be found.
+#[test]
+fn a_poller_does_not_keep_those_that_ended_before_they_were_dropped() {
+    const TIMES: usize = 300;
+    let (server, client) = stacks();
+    let poller = Poller::new().unwrap();
+    let mut events = Vec::new();
+    for key in 0..TIMES {
+        let (a, b) = pair(&server, &client);
+        poller.add(&b, key, Interest::READABLE, Mode::Edge).unwrap();
+        a.set_linger(Some(Duration::ZERO)).unwrap();
+        drop(a);
+        while !(&b).read(&mut [0; 4]).is_err_and(|error| error.kind() == ErrorKind::ConnectionReset) {}
+        rounds([&server, &client]);
+        while poller.wait(&mut events, Some(Duration::ZERO)).unwrap() > 0 {}
+    }
+    let watched = format!("{poller:?}");
+    let watched: usize = watched.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap();
+    assert!(watched < TIMES / 2, "{watched} of {TIMES} that are gone are kept");
 }
 
 #[test]

@@ -61,6 +61,7 @@ struct Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         if self.desk.is_here() {
+            self.acceptors.abandoned.store(true, Relaxed); // before the lanes have a poller look
             if let Some(stack) = self.stack.upgrade() {
                 stack.unlisten(self.acceptors.id);
             }

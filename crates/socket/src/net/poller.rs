@@ -158,7 +158,7 @@ pub struct Poller {
     waiting: Mutex<Option<Waiting>>,
     /// It has been put back.
     returned: Condvar,
-    watched: Mutex<HashMap<usize, Arc<Watch>>>,
+    watched: Mutex<Watches>,
     notified: AtomicBool,
 }
 
@@ -179,6 +179,51 @@ struct Waiting {
     queue: PollQueue,
     /// Those that were ready at the last `wait`, and are to be told of again.
     level: Vec<Arc<Watch>>,
+    /// Those that nobody has any more, to be forgotten.
+    abandoned: Vec<Arc<Watch>>,
+}
+
+/// What is watched, by its name.
+#[derive(Default)]
+struct Watches {
+    by_key: HashMap<usize, Arc<Watch>>,
+    /// The most of them that there were after it was last looked whether somebody still has each.
+    looked: usize,
+}
+
+/// While there are fewer than so many it is not worth the look.
+const FEW: usize = 64;
+
+impl Watches {
+    /// Adds one. Nobody is told of a socket that ended before its last handle was dropped, so those are found here: when there are twice as
+    /// many as were found needed.
+    fn add(&mut self, watch: &Arc<Watch>) -> bool {
+        if self.by_key.len() >= FEW.max(2 * self.looked) {
+            self.by_key.retain(|_, watch| !is_abandoned(watch));
+            self.looked = self.by_key.len();
+        }
+        if self.by_key.get(&watch.key).is_some_and(|before| !is_abandoned(before)) {
+            return false;
+        }
+        self.by_key.insert(watch.key, watch.clone());
+        true
+    }
+
+    /// Forgets one, unless its name is another's by now.
+    fn forget(&mut self, watch: &Arc<Watch>) {
+        if self.by_key.get(&watch.key).is_some_and(|found| Arc::ptr_eq(found, watch)) {
+            self.by_key.remove(&watch.key);
+        }
+    }
+}
+
+/// Nobody has the socket any more. Then it is watched no longer, as a descriptor that was closed.
+fn is_abandoned(watch: &Arc<Watch>) -> bool {
+    let is = watch.source.is_abandoned();
+    if is {
+        watch.interest.store(GONE, Release);
+    }
+    is
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -191,25 +236,22 @@ impl Poller {
         let (list, queue) = poll::poll_list()?;
         Ok(Poller {
             list,
-            waiting: Mutex::new(Some(Waiting { queue, level: Vec::new() })),
+            waiting: Mutex::new(Some(Waiting { queue, level: Vec::new(), abandoned: Vec::new() })),
             returned: Condvar::new(),
             watched: Mutex::default(),
             notified: AtomicBool::new(false),
         })
     }
 
-    /// Watches a socket, under a name that no other of this poller has.
+    /// Watches a socket, under a name that no other of this poller has, until it is [deleted](Self::delete) or its last handle is dropped.
     pub fn add(&self, source: &impl Source, key: usize, interest: Interest, mode: Mode) -> io::Result<()> {
         if !source.desk().is_here() {
             return Err(Why::Forked.into());
         }
-        let mut watched = lock(&self.watched);
-        if watched.contains_key(&key) {
+        let watch = self.list.watch(source.source(), key, word(interest, mode));
+        if !lock(&self.watched).add(&watch) {
             return Err(io::Error::from(io::ErrorKind::AlreadyExists));
         }
-        let watch = self.list.watch(source.source(), key, word(interest, mode));
-        watched.insert(key, watch.clone());
-        drop(watched);
         source.tell(Some(watch.clone()));
         Watched::look(&watch);
         Ok(())
@@ -217,7 +259,7 @@ impl Poller {
 
     /// Changes what one wants to know; after [`Mode::Oneshot`] it is how one is told again.
     pub fn modify(&self, key: usize, interest: Interest, mode: Mode) -> io::Result<()> {
-        let watch = lock(&self.watched).get(&key).cloned().ok_or(io::ErrorKind::NotFound)?;
+        let watch = lock(&self.watched).by_key.get(&key).cloned().ok_or(io::ErrorKind::NotFound)?;
         // In one step: whether it is listed, and whether it is watched at all, changes on other threads meanwhile.
         let change = |now| (now & GONE == 0).then_some(word(interest, mode) | now & LISTED);
         watch.interest.fetch_update(AcqRel, Acquire, change).map_err(|_| io::ErrorKind::NotFound)?;
@@ -227,7 +269,7 @@ impl Poller {
 
     /// Watches a socket no longer.
     pub fn delete(&self, source: &impl Source, key: usize) -> io::Result<()> {
-        let watch = lock(&self.watched).remove(&key).ok_or(io::ErrorKind::NotFound)?;
+        let watch = lock(&self.watched).by_key.remove(&key).ok_or(io::ErrorKind::NotFound)?;
         watch.interest.store(GONE, Release);
         source.tell(None);
         Ok(())
@@ -236,7 +278,7 @@ impl Poller {
     /// As [`delete`](Self::delete), for a socket that is about to be dropped.
     #[cfg(feature = "tokio")]
     pub(crate) fn forget(&self, key: usize) {
-        if let Some(watch) = lock(&self.watched).remove(&key) {
+        if let Some(watch) = lock(&self.watched).by_key.remove(&key) {
             watch.interest.store(GONE, Release);
         }
     }
@@ -251,6 +293,10 @@ impl Poller {
         waiting.queue.disarm();
         loop {
             waiting.collect(events);
+            if !waiting.abandoned.is_empty() {
+                let mut watched = lock(&self.watched);
+                waiting.abandoned.drain(..).for_each(|watch| watched.forget(&watch));
+            }
             if events.len() > before || self.notified.swap(false, AcqRel) {
                 return Ok(events.len() - before);
             }
@@ -317,6 +363,10 @@ impl Waiting {
             if interest & (GONE | LISTED) != 0 {
                 continue; // no longer wanted, or told of already
             }
+            if is_abandoned(&watch) {
+                self.abandoned.push(watch);
+                continue;
+            }
             let ready = watch.source.look_for(interest & (READ | WRITE));
             if ready == 0 {
                 continue;
@@ -348,6 +398,6 @@ impl AsRawFd for Poller {
 
 impl std::fmt::Debug for Poller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Poller").field("watched", &lock(&self.watched).len()).finish_non_exhaustive()
+        f.debug_struct("Poller").field("watched", &lock(&self.watched).by_key.len()).finish_non_exhaustive()
     }
 }

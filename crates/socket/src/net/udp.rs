@@ -68,6 +68,7 @@ struct Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         if self.desk.is_here() {
+            self.ticket.abandoned.store(true, Relaxed); // before the lanes have a poller look
             // First the lanes are told to send what they were given, then to forget the socket.
             self.desk.unbind_udp(self.ticket.id);
             if let Some(stack) = self.stack.upgrade() {

@@ -52,6 +52,8 @@ pub struct Acceptors {
     pub event: Event,
     /// Calls return at once.
     pub nonblocking: AtomicBool,
+    /// Its last handle was dropped.
+    pub abandoned: AtomicBool,
     /// The stack has ended.
     gone: AtomicBool,
 }
@@ -81,6 +83,7 @@ impl Acceptors {
             flags: Flags::default(),
             event: Event::default(),
             nonblocking: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         });
         let side =

@@ -51,6 +51,8 @@ pub struct Datagrams {
     pub read_timeout_ms: AtomicU32,
     /// The same for writes.
     pub write_timeout_ms: AtomicU32,
+    /// Its last handle was dropped.
+    pub abandoned: AtomicBool,
     /// The stack has ended.
     pub gone: AtomicBool,
 }
@@ -119,6 +121,7 @@ impl Datagrams {
             nonblocking: AtomicBool::new(false),
             read_timeout_ms: AtomicU32::new(u32::MAX),
             write_timeout_ms: AtomicU32::new(u32::MAX),
+            abandoned: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         });
         let mut outgoing = Some(outgoing);

@@ -41,6 +41,15 @@ impl Source {
         }
     }
 
+    /// Its last handle was dropped: there is nobody who could use it.
+    pub fn is_abandoned(&self) -> bool {
+        match self {
+            Source::Conversation(talk) => talk.app().handles.load(Relaxed) == 0,
+            Source::Acceptors(acceptors) => acceptors.abandoned.load(Relaxed),
+            Source::Datagrams(socket) => socket.abandoned.load(Relaxed),
+        }
+    }
+
     /// Which of `wanted` would not have to wait. Of room to send that is wanted and not there, the lane tells when there is
     /// enough.
     pub fn look_for(&self, wanted: u32) -> u32 {
