@@ -17,6 +17,8 @@ fn every_call_in_a_child_says_ebadf() {
     let udp = UdpSocket::bind_on(&server, "10.0.0.1:53").unwrap();
     let poller = Poller::new().unwrap();
 
+    poller.add(&udp, 2, laneway::Interest::READABLE, laneway::Mode::Level).unwrap();
+
     let sockets = (&server, &client, &listener, &udp, &poller);
     let first_wrong = in_a_child(|| {
         let (server, client, listener, udp, poller) = sockets;
@@ -36,6 +38,7 @@ fn every_call_in_a_child_says_ebadf() {
             TcpStream::connect_on(client, "10.0.0.1:80").is_err_and(badly),
             TcpListener::bind_on(server, "10.0.0.1:81").is_err_and(badly),
             poller.add(listener, 1, laneway::Interest::READABLE, laneway::Mode::Level).is_err_and(badly),
+            poller.delete(udp, 2).is_err_and(badly),
             server.stop().is_none(),
         ]
         .iter()

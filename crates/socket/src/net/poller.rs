@@ -269,6 +269,9 @@ impl Poller {
 
     /// Watches a socket no longer.
     pub fn delete(&self, source: &impl Source, key: usize) -> io::Result<()> {
+        if !source.desk().is_here() {
+            return Err(Why::Forked.into());
+        }
         let watch = lock(&self.watched).by_key.remove(&key).ok_or(io::ErrorKind::NotFound)?;
         watch.interest.store(GONE, Release);
         source.tell(None);
