@@ -191,6 +191,27 @@ fn whoever_waits_when_the_stack_stops_is_told() {
     assert_eq!(TcpStream::connect_on(&client, "10.0.0.1:80").unwrap_err().kind(), ErrorKind::NetworkDown);
 }
 
+/// After the stack has stopped, a connection says why once, and from then on that it has ended.
+#[test]
+fn a_connection_whose_stack_has_stopped_says_so_once() {
+    for reads_first in [true, false] {
+        let (server, client) = stacks();
+        let (mut a, mut b) = pair(&server, &client);
+        a.write_all(b"last").unwrap();
+        rounds([&client, &server]);
+        server.stop().unwrap();
+        let mut buf = [0; 8];
+        assert_eq!(b.read(&mut buf).unwrap(), 4, "what had come is there");
+        let said = if reads_first { b.read(&mut buf) } else { b.write(b"x") };
+        assert_eq!(said.unwrap_err().kind(), ErrorKind::NetworkDown);
+        for _ in 0..2 {
+            assert_eq!(b.read(&mut buf).unwrap(), 0);
+            assert_eq!(b.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+        }
+        assert_eq!(TcpListener::bind_on(&server, "10.0.0.1:0").unwrap_err().kind(), ErrorKind::NetworkDown);
+    }
+}
+
 /// As `None` does, a time without end sets none.
 #[test]
 fn a_time_that_never_comes_is_no_time() {

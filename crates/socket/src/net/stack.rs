@@ -143,8 +143,8 @@ impl Stack {
     }
 
     /// Stops it, whatever handles there are: what was sent still goes out, connections end or, after the grace period, are
-    /// reset. Calls that wait on its sockets, and all later ones, say that the network is down. `None`: it was stopped
-    /// before.
+    /// reset. Calls that wait on its sockets, and all later ones, say that the network is down. A connection says so once, to whoever asks
+    /// first behind the bytes that had come: from then on its reads find the end, and its writes a broken pipe. `None`: it was stopped before.
     pub fn stop(&self) -> Option<Ended> {
         if !self.0.desk.is_here() {
             return None;
