@@ -2,12 +2,14 @@
 //! what was said is counted, and nothing is left behind.
 
 use laneway_device::memory::{LinkConfig, LinkRx, LinkTx, link};
+use laneway_proto::tcp::State;
 use laneway_proto::time::Instant;
 use laneway_stack::BindOptions;
 use laneway_stack::config::Config;
 use laneway_stack::control::Network;
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
+use laneway_stack::listing::{Page, Row, States, What};
 use laneway_stack::runtime::Bells;
 use laneway_stack::threads::accept::Acceptors;
 use laneway_stack::threads::desk::Desk;
@@ -160,4 +162,30 @@ fn bytes_behind_the_end_do_not_keep_a_connection() {
     (0..10).for_each(|_| sides.iter_mut().for_each(Side::turn));
     assert_eq!(sides[0].desk.block_bytes_in_use(), 0, "the lane still has the conversation");
     assert_eq!(far.readable(), 0);
+}
+
+/// As whoever opens many does: what they are to be like is said to all of them at once, before the first is connected.
+#[test]
+fn what_is_asked_for_before_a_connection_is_there_holds_when_it_is() {
+    let mut sides = Side::pair();
+    let acceptors = sides[0].listen();
+    let at = acceptors.at;
+    let talks: Vec<Talk> = (0..2).map(|_| sides[1].desk.connect(None, at)).collect();
+    for _ in 0..2 {
+        sides[1].turn(); // each has its SYN out
+    }
+    assert!(sides[1].desk.note(&talks[0], Op::Nodelay(true)));
+    assert!(sides[1].desk.note(&talks[0], Op::Shutdown));
+    sides[1].turn(); // nobody has answered yet
+    until(&mut sides, || talks.iter().all(|talk| status(talk) & CONNECTED != 0));
+    sides.iter_mut().for_each(Side::turn);
+    let side = &mut sides[1];
+    side.host.control.ask_page(0, Page::new(States::ALL));
+    side.turn();
+    side.turn();
+    let page = side.host.control.take_pages().pop().expect("one was asked for");
+    let info = |row: &Row| if let What::Synchronized(info) = &row.what { Some((info.nodelay, info.state)) } else { None };
+    let mut found: Vec<_> = page.rows.iter().filter_map(info).collect();
+    found.sort();
+    assert_eq!(found, [(false, State::Established), (true, State::FinWait2)]);
 }

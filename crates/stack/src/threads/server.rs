@@ -15,7 +15,7 @@ use super::words::{
 use super::{COMMANDS_MAX, KEPT_MAX, SERVED_MAX};
 use crate::app::{App, ConnId, Context, ListenerId, UdpId};
 use crate::error::Error;
-use laneway_proto::tcp::CloseReason;
+use laneway_proto::tcp::{CloseReason, State};
 use laneway_proto::time::Instant;
 use laneway_sync::prefetch::prefetch_line;
 use laneway_sync::wake::{look_fence, release};
@@ -287,6 +287,8 @@ impl Server {
             let mut until = usize::MAX;
             if let Some(notes) = &mut record.notes {
                 match notes.front() {
+                    // It is still being opened: what was asked for waits until there is something that it can be said to.
+                    Some((_, op)) if left == 0 && !matches!(op, Op::Close) && is_opening(cx, id) => break,
                     Some((at, _)) if *at <= taken => {
                         let op = notes.pop_front().map(|(_, op)| op);
                         if matches!(op, Some(Op::Close)) {
@@ -595,6 +597,12 @@ impl Server {
 #[cold]
 fn keep(cx: &mut Context<'_>, id: ConnId, end: &mut TalkEnd) -> bool {
     cx.state(id).is_synchronized() && end.part().is_some_and(|half| cx.set_keeper(id, Box::new(Kept::new(half))))
+}
+
+/// It is not connected yet.
+fn is_opening(cx: &mut Context<'_>, id: ConnId) -> bool {
+    let state = cx.state(id);
+    !state.is_synchronized() && state != State::Closed
 }
 
 /// It was connected, and takes no more bytes: there is a FIN behind those that it has.
