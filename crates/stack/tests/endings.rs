@@ -184,7 +184,8 @@ fn what_is_asked_for_before_a_connection_is_there_holds_when_it_is() {
     side.turn();
     side.turn();
     let page = side.host.control.take_pages().pop().expect("one was asked for");
-    let info = |row: &Row| if let What::Synchronized(info) = &row.what { Some((info.nodelay, info.state)) } else { None };
+    let info =
+        |row: &Row| if let What::Synchronized(info) = &row.what { Some((info.nodelay, info.state)) } else { None };
     let mut found: Vec<_> = page.rows.iter().filter_map(info).collect();
     found.sort();
     assert_eq!(found, [(false, State::Established), (true, State::FinWait2)]);
