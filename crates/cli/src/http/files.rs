@@ -3,6 +3,7 @@
 //! A name is decoded and cut into segments; `..` is refused; and then the *kernel* resolves what is left with the order to
 //! stay beneath the directory (`openat2(2)`, `RESOLVE_BENEATH`), so a link that leads out leads nowhere.
 
+use super::listing::Pages;
 use super::mime;
 use super::respond::Status;
 use percent_encoding::percent_decode;
@@ -60,8 +61,8 @@ pub enum Found {
         /// Media type.
         mime: &'static str,
     },
-    /// A directory without `index.html`.
-    Directory(OwnedFd),
+    /// A directory without `index.html`: the page that shows what is in it.
+    Page(Arc<[u8]>),
     /// A directory whose name lacks the slash at the end.
     NeedsSlash,
     /// Nothing that can be served.
@@ -135,12 +136,13 @@ pub struct Files {
     root: Root,
     kept: HashMap<Box<[u8]>, Kept>,
     kept_bytes: usize,
+    pages: Pages,
 }
 
 impl Files {
     /// Finds files beneath `root`.
     pub fn new(root: Root) -> Self {
-        Files { root, kept: HashMap::new(), kept_bytes: 0 }
+        Files { root, kept: HashMap::new(), kept_bytes: 0, pages: Pages::default() }
     }
 
     /// What a target, as it was written in the request, leads to.
@@ -157,6 +159,9 @@ impl Files {
     fn look(&mut self, target: &[u8], now_us: u64) -> Found {
         let Some(mut path) = resolve(target) else { return Found::Nothing(Status::BadRequest) };
         let wants_directory = target.ends_with(b"/");
+        if wants_directory && let Some(page) = self.pages.fresh(&path, now_us) {
+            return Found::Page(page);
+        }
         let mut file = match self.root.open_beneath(&path) {
             Ok(file) => file,
             Err(error) => return Found::Nothing(status_of(error)),
@@ -180,7 +185,10 @@ impl Files {
                     file = found;
                     path = index;
                 }
-                Err(Errno::NOENT) => return Found::Directory(file),
+                Err(Errno::NOENT) => {
+                    let page = self.pages.make(file.as_fd(), &path, now_us);
+                    return page.map_or_else(|error| Found::Nothing(status_of(error)), Found::Page);
+                }
                 Err(error) => return Found::Nothing(status_of(error)),
             }
         } else if wants_directory {

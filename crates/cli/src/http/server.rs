@@ -1,12 +1,11 @@
 //! Owns the connections of one lane: reads requests, sends answers, ends what has been silent too long.
 
 use super::files::{Files, Found, Root};
-use super::listing;
 use super::request::{self, HEAD_MAX, Read, Request};
 use super::respond::{self, Manner, Status};
 use super::warm::Warmer;
 use laneway::on_lane::{App, CloseReason, ConnId, Context, Instant};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -190,25 +189,13 @@ impl Server {
                     conn.body = Body::File { file, at, end, on_disk: false };
                 }
             }
-            Found::Directory(directory) => match listing::page(directory.as_fd(), request.target) {
-                Ok(page) => {
-                    respond::page_head(
-                        out,
-                        Status::Ok,
-                        "text/html; charset=utf-8",
-                        page.len(),
-                        &[("Cache-Control", "no-cache")],
-                        &manner,
-                    );
-                    if !request.head_only {
-                        let bytes: Arc<[u8]> = page.into_bytes().into();
-                        let end = bytes.len();
-                        conn.body = Body::Bytes { bytes, at: 0, end };
-                    }
+            Found::Page(bytes) => {
+                let (kind, end) = ("text/html; charset=utf-8", bytes.len());
+                respond::page_head(out, Status::Ok, kind, end, &[("Cache-Control", "no-cache")], &manner);
+                if !request.head_only {
+                    conn.body = Body::Bytes { bytes, at: 0, end };
                 }
-                Err(Errno::ACCESS) => status_page(out, Status::Forbidden, request.head_only, &[], &manner),
-                Err(_) => status_page(out, Status::InternalServerError, request.head_only, &[], &manner),
-            },
+            }
             Found::NeedsSlash => {
                 // Two slashes at the beginning would name another host.
                 let path = request.target.trim_ascii_start();

@@ -1,6 +1,8 @@
 //! The server as a client meets it: bytes of requests in, bytes of answers out, over an in-memory network.
 
-use super::files::{Root, resolve};
+use super::files::{Files, Found, Root, resolve};
+use super::listing::PAGES_MAX;
+use super::respond::Status;
 use super::server::Server;
 use super::warm::Warmer;
 use laneway::on_lane::{Address, App, CloseReason, ConnId, Context, Device, Stack, Waker};
@@ -176,6 +178,95 @@ fn files_directories_and_what_is_not_there() {
     ] {
         assert_eq!(site.status(path), says, "{path}");
     }
+}
+
+/// A directory of its own that is looked through without a stack.
+struct Shelf(PathBuf);
+
+impl Shelf {
+    fn new(name: &str) -> (Shelf, Files) {
+        let dir = std::env::temp_dir().join(format!("laneway-shelf-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir(&dir).unwrap();
+        let files = Files::new(Root::open(&dir).unwrap());
+        (Shelf(dir), files)
+    }
+
+    fn touch(&self, name: &str) {
+        std::fs::write(self.0.join(name), "").unwrap();
+    }
+}
+
+impl Drop for Shelf {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn page(found: Found) -> Arc<[u8]> {
+    match found {
+        Found::Page(page) => page,
+        Found::Nothing(status) => panic!("{status:?} instead of a page"),
+        _ => panic!("no page"),
+    }
+}
+
+#[test]
+fn a_large_directory_is_shown_in_part() {
+    let (shelf, mut files) = Shelf::new("large");
+    let count = |page: &[u8]| String::from_utf8_lossy(page).matches("<li>").count();
+    (0..1_000).for_each(|i| shelf.touch(&format!("{i}.txt")));
+    let all = page(files.find(b"/", 0));
+    assert_eq!((count(&all), String::from_utf8_lossy(&all).contains("and more")), (1_000, false));
+    shelf.touch("one more");
+    let part = page(files.find(b"/", 1_000_000));
+    assert_eq!((count(&part), String::from_utf8_lossy(&part).contains("and more: only 1000 names")), (1_000, true));
+    // Names that are not shown cost as much to look at.
+    let (shelf, mut files) = Shelf::new("hidden");
+    (0..4_001).for_each(|i| shelf.touch(&format!(".{i}")));
+    let none = page(files.find(b"/", 0));
+    assert_eq!((count(&none), String::from_utf8_lossy(&none).contains("and more")), (0, true));
+}
+
+#[test]
+fn a_page_is_made_once_for_all_who_ask() {
+    let (shelf, mut files) = Shelf::new("shared");
+    std::fs::create_dir(shelf.0.join("sub")).unwrap();
+    let first = page(files.find(b"/sub/", 0));
+    for spelling in [&b"/sub/"[..], b"//sub/", b"/./sub//", b"/%73ub/"] {
+        assert!(Arc::ptr_eq(&first, &page(files.find(spelling, 400_000))), "{}", spelling.escape_ascii());
+    }
+    // Later it is looked again; what has not changed is shared on with those who still take it.
+    assert!(Arc::ptr_eq(&first, &page(files.find(b"/sub/", 600_000))));
+    shelf.touch("sub/new");
+    let second = page(files.find(b"/sub/", 1_200_000));
+    assert!(!Arc::ptr_eq(&first, &second) && String::from_utf8_lossy(&second).contains("./new"));
+}
+
+#[test]
+fn pages_that_nobody_takes_do_not_pile_up() {
+    let (shelf, mut files) = Shelf::new("pile");
+    (0..1_000).for_each(|i| shelf.touch(&format!("{i:0>250}")));
+    let (mut held, mut bytes, mut now_us) = (Vec::new(), 0, 0);
+    let refused = loop {
+        // Each page differs from the one before, and each is still being sent.
+        std::fs::rename(shelf.0.join(format!("{:0>250}", held.len())), shelf.0.join(format!("x{}", held.len())))
+            .unwrap();
+        match files.find(b"/", now_us) {
+            Found::Page(page) => {
+                bytes += page.len();
+                held.push(page);
+            }
+            Found::Nothing(status) => break status,
+            _ => panic!("no page"),
+        }
+        assert!(bytes < 2 * PAGES_MAX, "{bytes} bytes of pages");
+        now_us += 1_000_000;
+    };
+    assert_eq!(refused, Status::ServiceUnavailable);
+    assert!(bytes >= PAGES_MAX, "{bytes} bytes of pages are no reason to refuse");
+    held.clear();
+    page(files.find(b"/", now_us));
 }
 
 #[test]
