@@ -1,7 +1,8 @@
 //! Misuse of the command line: one clear sentence that says what to do, and exit code 2. Nothing here needs a privilege.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn laneway(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_laneway")).args(arguments).output().expect("the program can be executed")
@@ -284,4 +285,61 @@ fn a_missing_privilege_is_said() {
         return;
     }
     refused(&serve(&["--addr", "10.77.1.2/24"]), &["run as root"]);
+}
+
+/// A standard output that nobody reads: `| true`, when `true` has ended.
+fn closed() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
+/// Somebody who reads no more is no failure.
+#[test]
+fn nobody_needs_to_read_what_is_said() {
+    let demo: &[&str] = &["demo", "--cores", "1", "--rounds", "1", "--seconds", "0.02", "--alone"];
+    let json = [demo, &["--json"]].concat();
+    for arguments in [&["doctor"][..], &["doctor", "--json"], demo, &json, &["lab", "--help"], &["config", "show"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_laneway")).args(arguments).stdout(closed()).output();
+        let output = output.expect("the program can be executed");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*message), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+/// Neither its first words nor its counters end a server. Needs a network namespace, and where none can be had nothing is tried.
+#[test]
+fn a_server_goes_on_when_nobody_reads_what_it_says() {
+    let place = std::env::temp_dir().join(format!("laneway-unread-{}", std::process::id()));
+    std::fs::create_dir(&place).expect("a directory");
+    let socket = place.join("x.sock");
+    let mut server = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net", env!("CARGO_BIN_EXE_laneway"), "serve"])
+        .arg(&place)
+        .args(["--tun", "lwunread0", "--addr", "10.77.1.2/24", "--lanes", "1", "--control"])
+        .arg(&socket)
+        .stdout(closed())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("util-linux is there");
+    let answers = || {
+        let ask = Command::new(env!("CARGO_BIN_EXE_laneway")).arg("nstat").arg("--control").arg(&socket).output();
+        ask.expect("the program can be executed").status.success()
+    };
+    let began = Instant::now();
+    while !answers() && server.try_wait().expect("it is ours").is_none() && began.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = server.id().to_string();
+    for signal in ["-USR1", "-USR1", "-TERM"] {
+        std::thread::sleep(Duration::from_millis(100));
+        let _ = Command::new("kill").args([signal, &pid]).status();
+    }
+    let output = server.wait_with_output().expect("it is ours");
+    std::fs::remove_dir_all(&place).expect("it is ours");
+    let message = String::from_utf8_lossy(&output.stderr);
+    if message.contains("unshare:") || message.contains("/dev/net/tun") || message.contains("CAP_NET_ADMIN") {
+        return;
+    }
+    assert_eq!((output.status.code(), &*message), (Some(0), ""));
 }

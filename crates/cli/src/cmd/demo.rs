@@ -6,6 +6,7 @@
 mod kernel;
 mod ours;
 
+use crate::ask::Out;
 use crate::failure::Failure;
 use crate::parse;
 use crate::settings;
@@ -135,6 +136,7 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     let mut rounds: [Vec<f64>; 2] = Default::default();
     let mut totals = [Tally::default(); 2];
     let mut kernel_error = None;
+    let mut out = Out::new();
     for round in 0..args.rounds {
         for who in 0..2 {
             barrier.wait();
@@ -160,7 +162,10 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
                 let line = format!("  round {}  {:<22} {:>12} connections/s", round + 1, NAMES[who], thousands(rate));
                 match (args.json, bar.is_hidden()) {
                     (true, _) => {}
-                    (false, true) => println!("{line}"),
+                    (false, true) => {
+                        out.line(line)?;
+                        out.flush()?;
+                    }
                     (false, false) => bar.println(line),
                 }
             }
@@ -183,7 +188,7 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
             "the kernel's half could not be run: {error}; `laneway demo --alone` leaves it out"
         )));
     }
-    report(&args, count, &rounds, &totals, &facts);
+    report(&args, count, &rounds, &totals, &facts, &mut out)?;
     let failed: u64 = totals.iter().map(|t| t.failed).sum();
     if failed > 0 {
         return Err(Failure::Failed(format!("{failed} connections did not end as they should")));
@@ -226,7 +231,14 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-fn report(args: &Args, cores: usize, rounds: &[Vec<f64>; 2], totals: &[Tally; 2], facts: &ours::Facts) {
+fn report(
+    args: &Args,
+    cores: usize,
+    rounds: &[Vec<f64>; 2],
+    totals: &[Tally; 2],
+    facts: &ours::Facts,
+    out: &mut Out,
+) -> Result<(), Failure> {
     let shown = if args.alone { 1 } else { 2 };
     let per_conn = |who: usize| totals[who].cpu_seconds * 1e6 / totals[who].done.max(1) as f64;
     if args.json {
@@ -238,43 +250,45 @@ fn report(args: &Args, cores: usize, rounds: &[Vec<f64>; 2], totals: &[Tally; 2]
             })
             .collect();
         let facts = json!({"packets_per_op": facts.packets_per_connection(), "tw_evicted": facts.evicted, "tw_reused": facts.reused, "tw_peak": facts.peak, "msl_us": args.msl.unwrap_or_default(), "retransmitted": facts.retransmitted, "source_addresses": facts.sources, "checksums": "software"});
-        return println!("{}", json!({"unit": "connections/s", "rows": rows, "laneway": facts}));
+        out.line(json!({"unit": "connections/s", "rows": rows, "laneway": facts}))?;
+        return out.flush();
     }
-    println!();
-    println!(
+    out.line("")?;
+    out.line(format_args!(
         "Connect, {REQUEST} bytes there, {RESPONSE} bytes back, close; {} at a time on each of {cores} cores, both ends on the same core:",
         args.conns
-    );
-    println!();
-    println!("  {:<22} {:>16} {:>16} {:>22}", "", "connections/s", "per core", "CPU µs per connection");
+    ))?;
+    out.line("")?;
+    out.line(format_args!("  {:<22} {:>16} {:>16} {:>22}", "", "connections/s", "per core", "CPU µs per connection"))?;
     for who in 0..shown {
         let rate = median(&rounds[who]);
-        println!(
+        out.line(format_args!(
             "  {:<22} {:>16} {:>16} {:>22.2}",
             NAMES[who],
             thousands(rate),
             thousands(rate / cores as f64),
             per_conn(who)
-        );
+        ))?;
     }
     if !args.alone {
-        println!("  {:<22} {:>15.1}×", "", median(&rounds[0]) / median(&rounds[1]).max(1.0));
+        out.line(format_args!("  {:<22} {:>15.1}×", "", median(&rounds[0]) / median(&rounds[1]).max(1.0)))?;
     }
-    println!();
-    println!(
+    out.line("")?;
+    out.line(format_args!(
         "  Laneway: {:.2} packets per connection, checksums in software, {} connections in all, {} retransmitted,",
         facts.packets_per_connection(),
         thousands(totals[0].done as f64),
         facts.retransmitted
-    );
-    println!(
+    ))?;
+    out.line(format_args!(
         "  TIME_WAIT for {} ms: at most {} records, {} evicted early, {} tuples used again (RFC 6191), {} source addresses.",
         2 * args.msl.unwrap_or_default() / 1_000,
         thousands(facts.peak as f64),
         facts.evicted,
         thousands(facts.reused as f64),
         facts.sources
-    );
+    ))?;
+    out.flush()
 }
 
 fn thousands(value: f64) -> String {

@@ -1,5 +1,6 @@
 //! `laneway doctor`: what this machine allows, and the command that would allow more.
 
+use crate::ask::Out;
 use crate::failure::Failure;
 use laneway_stack::device::Medium;
 use laneway_stack::device::steering_ebpf::{Steering, even_table};
@@ -52,6 +53,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut lines = vec![memory(), kernel(), core_count(), node(), capability()];
     lines.extend(interfaces());
     lines.extend([steering(), files(), locked_memory(), processes(), forwarding(), virtual_machine()]);
+    let mut out = Out::new();
     if args.json {
         let state = |state| match state {
             State::Good => "good",
@@ -62,8 +64,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
             .iter()
             .map(|l| json!({"check": l.check, "state": state(l.state), "found": l.found, "fix": l.fix}))
             .collect();
-        println!("{}", serde_json::Value::from(all));
-        return Ok(());
+        out.line(serde_json::Value::from(all))?;
+        return out.flush();
     }
     for line in &lines {
         let mark = match line.state {
@@ -71,16 +73,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
             State::Limited => "limited",
             State::Missing => "missing",
         };
-        println!("{mark}  {:<22}  {}", line.check, line.found);
+        out.line(format_args!("{mark}  {:<22}  {}", line.check, line.found))?;
         if let Some(fix) = &line.fix {
-            println!("{:33}→ {fix}", "");
+            out.line(format_args!("{:33}→ {fix}", ""))?;
         }
     }
     let can_serve = !lines.iter().any(|l| l.check == "TUN interface" && l.state == State::Missing);
-    println!();
-    println!("laneway demo   works here, without privileges");
-    println!("laneway serve  {}", if can_serve { "works here" } else { "does not work for this user yet: see above" });
-    Ok(())
+    let serve = if can_serve { "works here" } else { "does not work for this user yet: see above" };
+    out.line("\nlaneway demo   works here, without privileges")?;
+    out.line(format_args!("laneway serve  {serve}"))?;
+    out.flush()
 }
 
 fn read(path: &str) -> Option<String> {

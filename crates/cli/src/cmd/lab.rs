@@ -1,5 +1,6 @@
 //! `laneway bench` and `laneway lab`: hand over to `laneway-lab`, which carries the peers and the charts.
 
+use crate::ask::Out;
 use crate::failure::Failure;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -51,8 +52,10 @@ fn wants_help(arguments: &[OsString]) -> bool {
 /// What can be said without `laneway-lab`, which else says more.
 fn help<A: clap::Args>(name: &'static str) -> Result<(), Failure> {
     let mut command = A::augment_args(clap::Command::new(name).bin_name(format!("laneway {name}")));
-    println!("{}\n{}", command.render_help(), find().err().map_or_else(String::new, |why| format!("Now {why}")));
-    Ok(())
+    let now = find().err().map_or_else(String::new, |why| format!("Now {why}"));
+    let mut out = Out::new();
+    out.line(format_args!("{}\n{now}", command.render_help()))?;
+    out.flush()
 }
 
 fn hand_over(arguments: impl Iterator<Item = OsString>) -> Result<(), Failure> {

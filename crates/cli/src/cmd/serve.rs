@@ -9,6 +9,7 @@ use crate::signals::{self, Event};
 use crate::{counters, parse};
 use laneway::control::ControlSocket;
 use laneway::on_lane::{Cidr, Counters, Device, Rates, References, Sharing, Stack, contains};
+use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -273,26 +274,29 @@ fn say_hello(args: &Args, stack: &Stack, more: impl Iterator<Item = String>) {
     let notes: Vec<String> = stack.notes().iter().cloned().chain(more).collect();
     if args.json {
         let hello = serde_json::json!({"event": "serving", "urls": urls, "device": stack.device(), "lanes": stack.lanes(), "notes": notes, "control": stack.control_path()});
-        return println!("{hello}");
+        return say(&format!("{hello}\n"));
     }
-    println!("serving {} at {}", args.dir.display(), urls.join(" and "));
-    println!("device: {}, {} lanes", stack.device(), stack.lanes());
+    let mut hello = format!("serving {} at {}\n", args.dir.display(), urls.join(" and "));
+    hello += &format!("device: {}, {} lanes\n", stack.device(), stack.lanes());
     if let Some(path) = stack.control_path() {
-        println!("control socket: {}", path.display());
+        hello += &format!("control socket: {}\n", path.display());
     }
     for note in &notes {
-        println!("note: {note}");
+        hello += &format!("note: {note}\n");
     }
-    println!("SIGUSR1 prints the counters; Ctrl-C ends");
+    say(&(hello + "SIGUSR1 prints the counters; Ctrl-C ends\n"));
 }
 
 fn say_counters(args: &Args, counters: &Counters) {
-    use std::io::Write;
-    let text = if args.json {
+    say(&if args.json {
         format!("{}\n", serde_json::json!({"event": "counters", "counters": counters::json(counters)}))
     } else {
         counters::table(counters)
-    };
-    // Nobody may be listening any more; that is no reason to fail.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    });
+}
+
+/// Nobody may be listening any more; that is no reason to serve no more.
+fn say(text: &str) {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
