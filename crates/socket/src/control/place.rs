@@ -1,8 +1,9 @@
 //! Owns where control sockets lie, and which one is meant.
 
-use std::fmt;
+use rustix::io::Errno;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 /// Where a stack's control socket shall be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -99,7 +100,8 @@ pub fn find(name: Option<&str>) -> Result<PathBuf, FindError> {
     let mut found: Vec<PathBuf> = entries
         .flatten()
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "sock") && is_live(path))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+        .filter(|path| matches!(tenant(path), Tenant::Live))
         .collect();
     found.sort();
     match found.len() {
@@ -123,11 +125,46 @@ fn none(directory: &Path) -> FindError {
     ))
 }
 
-/// Somebody listens there.
-pub(super) fn is_live(path: &Path) -> bool {
-    match UnixStream::connect(path) {
-        Ok(_) => true,
+/// Who is behind a socket's path.
+#[derive(Debug)]
+pub(super) enum Tenant {
+    /// Somebody listens there.
+    Live,
+    /// Nobody any more.
+    Gone,
+    /// It is a socket of another kind, and somebody's: no stack ever made it.
+    Stranger,
+    /// That cannot be found out.
+    Unknown(io::Error),
+}
+
+/// Who is behind the socket at `path`.
+pub(super) fn tenant(path: &Path) -> Tenant {
+    of(UnixStream::connect(path).map(drop))
+}
+
+/// Only a refusal says that nobody is there: everything else is somebody's, and is left alone.
+fn of(connected: io::Result<()>) -> Tenant {
+    let Err(error) = connected else { return Tenant::Live };
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Tenant::Gone,
         // A queue that is full is one that somebody has.
-        Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+        io::ErrorKind::WouldBlock => Tenant::Live,
+        _ if Errno::from_io_error(&error) == Some(Errno::PROTOTYPE) => Tenant::Stranger,
+        _ => Tenant::Unknown(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_is_refused_finds_nobody() {
+        let of = |errno: Errno| super::of(Err(errno.into()));
+        assert!(matches!(super::of(Ok(())), Tenant::Live));
+        assert!(matches!((of(Errno::CONNREFUSED), of(Errno::NOENT)), (Tenant::Gone, Tenant::Gone)));
+        assert!(matches!((of(Errno::AGAIN), of(Errno::PROTOTYPE)), (Tenant::Live, Tenant::Stranger)));
+        assert!(matches!((of(Errno::ACCESS), of(Errno::MFILE)), (Tenant::Unknown(_), Tenant::Unknown(_))));
     }
 }

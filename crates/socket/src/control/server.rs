@@ -4,7 +4,7 @@
 //! can cost is bounded: so many at a time, so long a question, so much time to ask it and to take the answer.
 
 use super::answer::{self, Cut};
-use super::place::{ControlSocket, is_live};
+use super::place::{ControlSocket, Tenant, tenant};
 use super::protocol::{Ask, Last, QUESTION_MAX};
 use laneway_stack::runtime::Asker;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -39,6 +39,8 @@ pub enum OpenError {
     Live(PathBuf),
     /// There is something that is no socket.
     Occupied(PathBuf),
+    /// There is a socket of another kind, which somebody has open.
+    Stranger(PathBuf),
     /// The directory is not ours alone.
     Unsafe(PathBuf),
     /// There is no such place, or the name cannot be.
@@ -60,6 +62,11 @@ impl fmt::Display for OpenError {
             OpenError::Occupied(path) => write!(
                 f,
                 "{} is there already and is no socket: remove it, or choose another place for the control socket",
+                path.display()
+            ),
+            OpenError::Stranger(path) => write!(
+                f,
+                "the socket {} is another program's and of another kind: end that program, or choose another place for the control socket",
                 path.display()
             ),
             OpenError::Unsafe(path) => write!(
@@ -140,8 +147,13 @@ fn private_directory(directory: &Path) -> Result<(), OpenError> {
 fn bind(path: &Path) -> Result<UnixListener, OpenError> {
     match fs::symlink_metadata(path) {
         Ok(file) if !file.file_type().is_socket() => return Err(OpenError::Occupied(path.to_owned())),
-        Ok(_) if is_live(path) => return Err(OpenError::Live(path.to_owned())),
-        _ => {}
+        Ok(_) => match tenant(path) {
+            Tenant::Gone => {}
+            Tenant::Live => return Err(OpenError::Live(path.to_owned())),
+            Tenant::Stranger => return Err(OpenError::Stranger(path.to_owned())),
+            Tenant::Unknown(error) => return Err(OpenError::System(path.to_owned(), error)),
+        },
+        Err(_) => {}
     }
     // Made under another name and moved into place when its mode is right: nobody can connect in between, and a stale
     // file is replaced in one step.

@@ -5,7 +5,7 @@ use crate::on_lane::{Address, App, ConnId, Context, Device, Mib, Stack};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -434,6 +434,15 @@ fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
     let third = start().map(drop).unwrap_err().to_string();
     assert!(third.contains("is no socket"), "{third}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "notes");
+    // Nor is one of another kind taken for an abandoned one, unless it is.
+    std::fs::remove_file(&path).unwrap();
+    let datagrams = UnixDatagram::bind(&path).unwrap();
+    let fourth = start().map(drop).unwrap_err().to_string();
+    assert!(fourth.contains("of another kind") && fourth.contains("x.sock"), "{fourth}");
+    UnixDatagram::unbound().unwrap().send_to(b"still here", &path).unwrap();
+    assert_eq!(datagrams.recv(&mut [0; 16]).unwrap(), 10);
+    drop(datagrams);
+    start().unwrap().stop();
 }
 
 #[test]
