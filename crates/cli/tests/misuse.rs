@@ -1,5 +1,9 @@
 //! Misuse of the command line: one clear sentence that says what to do, and exit code 2. Nothing here needs a privilege.
 
+use laneway_stack::device::Medium;
+use laneway_stack::device::pcap::{Direction, PcapngWriter};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -131,9 +135,8 @@ fn stacks_that_cannot_be_asked() {
         ask(&with(&["--control", "/no/such.sock"]), &["no stack answers at /no/such.sock"]);
         ask(&with(&["--control", "/x", "--name", "y"]), &["cannot be used with"]);
     }
-    let listeners: Vec<_> = ["a", "b"]
-        .map(|name| std::os::unix::net::UnixListener::bind(place.join(format!("{name}.sock"))).expect("a socket"))
-        .into();
+    let listeners: Vec<_> =
+        ["a", "b"].map(|name| UnixListener::bind(place.join(format!("{name}.sock"))).expect("a socket")).into();
     for command in commands {
         ask(command, &["2 stacks are running", "--name", "a, b"]);
     }
@@ -147,6 +150,7 @@ fn stacks_that_cannot_be_asked() {
     ask(&["trace", "--port", "70000"], &["70000"]);
     ask(&["trace", "--proto", "quic"], &["tcp, udp, icmp"]);
     ask(&["trace", "--snaplen", "0"], &["snaplen"]);
+    ask(&["trace", "-w", "x.pcapng", "--json"], &["choose one"]);
     ask(&["steer", "--move", "17"], &["'17' has no '='", "17=1"]);
     ask(&["steer", "--move", "128=0"], &["no bucket 128", "0 to 127"]);
     ask(&["steer", "--lanes", "--move", "1=0"], &["cannot be used with"]);
@@ -342,4 +346,48 @@ fn a_server_goes_on_when_nobody_reads_what_it_says() {
         return;
     }
     assert_eq!((output.status.code(), &*message), (Some(0), ""));
+}
+
+/// What a stack answers that refuses, or dies while it is watched, costs nobody what was there before or has come already.
+#[test]
+fn a_trace_that_is_refused_or_breaks_off_loses_nothing() {
+    let place = std::env::temp_dir().join(format!("laneway-broken-trace-{}", std::process::id()));
+    std::fs::create_dir(&place).expect("a directory");
+    let (socket, file) = (place.join("x.sock"), place.join("x.pcapng"));
+    // A stack that answers one question with these bytes, and is gone.
+    let trace = |answer: &[u8], more: &[&str]| {
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let answer = answer.to_vec();
+        let stack = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().expect("somebody asks");
+            BufReader::new(&client).read_line(&mut String::new()).expect("a question");
+            client.write_all(&answer).expect("it is read");
+        });
+        let mut command = Command::new(env!("CARGO_BIN_EXE_laneway"));
+        command.arg("trace").arg("--control").arg(&socket).arg("-w").arg(&file).args(more);
+        let output = command.output().expect("the program can be executed");
+        stack.join().expect("somebody has asked");
+        std::fs::remove_file(&socket).expect("it is ours");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    std::fs::write(&file, "of last time").expect("a file");
+    let (code, message) = trace(b"{\"error\":\"four are watching already\"}\n", &[]);
+    assert!(code == Some(1) && message.contains("four are watching"), "{code:?} {message}");
+    assert_eq!(std::fs::read(&file).expect("it is there"), b"of last time");
+
+    let mut writer = PcapngWriter::new(Vec::new()).expect("a Vec takes everything");
+    let interface = writer.interface("lane0", Medium::Ip).expect("a Vec takes everything");
+    for at_us in 0..5 {
+        writer.frame(interface, Direction::In, at_us, &[0x45; 40], None).expect("a Vec takes everything");
+    }
+    let whole = writer.get_ref().clone();
+    let cut = [b"{\"pcapng\":true}\n", &whole[..whole.len() - 3]].concat();
+    for (more, kept) in [(&["--ring", "2"][..], 2), (&[], 4)] {
+        let (code, message) = trace(&cut, more);
+        assert!(code == Some(1) && message.contains("the trace broke off"), "{code:?} {message}");
+        let written = std::fs::read(&file).expect("it is there");
+        let packets = written.windows(40).filter(|window| *window == [0x45; 40]).count();
+        assert!(packets == kept && written.len() < whole.len(), "{packets} packets");
+    }
+    std::fs::remove_dir_all(&place).expect("it is ours");
 }

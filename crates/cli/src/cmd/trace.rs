@@ -6,7 +6,7 @@ use crate::signals::{self, Event};
 use laneway::control::{Ask, Client};
 use laneway_stack::trace::peek;
 use serde_json::json;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::net::{IpAddr, Shutdown};
@@ -72,10 +72,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
             "pcapng is nothing for a terminal: write it into a file with -w FILE, pipe it on, or ask for --json".into(),
         ));
     }
+    if args.write.is_some() && args.json {
+        return Err(Failure::Misuse("-w writes pcapng, and --json is something else: choose one".into()));
+    }
     let client = Client::connect(args.which.path()?)?;
-    let mut sink = Sink::open(&args)?;
     let ask = Ask::Trace { host: args.host, port: args.port, protocol: args.proto, snaplen: Some(args.snaplen) };
     let mut packets = client.trace(&ask)?;
+    // Not before the stack has agreed: else a file of last time would be gone for nothing.
+    let mut sink = Sink::open(&args)?;
     let handle = packets.handle().map_err(failed)?;
     let (events, heard) = std::sync::mpsc::channel();
     signals::listen(events).map_err(|error| Failure::Failed(format!("signals cannot be heard: {error}")))?;
@@ -87,28 +91,49 @@ pub fn run(args: Args) -> Result<(), Failure> {
             }
         }
     });
-    let (mut seen, mut dropped) = (0u64, std::collections::BTreeMap::new());
+    let mut seen = Seen::default();
+    let copied = copy(&mut packets, &mut sink, &mut seen, args.count, || drop(handle.shutdown(Shutdown::Write)));
+    // However it ended, what has come is what somebody wanted to see: the ring, and what is not written yet.
+    let ended = sink.end();
+    let dropped: u64 = seen.dropped.values().sum();
+    eprintln!("{} packets, {dropped} lost because this reader was too slow", seen.packets);
+    copied.and(ended)
+}
+
+/// What has come.
+#[derive(Default)]
+struct Seen {
+    packets: u64,
+    /// How many each lane says it has lost.
+    dropped: BTreeMap<u32, u64>,
+}
+
+/// Takes what comes until it ends; when there are enough packets, somebody shall be told.
+fn copy(
+    from: &mut impl Read,
+    sink: &mut Sink,
+    seen: &mut Seen,
+    count: Option<u64>,
+    enough: impl Fn(),
+) -> Result<(), Failure> {
     let mut block = Vec::new();
-    while read_block(&mut packets, &mut block)? {
+    while read_block(from, &mut block)? {
         match word(&block, 0) {
-            PACKET if args.count.is_some_and(|count| seen >= count) => {}
+            PACKET if count.is_some_and(|count| seen.packets >= count) => {}
             PACKET => {
-                seen += 1;
+                seen.packets += 1;
                 sink.packet(&block)?;
-                if args.count == Some(seen) {
-                    let _ = handle.shutdown(Shutdown::Write);
+                if count == Some(seen.packets) {
+                    enough();
                 }
             }
             STATISTICS => {
-                dropped.insert(word(&block, 8), missing(&block));
+                seen.dropped.insert(word(&block, 8), missing(&block));
                 sink.other(&block)?;
             }
             _ => sink.other(&block)?,
         }
     }
-    sink.end()?;
-    let dropped: u64 = dropped.values().sum();
-    eprintln!("{seen} packets, {dropped} lost because this reader was too slow");
     Ok(())
 }
 
@@ -169,10 +194,7 @@ impl Sink {
     fn open(args: &Args) -> Result<Self, Failure> {
         let ring = args.ring.map(|most| (most as usize, VecDeque::new()));
         let out = match (&args.write, args.json) {
-            (Some(_), true) => {
-                return Err(Failure::Misuse("-w writes pcapng, and --json is something else: choose one".into()));
-            }
-            (Some(path), false) => {
+            (Some(path), _) => {
                 let file = File::create(path).map_err(|error| {
                     Failure::Misuse(format!("{} cannot be written: {error}; choose another place", path.display()))
                 })?;
