@@ -2,8 +2,14 @@
 
 use laneway::on_lane::Rates;
 
-/// A duration in microseconds: `30s`, `500ms`, `50us`, `2m`.
+/// A duration in microseconds, of a day at the most: `30s`, `500ms`, `50us`, `2m`.
 pub fn duration_us(text: &str) -> Result<u64, String> {
+    let us = any_duration_us(text)?;
+    if us <= 86_400_000_000 { Ok(us) } else { Err(format!("'{text}' is longer than a day: choose a shorter duration")) }
+}
+
+/// A duration in microseconds, for who has a limit of his own.
+pub fn any_duration_us(text: &str) -> Result<u64, String> {
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(at);
     let scale = match unit {
@@ -14,12 +20,8 @@ pub fn duration_us(text: &str) -> Result<u64, String> {
         _ => return Err(format!("'{text}' is no duration: write it as 30s, 500ms or 50us")),
     };
     let number: f64 = number.parse().map_err(|_| format!("'{text}' is no duration: write it as 30s, 500ms or 50us"))?;
-    let us = number * scale;
-    if (0.0..=86_400e6).contains(&us) {
-        Ok(us as u64)
-    } else {
-        Err(format!("'{text}' is longer than a day: choose a shorter duration"))
-    }
+    // What is too large for the type is its largest value.
+    Ok((number * scale) as u64)
 }
 
 /// Faults: `loss=1%,reorder=1%,corrupt=0.1%,duplicate=0.5%`.

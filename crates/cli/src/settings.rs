@@ -127,7 +127,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "tcp_congestion_control",
         kernel: IPV4,
-        get: |c| c.tcp.tcp_congestion_control.name().to_owned(),
+        get: |c| format!("\"{}\"", c.tcp.tcp_congestion_control.name()),
         set: |c, given| {
             let known = [Algorithm::Cubic, Algorithm::Reno];
             let name = given.text("cubic or reno")?;
@@ -206,7 +206,7 @@ impl Given<'_> {
             )
         };
         let us = match self.0 {
-            DeValue::String(text) => crate::parse::duration_us(text).ok(),
+            DeValue::String(text) => crate::parse::any_duration_us(text).ok(),
             _ => self.integer().and_then(|n| u64::try_from(n).ok()).and_then(|n| n.checked_mul(unit)),
         };
         us.filter(|us| range.contains(us)).ok_or_else(right)

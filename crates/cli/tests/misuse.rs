@@ -179,6 +179,17 @@ fn configurations_that_cannot_be() {
     let msl = rows.iter().find(|row| row["name"] == "msl").expect("a row");
     assert_eq!((&msl["value"], &msl["from"]), (&"\"1s\"".into(), &format!("{path}:4").into()));
     assert_eq!(laneway(&["config", "check", path]).status.code(), Some(0));
+    // What is shown can be a file again, and says the same.
+    let shown = laneway(&["config", "show", "--config", path]).stdout;
+    std::fs::write(&file, &shown).expect("a file");
+    let again = laneway(&["config", "show", "--config", path]);
+    let values = |text: &[u8]| -> Vec<String> {
+        let lines = String::from_utf8_lossy(text);
+        let value = |line: &str| line.rsplit_once(" # ").map_or(line, |(value, _from)| value).trim().to_owned();
+        lines.lines().map(value).collect()
+    };
+    assert_eq!(values(&again.stdout), values(&shown), "{}", String::from_utf8_lossy(&again.stderr));
+    std::fs::write(&file, "[interface]\naddr = \"10.77.1.2/32\"\n").expect("a file");
     // What the file says of the interface is held to the same rules as the command line.
     refused(&serve(&["--config", path]), &["second address", "choose"]);
     refused(&["serve", "/", "--addr", "10.77.1.2/24"], &["--tun NAME"]);

@@ -108,5 +108,7 @@ fn say(out: &mut Out, json: bool, section: &str, name: &str, value: &str, from: 
     if json {
         return out.line(json!({"section": section, "name": name, "value": value, "from": from}));
     }
+    // What no file says stands beside a mark of TOML's, so that the whole can be a file again.
+    let name = if value == "-" { format!("# {name}") } else { name.to_owned() };
     out.line(format_args!("{name:<24} = {value:<24} # {from}"))
 }

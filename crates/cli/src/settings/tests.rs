@@ -12,8 +12,7 @@ fn a_file_with_everything_is_right() {
     // What is shown can be read back: every tunable with its default.
     for tunable in TUNABLES {
         let value = (tunable.get)(&Config::default());
-        let quoted = if tunable.name == "tcp_congestion_control" { format!("\"{value}\"") } else { value };
-        text += &format!("\"{}{}\" = {quoted}\n", tunable.kernel, tunable.name);
+        text += &format!("\"{}{}\" = {value}\n", tunable.kernel, tunable.name);
     }
     let settings = parse(Path::new("laneway.toml"), &text).expect("it is right");
     assert_eq!((settings.interface.lanes, settings.interface.mtu), (Some(2), Some(1_500)));
@@ -30,6 +29,18 @@ fn values_are_in_the_kernels_units() {
     assert_eq!((config.tcp.tcp_fin_timeout_us, config.tcp.tcp_keepalive_time_us), (30 * S, 5_400 * S));
     assert_eq!((config.tcp.tcp_timestamps, config.tcp.tcp_rmem, config.somaxconn), (false, (8_192, 16_384), 9));
     assert_eq!((config.tcp.tcp_invalid_ratelimit_us, config.tcp.msl_us), (250 * MS, S / 2));
+}
+
+#[test]
+fn the_longest_times_can_be_read_back() {
+    let text = "[sysctl]\ntcp_keepalive_time = 2592000\ntcp_fin_timeout = 86400\n";
+    let given = parse(Path::new("x"), text).expect("it is right");
+    let shown: String = given.tunables().map(|(tunable, value, _)| format!("{} = {value}\n", tunable.name)).collect();
+    assert!(shown.contains("tcp_keepalive_time = \"2592000s\""), "{shown}");
+    let again = parse(Path::new("x"), &format!("[sysctl]\n{shown}")).expect("it is right");
+    assert_eq!(format!("{:?}", again.config), format!("{:?}", given.config));
+    assert_eq!(messages("[sysctl]\ntcp_keepalive_time = \"2592001s\"").len(), 1);
+    assert_eq!(messages("[sysctl]\nmsl = \"99999999999999999999999s\"").len(), 1);
 }
 
 /// The messages, word by word: they are what a user meets first.
