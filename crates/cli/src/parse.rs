@@ -1,6 +1,7 @@
-//! Owns what arguments mean: durations, percentages.
+//! Owns what arguments mean, durations and percentages, with the limits that a file knows as well.
 
 use laneway::on_lane::Rates;
+use std::ops::RangeInclusive;
 
 /// A duration in microseconds, of a day at the most: `30s`, `500ms`, `50us`, `2m`.
 pub fn duration_us(text: &str) -> Result<u64, String> {
@@ -22,6 +23,45 @@ pub fn any_duration_us(text: &str) -> Result<u64, String> {
     let number: f64 = number.parse().map_err(|_| format!("'{text}' is no duration: write it as 30s, 500ms or 50us"))?;
     // What is too large for the type is its largest value.
     Ok((number * scale) as u64)
+}
+
+/// How long a segment may live, in microseconds: none at all would turn TIME_WAIT off.
+pub const MSL_US: RangeInclusive<u64> = 10_000..=600_000_000;
+/// How long a lane without work may look for some, in microseconds.
+pub const SPIN_US: RangeInclusive<u64> = 0..=1_000_000;
+
+/// `--msl`, held to what the file is held to.
+pub fn msl_us(text: &str) -> Result<u64, String> {
+    within(text, &MSL_US)
+}
+
+/// `--spin`, held to what the file is held to.
+pub fn spin_us(text: &str) -> Result<u64, String> {
+    within(text, &SPIN_US)
+}
+
+fn within(text: &str, range: &RangeInclusive<u64>) -> Result<u64, String> {
+    let us = any_duration_us(text)?;
+    if range.contains(&us) { Ok(us) } else { Err(format!("it must be {}", time_in(range))) }
+}
+
+/// What is right for a time in this range, for a sentence.
+pub fn time_in(range: &RangeInclusive<u64>) -> String {
+    format!("a time from {} to {}, for example \"{}\"", show_us(*range.start()), show_us(*range.end()), example(range))
+}
+
+fn example(range: &RangeInclusive<u64>) -> &'static str {
+    let all = [("30s", 30_000_000), ("50us", 50)];
+    all.iter().find(|(_, us)| range.contains(us)).map_or("30s", |(text, _)| text)
+}
+
+/// A duration as it can be read back.
+pub fn show_us(us: u64) -> String {
+    match us {
+        us if us.is_multiple_of(1_000_000) => format!("{}s", us / 1_000_000),
+        us if us.is_multiple_of(1_000) => format!("{}ms", us / 1_000),
+        us => format!("{us}us"),
+    }
 }
 
 /// Faults: `loss=1%,reorder=1%,corrupt=0.1%,duplicate=0.5%`.

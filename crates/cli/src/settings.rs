@@ -8,6 +8,7 @@ mod interface;
 pub use interface::complete;
 
 use crate::failure::Failure;
+use crate::parse;
 use laneway::on_lane::{Cidr, Config};
 use laneway_stack::proto::tcp::congestion::Algorithm;
 use std::collections::BTreeMap;
@@ -157,7 +158,7 @@ pub const TUNABLES: &[Tunable] = &[
     },
     number!("ip_default_ttl", IPV4, 1..=255, ip_default_ttl),
     number!("somaxconn", CORE, 1..=1 << 24, somaxconn),
-    time!("msl", "", S, S / 100..=600 * S, tcp.msl_us),
+    time!("msl", "", S, parse::MSL_US, tcp.msl_us),
     time!("delayed_ack", "", MS, 0..=500 * MS, tcp.delayed_ack_us),
     number!("quick_acks", "", 0..=255, tcp.quick_acks),
     number!("lane_mem", "", 1 << 20..=1 << 40, tcp_mem),
@@ -169,11 +170,7 @@ pub const TUNABLES: &[Tunable] = &[
 const INTERFACE: &[&str] = &["tun", "addr", "host_addr", "gateway", "lanes", "mtu", "spin", "control"];
 
 fn show_us(us: u64) -> String {
-    match us {
-        us if us.is_multiple_of(S) => format!("\"{}s\"", us / S),
-        us if us.is_multiple_of(MS) => format!("\"{}ms\"", us / MS),
-        us => format!("\"{us}us\""),
-    }
+    format!("\"{}\"", parse::show_us(us))
 }
 
 /// A value out of a file.
@@ -199,14 +196,10 @@ impl Given<'_> {
     fn time_us(&self, unit: u64, range: RangeInclusive<u64>) -> Result<u64, String> {
         let right = || {
             let unit = if unit == S { "seconds" } else { "milliseconds" };
-            format!(
-                "must be a time from {} to {}, for example \"30s\"; a bare number is in {unit}",
-                show_us(*range.start()).trim_matches('"'),
-                show_us(*range.end()).trim_matches('"')
-            )
+            format!("must be {}; a bare number is in {unit}", parse::time_in(&range))
         };
         let us = match self.0 {
-            DeValue::String(text) => crate::parse::any_duration_us(text).ok(),
+            DeValue::String(text) => parse::any_duration_us(text).ok(),
             _ => self.integer().and_then(|n| u64::try_from(n).ok()).and_then(|n| n.checked_mul(unit)),
         };
         us.filter(|us| range.contains(us)).ok_or_else(right)
@@ -370,7 +363,7 @@ impl Settings {
                 "mtu"
             }
             "spin" => {
-                interface.spin_us = Some(given.time_us(MS, 0..=S).map_err(named)?);
+                interface.spin_us = Some(given.time_us(MS, parse::SPIN_US).map_err(named)?);
                 "spin"
             }
             "control" => {

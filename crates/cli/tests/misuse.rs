@@ -50,10 +50,14 @@ fn arguments_that_cannot_be() {
     refused(&serve(&["--addr", "10.77.1.2/24", "--port", "70000"]), &["port"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--lanes", "0"]), &["1 to 256"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--msl", "soon"]), &["no duration", "30s"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--msl", "0s"]), &["--msl", "from 10ms to 600s"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--msl", "11m"]), &["--msl", "from 10ms to 600s"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--spin", "2s"]), &["--spin", "from 0s to 1s"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--fault", "loss=1"]), &["no percentage", "loss=1%"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--fault", "fire=1%"]), &["no fault"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--sharing", "none"]), &["lane", "global", "decomposed"]);
     refused(&["demo", "--cores", "100000"], &["may use"]);
+    refused(&["demo", "--msl", "0s"], &["--msl", "from 10ms to 600s"]);
     refused(&["demo", "--conns", "0"], &["conns"]);
     refused(&["demo", "--seconds", "0"], &["seconds", "choose"]);
     refused(&["demo", "--pcap", "/no/such/place/x.pcapng", "--seconds", "0.01"], &["/no/such/place", "another place"]);

@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1.5, value_name = "S")]
     seconds: f64,
     /// Maximum segment lifetime of Laneway: TIME_WAIT lasts twice as long [default: 1s, or what --config says]
-    #[arg(long, value_name = "TIME", value_parser = parse::duration_us)]
+    #[arg(long, value_name = "TIME", value_parser = parse::msl_us)]
     msl: Option<u64>,
     /// Settings of Laneway; see `laneway config --help`. What it says of the interface is not used here.
     #[arg(long, value_name = "FILE")]

@@ -47,10 +47,10 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1280..))]
     mtu: Option<u16>,
     /// Maximum segment lifetime: TIME_WAIT lasts twice as long [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = parse::duration_us)]
+    #[arg(long, value_name = "TIME", value_parser = parse::msl_us)]
     msl: Option<u64>,
     /// How long a lane without work looks for some before it sleeps [default: 50us, or 0us with a lane on every core]
-    #[arg(long, value_name = "TIME", value_parser = parse::duration_us)]
+    #[arg(long, value_name = "TIME", value_parser = parse::spin_us)]
     spin: Option<u64>,
     /// Mistreat frames in both directions: loss=1%,reorder=1%,corrupt=0.1%,duplicate=1%
     #[arg(long, value_name = "FAULTS", value_parser = parse::rates)]

@@ -84,6 +84,10 @@ fn what_is_wrong_is_said_with_its_place_and_what_would_be_right() {
             "[interface]\naddr = \"10.0.0.2\"",
             "laneway.toml:2: addr '10.0.0.2' has no prefix length; write it as ADDRESS/BITS, for example 10.0.0.2/24 or fd00::2/64",
         ),
+        (
+            "[interface]\nspin = \"2s\"",
+            "laneway.toml:2: spin must be a time from 0s to 1s, for example \"50us\"; a bare number is in milliseconds",
+        ),
         ("[interface]\nadr = \"10.0.0.2/24\"", "laneway.toml:2: there is no setting 'adr'; did you mean 'addr'?"),
         ("[interface]\nlanes = 0", "laneway.toml:2: lanes must be a number from 1 to 256"),
         ("[interface]\ngateway = [\"here\"]", "laneway.toml:2: gateway 'here' is no IP address"),
