@@ -9,7 +9,9 @@ pub use interface::complete;
 
 use crate::failure::Failure;
 use crate::parse;
-use laneway::on_lane::{Cidr, Config};
+use laneway::control::ControlSocket;
+use laneway::on_lane::{Cidr, Config, check_addresses, check_gateways, check_host_addresses};
+use laneway_stack::device::tun::check_name;
 use laneway_stack::proto::tcp::congestion::Algorithm;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -298,7 +300,31 @@ pub fn parse(path: &Path, text: &str) -> Result<Settings, Vec<String>> {
             }
         }
     }
+    for (name, what) in settings.interface.check() {
+        let line = settings.lines.get(name).copied().unwrap_or(1);
+        wrong.push(format!("{}: {name}: {what}", place(line)));
+    }
     if wrong.is_empty() { Ok(settings) } else { Err(wrong) }
+}
+
+impl Interface {
+    /// What whoever starts a stack would say of these, and of which. What the file leaves to the command line is not missed.
+    fn check(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let tun = self.tun.as_ref().map_or(Ok(()), |tun| check_name(tun).map_err(|error| ("tun", error.to_string())));
+        // Each is judged by those before it.
+        let addresses = check_addresses(&self.addr)
+            .map_err(|error| ("addr", error.to_string()))
+            .and_then(|()| check_gateways(&self.addr, &self.gateway).map_err(|error| ("gateway", error.to_string())))
+            .and_then(|()| {
+                check_host_addresses(&self.addr, &self.host_addr, &self.gateway)
+                    .map_err(|error| ("host_addr", error.to_string()))
+            });
+        let control = self
+            .control
+            .as_ref()
+            .map_or(Ok(()), |path| ControlSocket::At(path.clone()).path().map(drop).map_err(|what| ("control", what)));
+        [tun, addresses, control].into_iter().filter_map(Result::err)
+    }
 }
 
 fn all_names() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -85,7 +85,7 @@ fn directories_that_cannot_be_served() {
 
 #[test]
 fn names_that_cannot_be() {
-    for name in ["", "a-name-that-is-too-long"] {
+    for name in ["", "a-name-that-is-too-long", "a/b", "a b"] {
         refused(&["serve", "/", "--tun", name, "--addr", "10.77.1.2/24"], &["1 to 15 bytes"]);
     }
 }

@@ -233,6 +233,17 @@ impl std::error::Error for TunError {
     }
 }
 
+/// Whether an interface can have this name: the kernel says of some that cannot be that they exist already.
+pub fn check_name(name: &str) -> Result<(), TunError> {
+    // `%d` stands for a number of the kernel's choice.
+    let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | ':');
+    if !(1..=15).contains(&name.len()) || name.contains(odd) || matches!(name, "." | "..") {
+        let right = "it must have 1 to 15 bytes, without white space, '/' and ':', and be neither '.' nor '..'";
+        return Err(TunError::Config(format!("{name:?} is no interface name: {right}")));
+    }
+    Ok(())
+}
+
 impl Tun {
     /// Opens or creates the interface, sets it up, and brings it up if asked to.
     ///
@@ -241,12 +252,7 @@ impl Tun {
         if !(1..=QUEUES_MAX).contains(&config.queues) {
             return Err(TunError::Config(format!("a TUN device has 1 to {QUEUES_MAX} queues, not {}", config.queues)));
         }
-        if config.name.is_empty() || config.name.len() > 15 || config.name.contains('\0') {
-            return Err(TunError::Config(format!(
-                "{:?} is no interface name: it must have 1 to 15 bytes",
-                config.name
-            )));
-        }
+        check_name(&config.name)?;
         let mut name = config.name.clone();
         let mut files = Vec::with_capacity(config.queues);
         let mut multi_queue = config.queues > 1;

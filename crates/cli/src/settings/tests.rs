@@ -43,6 +43,37 @@ fn the_longest_times_can_be_read_back() {
     assert_eq!(messages("[sysctl]\nmsl = \"99999999999999999999999s\"").len(), 1);
 }
 
+/// Nobody shall learn only from `serve` that it cannot be.
+#[test]
+fn what_a_stack_would_refuse_is_refused_with_its_line() {
+    let addr = "[interface]\naddr = [\"10.9.0.2/24\", \"fd09::2/64\"]\n";
+    let with = |more: &str| format!("{addr}{more}");
+    for (text, says) in [
+        ("[interface]\ntun = \"a-name-that-is-too-long\"".to_owned(), "laneway.toml:2: tun: \"a-name"),
+        ("[interface]\ntun = \"a/b\"".into(), "laneway.toml:2: tun: \"a/b\" is no interface name"),
+        ("[interface]\ntun = \"\"".into(), "laneway.toml:2: tun: "),
+        ("[interface]\n\naddr = \"10.9.0.0/24\"".into(), "laneway.toml:3: addr: 10.9.0.0/24 cannot be"),
+        ("[interface]\naddr = \"224.0.0.1/24\"".into(), "laneway.toml:2: addr: 224.0.0.1/24 cannot be"),
+        (
+            "[interface]\naddr = [\"10.9.0.2/24\", \"10.9.0.2/16\"]".into(),
+            "laneway.toml:2: addr: the address 10.9.0.2 is",
+        ),
+        (with("gateway = [\"10.9.0.1\", \"10.9.0.3\"]"), "laneway.toml:3: gateway: 10.9.0.1 and 10.9.0.3 cannot both"),
+        (with("gateway = \"10.8.0.1\""), "laneway.toml:3: gateway: 10.8.0.1 cannot be the gateway"),
+        (with("host_addr = \"10.8.0.1/24\""), "laneway.toml:3: host_addr: 10.8.0.1 cannot be the gateway"),
+        (with("host_addr = \"10.9.0.2/24\""), "laneway.toml:3: host_addr: 10.9.0.2 is given to both ends"),
+        (with("control = \"\""), "laneway.toml:3: control: "),
+        ("[interface]\ngateway = [\"10.9.0.1\", \"10.9.0.3\"]".into(), "laneway.toml:2: gateway: "),
+    ] {
+        let said = messages(&text);
+        assert!(said.len() == 1 && said[0].starts_with(says), "{text}: {said:?}");
+    }
+    // Without addresses it is not known what is near; with them, the interface's own route is enough.
+    for text in ["[interface]\ngateway = \"10.8.0.1\"", &with("gateway = [\"10.9.0.9\", \"fe80::1\"]")] {
+        assert!(parse(Path::new("x"), text).is_ok(), "{text}");
+    }
+}
+
 /// The messages, word by word: they are what a user meets first.
 #[test]
 fn what_is_wrong_is_said_with_its_place_and_what_would_be_right() {

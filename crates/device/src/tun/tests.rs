@@ -204,6 +204,10 @@ fn errors_are_one_sentence_with_the_fix() {
     });
     let long = Tun::open(&TunConfig { name: "a-name-that-is-too-long".into(), ..TunConfig::default() });
     assert!(long.unwrap_err().to_string().contains("1 to 15 bytes"));
+    for name in ["", "a/b", "a b", "a\tb", "a:1", ".", "..", "a\0b"] {
+        assert!(check_name(name).unwrap_err().to_string().contains("without white space"), "{name:?}");
+    }
+    assert!(["lw0", "lw%d", "tun.5", "0123456789abcde"].iter().all(|name| check_name(name).is_ok()));
     let none = Tun::open(&TunConfig { queues: 0, ..TunConfig::default() });
     assert!(none.unwrap_err().to_string().contains("1 to 256 queues"));
     let missing = TunError::Node(io::Error::from_raw_os_error(libc::ENOENT)).to_string();

@@ -31,6 +31,9 @@ impl ControlSocket {
     /// The path. The error is a sentence.
     pub fn path(&self) -> Result<PathBuf, String> {
         match self {
+            ControlSocket::At(path) if path.as_os_str().is_empty() => {
+                Err("a control socket needs a path: say where it shall be".into())
+            }
             ControlSocket::At(path) => Ok(path.clone()),
             ControlSocket::Named(name) => {
                 if name.is_empty() || name.starts_with('.') || name.contains('/') {

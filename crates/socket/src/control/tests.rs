@@ -450,6 +450,7 @@ fn places_that_cannot_be() {
     for name in ["", ".", "..", ".x", "a/b"] {
         assert!(ControlSocket::Named(name.into()).path().is_err(), "{name}");
     }
+    assert!(ControlSocket::At("".into()).path().is_err());
     let (here, _there) = Device::memory_pair(1).unwrap();
     let builder = Stack::builder(here).address("10.0.0.1/24").unwrap().pin(false);
     let place = ControlSocket::At("/no/such/place/x.sock".into());

@@ -347,12 +347,8 @@ impl Builder {
                 "a stack needs an address: give it one as ADDRESS/BITS, for example 10.0.0.2/24".into(),
             ));
         }
-        for (i, cidr) in self.network.addresses.iter().enumerate() {
-            check_own(cidr)?;
-            if self.network.addresses[..i].iter().any(|other| other.address == cidr.address) {
-                return Err(StartError::Misuse(format!("the address {} is given twice: remove one", cidr.address)));
-            }
-        }
+        check_addresses(&self.network.addresses)?;
+        check_gateways(&self.network.addresses, &self.network.gateways)?;
         let queues = match &self.device.0 {
             Kind::Memory { queues, .. } => queues.len(),
             Kind::Queues(queues) => queues.len(),
@@ -385,17 +381,9 @@ impl Builder {
                 self.host.push(other);
             }
         }
-        for host in &self.host {
-            if let Some(ours) = self.network.addresses.iter().find(|cidr| cidr.address == host.address) {
-                return Err(StartError::Misuse(format!(
-                    "{} is given to both ends of the interface: the stack and the kernel need different ones",
-                    ours.address
-                )));
-            }
-        }
+        check_host_addresses(&self.network.addresses, &self.host, &self.network.gateways)?;
         if self.network.gateways.is_empty() {
-            let first = |v4: bool| self.host.iter().map(|host| host.address).find(|ip| ip.is_ipv4() == v4);
-            self.network.gateways = first(true).into_iter().chain(first(false)).collect();
+            self.network.gateways = host_gateways(&self.host);
         }
         let lanes = self.lanes.unwrap_or(1);
         let steering = Steering::new(secrets.steering, lanes);
@@ -550,6 +538,60 @@ impl Builder {
             None => queue,
         }
     }
+}
+
+/// Whether a stack can have these addresses; the error is what [`Builder::start`] would say.
+pub fn check_addresses(addresses: &[Cidr]) -> Result<(), StartError> {
+    for (i, cidr) in addresses.iter().enumerate() {
+        check_own(cidr)?;
+        if addresses[..i].iter().any(|other| other.address == cidr.address) {
+            return Err(StartError::Misuse(format!("the address {} is given twice: remove one", cidr.address)));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the kernel's end of a TUN interface can have the addresses `host`, beside a stack with these; without gateways
+/// of its own the stack takes them for gateways. The error is what [`Builder::start`] would say.
+pub fn check_host_addresses(addresses: &[Cidr], host: &[Cidr], gateways: &[IpAddr]) -> Result<(), StartError> {
+    if let Some(both) = host.iter().find(|host| addresses.iter().any(|ours| ours.address == host.address)) {
+        return Err(StartError::Misuse(format!(
+            "{} is given to both ends of the interface: the stack and the kernel need different ones",
+            both.address
+        )));
+    }
+    if gateways.is_empty() { check_gateways(addresses, &host_gateways(host)) } else { Ok(()) }
+}
+
+/// Whether a stack with these addresses can have these gateways; without addresses it is not known which it reaches. The
+/// error is what [`Builder::start`] would say.
+pub fn check_gateways(addresses: &[Cidr], gateways: &[IpAddr]) -> Result<(), StartError> {
+    for (i, gateway) in gateways.iter().enumerate() {
+        if let Some(other) = gateways[..i].iter().find(|other| other.is_ipv4() == gateway.is_ipv4()) {
+            return Err(StartError::Misuse(format!(
+                "{other} and {gateway} cannot both be the gateway: a stack has one of each family, so leave one out"
+            )));
+        }
+        // A router of IPv6 may be known by the address that it has on the link alone.
+        let is_on_link = matches!(gateway, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        if !addresses.is_empty() && !is_on_link && !addresses.iter().any(|cidr| contains(cidr, *gateway)) {
+            let networks: Vec<String> = addresses.iter().map(Cidr::to_string).collect();
+            return Err(StartError::Misuse(format!(
+                "{gateway} cannot be the gateway, because it is in no network of the stack's ({}): choose an address that is",
+                networks.join(", ")
+            )));
+        }
+    }
+    if !addresses.is_empty() {
+        Network { addresses: addresses.to_vec(), gateways: gateways.to_vec() }.snapshot()?;
+    }
+    Ok(())
+}
+
+/// The gateways of a stack that was given none: the kernel's end, one of each family.
+fn host_gateways(host: &[Cidr]) -> Vec<IpAddr> {
+    let first = |v4: bool| host.iter().map(|host| host.address).find(|ip| ip.is_ipv4() == v4);
+    first(true).into_iter().chain(first(false)).collect()
 }
 
 /// What cannot be an address of a host.

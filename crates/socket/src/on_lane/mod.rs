@@ -90,7 +90,10 @@ mod builder;
 mod device;
 mod stack;
 
-pub use builder::{Builder, References, Sharing, StartError, contains, other_usable};
+pub use builder::{
+    Builder, References, Sharing, StartError, check_addresses, check_gateways, check_host_addresses, contains,
+    other_usable,
+};
 pub use device::Device;
 pub use laneway_stack::app::{App, ConnId, Context, ListenerId, UdpId};
 pub use laneway_stack::binding::BindOptions;

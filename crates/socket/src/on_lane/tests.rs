@@ -118,6 +118,19 @@ fn misuse_is_answered_in_a_sentence() {
     let (here, _there) = Device::memory_pair(2).unwrap();
     let error = Stack::builder(here).address("10.0.0.1/24").unwrap().lanes(3).start(|_| Echo).unwrap_err().to_string();
     assert!(error.contains("one lane per queue"), "{error}");
+    for (gateways, says) in [
+        (&["10.0.0.9", "10.0.0.8"][..], "one of each family"),
+        (&["10.0.1.9"], "in no network of the stack's (10.0.0.1/24)"),
+        (&["fd00::9"], "in no network"),
+    ] {
+        let (here, _there) = Device::memory_pair(1).unwrap();
+        let builder = Stack::builder(here).address("10.0.0.1/24").unwrap();
+        let builder = gateways.iter().fold(builder, |builder, ip| builder.gateway(ip.parse().unwrap()));
+        let error = builder.start(|_| Echo).unwrap_err().to_string();
+        assert!(error.contains(says), "{gateways:?}: {error}");
+    }
+    let ours = ["fd00::1/64".parse().unwrap()];
+    assert!(check_gateways(&ours, &["fe80::9".parse().unwrap()]).is_ok(), "a router's address on the link");
     let (here, _there) = Device::memory_pair(1).unwrap();
     assert!(Stack::builder(here).address("10.0.0.300/24").is_err());
     assert!(Device::memory_pair(0).is_err());
