@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// What a file says.
@@ -158,6 +157,15 @@ pub const TUNABLES: &[Tunable] = &[
             Ok(())
         },
     },
+    Tunable {
+        name: "ip_local_reserved_ports",
+        kernel: IPV4,
+        get: |c| format!("\"{}\"", show_ports(&c.ip_local_reserved_ports)),
+        set: |c, given| {
+            c.ip_local_reserved_ports = given.ports()?;
+            Ok(())
+        },
+    },
     number!("ip_default_ttl", IPV4, 1..=255, ip_default_ttl),
     number!("somaxconn", CORE, 1..=1 << 24, somaxconn),
     time!("msl", "", S, parse::MSL_US, tcp.msl_us),
@@ -173,6 +181,16 @@ const INTERFACE: &[&str] = &["tun", "addr", "host_addr", "gateway", "lanes", "mt
 
 fn show_us(us: u64) -> String {
     format!("\"{}\"", parse::show_us(us))
+}
+
+/// Ports as the kernel writes them: `80,8000-8010`.
+fn show_ports(ports: &[u16]) -> String {
+    let runs = ports.chunk_by(|a, b| a.checked_add(1) == Some(*b));
+    let run = |run: &[u16]| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        one => one.iter().map(u16::to_string).collect(),
+    };
+    runs.map(run).collect::<Vec<_>>().join(",")
 }
 
 /// A value out of a file.
@@ -236,6 +254,34 @@ impl Given<'_> {
         }
     }
 
+    /// Ports, in order: as the kernel writes them, or a list of numbers.
+    fn ports(&self) -> Result<Vec<u16>, String> {
+        let right = || "must be ports from 1 to 65535, for example \"8080,9000-9010\" or [8080, 9000]".to_owned();
+        let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(right);
+        let mut ports = Vec::new();
+        match self.0 {
+            DeValue::String(text) => {
+                for part in text.split(',').filter(|_| !text.trim().is_empty()) {
+                    let (first, last) = part.split_once('-').unwrap_or((part, part));
+                    let (first, last) = (port(first)?, port(last)?);
+                    if first > last {
+                        return Err(right());
+                    }
+                    ports.extend(first..=last);
+                }
+            }
+            DeValue::Array(values) => {
+                for value in values.iter() {
+                    ports.push(Given(value.get_ref()).number(1..=65_535).map_err(|_| right())? as u16);
+                }
+            }
+            _ => return Err(right()),
+        }
+        ports.sort_unstable();
+        ports.dedup();
+        Ok(ports)
+    }
+
     fn text(&self, what: &str) -> Result<String, String> {
         match self.0 {
             DeValue::String(text) => Ok(text.to_string()),
@@ -289,13 +335,24 @@ pub fn parse(path: &Path, text: &str) -> Result<Settings, Vec<String>> {
             });
             continue;
         };
+        let mut given = Vec::new();
+        leaves("", table, &mut given);
+        // A table knows no order, and the later of two is the one too many.
+        given.sort_by_key(|(_, start, _)| *start);
         if !known.contains(&section) {
-            wrong.push(format!("{}: [{section}] is no section{}", place(line), suggest(section, known)));
+            let full = |name: &str| format!("{section}.{name}");
+            wrong.push(match given.iter().find(|(name, ..)| tunable(&full(name)).is_some()) {
+                Some((name, start, _)) => {
+                    let line = place(at(*start));
+                    format!("{line}: '{}' stands in no section: put it under [sysctl]", full(name))
+                }
+                None => format!("{}: [{section}] is no section{}", place(line), suggest(section, known)),
+            });
             continue;
         }
-        for (key, value) in table {
-            let line = at(key.span().start);
-            if let Err(what) = settings.take(section, key.get_ref(), value, line) {
+        for (name, start, value) in given {
+            let line = at(start);
+            if let Err(what) = settings.take(section, &name, value, line) {
                 wrong.push(format!("{}: {what}", place(line)));
             }
         }
@@ -327,6 +384,29 @@ impl Interface {
     }
 }
 
+/// The settings in a table, each with its name and where that begins. The kernel's names have dots, which are tables to TOML.
+fn leaves<'a, 't>(path: &str, table: &'t DeTable<'a>, into: &mut Vec<(String, usize, &'t DeValue<'a>)>) {
+    for (key, value) in table {
+        let name = format!("{path}{}", key.get_ref());
+        match value.get_ref() {
+            DeValue::Table(inner) if !inner.is_empty() => leaves(&format!("{name}."), inner, into),
+            value => into.push((name, key.span().start, value)),
+        }
+    }
+}
+
+/// The tunable of this name, with or without the kernel's path before it.
+fn tunable(name: &str) -> Option<&'static Tunable> {
+    let short = short(name);
+    TUNABLES
+        .iter()
+        .find(|tunable| tunable.name == short && (short == name || name.strip_suffix(short) == Some(tunable.kernel)))
+}
+
+fn short(name: &str) -> &str {
+    name.strip_prefix(IPV4).or_else(|| name.strip_prefix(CORE)).unwrap_or(name)
+}
+
 fn all_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     let interface = INTERFACE.iter().map(|name| (*name, "interface"));
     interface.chain(TUNABLES.iter().map(|tunable| (tunable.name, "sysctl")))
@@ -344,18 +424,17 @@ fn suggest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> String 
 }
 
 impl Settings {
-    fn take(&mut self, section: &str, key: &str, value: &Spanned<DeValue<'_>>, line: usize) -> Result<(), String> {
-        let given = Given(value.get_ref());
+    fn take(&mut self, section: &str, key: &str, value: &DeValue<'_>, line: usize) -> Result<(), String> {
+        let given = Given(value);
         let named = |what: String| format!("{key} {what}");
         if section == "sysctl" {
-            let short = key.strip_prefix(IPV4).or_else(|| key.strip_prefix(CORE)).unwrap_or(key);
-            let tunable = TUNABLES.iter().find(|tunable| {
-                tunable.name == short && (short == key || key.strip_suffix(short) == Some(tunable.kernel))
-            });
-            let Some(tunable) = tunable else {
-                let near = suggest(short, TUNABLES.iter().map(|tunable| tunable.name));
+            let Some(tunable) = tunable(key) else {
+                let near = suggest(short(key), TUNABLES.iter().map(|tunable| tunable.name));
                 return Err(format!("there is no setting '{key}'{near}"));
             };
+            if let Some(other) = self.lines.get(tunable.name) {
+                return Err(format!("{key} is given in line {other} already: remove one"));
+            }
             (tunable.set)(&mut self.config, &given).map_err(named)?;
             self.lines.insert(tunable.name, line);
             return Ok(());

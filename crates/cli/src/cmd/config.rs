@@ -17,7 +17,7 @@ pub struct Args {
     what: What,
 }
 
-const EXAMPLE: &str = "Examples:\n  laneway config check laneway.toml\n  laneway config show --config laneway.toml --json\n\nA file:\n  [interface]\n  tun = \"lw0\"\n  addr = [\"10.9.0.2/24\", \"fd09::2/64\"]\n  [sysctl]\n  tcp_fin_timeout = 30\n  tcp_rmem = [131072, 6291456]\n  msl = \"15s\"";
+const EXAMPLE: &str = "Examples:\n  laneway config check laneway.toml\n  laneway config show --config laneway.toml --json\n\nA file:\n  [interface]\n  tun = \"lw0\"\n  addr = [\"10.9.0.2/24\", \"fd09::2/64\"]\n  [sysctl]\n  tcp_fin_timeout = 30\n  tcp_rmem = [131072, 6291456]\n  net.ipv4.ip_local_reserved_ports = \"8080,9000-9010\"\n  msl = \"15s\"";
 
 #[derive(clap::Subcommand)]
 enum What {

@@ -43,6 +43,56 @@ fn the_longest_times_can_be_read_back() {
     assert_eq!(messages("[sysctl]\nmsl = \"99999999999999999999999s\"").len(), 1);
 }
 
+/// `sysctl` writes names with dots and without quotes, and its lines shall be right as they are.
+#[test]
+fn the_kernels_names_need_no_quotes() {
+    for text in [
+        "[sysctl]\nnet.ipv4.tcp_fin_timeout = 30\nnet.core.somaxconn = 9\n",
+        "[sysctl.net.ipv4]\ntcp_fin_timeout = 30\n[sysctl.net.core]\nsomaxconn = 9\n",
+        "[sysctl]\n\"net.ipv4.tcp_fin_timeout\" = 30\nnet.core = { somaxconn = 9 }\n",
+    ] {
+        let settings = parse(Path::new("x"), text).expect("it is right");
+        assert_eq!((settings.config.tcp.tcp_fin_timeout_us, settings.config.somaxconn), (30 * S, 9), "{text}");
+    }
+    let settings = parse(Path::new("x"), "[sysctl]\n\nnet.ipv4.tcp_sack = 0").expect("it is right");
+    assert_eq!(settings.lines["tcp_sack"], 3);
+    for (text, says) in [
+        ("net.ipv4.tcp_sack = 1", "laneway.toml:1: 'net.ipv4.tcp_sack' stands in no section: put it under [sysctl]"),
+        (
+            "[sysctl]\nnet.ipv4.tcp_sac = 1",
+            "laneway.toml:2: there is no setting 'net.ipv4.tcp_sac'; did you mean 'tcp_sack'?",
+        ),
+        (
+            "[sysctl]\ntcp_sack = 1\nmsl = 1\nnet.ipv4.tcp_sack = 1",
+            "laneway.toml:4: net.ipv4.tcp_sack is given in line 2 already: remove one",
+        ),
+        (
+            "[sysctl]\nnet.ipv4.tcp_sack = 1\nmsl = 1\ntcp_sack = 0",
+            "laneway.toml:4: tcp_sack is given in line 2 already: remove one",
+        ),
+        ("[net]", "laneway.toml:1: [net] is no section; there are interface, sysctl"),
+    ] {
+        assert_eq!(messages(text), [says], "{text}");
+    }
+    assert_eq!(messages("[sysctl]\nnet.ipv4 = {}").len(), 1);
+}
+
+#[test]
+fn reserved_ports_are_written_as_the_kernel_does() {
+    let read = |text: &str| {
+        let settings = parse(Path::new("x"), &format!("[sysctl]\nip_local_reserved_ports = {text}"));
+        settings.map(|settings| settings.config.ip_local_reserved_ports)
+    };
+    assert_eq!(read("\"8080, 9000-9002,8081\""), Ok(vec![8_080, 8_081, 9_000, 9_001, 9_002]));
+    assert_eq!((read("[9, 7, 9]"), read("\"\""), read("[]")), (Ok(vec![7, 9]), Ok(vec![]), Ok(vec![])));
+    for wrong in ["\"1,,2\"", "\"0\"", "\"9-8\"", "\"65536\"", "\"1-\"", "[0]", "80", "[\"80\"]", "true"] {
+        let said = read(wrong).expect_err("it should be refused");
+        assert!(said[0].contains("ip_local_reserved_ports must be ports from 1 to 65535"), "{wrong}: {said:?}");
+    }
+    assert_eq!(show_ports(&[1, 7, 8, 9, 65_534, 65_535]), "1,7-9,65534-65535");
+    assert_eq!(read(&format!("\"{}\"", show_ports(&[1, 7, 8, 9]))), Ok(vec![1, 7, 8, 9]));
+}
+
 /// Nobody shall learn only from `serve` that it cannot be.
 #[test]
 fn what_a_stack_would_refuse_is_refused_with_its_line() {
