@@ -16,6 +16,8 @@ pub struct Request<'a> {
     pub head_only: bool,
     /// The target as it was written, without query: what a cache may be asked for.
     pub target: &'a [u8],
+    /// The query with its question mark, or nothing. Whoever is sent elsewhere takes it along.
+    pub query: &'a [u8],
     /// The connection goes on after the answer.
     pub keep_alive: bool,
     /// The client speaks HTTP/1.0, and must be told that the connection goes on.
@@ -26,6 +28,10 @@ pub struct Request<'a> {
     pub range: Option<&'a [u8]>,
     /// `If-Range`.
     pub if_range: Option<&'a [u8]>,
+    /// `If-Match`.
+    pub if_match: Option<&'a [u8]>,
+    /// `If-Unmodified-Since`.
+    pub if_unmodified_since: Option<&'a [u8]>,
     /// `If-None-Match`.
     pub if_none_match: Option<&'a [u8]>,
     /// `If-Modified-Since`.
@@ -42,7 +48,7 @@ pub enum Read<'a> {
     /// Not a whole head yet.
     Partial,
     /// Nothing that can be understood: answer and close.
-    Bad(Status),
+    Bad(Bad),
 }
 
 /// A request that is understood, and refused.
@@ -58,20 +64,37 @@ pub struct Refusal {
     pub is_http10: bool,
 }
 
+/// What is no request, as far as it can be told.
+#[derive(Clone, Copy, Debug)]
+pub struct Bad {
+    /// What is wrong.
+    pub status: Status,
+    /// It begins as HEAD does: the answer has no body.
+    pub head_only: bool,
+}
+
+impl Bad {
+    /// Of these bytes.
+    pub fn new(status: Status, bytes: &[u8]) -> Bad {
+        Bad { status, head_only: bytes.trim_ascii_start().starts_with(b"HEAD ") }
+    }
+}
+
 /// Reads the head of a request.
 pub fn read(bytes: &[u8]) -> Read<'_> {
+    let bad = |status| Read::Bad(Bad::new(status, bytes));
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut head = httparse::Request::new(&mut fields);
     let len = match head.parse(&bytes[..bytes.len().min(HEAD_MAX + 1)]) {
         Ok(httparse::Status::Complete(len)) => len,
-        Ok(httparse::Status::Partial) if bytes.len() > HEAD_MAX => return Read::Bad(too_long(bytes)),
+        Ok(httparse::Status::Partial) if bytes.len() > HEAD_MAX => return bad(too_long(bytes)),
         Ok(httparse::Status::Partial) => return Read::Partial,
-        Err(httparse::Error::TooManyHeaders) => return Read::Bad(Status::FieldsTooLarge),
-        Err(httparse::Error::Version) => return Read::Bad(Status::VersionNotSupported),
-        Err(_) => return Read::Bad(Status::BadRequest),
+        Err(httparse::Error::TooManyHeaders) => return bad(Status::FieldsTooLarge),
+        Err(httparse::Error::Version) => return bad(Status::VersionNotSupported),
+        Err(_) => return bad(Status::BadRequest),
     };
     if len > HEAD_MAX {
-        return Read::Bad(too_long(bytes));
+        return bad(too_long(bytes));
     }
     let method = head.method.unwrap_or("");
     let head_only = method == "HEAD";
@@ -79,11 +102,14 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
     let mut request = Request {
         head_only,
         target: head.path.unwrap_or("").as_bytes(),
+        query: b"",
         keep_alive: !is_http10,
         is_http10,
         body_len: 0,
         range: None,
         if_range: None,
+        if_match: None,
+        if_unmodified_since: None,
         if_none_match: None,
         if_modified_since: None,
     };
@@ -93,6 +119,7 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
         match field.name.len() {
             4 if field.name.eq_ignore_ascii_case("host") => hosts += 1,
             5 if field.name.eq_ignore_ascii_case("range") => request.range = Some(value),
+            8 if field.name.eq_ignore_ascii_case("if-match") => request.if_match = Some(value),
             8 if field.name.eq_ignore_ascii_case("if-range") => request.if_range = Some(value),
             10 if field.name.eq_ignore_ascii_case("connection") => {
                 for option in value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
@@ -108,23 +135,24 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
                 lengths += 1;
                 let digits =
                     std::str::from_utf8(value).ok().filter(|v| !v.is_empty() && v.bytes().all(|b| b.is_ascii_digit()));
-                let Some(digits) = digits else { return Read::Bad(Status::BadRequest) };
+                let Some(digits) = digits else { return bad(Status::BadRequest) };
                 request.body_len = digits.parse().unwrap_or(u64::MAX);
             }
             17 if field.name.eq_ignore_ascii_case("if-modified-since") => request.if_modified_since = Some(value),
+            19 if field.name.eq_ignore_ascii_case("if-unmodified-since") => request.if_unmodified_since = Some(value),
             17 if field.name.eq_ignore_ascii_case("transfer-encoding") => is_coded = true,
             _ => {}
         }
     }
     // RFC 9112 section 3.2: exactly one Host. Two lengths, or a length and a coding, are how requests are smuggled.
     if (!is_http10 && hosts != 1) || hosts > 1 || lengths > 1 || (is_coded && lengths > 0) {
-        return Read::Bad(Status::BadRequest);
+        return bad(Status::BadRequest);
     }
     if is_coded {
-        return Read::Bad(Status::NotImplemented);
+        return bad(Status::NotImplemented);
     }
     if request.body_len > BODY_MAX {
-        return Read::Bad(Status::ContentTooLarge);
+        return bad(Status::ContentTooLarge);
     }
     let refuse = |status| {
         let body_len = request.keep_alive.then_some(request.body_len);
@@ -137,8 +165,8 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
         }
         _ => return refuse(Status::NotImplemented),
     }
-    match path_of(request.target) {
-        Some(path) => request.target = path,
+    match path_and_query(request.target) {
+        Some((path, query)) => (request.target, request.query) = (path, query),
         None => return refuse(Status::BadRequest),
     }
     Read::Request(request, len)
@@ -149,18 +177,16 @@ fn too_long(bytes: &[u8]) -> Status {
     if line { Status::FieldsTooLarge } else { Status::UriTooLong }
 }
 
-/// The path of a target in origin form (`/a?b`) or absolute form (`http://host/a?b`), without the query.
-fn path_of(target: &[u8]) -> Option<&[u8]> {
-    let path = if target.first() == Some(&b'/') {
+/// The path of a target in origin form (`/a?b`) or absolute form (`http://host/a?b`), and the query.
+fn path_and_query(target: &[u8]) -> Option<(&[u8], &[u8])> {
+    let target = target.split(|b| *b == b'#').next().unwrap_or(target);
+    let rest = if target.first() == Some(&b'/') {
         target
     } else {
         let scheme = target.get(..7).filter(|s| s.eq_ignore_ascii_case(b"http://"))?;
         let rest = &target[scheme.len()..];
-        match rest.iter().position(|b| matches!(b, b'/' | b'?' | b'#')) {
-            Some(at) if rest[at] == b'/' => &rest[at..],
-            _ => b"/",
-        }
+        &rest[rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len())..]
     };
-    let end = path.iter().position(|b| matches!(b, b'?' | b'#')).unwrap_or(path.len());
-    Some(&path[..end])
+    let (path, query) = rest.split_at(rest.iter().position(|b| *b == b'?').unwrap_or(rest.len()));
+    Some((if path.is_empty() { b"/" } else { path }, query))
 }

@@ -20,6 +20,7 @@ pub enum Status {
     NotFound,
     MethodNotAllowed,
     RequestTimeout,
+    PreconditionFailed,
     ContentTooLarge,
     UriTooLong,
     RangeNotSatisfiable,
@@ -43,6 +44,7 @@ impl Status {
             Status::NotFound => "404 Not Found",
             Status::MethodNotAllowed => "405 Method Not Allowed",
             Status::RequestTimeout => "408 Request Timeout",
+            Status::PreconditionFailed => "412 Precondition Failed",
             Status::ContentTooLarge => "413 Content Too Large",
             Status::UriTooLong => "414 URI Too Long",
             Status::RangeNotSatisfiable => "416 Range Not Satisfiable",
@@ -78,21 +80,26 @@ pub struct Selected {
 /// Conditions and ranges, in the order of RFC 9110 section 13.2.2.
 pub fn select(request: &Request<'_>, stamp: &Stamp) -> Selected {
     let status = |status| Selected { status, bytes: 0..0 };
-    match (request.if_none_match, request.if_modified_since) {
-        (Some(tags), _) => {
-            if has_tag(tags, &stamp.etag) {
-                return status(Status::NotModified);
-            }
-        }
-        (None, Some(since)) => {
-            let since = std::str::from_utf8(since).ok().and_then(|text| httpdate::parse_http_date(text).ok());
-            if since.is_some_and(|since| whole_seconds(stamp.modified) <= since) {
-                return status(Status::NotModified);
-            }
-        }
-        (None, None) => {}
+    let modified = whole_seconds(stamp.modified);
+    let is_same = match (request.if_match, request.if_unmodified_since) {
+        (Some(tags), _) => is_listed(tags, |tag| tag == stamp.etag.as_bytes()),
+        (None, Some(since)) => date(since).is_none_or(|since| modified <= since),
+        (None, None) => true,
+    };
+    if !is_same {
+        return status(Status::PreconditionFailed);
+    }
+    let is_known = match (request.if_none_match, request.if_modified_since) {
+        (Some(tags), _) => is_listed(tags, |tag| tag.strip_prefix(b"W/").unwrap_or(tag) == stamp.etag.as_bytes()),
+        (None, Some(since)) => date(since).is_some_and(|since| modified <= since),
+        (None, None) => false,
+    };
+    if is_known {
+        return status(Status::NotModified);
     }
     let asked = match request.if_range {
+        // Section 14.2: a range means something to GET alone.
+        _ if request.head_only => Asked::All,
         Some(validator) if !is_current(validator, stamp) => Asked::All,
         _ => range::parse(request.range, stamp.len),
     };
@@ -103,11 +110,14 @@ pub fn select(request: &Request<'_>, stamp: &Stamp) -> Selected {
     }
 }
 
-/// Weak comparison (RFC 9110 section 8.8.3.2) with each tag of a list.
-fn has_tag(list: &[u8], etag: &str) -> bool {
-    list.split(|b| *b == b',')
-        .map(<[u8]>::trim_ascii)
-        .any(|tag| tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == etag.as_bytes())
+/// Whether a list has a tag that is equal, strongly or weakly (RFC 9110 section 8.8.3.2), or is `*`, which equals all.
+fn is_listed(list: &[u8], equal: impl Fn(&[u8]) -> bool) -> bool {
+    list.split(|b| *b == b',').map(<[u8]>::trim_ascii).any(|tag| tag == b"*" || equal(tag))
+}
+
+/// A date, if it is one: else its field is to be ignored.
+fn date(text: &[u8]) -> Option<SystemTime> {
+    std::str::from_utf8(text).ok().and_then(|text| httpdate::parse_http_date(text).ok())
 }
 
 /// Strong comparison, by tag or by date (RFC 9110 section 13.1.5).
@@ -115,8 +125,7 @@ fn is_current(validator: &[u8], stamp: &Stamp) -> bool {
     if validator.starts_with(b"\"") {
         return validator == stamp.etag.as_bytes();
     }
-    let date = std::str::from_utf8(validator).ok().and_then(|text| httpdate::parse_http_date(text).ok());
-    date.is_some_and(|date| date == whole_seconds(stamp.modified))
+    date(validator).is_some_and(|date| date == whole_seconds(stamp.modified))
 }
 
 fn whole_seconds(time: SystemTime) -> SystemTime {

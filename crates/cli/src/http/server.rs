@@ -1,7 +1,7 @@
 //! Owns the connections of one lane: reads requests, sends answers, ends what has been silent too long.
 
 use super::files::{Files, Found, Root};
-use super::request::{self, HEAD_MAX, Read, Request};
+use super::request::{self, Bad, HEAD_MAX, Read, Request};
 use super::respond::{self, Manner, Status};
 use super::warm::Warmer;
 use laneway::on_lane::{App, CloseReason, ConnId, Context, Instant};
@@ -143,10 +143,10 @@ impl Server {
                 let manner = Manner { date: &self.date, keep_alive: !conn.close_after, is_http10: refusal.is_http10 };
                 status_page(&mut self.out, refusal.status, refusal.head_only, &[], &manner);
             }
-            Read::Bad(status) => {
+            Read::Bad(bad) => {
                 conn.close_after = true;
                 let manner = Manner { date: &self.date, keep_alive: false, is_http10: false };
-                status_page(&mut self.out, *status, /* head_only: */ false, &[], &manner);
+                status_page(&mut self.out, bad.status, bad.head_only, &[], &manner);
             }
             Read::Partial => return,
         }
@@ -165,8 +165,8 @@ impl Server {
         match self.files.find(request.target, now_us) {
             Found::Small(small) => {
                 let selected = respond::select(request, &small.stamp);
-                if selected.status == Status::RangeNotSatisfiable {
-                    return unsatisfiable(out, request.head_only, small.stamp.len, &manner);
+                if refused(out, selected.status, request.head_only, small.stamp.len, &manner) {
+                    return;
                 }
                 respond::file_head(out, &selected, &small.stamp, small.mime, &manner);
                 let (at, end) = (selected.bytes.start as usize, selected.bytes.end as usize);
@@ -180,8 +180,8 @@ impl Server {
             }
             Found::Large { file, stamp, mime } => {
                 let selected = respond::select(request, &stamp);
-                if selected.status == Status::RangeNotSatisfiable {
-                    return unsatisfiable(out, request.head_only, stamp.len, &manner);
+                if refused(out, selected.status, request.head_only, stamp.len, &manner) {
+                    return;
                 }
                 respond::file_head(out, &selected, &stamp, mime, &manner);
                 let (at, end) = (selected.bytes.start, selected.bytes.end);
@@ -200,7 +200,8 @@ impl Server {
                 // Two slashes at the beginning would name another host.
                 let path = request.target.trim_ascii_start();
                 let skip = path.iter().take_while(|b| **b == b'/').count();
-                let location = format!("/{}/", String::from_utf8_lossy(&path[skip..]));
+                let (path, query) = (String::from_utf8_lossy(&path[skip..]), String::from_utf8_lossy(request.query));
+                let location = format!("/{path}/{query}");
                 status_page(out, Status::MovedPermanently, request.head_only, &[("Location", &location)], &manner);
             }
             Found::Nothing(status) => status_page(out, status, request.head_only, &[], &manner),
@@ -326,8 +327,9 @@ impl Server {
             if conn.draining || conn.is_busy() {
                 cx.abort(id);
             } else if !conn.head.is_empty() {
+                let bad = Bad::new(Status::RequestTimeout, &conn.head);
                 conn.head.clear();
-                self.answer(cx, slot, &Read::Bad(Status::RequestTimeout));
+                self.answer(cx, slot, &Read::Bad(bad));
             } else {
                 cx.close(id);
             }
@@ -360,8 +362,16 @@ fn status_page(out: &mut Vec<u8>, status: Status, head_only: bool, extra: &[(&st
     }
 }
 
-fn unsatisfiable(out: &mut Vec<u8>, head_only: bool, len: u64, manner: &Manner<'_>) {
-    status_page(out, Status::RangeNotSatisfiable, head_only, &[("Content-Range", &format!("bytes */{len}"))], manner);
+/// Answers instead of a file of this length, if its conditions or ranges cannot be met.
+fn refused(out: &mut Vec<u8>, status: Status, head_only: bool, len: u64, manner: &Manner<'_>) -> bool {
+    let range = format!("bytes */{len}");
+    let extra: &[_] = match status {
+        Status::RangeNotSatisfiable => &[("Content-Range", &*range)],
+        Status::PreconditionFailed => &[],
+        _ => return false,
+    };
+    status_page(out, status, head_only, extra, manner);
+    true
 }
 
 impl App for Server {

@@ -158,6 +158,12 @@ fn files_directories_and_what_is_not_there() {
     assert_eq!(site.get("/with%20index/", "").2, b"<p>index");
     let (status, head, _) = site.get("//with%20index", "");
     assert_eq!((status.as_str(), field(&head, "Location")), ("301 Moved Permanently", Some("/with%20index/")));
+    for (path, location) in
+        [("/sub?a=1&b=/../#c", "/sub/?a=1&b=/../"), ("http://x/sub?", "/sub/?"), ("/sub#c", "/sub/")]
+    {
+        assert_eq!(field(&site.get(path, "").1, "Location"), Some(location), "{path}");
+    }
+    assert_eq!(site.status("http://x?a/b"), "200 OK");
     let (status, _, page) = site.get("/sub/", "");
     let page = String::from_utf8(page).unwrap();
     assert_eq!(status, "200 OK");
@@ -323,6 +329,25 @@ fn ranges_and_conditions() {
     ] {
         assert_eq!(site.get("/hello.txt", &format!("{condition}\r\n")).0, "200 OK", "{condition}");
     }
+    // What must still be the same comes first.
+    let long_ago = "Thu, 01 Jan 1970 00:00:00 GMT";
+    for (condition, says) in [
+        (format!("If-Match: {etag}"), "200 OK"),
+        (format!("If-Match: \"x\", {etag}"), "200 OK"),
+        ("If-Match: *".into(), "200 OK"),
+        ("If-Match: \"x\"".into(), "412 Precondition Failed"),
+        (format!("If-Match: W/{etag}"), "412 Precondition Failed"),
+        (format!("If-Unmodified-Since: {date}"), "200 OK"),
+        (format!("If-Unmodified-Since: {long_ago}"), "412 Precondition Failed"),
+        ("If-Unmodified-Since: nonsense".into(), "200 OK"),
+        (format!("If-Match: {etag}\r\nIf-Unmodified-Since: {long_ago}"), "200 OK"),
+        (format!("If-Match: \"x\"\r\nIf-None-Match: {etag}"), "412 Precondition Failed"),
+        (format!("If-Match: {etag}\r\nIf-None-Match: {etag}"), "304 Not Modified"),
+        ("If-Match: \"x\"\r\nRange: bytes=99-".into(), "412 Precondition Failed"),
+    ] {
+        assert_eq!(site.get("/hello.txt", &format!("{condition}\r\n")).0, says, "{condition}");
+    }
+    assert_eq!(site.get("/none", "If-Match: *\r\n").0, "404 Not Found");
     let part = |validator: &str| site.get("/hello.txt", &format!("Range: bytes=0-0\r\nIf-Range: {validator}\r\n")).0;
     assert_eq!(
         (part(&etag).as_str(), part(&date).as_str(), part("\"x\"").as_str()),
@@ -350,6 +375,11 @@ fn refusals() {
     ] {
         let line = status(request);
         assert!(line.starts_with(&format!("HTTP/1.1 {says} ")), "{request:?}: {line}");
+    }
+    // Whoever asks for a head gets none but the head, however bad the question.
+    for bad in ["Host: x\r\nHost: y\r\n", "Host: x\r\nTransfer-Encoding: chunked\r\n", "\x01\r\n"] {
+        let answer = site.ask(&format!("HEAD / HTTP/1.1\r\n{bad}\r\n"));
+        assert!(answer.contains("Content-Length: ") && answer.ends_with("\r\n\r\n"), "{answer}");
     }
     let long = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "y".repeat(9_000));
     assert!(status(&long).contains(" 431 "));
@@ -388,7 +418,9 @@ fn keep_alive_and_pipelines() {
     let keep = "GET /hello.txt HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n";
     let answer = site.ask(&format!("{keep}{keep}"));
     assert_eq!((answer.matches("HTTP/1.1 200 ").count(), answer.matches("Connection: keep-alive").count()), (2, 2));
-    // HEAD has everything but the body.
+    // HEAD has everything but the body, and knows no ranges.
+    let head = site.ask("HEAD /hello.txt HTTP/1.1\r\nHost: x\r\nRange: bytes=0-0\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("Content-Length: 12\r\n"), "{head}");
     let answer = site.ask("HEAD /big.bin HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(answer.contains("Content-Length: 3000000\r\n") && answer.ends_with("\r\n\r\n"));
 }
