@@ -3,6 +3,7 @@
 use laneway_stack::device::Medium;
 use laneway_stack::device::pcap::{Direction, PcapngWriter};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -198,6 +199,16 @@ fn configurations_that_cannot_be() {
     refused(&serve(&["--config", path]), &["second address", "choose"]);
     refused(&["serve", "/", "--addr", "10.77.1.2/24"], &["--tun NAME"]);
     std::fs::remove_file(&file).expect("it is ours");
+}
+
+/// A name needs not be text for whoever says it.
+#[test]
+fn names_of_files_are_any_bytes() {
+    let name = std::ffi::OsStr::from_bytes(b"/no/such/\xff.toml");
+    let output = Command::new(env!("CARGO_BIN_EXE_laneway")).args(["config", "check", "--json"]).arg(name).output();
+    let output = output.expect("the program can be executed");
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((output.status.code(), &said["file"]), (Some(2), &"/no/such/\u{fffd}.toml".into()));
 }
 
 /// The log goes to stderr, and a wish for one that cannot be understood is refused before anything is done.

@@ -53,7 +53,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
                     Ok(_) => Vec::new(),
                     Err(failure) => failure.to_string().split("\nlaneway: ").map(str::to_owned).collect(),
                 };
-                out.line(json!({"file": file, "right": wrong.is_empty(), "wrong": wrong}))?;
+                out.line(json!({"file": file.to_string_lossy(), "right": wrong.is_empty(), "wrong": wrong}))?;
                 out.flush()?;
             }
             let settings = outcome?;

@@ -273,7 +273,8 @@ fn say_hello(args: &Args, stack: &Stack, more: impl Iterator<Item = String>) {
     let urls = urls(args);
     let notes: Vec<String> = stack.notes().iter().cloned().chain(more).collect();
     if args.json {
-        let hello = serde_json::json!({"event": "serving", "urls": urls, "device": stack.device(), "lanes": stack.lanes(), "notes": notes, "control": stack.control_path()});
+        let control = stack.control_path().map(Path::to_string_lossy);
+        let hello = serde_json::json!({"event": "serving", "urls": urls, "device": stack.device(), "lanes": stack.lanes(), "notes": notes, "control": control});
         return say(&format!("{hello}\n"));
     }
     let mut hello = format!("serving {} at {}\n", args.dir.display(), urls.join(" and "));
