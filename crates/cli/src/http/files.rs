@@ -209,6 +209,7 @@ impl Files {
             kept.fresh_until_us = now_us + FRESH_US;
             return Found::Small(kept.small.clone());
         }
+        // From the disk, if it must be: the lane waits for so little, and then it is kept.
         let mut bytes = vec![0; stamp.len as usize];
         let mut at = 0;
         while at < bytes.len() {

@@ -1,5 +1,6 @@
-//! Owns the thread that waits for disks, so that no lane does: it reads what is not in memory, and the lane that asked reads
-//! it again from there.
+//! Owns the thread that waits for disks where large files are read, so that no lane does: it reads what is not in memory, and
+//! the lane that asked reads it again from there. Opening files, and reading small ones whole, is not done here, and a
+//! file system that cannot tell what is in memory is waited for.
 
 use laneway::on_lane::{ConnId, Waker};
 use rustix::fd::OwnedFd;
