@@ -57,6 +57,9 @@ fn arguments_that_cannot_be() {
     refused(&serve(&["--addr", "10.77.1.2/24", "--fault", "loss=1"]), &["no percentage", "loss=1%"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--fault", "fire=1%"]), &["no fault"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--sharing", "none"]), &["lane", "global", "decomposed"]);
+    refused(&["demo", "--cores", "0"], &["choose 1 or more"]);
+    refused(&["watch", "-n", "0"], &["--count", "0 is not in 1.."]);
+    refused(&["lanes", "-n", "0"], &["--count", "0 is not in 1.."]);
     refused(&["demo", "--cores", "100000"], &["may use"]);
     refused(&["demo", "--msl", "0s"], &["--msl", "from 10ms to 600s"]);
     refused(&["demo", "--conns", "0"], &["conns"]);

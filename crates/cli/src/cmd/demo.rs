@@ -77,6 +77,9 @@ pub struct Tally {
 /// Runs the rounds, and says who did how much.
 pub fn run(mut args: Args) -> Result<(), Failure> {
     let usable = cores();
+    if args.cores == Some(0) {
+        return Err(Failure::Misuse("without a core nothing can be shown: choose 1 or more".into()));
+    }
     let count = args.cores.unwrap_or(usable.len()).max(1);
     if count > usable.len().max(1) {
         return Err(Failure::Misuse(format!("{count} cores are not there: this process may use {}", usable.len())));

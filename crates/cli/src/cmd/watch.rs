@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(long, default_value = "1s", value_name = "TIME", value_parser = parse::duration_us)]
     interval: u64,
     /// End after so many lines [default: go on]
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     #[command(flatten)]
     which: Which,
