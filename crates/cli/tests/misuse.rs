@@ -408,15 +408,21 @@ fn a_trace_that_is_refused_or_breaks_off_loses_nothing() {
     let interface = writer.interface("lane0", Medium::Ip).expect("a Vec takes everything");
     for at_us in 0..5 {
         writer.frame(interface, Direction::In, at_us, &[0x45; 40], None).expect("a Vec takes everything");
+        writer.statistics(interface, at_us, 9, 0x4444).expect("a Vec takes everything");
     }
     let whole = writer.get_ref().clone();
     let cut = [b"{\"pcapng\":true}\n", &whole[..whole.len() - 3]].concat();
-    for (more, kept) in [(&["--ring", "2"][..], 2), (&[], 4)] {
+    for (more, kept) in [(&["--ring", "2"][..], 2), (&[], 5)] {
         let (code, message) = trace(&cut, more);
         assert!(code == Some(1) && message.contains("the trace broke off"), "{code:?} {message}");
         let written = std::fs::read(&file).expect("it is there");
         let packets = written.windows(40).filter(|window| *window == [0x45; 40]).count();
         assert!(packets == kept && written.len() < whole.len(), "{packets} packets");
+        let missing = |window: &&[u8]| **window == [0x44, 0x44, 0, 0, 0, 0, 0, 0];
+        assert_eq!(written.windows(8).filter(missing).count(), if more.is_empty() { 4 } else { 1 });
+        let behind = written.windows(40).rposition(|window| window == [0x45; 40]).expect("a packet");
+        let last = written[behind..].windows(8).filter(missing).count();
+        assert_eq!(last, usize::from(!more.is_empty()), "how many are missing is said behind the packets of a ring");
     }
     std::fs::remove_dir_all(&place).expect("it is ours");
 }

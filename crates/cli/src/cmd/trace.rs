@@ -183,6 +183,8 @@ struct Sink {
     out: Form,
     /// The last packets, if only those are wanted.
     ring: Option<(usize, VecDeque<Vec<u8>>)>,
+    /// What was last said of each interface, to be said behind them.
+    statistics: BTreeMap<u32, Vec<u8>>,
 }
 
 enum Form {
@@ -204,7 +206,7 @@ impl Sink {
             // In small pieces, so that whoever reads sees packets when they come.
             (None, false) => Form::Pcapng(Box::new(io::LineWriter::with_capacity(1 << 16, io::stdout()))),
         };
-        Ok(Sink { out, ring })
+        Ok(Sink { out, ring, statistics: BTreeMap::new() })
     }
 
     fn packet(&mut self, block: &[u8]) -> Result<(), Failure> {
@@ -222,14 +224,20 @@ impl Sink {
     }
 
     fn other(&mut self, block: &[u8]) -> Result<(), Failure> {
-        // How many are missing is said once more at the end; in between it would stand before the packets of the ring.
-        let early = self.ring.is_some() && word(block, 0) == STATISTICS;
-        if early { Ok(()) } else { self.out.other(block) }
+        // How many are missing is said behind the packets of the ring, and there once.
+        if self.ring.is_some() && word(block, 0) == STATISTICS {
+            self.statistics.insert(word(block, 8), block.to_vec());
+            return Ok(());
+        }
+        self.out.other(block)
     }
 
     fn end(mut self) -> Result<(), Failure> {
         for block in self.ring.take().into_iter().flat_map(|(_, ring)| ring) {
             self.out.packet(&block)?;
+        }
+        for block in self.statistics.values() {
+            self.out.other(block)?;
         }
         match self.out {
             Form::Pcapng(mut out) => out.flush().or_else(broken),
