@@ -390,12 +390,15 @@ fn move_under_load(lanes: usize, rss: Rss, moves: usize, cookies: bool) {
         turns += 1;
         if turns % 8 == 0 && moved < moves {
             let end = world.chance.next_u64() as usize % 2;
-            let bucket = world.chance.next_u64() as usize % BUCKETS;
-            let lane = world.chance.next_u64() as usize % world.ends[end].seats.len();
-            let was = world.ends[end].control.buckets()[bucket];
-            world.ends[end].control.move_bucket(bucket, lane).expect("it can be moved");
-            moved += usize::from(was.lane != lane && was.then != Some(lane));
-            again += usize::from(was.from.is_some() && was.lane != lane);
+            // One right after the other: no lane has heard of the first when the second is asked for.
+            for _ in 0..2 {
+                let bucket = world.chance.next_u64() as usize % BUCKETS;
+                let lane = world.chance.next_u64() as usize % world.ends[end].seats.len();
+                let was = world.ends[end].control.buckets()[bucket];
+                world.ends[end].control.move_bucket(bucket, lane).expect("it can be moved");
+                moved += usize::from(was.lane != lane && was.then != Some(lane));
+                again += usize::from(was.from.is_some() && was.lane != lane);
+            }
         }
         assert!(turns < 40_000, "no progress after {moved} moves: {:?}", world.check());
     }
@@ -437,6 +440,11 @@ fn a_hundred_moves_under_load_over_a_link_that_follows() {
 #[test]
 fn a_hundred_moves_under_load_over_a_link_that_switches_at_once() {
     move_under_load(2, Rss::AtOnce, 100, false);
+}
+
+#[test]
+fn a_hundred_moves_between_three_lanes_over_a_link_that_switches_at_once() {
+    move_under_load(3, Rss::AtOnce, 100, false);
 }
 
 #[test]

@@ -6,7 +6,9 @@
 //!
 //! What lanes do meanwhile is in [`crate::moving`]. Nothing here waits: each turn does what has become possible. A bucket
 //! that moves cannot be moved again before it has settled, because a lane knows of one former owner and not of two: what is
-//! asked for meanwhile is done then.
+//! asked for meanwhile is done then. And one move is announced at a time. A lane goes by a new table when the owners of what
+//! moves between others have read its mail; an owner reads no mail of the new one before all go by the table. With two moves in one step the two
+//! may wait for each other.
 
 use super::Control;
 use crate::error::Error;
@@ -54,7 +56,7 @@ pub(super) struct Moves {
     /// Lanes that could not be told yet.
     untold: Vec<bool>,
     moves: Vec<Move>,
-    /// What is asked for of buckets that move: at most one lane for each.
+    /// What is asked for of buckets that move, or that cannot begin to yet: at most one lane for each.
     then: [Option<u8>; BUCKETS],
     /// What the device goes by, or will.
     steered: [u8; BUCKETS],
@@ -79,9 +81,27 @@ impl Moves {
         }
     }
 
-    /// Some bucket moves, or has just settled.
+    /// Some bucket moves, or shall, or has just settled.
     pub(super) fn is_under_way(&self) -> bool {
-        !self.moves.is_empty() || self.untold.contains(&true)
+        !self.moves.is_empty() || self.untold.contains(&true) || self.then.iter().any(Option::is_some)
+    }
+
+    /// Every lane goes by the newest table: another may be made.
+    fn is_known(&self) -> bool {
+        self.goes_by.iter().all(|version| *version == self.table.version)
+    }
+
+    /// Begins the next of the moves that have waited, if one can.
+    fn begin_next(&mut self) {
+        if !self.is_known() {
+            return;
+        }
+        let ready = |bucket: &usize| self.then[*bucket].is_some() && !self.table.is_moving(*bucket);
+        if let Some(bucket) = (0..BUCKETS).find(ready)
+            && let Some(lane) = self.then[bucket].take()
+        {
+            self.begin(bucket, lane);
+        }
     }
 
     /// When there is something to do although no lane says anything: devices do not say that they have switched.
@@ -115,7 +135,8 @@ impl Control {
     }
 
     /// Gives the flows of a bucket that begin from now on to this lane. Those that exist stay where they are. If the bucket is moving
-    /// already, it does so when that has settled: when its former owner has none of its flows left.
+    /// already, it does so when that has settled: when its former owner has none of its flows left. If another bucket has just begun to
+    /// move, it does so when every lane knows of that.
     ///
     /// [`Error::Invalid`]: there is no such bucket or lane, or the device has refused.
     pub fn move_bucket(&mut self, bucket: usize, lane: usize) -> Result<(), Error> {
@@ -131,12 +152,8 @@ impl Control {
         if let Some(why) = &moves.refusal {
             return Err(Error::Invalid(format!("no bucket can be moved, because the device goes on as before: {why}")));
         }
-        if moves.table.is_moving(bucket) {
-            moves.then[bucket] = (usize::from(moves.table.owner[bucket]) != lane).then_some(lane as u8);
-        } else {
-            moves.begin(bucket, lane as u8);
-            self.move_on();
-        }
+        moves.then[bucket] = (usize::from(moves.table.owner[bucket]) != lane).then_some(lane as u8);
+        self.move_on();
         Ok(())
     }
 
@@ -181,10 +198,8 @@ impl Control {
         for bucket in settled {
             moves.table.previous[bucket] = moves.table.owner[bucket];
             moves.publish();
-            if let Some(lane) = moves.then[bucket].take() {
-                moves.begin(bucket, lane);
-            }
         }
+        moves.begin_next();
         let is_abrupt = moves.source.as_ref().is_some_and(|source| source.is_abrupt());
         for (mail, untold) in self.mail.iter_mut().zip(&mut moves.untold) {
             if *untold {
