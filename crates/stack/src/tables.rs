@@ -22,12 +22,13 @@ use laneway_wire::tcp::SeqNum;
 pub enum Kind {
     /// A [`Tcb`].
     Connection,
-    /// A [`HalfOpen`].
-    HalfOpen,
     /// A [`TimeWaitV4`].
     TimeWaitV4,
     /// A [`TimeWaitV6`].
     TimeWaitV6,
+    /// A [`HalfOpen`]. The last of four, because the index keeps one word for itself, which is the last of this kind: these are not so
+    /// many, but the positions of queues come round to each number.
+    HalfOpen,
 }
 
 /// What the index holds: a shape, and where in that shape's store.
@@ -48,9 +49,9 @@ impl Handle {
     pub fn kind(self) -> Kind {
         match self.0 >> INDEX_BITS {
             0 => Kind::Connection,
-            1 => Kind::HalfOpen,
-            2 => Kind::TimeWaitV4,
-            _ => Kind::TimeWaitV6,
+            1 => Kind::TimeWaitV4,
+            2 => Kind::TimeWaitV6,
+            _ => Kind::HalfOpen,
         }
     }
     /// Slot, or the low bits of a queue position.
