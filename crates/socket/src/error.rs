@@ -36,6 +36,7 @@ pub(crate) enum Why {
     Stopped,
     Forked,
     Invalid,
+    Family,
     Unsupported,
 }
 
@@ -56,6 +57,7 @@ impl From<Why> for io::Error {
             Why::NoPeer => Errno::DESTADDRREQ,
             Why::TooLong => Errno::MSGSIZE,
             Why::Forked => Errno::BADF,
+            Why::Family => Errno::AFNOSUPPORT,
             Why::Unsupported => Errno::OPNOTSUPP,
         };
         errno.into()

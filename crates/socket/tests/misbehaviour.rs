@@ -809,3 +809,37 @@ fn a_connection_knows_nothing_of_the_one_before() {
     }
     others_are_served(&server, &client);
 }
+
+/// One packet has one family, and an IPv4 address is the same in the clothes of IPv6.
+#[test]
+fn datagrams_keep_to_the_family_of_their_socket() {
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let both = |device: Device, host: u8| {
+        let stack = Stack::builder(device).address(&format!("10.0.0.{host}/24")).unwrap();
+        stack.address(&format!("fd00::{host}/64")).unwrap().start().unwrap()
+    };
+    let (server, client) = (both(here, 1), both(there, 2));
+    let v4 = UdpSocket::bind_on(&server, "10.0.0.1:0").unwrap();
+    let v6 = UdpSocket::bind_on(&server, "[fd00::1]:0").unwrap();
+    let refused = |socket: &UdpSocket, to: &str| socket.send_to(b"?", to).map_err(|error| error.raw_os_error());
+    assert_eq!(refused(&v4, "[fd00::2]:7"), Err(Some(97)), "EAFNOSUPPORT, as the kernel says");
+    assert_eq!(v4.connect("[fd00::2]:7").map_err(|error| error.raw_os_error()), Err(Some(97)));
+    assert_eq!(refused(&v6, "10.0.0.2:7"), Err(Some(101)), "ENETUNREACH");
+    assert_eq!(refused(&v6, "[::ffff:10.0.0.2]:7"), Err(Some(101)));
+    let long = vec![0; 65_507];
+    assert_eq!(v6.send_to(&long, "[fd00::2]:7").map_err(|error| error.raw_os_error()), Err(Some(90)), "EMSGSIZE");
+    assert_eq!(v4.send_to(&long, "10.0.0.2:7").unwrap(), long.len());
+
+    let peer = UdpSocket::bind_on(&client, "10.0.0.2:7").unwrap();
+    let wild = UdpSocket::bind_on(&server, "[::]:9").unwrap();
+    wild.connect("[::ffff:10.0.0.2]:7").unwrap();
+    wild.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut buf = [0; 8];
+    for _ in 0..2 {
+        wild.send(b"hello").unwrap();
+        let (n, from) = peer.recv_from(&mut buf).unwrap();
+        let from = if n == 5 { from } else { peer.recv_from(&mut buf).unwrap().1 }; // the long one may have come before
+        peer.send_to(b"answer", from).unwrap();
+        assert_eq!(wild.recv(&mut buf).unwrap(), 6, "from whom it is connected to");
+    }
+}

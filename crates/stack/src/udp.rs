@@ -4,14 +4,18 @@ use crate::app::UdpId;
 use crate::binding::Binding;
 use crate::counters::{Counters, Mib};
 use crate::snapshot::Snapshot;
+use laneway_proto::udp::PAYLOAD_MAX;
 use laneway_wire::flow::Address;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 /// Datagrams that wait for the end of the poll.
 const QUEUE_MAX: usize = 256;
-/// The longest payload: what fits a length field of 16 bits with the header.
-const PAYLOAD_MAX: usize = 65_507;
+/// The longest payload of a datagram to `to`: what IPv4's length field of 16 bits leaves beside both headers. IPv6, whose field does
+/// not count its own header of 40 bytes, is held to as much with that: fragments make up no more.
+pub fn payload_max(to: &SocketAddr) -> usize {
+    if to.ip().to_canonical().is_ipv4() { PAYLOAD_MAX } else { PAYLOAD_MAX - 20 }
+}
 
 struct Socket {
     id: UdpId,
@@ -82,7 +86,7 @@ impl UdpSockets {
         counters: &mut Counters,
     ) -> bool {
         let Some(socket) = self.sockets.iter().find(|s| s.id == id) else { return false };
-        if data.len() > PAYLOAD_MAX || self.outgoing.len() >= QUEUE_MAX {
+        if data.len() > payload_max(&to) || self.outgoing.len() >= QUEUE_MAX {
             counters.count(Mib::UdpInErrors);
             return false;
         }
@@ -95,6 +99,10 @@ impl UdpSockets {
             Some(address)
         };
         let Some(local) = local else { return false };
+        // From an address that it does not have, nobody could answer it; and one packet has one family.
+        if local.is_v4() != remote.is_v4() || !socket.binding.takes(&local) {
+            return false;
+        }
         self.outgoing.push_back(Outgoing {
             local,
             local_port: socket.port,

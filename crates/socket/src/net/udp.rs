@@ -3,11 +3,11 @@
 use super::stack::{Inner, Stack};
 use super::{deadline, each, left, set_timeout, set_ttl, timeout};
 use crate::error::Why;
-use laneway_stack::threads::datagram::PAYLOAD_MAX;
 use laneway_stack::threads::desk::{Desk, UdpTicket};
 use laneway_stack::threads::words::{Fault, READ, ROOM, WRITE};
+use laneway_stack::udp::payload_max;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -151,12 +151,13 @@ impl UdpSocket {
     }
 
     fn transmit(&self, buf: &[u8], to: SocketAddr) -> io::Result<usize> {
-        if buf.len() > PAYLOAD_MAX {
+        if buf.len() > payload_max(&to) {
             return Err(Why::TooLong.into());
         }
         if to.port() == 0 {
             return Err(Why::Invalid.into());
         }
+        self.check_family(&to)?;
         let socket = &self.0.ticket;
         self.wait(WRITE, &socket.write_timeout_ms, || socket.send(to, buf).then_some(()))?;
         self.0.desk.send_datagrams(socket);
@@ -184,9 +185,19 @@ impl UdpSocket {
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
         self.check()?;
         each(addr, |peer| {
+            self.check_family(&peer)?;
             self.0.ticket.connect(Some(peer));
             Ok(())
         })
+    }
+
+    /// A socket with an address of one family says nothing to the other.
+    fn check_family(&self, peer: &SocketAddr) -> io::Result<()> {
+        let (ours, theirs) = (self.0.ticket.at.ip(), peer.ip().to_canonical());
+        if ours == Ipv6Addr::UNSPECIFIED || ours.to_canonical().is_ipv4() == theirs.is_ipv4() {
+            return Ok(());
+        }
+        Err(if ours.is_ipv4() { Why::Family } else { Why::Fault(Fault::NetworkUnreachable) }.into())
     }
 
     /// Sends a datagram to the peer.

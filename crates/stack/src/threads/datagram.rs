@@ -18,8 +18,6 @@ const RECEIVE: usize = 256 * 1024;
 const SEND: usize = 256 * 1024;
 /// While fewer wait than this, a send need not wait: the longest datagram fits, wherever the ring begins anew.
 const ROOMY: usize = SEND / 4;
-/// The longest payload of UDP.
-pub const PAYLOAD_MAX: usize = 65_507;
 /// Address and port before the payload.
 const HEADER: usize = 18;
 
@@ -199,7 +197,8 @@ impl Datagrams {
 
     /// Connects it to a peer, or disconnects it.
     pub fn connect(&self, peer: Option<SocketAddr>) {
-        *lock(&self.peer) = peer;
+        // As those that come are named: an IPv4 address is the same in the clothes of IPv6, and a scope is not looked at.
+        *lock(&self.peer) = peer.map(|peer| SocketAddr::new(peer.ip().to_canonical(), peer.port()));
     }
 
     /// Its peer.
