@@ -452,6 +452,7 @@ impl<T: Tx> Stage<'_, T> {
             }
             listen::Outcome::Repeat => {
                 cold_path();
+                half.note_repeat();
                 self.send_syn_ack(index);
             }
             listen::Outcome::Challenge => {

@@ -44,6 +44,8 @@ const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
 /// A challenge has been sent since the last SYN-ACK.
 const CHALLENGED: u8 = 4;
+/// The SYN-ACK was sent again because the SYN was: which of the two is answered nobody knows.
+const REPEATED: u8 = 8;
 const NO_SCALE: u8 = 15;
 
 const _: () = assert!(core::mem::size_of::<HalfOpen>() <= 64);
@@ -205,6 +207,12 @@ impl HalfOpen {
         })
     }
 
+    /// Its SYN-ACK goes out again, for an [`Outcome::Repeat`]: no round trip is measured by it (RFC 6298 section 3). It does not count as a loss,
+    /// for a network may have repeated the SYN.
+    pub fn note_repeat(&mut self) {
+        self.flags |= REPEATED;
+    }
+
     /// A segment for this flow arrived in SYN-RECEIVED (RFC 9293 section 3.10.7.4).
     #[inline(always)]
     pub fn on_segment(&self, seg: &Segment<'_>, cx: &Cx<'_>) -> Outcome {
@@ -270,7 +278,7 @@ impl HalfOpen {
             ts_offset: self.ts_offset,
             snd_wnd: seg.window << snd_scale,
             rcv_adv: expected + window,
-            rtt_us: (self.retries == 0).then_some((rtt_ms * 1_000).max(100)),
+            rtt_us: (self.retries == 0 && self.flags & REPEATED == 0).then_some((rtt_ms * 1_000).max(100)),
             syn_lost: self.retries > 0,
         })
     }
