@@ -239,7 +239,7 @@ pub struct Connection {
     pub(super) key: FlowKey,
     pub(super) state: State,
     pub(super) phase: Phase,
-    pub(super) dup_acks: u8,
+    pub(super) dup_acks: u16,
     pub(super) retries: u8,
     pub(super) probes: u8,
     pub(super) quick_acks: u8,

@@ -290,7 +290,7 @@ impl Connection {
         {
             if window != 0 && self.facts.has(Facts::PERSIST) {
                 cold_path();
-                self.on_window_open(window);
+                self.on_window_open(window, cx.now);
             }
             self.take_window(seg);
         }
@@ -313,10 +313,13 @@ impl Connection {
     /// A peer whose window was probed shows one: it answers.
     #[cold]
     #[inline(never)]
-    fn on_window_open(&mut self, window: u32) {
+    fn on_window_open(&mut self, window: u32, now: Instant) {
         self.retries = 0;
         if self.snd.wnd == 0 {
             self.rtt.on_window_open();
+            // However long probes have waited for one another: what silly-window avoidance holds back waits for one timeout from here.
+            self.rexmt_at = self.rexmt_at.min(now.after_us(self.rtt.rto_us().into()));
+            self.progress_ms = now.as_ms() as u32;
         }
         // What a probe carried was refused, or this ACK would cover it: it goes out again with what follows it. Unless the window is too
         // small for that to be now: the two may have crossed, and what the probe carried be acknowledged by the next segment.
@@ -355,10 +358,21 @@ impl Connection {
             self.snd.peak = in_flight.max(self.snd.peak - self.snd.peak / 8);
         }
         if self.phase != Phase::Recovery {
+            let bytes =
+                if self.phase == Phase::Loss { bytes.min(self.sent_since_loss(ack - acked, ack)) } else { bytes };
             let limited = self.facts.has(Facts::CWND_LIMITED);
             let srtt_us = self.rtt.srtt_us().unwrap_or(0);
             self.congestion.on_ack(Acked { now, bytes, in_flight, srtt_us, is_cwnd_limited: limited });
         }
+    }
+
+    /// How much of what lies between was sent since the retransmission timer ended. The rest left the network before that, and may be a
+    /// window's worth that had waited for one segment; a window is not opened for it a second time (RFC 5681 section 3.1).
+    #[cold]
+    fn sent_since_loss(&self, from: SeqNum, to: SeqNum) -> u32 {
+        let again = self.rexmit_nxt.earliest(to).offset_from(from).max(0);
+        let new = to.offset_from(self.recover).max(0);
+        (again + new) as u32
     }
 
     /// The retransmission timer, after something new was acknowledged.

@@ -13,7 +13,7 @@ use crate::time::Instant;
 use laneway_wire::tcp::{Segment, SeqNum, SeqRange};
 
 /// Duplicate ACKs that mean a loss (RFC 5681 section 3.2).
-const DUP_THRESH: u8 = 3;
+const DUP_THRESH: u16 = 3;
 
 impl Connection {
     /// Bytes believed to be in the network.
@@ -72,11 +72,13 @@ impl Connection {
                 self.phase = Phase::Open;
                 self.dup_acks = 0;
                 self.facts.clear(Facts::FORCE);
+                // What was sent meanwhile may show holes already, and nothing may come any more to ask for them.
+                self.suspect(cx);
             }
             Phase::Recovery => {
                 // A partial ACK: the segment behind it is lost too (RFC 6582 section 3.2, step 3).
                 if self.board.is_none() {
-                    let segments = (acked / u32::from(self.snd.mss)).min(255) as u8;
+                    let segments = (acked / u32::from(self.snd.mss)).min(u16::MAX.into()) as u16;
                     self.dup_acks = self.dup_acks.saturating_sub(segments).max(1);
                     self.rexmit_nxt = seg.ack;
                     self.facts.set(Facts::FORCE);

@@ -361,7 +361,13 @@ impl Connection {
 
     /// Whether what waits would be sent, with nothing in flight, if the peer's window were that.
     pub(super) fn fills(&self, window: u32) -> bool {
-        window >= self.snd.queued || window >= u32::from(self.snd.mss) || self.is_worth_sending(window)
+        let len = self.snd.queued.min(window);
+        let corked = self.facts.has(Facts::CORK | Facts::MORE) && !self.facts.has(Facts::CORK_OVER);
+        match len >= u32::from(self.snd.mss) {
+            true => true,
+            false if len == self.snd.queued => !corked,
+            false => self.is_worth_sending(len),
+        }
     }
 
     #[inline]

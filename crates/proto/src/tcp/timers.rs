@@ -65,7 +65,9 @@ impl Connection {
             self.progress_ms = now.as_ms() as u32; // the user timeout counts from here
             self.rexmt_at = now.after_us(self.rtt.rto_us().into());
         }
-        if matches!(held, Held::Congestion | Held::Deferred) {
+        // What is lost waits for the congestion window, whatever holds back what is new.
+        let repair_waits = self.phase != Phase::Open && self.next_lost().is_some();
+        if repair_waits || matches!(held, Held::Congestion | Held::Deferred) {
             self.facts.set(Facts::CWND_LIMITED);
         } else {
             self.facts.clear(Facts::CWND_LIMITED);
