@@ -332,13 +332,8 @@ impl Control {
                 let _ = self.neighbours.lookup(now, next_hop);
             }
             ToControl::Confirmed(next_hop) => self.neighbours.confirm(next_hop, now),
-            ToControl::PathMtu(remote, mtu) => {
-                for (i, mail) in self.mail.iter_mut().enumerate() {
-                    if i != lane {
-                        let _ = mail.to_lane.push(ToLane::PathMtu(remote, mtu));
-                    }
-                }
-            }
+            ToControl::PathMtu(remote, mtu) => self.tell_others(lane, || ToLane::PathMtu(remote, mtu)),
+            ToControl::DatagramMtu(remote, mtu) => self.tell_others(lane, || ToLane::DatagramMtu(remote, mtu)),
             ToControl::Surveyed { id, in_use, census } => self.on_surveyed(id, in_use, census),
             ToControl::Listening(id) => self.on_listening(id.0),
             ToControl::GoesBy(version) => self.on_goes_by(lane, version),
@@ -353,6 +348,13 @@ impl Control {
             ToControl::Page(page) => self.pages.push(page),
             ToControl::TapDone(tap) => drop(tap),
             ToControl::Replaced(snapshot) => drop(snapshot),
+        }
+    }
+
+    /// What one lane has learnt, and others would learn by themselves.
+    fn tell_others(&mut self, lane: usize, news: impl Fn() -> ToLane) {
+        for (_, mail) in self.mail.iter_mut().enumerate().filter(|(other, _)| *other != lane) {
+            let _ = mail.to_lane.push(news());
         }
     }
 

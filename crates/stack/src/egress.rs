@@ -6,7 +6,7 @@ use crate::counters::{Counters, Mib};
 use crate::lane::Local;
 use crate::mail::{LaneMail, ToControl};
 use crate::narrowing::Narrowing;
-use crate::neighbours::Wait;
+use crate::neighbours::{Wait, WaitingRoom};
 use crate::snapshot::{Snapshot, mix_pair};
 use crate::ways::{WayRef, Ways};
 use laneway_device::{Capabilities, Medium, PartialChecksum, Tx, TxMeta};
@@ -101,17 +101,17 @@ impl PathPlace {
 impl Path {
     /// The next hop is alive: whom it leads to has acknowledged something.
     #[inline(always)]
-    fn confirm(&mut self, now: Instant, mail: &mut LaneMail) {
+    fn confirm(&mut self, now: Instant, waiting: &mut WaitingRoom, mail: &mut LaneMail) {
         if is_over(&mut self.confirmed_ms, now) {
-            tell(mail, ToControl::Confirmed(self.next_hop));
+            tell(waiting, mail, now, (self.next_hop, /* alive= */ true));
         }
     }
 
     /// A packet goes to the next hop, and nobody knows whether it is alive.
     #[inline(always)]
-    fn use_by(&mut self, now: Instant, mail: &mut LaneMail) {
+    fn use_by(&mut self, now: Instant, waiting: &mut WaitingRoom, mail: &mut LaneMail) {
         if self.resolved && is_over(&mut self.used_ms, now) {
-            tell(mail, ToControl::Used(self.next_hop));
+            tell(waiting, mail, now, (self.next_hop, /* alive= */ false));
         }
     }
 }
@@ -157,6 +157,8 @@ pub struct Paths {
     /// Grows when neighbours may have changed.
     neighbours: u64,
     learned: PathMtuCache,
+    /// The same for datagrams, of which nobody can verify what was said: segments do not go by it.
+    of_datagrams: PathMtuCache,
     medium: Medium,
     mac: Mac,
     mtu: u32,
@@ -176,6 +178,7 @@ impl Paths {
             generation: 0,
             neighbours: 0,
             learned: PathMtuCache::new(pmtu::Config::default()),
+            of_datagrams: PathMtuCache::new(pmtu::Config::default()),
             medium: capabilities.medium,
             mac: Mac(capabilities.mac),
             mtu: capabilities.mtu.min(65_535) as u32,
@@ -292,6 +295,9 @@ impl Paths {
             return;
         };
         let mtu = mtu_by(&route, *dst, self.mtu, &self.learned, self.now);
+        // Nobody but datagrams goes by a path without a source.
+        let datagrams = self.of_datagrams.get(*dst, self.now).filter(|_| src.is_unspecified());
+        let mtu = datagrams.map_or(mtu, |learned| learned.min(mtu));
         let ours = || snapshot.addresses.iter().find(|a| a.is_v4() == dst.is_v4()).copied();
         let source = if src.is_unspecified() { route.source.or_else(ours) } else { None };
         let next_hop = route.next_hop(*dst);
@@ -335,12 +341,24 @@ impl Paths {
         Some(news)
     }
 
+    /// The same, said of a datagram: nobody can tell by whom. True: it is news.
+    pub fn on_datagram_too_big(&mut self, dst: Address, mtu: u32, now: Instant) -> bool {
+        self.now = now;
+        let news = self.of_datagrams.on_packet_too_big(dst, mtu, self.mtu, now).is_some();
+        if news {
+            self.ways.renew();
+        }
+        news
+    }
+
     /// Time has passed: learned MTUs may have expired.
     pub fn on_timeout(&mut self, now: Instant) {
         self.now = now;
-        if self.learned.poll_timeout().is_some_and(|at| at <= now) {
-            self.learned.on_timeout(now);
-            self.ways.renew();
+        for learned in [&mut self.learned, &mut self.of_datagrams] {
+            if learned.poll_timeout().is_some_and(|at| at <= now) {
+                learned.on_timeout(now);
+                self.ways.renew();
+            }
         }
     }
 
@@ -620,18 +638,20 @@ fn way<'a, T: Tx>(
     tx.on_behalf(&local.snapshot, path.route);
     if local.medium == Medium::Ethernet {
         match alive {
-            Some(now) => path.confirm(now, &mut local.mail),
-            None => path.use_by(local.now, &mut local.mail),
+            Some(now) => path.confirm(now, &mut local.waiting, &mut local.mail),
+            None => path.use_by(local.now, &mut local.waiting, &mut local.mail),
         }
     }
     Some(path)
 }
 
-/// Tells the control plane about a next hop, which is once a second at the most.
+/// Tells the control plane about a next hop, which is once a second at the most, however many paths lead there.
 #[cold]
 #[inline(never)]
-fn tell(mail: &mut LaneMail, news: ToControl) {
-    let _ = mail.to_control.push(news);
+fn tell(waiting: &mut WaitingRoom, mail: &mut LaneMail, now: Instant, (next_hop, alive): (Address, bool)) {
+    if waiting.is_news(next_hop, alive, now) {
+        mail.mention(if alive { ToControl::Confirmed(next_hop) } else { ToControl::Used(next_hop) });
+    }
 }
 
 #[cold]
@@ -723,7 +743,8 @@ pub fn packet<T: Tx>(
     let mut payload = vec![0; payload_len];
     write(&mut payload);
     let id = local.entropy.next_u64();
-    let spec = &HeaderSpec { dont_fragment: false, id: id as u16, ..*spec };
+    let hop_limit = local.paths.hop_limit;
+    let spec = &HeaderSpec { hop_limit, dont_fragment: false, id: id as u16, ..*spec };
     let ip_len = spec.len();
     if ip_len + payload_len <= mtu {
         let mut whole = vec![0; ip_len + payload_len];
@@ -760,7 +781,7 @@ pub fn raw<T: Tx>(local: &mut Local, tx: &mut T, dst: Address, packet: &[u8]) ->
         return sent;
     }
     if local.medium == Medium::Ethernet {
-        path.use_by(local.now, &mut local.mail);
+        path.use_by(local.now, &mut local.waiting, &mut local.mail);
     }
     let link_len = local.medium.header_len();
     let Some(buf) = tx.reserve(link_len + packet.len()) else {

@@ -60,6 +60,8 @@ pub enum ToLane {
     Transmit(Vec<u8>),
     /// Another lane has learned a path's MTU.
     PathMtu(Address, u32),
+    /// The same, for datagrams.
+    DatagramMtu(Address, u32),
     /// Buckets move: go by this table, as soon as what was mailed by the old one has been taken in, and say so.
     Steer {
         /// Who owns what.
@@ -91,6 +93,8 @@ pub enum ToControl {
     Confirmed(Address),
     /// A path's MTU, validated.
     PathMtu(Address, u32),
+    /// A path's MTU for datagrams, of which nothing can be validated.
+    DatagramMtu(Address, u32),
     /// The answer to `Reserve`.
     Surveyed {
         /// The name.
@@ -147,6 +151,13 @@ impl LaneMail {
     /// Hands a frame of ARP or neighbour discovery to the control thread. False: too many wait there already.
     pub fn pass_on(&mut self, frame: &[u8]) -> bool {
         self.to_control.has_room(RESERVED + 1) && self.to_control.push(ToControl::Frame(frame.to_vec())).is_ok()
+    }
+
+    /// Says what may as well be said later, and is left out where many others wait.
+    pub fn mention(&mut self, report: ToControl) {
+        if self.to_control.has_room(RESERVED + 1) {
+            let _ = self.to_control.push(report);
+        }
     }
 
     /// Sends a report that somebody waits for: where there is no room now, in a later poll.

@@ -4,6 +4,7 @@
 //! Asking is the control thread's business, so that a next hop is asked once a second whatever the number of lanes. It says who did not
 //! answer, too; that a wait has an end does not depend on it.
 
+use crate::snapshot::mix_pair;
 use laneway_proto::time::Instant;
 use laneway_wire::flow::Address;
 
@@ -15,6 +16,11 @@ const HOPS_MAX: usize = 256;
 const ASK_AGAIN_US: u64 = 1_000_000;
 /// How long a packet waits: for three requests, a second each, and for the news that they were in vain.
 const WAIT_MAX_US: u64 = 4_000_000;
+
+/// Next hops of which it is known when the control plane was told last.
+const TOLD: usize = 256;
+/// How often it is told, in milliseconds.
+const TELL_AGAIN_MS: u32 = 1_000;
 
 /// What became of a packet that has to wait.
 #[must_use]
@@ -40,6 +46,8 @@ struct Waiting {
 pub struct WaitingRoom {
     /// In the order in which their first packet came.
     hops: Vec<Waiting>,
+    /// Of whom the control plane was told last, and when in milliseconds: by the hop, two places each.
+    told: Vec<Option<(Address, u32)>>,
 }
 
 impl WaitingRoom {
@@ -61,6 +69,21 @@ impl WaitingRoom {
         }
         self.hops.push(Waiting { next_hop, since: now, asked_at: now, packets: vec![packet.to_vec()] });
         Wait::Ask
+    }
+
+    /// Whether the control plane has not been told for a second that a next hop is alive, or used: now it is.
+    pub fn is_news(&mut self, next_hop: Address, alive: bool, now: Instant) -> bool {
+        if self.told.is_empty() {
+            self.told = vec![None; 2 * TOLD];
+        }
+        let place = mix_pair(&next_hop, &next_hop) % TOLD + if alive { TOLD } else { 0 };
+        let now_ms = now.as_ms() as u32;
+        let lately = |(hop, at_ms): (Address, u32)| hop == next_hop && now_ms.wrapping_sub(at_ms) < TELL_AGAIN_MS;
+        let news = !self.told[place].is_some_and(lately);
+        if news {
+            self.told[place] = Some((next_hop, now_ms));
+        }
+        news
     }
 
     /// Makes room for another next hop, if there is none: whoever has waited longest goes, unless that has not been for a second. So

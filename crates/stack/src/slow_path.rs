@@ -17,7 +17,7 @@ use laneway_proto::ip::output::HeaderSpec;
 use laneway_proto::ip::reassembly::Reassembled;
 use laneway_proto::udp;
 use laneway_wire::checksum::RxChecksum;
-use laneway_wire::flow::{Address, FlowKey};
+use laneway_wire::flow::FlowKey;
 use laneway_wire::protocol;
 use std::net::SocketAddr;
 
@@ -146,7 +146,12 @@ impl<T: Tx> Stage<'_, T> {
                 }
                 // Errors other than "too big" are soft on a synchronized connection (RFC 9293 section 3.9.2.2).
                 if error.kind == ErrorKind::PacketTooBig {
-                    self.narrow(quoted.key.remote, error.mtu.unwrap_or(0));
+                    let remote = quoted.key.remote;
+                    let mtu = error.mtu.unwrap_or(0);
+                    if let Some(mtu) = self.local.paths.on_packet_too_big(remote, mtu, self.local.now) {
+                        let _ = self.local.mail.to_control.push(ToControl::PathMtu(remote, mtu));
+                        self.local.narrowing.learn(remote, mtu);
+                    }
                 }
             }
         }
@@ -169,7 +174,7 @@ impl<T: Tx> Stage<'_, T> {
     }
 
     /// One of our datagrams is too long for its path. Over IPv4 a router cuts it; over IPv6 only we can (RFC 8201 section 4). As above, no
-    /// more can be checked than that the socket exists, and nobody can make a path narrower than 1,280 bytes by this.
+    /// more can be checked than that the socket exists; so datagrams alone go by it, and no path is narrower than 1,280 bytes for them.
     fn udp_too_big(&mut self, key: &FlowKey, mtu: u32, bytes: &[u8]) {
         let owner = self.local.steers_to(key);
         if owner != self.local.id {
@@ -180,14 +185,8 @@ impl<T: Tx> Stage<'_, T> {
         if self.local.udp.find(&key.local, key.local_port, hash).is_none() {
             return self.local.counters.discard(Discard::IcmpUnverified);
         }
-        self.narrow(key.remote, mtu);
-    }
-
-    /// The path to `remote` carries no more than `mtu`, says somebody who may say so.
-    fn narrow(&mut self, remote: Address, mtu: u32) {
-        if let Some(mtu) = self.local.paths.on_packet_too_big(remote, mtu, self.local.now) {
-            let _ = self.local.mail.to_control.push(ToControl::PathMtu(remote, mtu));
-            self.local.narrowing.learn(remote, mtu);
+        if self.local.paths.on_datagram_too_big(key.remote, mtu, self.local.now) {
+            self.local.mail.mention(ToControl::DatagramMtu(key.remote, mtu));
         }
     }
 

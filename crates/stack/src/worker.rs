@@ -347,6 +347,9 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
                     local.narrowing.learn(remote, mtu);
                 }
             }
+            ToLane::DatagramMtu(remote, mtu) => {
+                local.paths.on_datagram_too_big(remote, mtu, local.now);
+            }
             ToLane::Steer { table, is_abrupt } => local.on_table(table, is_abrupt),
             ToLane::Switched(bucket) => local.on_switched(bucket),
             ToLane::Cookies(until) => local.cookies_until = local.cookies_until.max(until),

@@ -49,7 +49,8 @@ impl World {
         let addresses = ["10.0.0.1/24", "fd00::1/64"].map(|cidr| cidr.parse().unwrap()).to_vec();
         let network = Network { addresses, gateways: vec![] };
         let secrets = BootSecrets::from_seed(1);
-        let host = Host::new(Config::default(), &network, &secrets, queues, now, |_| Nobody).unwrap();
+        let config = Config { ip_default_ttl: 5, ..Config::default() };
+        let host = Host::new(config, &network, &secrets, queues, now, |_| Nobody).unwrap();
         World { host, other, mac, now }
     }
 
@@ -182,6 +183,7 @@ fn what_is_not_tcp_may_be_cut_by_routers() {
     let mut id = || {
         let answer = world.ask(&whole(protocol::UDP, &datagram(&key, 10))).expect("port unreachable");
         assert_eq!((answer[9], answer[6] & 0x40), (protocol::ICMPV4, 0), "it may be cut");
+        assert_eq!(answer[8], 5, "ip_default_ttl is of all that we send");
         u16::from_be_bytes([answer[4], answer[5]])
     };
     assert_ne!(id(), id(), "so its pieces must not be taken for another's (RFC 6864)");
