@@ -281,14 +281,19 @@ impl Server {
             }
             return false;
         }
+        let goes_on = if left == 0 { !record.closing } else { record.waiting() > 0 };
         let (mut sent, mut all) = (0, true);
         loop {
             let taken = record.queued;
             let mut until = usize::MAX;
             if let Some(notes) = &mut record.notes {
                 match notes.front() {
-                    // It is still being opened: what was asked for waits until there is something that it can be said to.
-                    Some((_, op)) if left == 0 && !matches!(op, Op::Close) && is_opening(cx, id) => break,
+                    // It is still being opened: what was asked for waits until there is something that it can be said to. Unless it is to end,
+                    // and nothing is left to be said on it.
+                    Some((_, op)) if !matches!(op, Op::Close) && goes_on && is_opening(cx, id) => {
+                        all = false;
+                        break; // `on_connect` goes on
+                    }
                     Some((at, _)) if *at <= taken => {
                         let op = notes.pop_front().map(|(_, op)| op);
                         if matches!(op, Some(Op::Close)) {
