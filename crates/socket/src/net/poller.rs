@@ -363,8 +363,9 @@ impl Waiting {
         while events.len() < most {
             let Some(watch) = listed.next().or_else(|| self.queue.pop()) else { break };
             let interest = watch.interest.load(Acquire);
-            if interest & (GONE | LISTED) != 0 {
-                continue; // no longer wanted, or told of already
+            // No longer wanted, or told of already; but one that was listed, and is to be told of otherwise since, is so now: the list passes it over.
+            if interest & GONE != 0 || interest & (LISTED | EDGE | ONESHOT) == LISTED {
+                continue;
             }
             if is_abandoned(&watch) {
                 self.abandoned.push(watch);
