@@ -142,10 +142,14 @@ fuzz_target!(|data: &[u8]| {
             now = next.min(due).max(now + 1);
         }
     }
+    let ends = hosts.each_mut().map(|host| host.seat().app.mind.end);
     for (i, host) in hosts.iter_mut().enumerate() {
         let mind = &host.seat().app.mind;
-        let got = (mind.sent, mind.taken, mind.end);
-        assert_eq!(got, (totals[i], totals[1 - i], Some(CloseReason::Normal)), "host {} at {now} us", i + 1);
+        let got = (mind.sent, mind.taken);
+        assert_eq!(got, (totals[i], totals[1 - i]), "host {} at {now} us", i + 1);
+        // The last acknowledgement may be lost until nobody remembers any more what it was for.
+        let forgotten = ends[i] == Some(CloseReason::Reset) && ends[1 - i] == Some(CloseReason::Normal);
+        assert!(ends[i] == Some(CloseReason::Normal) || forgotten, "host {} at {now} us: {:?}", i + 1, ends[i]);
     }
     hosts.iter_mut().for_each(Rig::check_empty);
 });

@@ -101,21 +101,29 @@ async fn a_task_waits_for_memory_that_another_stream_holds() {
 /// Room without memory is nothing that could be written to: who waits for it does not turn in a circle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_tries_waits_for_memory_that_another_stream_holds() {
-    let Hoarding { _stacks, _hog, mut idle, mut near, far } = Hoarding::new().await;
-    let tries = Arc::new(AtomicU32::new(0));
-    let counted = tries.clone();
-    let writer = tokio::spawn(async move {
-        loop {
-            far.writable().await?;
-            counted.fetch_add(1, Relaxed);
-            match far.try_write(b"world") {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                done => return done.map(|n| (n, far)),
+    let mut attempts = 0;
+    let (_kept, mut idle, mut near, writer, tries) = loop {
+        let Hoarding { _stacks, _hog, idle, near, far } = Hoarding::new().await;
+        let tries = Arc::new(AtomicU32::new(0));
+        let counted = tries.clone();
+        let writer = tokio::spawn(async move {
+            loop {
+                far.writable().await?;
+                counted.fetch_add(1, Relaxed);
+                match far.try_write(b"world") {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    done => return done.map(|n| (n, far)),
+                }
             }
+        });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        if !writer.is_finished() {
+            break ((_stacks, _hog), idle, near, writer, tries);
         }
-    });
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(!writer.is_finished());
+        // The first stream's bytes may have begun to come by a few, and the block of a word that those lay in be free again.
+        attempts += 1;
+        assert!(attempts < 20, "there is always memory");
+    };
     idle.read_exact(&mut vec![0; Hoarding::BROUGHT]).await.unwrap();
     let (n, _far) = timeout(Duration::from_secs(10), writer).await.expect("it is told").unwrap().unwrap();
     let mut buf = [0; 5];
