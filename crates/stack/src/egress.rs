@@ -58,9 +58,9 @@ pub struct Path {
     dst: Address,
     /// The link header of every packet that goes there.
     link: [u8; ethernet::HEADER_LEN],
-    /// When the control plane was last told that the next hop is alive, and that it is used.
-    confirmed_ms: u32,
-    used_ms: u32,
+    /// In which second the control plane was last told that the next hop is alive, and that it is used.
+    confirmed_in: u32,
+    used_in: u32,
     /// The number of the route in its table.
     route: u32,
     /// Largest IP packet.
@@ -102,7 +102,7 @@ impl Path {
     /// The next hop is alive: whom it leads to has acknowledged something.
     #[inline(always)]
     fn confirm(&mut self, now: Instant, waiting: &mut WaitingRoom, mail: &mut LaneMail) {
-        if is_over(&mut self.confirmed_ms, now) {
+        if is_over(&mut self.confirmed_in, now) {
             tell(waiting, mail, now, (self.next_hop, /* alive= */ true));
         }
     }
@@ -110,19 +110,19 @@ impl Path {
     /// A packet goes to the next hop, and nobody knows whether it is alive.
     #[inline(always)]
     fn use_by(&mut self, now: Instant, waiting: &mut WaitingRoom, mail: &mut LaneMail) {
-        if self.resolved && is_over(&mut self.used_ms, now) {
+        if self.resolved && is_over(&mut self.used_in, now) {
             tell(waiting, mail, now, (self.next_hop, /* alive= */ false));
         }
     }
 }
 
-/// Whether a second has passed since that was last so.
+/// Whether this is another second than it was last asked in. (A second of 1.05, so that nothing is divided for each packet.)
 #[inline(always)]
-fn is_over(since_ms: &mut u32, now: Instant) -> bool {
-    let now_ms = now.as_ms() as u32;
-    let over = now_ms.wrapping_sub(*since_ms) >= 1_000;
+fn is_over(asked_in: &mut u32, now: Instant) -> bool {
+    let second = (now.as_us() >> 20) as u32;
+    let over = *asked_in != second;
     if over {
-        *since_ms = now_ms;
+        *asked_in = second;
     }
     over
 }
@@ -328,8 +328,8 @@ impl Paths {
             mtu,
             source,
             ts_offset,
-            confirmed_ms: before.filter(|path| path.next_hop == next_hop).map_or(0, |path| path.confirmed_ms),
-            used_ms: before.filter(|path| path.next_hop == next_hop).map_or(0, |path| path.used_ms),
+            confirmed_in: before.filter(|path| path.next_hop == next_hop).map_or(0, |path| path.confirmed_in),
+            used_in: before.filter(|path| path.next_hop == next_hop).map_or(0, |path| path.used_in),
         }
     }
 

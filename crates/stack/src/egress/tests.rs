@@ -257,13 +257,13 @@ fn next_hops_are_confirmed_once_a_second_however_often_routes_are_replaced() {
     now.follow(&Snapshot::default());
     let mut paths = paths();
     let (src, dst) = (v4([10, 0, 0, 1]), v4([10, 0, 7, 7]));
-    paths.between(&now, &src, &dst).expect("a route").confirmed_ms = 77;
+    paths.between(&now, &src, &dst).expect("a route").confirmed_in = 77;
     for mtu in [1_400, 1_300] {
         let before = now.clone();
         now.routes = flapping(mtu, 1_500);
         now.follow(&before);
         let path = paths.between(&now, &src, &dst).expect("a route");
-        assert_eq!((path.mtu, path.confirmed_ms, path.resolved), (mtu, 77, true));
+        assert_eq!((path.mtu, path.confirmed_in, path.resolved), (mtu, 77, true));
     }
     let before = now.clone();
     now.neighbours = Arc::default();
