@@ -124,7 +124,13 @@ impl Counters {
     #[cold]
     #[inline(never)]
     pub fn discard(&mut self, discard: Discard) {
-        self.discards[discard as usize] += 1;
+        self.discard_all(discard, 1);
+    }
+
+    /// Counts so many.
+    #[inline]
+    pub fn discard_all(&mut self, discard: Discard, packets: usize) {
+        self.discards[discard as usize] += packets as u64;
     }
 
     /// The value of one counter.

@@ -807,9 +807,7 @@ fn wait_for_neighbour(local: &mut Local, next_hop: Address, packet: &[u8]) -> Se
     let mut waits = local.waiting.wait(next_hop, packet, local.now);
     if waits == Wait::Full {
         let gone = local.waiting.make_room(local.now);
-        for _ in 0..gone {
-            local.counters.discard(Discard::NeighbourUnreachable);
-        }
+        local.counters.discard_all(Discard::NeighbourUnreachable, gone);
         if gone > 0 {
             waits = local.waiting.wait(next_hop, packet, local.now);
         }

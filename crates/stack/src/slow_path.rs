@@ -1,6 +1,6 @@
 //! Owns what is not TCP: fragments on their way to being whole, ICMP, UDP.
 
-use crate::app::Context;
+use crate::app::{Context, UdpId};
 use crate::counters::Mib;
 use crate::demux::{Stage, mail_packet};
 use crate::egress;
@@ -160,15 +160,7 @@ impl<T: Tx> Stage<'_, T> {
     /// One of our datagrams was for nobody. The socket is looked for on the lane that has its flow; that it exists is all that
     /// can be checked.
     fn udp_unreachable(&mut self, key: &FlowKey, bytes: &[u8]) {
-        let owner = self.local.steers_to(key);
-        if owner != self.local.id {
-            mail_packet(self.local, owner, bytes, Vouched::default(), Note::default());
-            return;
-        }
-        let hash = self.tables.hash(key);
-        let Some(socket) = self.local.udp.find(&key.local, key.local_port, hash) else {
-            return self.local.counters.discard(Discard::IcmpUnverified);
-        };
+        let Some(socket) = self.sender_of(key, bytes) else { return };
         let to = SocketAddr::new(key.remote.to_ip(), key.remote_port);
         self.app.on_unreachable(&mut Context { tables: self.tables, local: self.local }, socket, to);
     }
@@ -176,18 +168,25 @@ impl<T: Tx> Stage<'_, T> {
     /// One of our datagrams is too long for its path. Over IPv4 a router cuts it; over IPv6 only we can (RFC 8201 section 4). As above, no
     /// more can be checked than that the socket exists; so datagrams alone go by it, and no path is narrower than 1,280 bytes for them.
     fn udp_too_big(&mut self, key: &FlowKey, mtu: u32, bytes: &[u8]) {
+        if self.sender_of(key, bytes).is_some() && self.local.paths.on_datagram_too_big(key.remote, mtu, self.local.now)
+        {
+            self.local.mail.mention(ToControl::DatagramMtu(key.remote, mtu));
+        }
+    }
+
+    /// The socket that has sent a datagram of which an error speaks, if there is one. Another lane's flow is another lane's to look for.
+    fn sender_of(&mut self, key: &FlowKey, bytes: &[u8]) -> Option<UdpId> {
         let owner = self.local.steers_to(key);
         if owner != self.local.id {
             mail_packet(self.local, owner, bytes, Vouched::default(), Note::default());
-            return;
+            return None;
         }
         let hash = self.tables.hash(key);
-        if self.local.udp.find(&key.local, key.local_port, hash).is_none() {
-            return self.local.counters.discard(Discard::IcmpUnverified);
+        let socket = self.local.udp.find(&key.local, key.local_port, hash);
+        if socket.is_none() {
+            self.local.counters.discard(Discard::IcmpUnverified);
         }
-        if self.local.paths.on_datagram_too_big(key.remote, mtu, self.local.now) {
-            self.local.mail.mention(ToControl::DatagramMtu(key.remote, mtu));
-        }
+        socket
     }
 
     fn udp(&mut self, packet: &Packet<'_>, bytes: &[u8], vouched: Vouched) {

@@ -38,6 +38,11 @@ pub struct Handle(u32);
 const INDEX_BITS: u32 = 30;
 const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 
+const _: () = assert!(
+    (Kind::HalfOpen as u32) << INDEX_BITS | INDEX_MASK == laneway_table::handle_table::NONE,
+    "the word that the index keeps for itself is the last of a kind of which there are never so many"
+);
+
 impl Handle {
     /// A handle; `index` keeps its low 30 bits.
     #[inline]

@@ -401,9 +401,8 @@ fn expire<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) 
     if now >= local.housekeeping_at {
         local.housekeeping_at = now.after_us(100_000);
         local.paths.on_timeout(now);
-        for _ in 0..local.waiting.on_timeout(now) {
-            local.counters.discard(laneway_proto::discard::Discard::NeighbourUnreachable);
-        }
+        let given_up = local.waiting.on_timeout(now);
+        local.counters.discard_all(laneway_proto::discard::Discard::NeighbourUnreachable, given_up);
         Stage { tables: &mut *tables, local: &mut *local, tx: &mut *tx, app: &mut *app }.give_up_fragments();
     }
     let mut due = std::mem::take(&mut local.due);

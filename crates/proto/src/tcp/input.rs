@@ -289,7 +289,6 @@ impl Connection {
                 && (window >= self.flight().min(self.snd.wnd) || window == 0))
         {
             if window != 0 && self.facts.has(Facts::PERSIST) {
-                cold_path();
                 self.on_window_open(window, cx.now);
             }
             self.take_window(seg);

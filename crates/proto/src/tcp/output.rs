@@ -363,11 +363,9 @@ impl Connection {
     pub(super) fn fills(&self, window: u32) -> bool {
         let len = self.snd.queued.min(window);
         let corked = self.facts.has(Facts::CORK | Facts::MORE) && !self.facts.has(Facts::CORK_OVER);
-        match len >= u32::from(self.snd.mss) {
-            true => true,
-            false if len == self.snd.queued => !corked,
-            false => self.is_worth_sending(len),
-        }
+        let is_whole = len == self.snd.queued && !corked;
+        let is_cut = len < self.snd.queued && self.is_worth_sending(len);
+        len >= u32::from(self.snd.mss) || is_whole || is_cut
     }
 
     #[inline]
