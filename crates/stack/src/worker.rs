@@ -657,7 +657,7 @@ pub(crate) fn send<T: Tx>(
 ) -> Option<Settled> {
     let plan = planned.borrow();
     let now = local.now;
-    let alive = (connection.idle_ms(now) < 1_000).then_some(now);
+    let alive = connection.is_answered(now).then_some(now);
     if plan.is_super() {
         return send_super((connection, path), plan, counters, local, tx, alive);
     }

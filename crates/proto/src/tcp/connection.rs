@@ -678,9 +678,17 @@ impl Connection {
         self.facts.has(Facts::RECEIVE_SHUT)
     }
 
-    /// Milliseconds since the peer last acknowledged something new.
+    /// Whether the peer has shown within the last second that our packets reach it, as what it acknowledges does
+    /// (RFC 4861 section 7.3.1). It was heard, too: progress is counted anew where sending begins after silence.
     #[inline]
-    pub fn idle_ms(&self, now: Instant) -> u32 {
+    pub fn is_answered(&self, now: Instant) -> bool {
+        let heard_ms = (now.as_ms() as u32).wrapping_sub(self.heard_ms);
+        self.idle_ms(now).max(heard_ms) < 1_000
+    }
+
+    /// Milliseconds since the peer last acknowledged something new, or sending began after a silence.
+    #[inline]
+    pub(super) fn idle_ms(&self, now: Instant) -> u32 {
         (now.as_ms() as u32).wrapping_sub(self.progress_ms)
     }
 

@@ -208,6 +208,17 @@ impl Connection {
         }
     }
 
+    /// What the peer has not reported though it has reported later bytes, and what was not sent again yet: perhaps it is lost.
+    pub(super) fn next_hole(&self) -> Option<SeqRange> {
+        let (Phase::Recovery, Some(board)) = (self.phase, &self.board) else { return None };
+        board.next_hole(self.rexmit_nxt.latest(self.snd.una), self.recover)
+    }
+
+    /// Whether something waits to be sent again: nothing but the congestion window holds that back.
+    pub(super) fn repair_waits(&self) -> bool {
+        self.next_lost().or_else(|| self.next_hole()).is_some()
+    }
+
     /// The first range at or after `from` that is not selectively acknowledged.
     fn first_hole(&self, from: SeqNum) -> SeqRange {
         let end = self.snd.nxt;
@@ -218,3 +229,6 @@ impl Connection {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

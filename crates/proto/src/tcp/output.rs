@@ -11,7 +11,7 @@ use crate::time::Instant;
 use core::hint::cold_path;
 use laneway_wire::checksum::{Sum, copy_and_sum};
 use laneway_wire::segmentation::{Headers, Place};
-use laneway_wire::tcp::{Flags, Header, Options, SackBlocks, SeqNum, Timestamps, UnscaledWindow};
+use laneway_wire::tcp::{Flags, Header, Options, SackBlocks, SeqNum, SeqRange, Timestamps, UnscaledWindow};
 
 /// What a segment is sent for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,6 +119,11 @@ impl Connection {
         {
             return Some(plan);
         }
+        if self.phase == Phase::Recovery
+            && let Some(plan) = self.decide_hole()
+        {
+            return Some(plan);
+        }
         if self.facts.has(Facts::PROBE_DUE) {
             return Some(self.decide_probe());
         }
@@ -175,6 +180,11 @@ impl Connection {
         }
         // What is sent against the window, or on the word of a partial ACK, is one segment (RFC 6582, RFC 6675).
         let most = if forced { room } else { self.super_max(quota, room) };
+        self.repair(lost, most)
+    }
+
+    /// At most so much of what is lost, from its beginning on.
+    fn repair(&self, lost: SeqRange, most: u32) -> Option<Plan> {
         let offset = lost.start.offset_from(self.snd.una) as u32;
         let queued = self.snd.queued;
         let span = lost.end.offset_from(lost.start) as u32;
@@ -190,6 +200,22 @@ impl Connection {
             flags = flags | Flags::PSH;
         }
         Some(self.plan(Kind::Again, lost.start, len, flags))
+    }
+
+    /// Where nothing is known to be lost and nothing new may leave: a segment of what the peer has not reported, for nothing else will
+    /// ask whether it arrived but the timer.
+    ///
+    //= https://www.rfc-editor.org/rfc/rfc6675#section-4
+    //# If the conditions for rules (1) and (2) fail, but there exists an unSACKed sequence number S3 that meets the criteria
+    //# for detecting loss given in steps (1.a) and (1.b) above (specifically excluding (1.c)), then one segment of up to SMSS
+    //# octets starting with S3 SHOULD be returned.
+    #[cold]
+    #[inline(never)]
+    fn decide_hole(&self) -> Option<Plan> {
+        let hole = self.next_hole()?;
+        let room = self.segment_room();
+        let has_room = self.congestion.window().saturating_sub(self.pipe()) >= u32::from(self.snd.mss);
+        has_room.then(|| self.repair(hole, room)).flatten()
     }
 
     /// New data, or the FIN behind it, as far as both windows allow; or why not.
@@ -672,8 +698,10 @@ impl Connection {
                 self.facts.clear(Facts::FORCE | Facts::TIMING);
                 self.retransmitted += 1;
                 self.tally.bytes_retrans += u64::from(plan.len);
-                if self.rexmt_at == Instant::NEVER {
+                // What is to be waited for is the answer to this, and not to what was lost (RFC 6675 section 6).
+                if plan.seq == self.snd.una || self.rexmt_at == Instant::NEVER {
                     self.rexmt_at = now.after_us(self.rtt.rto_us().into());
+                    self.heed_user_timeout(now);
                 }
             }
             Kind::Probe => {

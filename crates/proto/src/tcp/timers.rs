@@ -32,8 +32,8 @@ impl Connection {
         }
         let unsent = fin_waits || self.snd.queued > self.flight();
         if !unsent {
-            // Only what is lost may wait, and nothing but the congestion window holds that back.
-            if self.phase != Phase::Open && self.next_lost().is_some() {
+            // Only what is lost may wait.
+            if self.phase != Phase::Open && self.repair_waits() {
                 self.facts.set(Facts::CWND_LIMITED);
             } else {
                 self.facts.clear(Facts::CWND_LIMITED);
@@ -66,7 +66,7 @@ impl Connection {
             self.rexmt_at = now.after_us(self.rtt.rto_us().into());
         }
         // What is lost waits for the congestion window, whatever holds back what is new.
-        let repair_waits = self.phase != Phase::Open && self.next_lost().is_some();
+        let repair_waits = self.phase != Phase::Open && self.repair_waits();
         if repair_waits || matches!(held, Held::Congestion | Held::Deferred) {
             self.facts.set(Facts::CWND_LIMITED);
         } else {
@@ -119,9 +119,8 @@ impl Connection {
             return;
         }
         self.retries = self.retries.saturating_add(1);
-        let silent_ms = (cx.now.as_ms() as u32).wrapping_sub(self.progress_ms);
         let over = if self.user_timeout_ms > 0 {
-            silent_ms >= self.user_timeout_ms
+            self.idle_ms(cx.now) >= self.user_timeout_ms
         } else {
             self.retries > cx.config.tcp_retries2
         };
@@ -138,10 +137,14 @@ impl Connection {
         } else {
             self.rexmt_at = Instant::NEVER;
         }
+        self.heed_user_timeout(cx.now);
+    }
+
+    /// The user timeout may be over before the next retransmission is due.
+    pub(super) fn heed_user_timeout(&mut self, now: Instant) {
         if self.user_timeout_ms > 0 && self.rexmt_at != Instant::NEVER {
-            // The user timeout may be over before the next retransmission is due.
-            let left_ms = self.user_timeout_ms.saturating_sub(silent_ms);
-            self.rexmt_at = self.rexmt_at.min(cx.now.after_us(u64::from(left_ms) * 1_000));
+            let left_ms = self.user_timeout_ms.saturating_sub(self.idle_ms(now));
+            self.rexmt_at = self.rexmt_at.min(now.after_us(u64::from(left_ms) * 1_000));
         }
     }
 

@@ -209,3 +209,21 @@ fn a_narrower_path_does_not_make_a_loss_of_a_window_probe() {
     let all = connection.decide_usual::<Lane>().expect("the window is open");
     assert_eq!((all.seq, all.len), (ISS + 1, 100));
 }
+
+/// Who begins to send after a silence has not been answered because of that: the next hop may be gone meanwhile (RFC 4861 section 7.3.1).
+#[test]
+fn silence_is_no_answer() {
+    let config = Config::default();
+    let (mut pool, mut now) = (BufferPool::new(1 << 26), Instant::from_us(5_000_000));
+    let mut connection = established(&config, now);
+    assert!(connection.is_answered(now), "the handshake was");
+    now = now.after_us(60_000_000);
+    assert!(!connection.is_answered(now));
+    assert_eq!(connection.send(b"x", &mut Cx { now, config: &config, pool: &mut pool }), 1);
+    let plan = connection.decide::<Lane>(now).expect("a byte");
+    connection.commit(&plan, now);
+    now = now.after_us(250_000);
+    assert!(!connection.is_answered(now), "when it is sent again, nothing has come yet");
+    acknowledge(&mut connection, &config, &mut pool, &mut now);
+    assert!(connection.is_answered(now));
+}

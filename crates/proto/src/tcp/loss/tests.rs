@@ -1,0 +1,139 @@
+use super::super::connection::tests::{agreed, established, text};
+use super::*;
+use crate::tcp::buffer::BufferPool;
+use crate::tcp::config::Config;
+use crate::tcp::connection::Agreed;
+use crate::tcp::nagle::Lane;
+use crate::tcp::output::Kind;
+use laneway_wire::tcp::{Options, SackBlocks, UnscaledWindow};
+
+const NOW: Instant = Instant::from_us(5_000_000);
+const MSS: u32 = 1_460;
+
+/// A connection, the time, and what both need. Places are counted from the first byte that it sends.
+struct Rig {
+    connection: Connection,
+    config: Config,
+    pool: BufferPool,
+    now: Instant,
+    first: SeqNum,
+}
+
+impl Rig {
+    fn new(connection: Connection) -> Rig {
+        let first = connection.snd.una;
+        Rig { connection, config: Config::default(), pool: BufferPool::new(1 << 26), now: NOW, first }
+    }
+
+    /// Writes so many bytes and sends what may leave: what, from where, how much.
+    fn write(&mut self, bytes: u32) -> Vec<(Kind, u32, u32)> {
+        let cx = &mut Cx { now: self.now, config: &self.config, pool: &mut self.pool };
+        assert_eq!(self.connection.send(&vec![0; bytes as usize], cx), bytes as usize);
+        self.sent()
+    }
+
+    fn sent(&mut self) -> Vec<(Kind, u32, u32)> {
+        let mut sent = Vec::new();
+        while let Some(plan) = self.connection.decide::<Lane>(self.now) {
+            sent.push((plan.kind, plan.seq.offset_from(self.first) as u32, plan.len));
+            self.connection.commit(&plan, self.now);
+        }
+        self.connection.settle::<Lane>(&mut Cx { now: self.now, config: &self.config, pool: &mut self.pool });
+        sent
+    }
+
+    /// The peer acknowledges up to there, and reports these ranges.
+    fn hear(&mut self, ack: u32, reported: &[(u32, u32)]) -> Vec<(Kind, u32, u32)> {
+        let mut sack = SackBlocks::default();
+        for (from, to) in reported {
+            sack.push(SeqRange::new(self.first + *from, self.first + *to));
+        }
+        let options = Options { sack, ..Options::default() };
+        let window = UnscaledWindow::new(u16::MAX);
+        let seg = Segment { ack: self.first + ack, window, options, ..text(&self.connection, &[]) };
+        let cx = &mut Cx { now: self.now, config: &self.config, pool: &mut self.pool };
+        let arrival = self.connection.on_segment(&seg, cx);
+        self.connection.finish(&arrival, 0, cx);
+        self.sent()
+    }
+
+    fn pass(&mut self, us: u64) {
+        self.now = self.now.after_us(us);
+    }
+}
+
+/// Two segments of ten are lost, and one is behind the second of them: too little for it to count as lost. But nothing else may leave,
+/// and so it is sent again, and not when the timer ends (RFC 6675 section 4, rule 3).
+#[test]
+fn the_last_hole_does_not_wait_for_the_timer() {
+    let mut rig = Rig::new(established(&Config::default(), NOW));
+    rig.write(10 * MSS);
+    rig.pass(1_000);
+    let mut again = Vec::new();
+    for i in 1..8 {
+        again.extend(rig.hear(0, &[(MSS, (i + 1) * MSS)]));
+    }
+    again.extend(rig.hear(0, &[(9 * MSS, 10 * MSS), (MSS, 8 * MSS)]));
+    rig.pass(1_000);
+    again.extend(rig.hear(8 * MSS, &[(9 * MSS, 10 * MSS)]));
+    assert_eq!(again, [(Kind::Again, 0, MSS), (Kind::Again, 8 * MSS, MSS)]);
+    rig.hear(10 * MSS, &[]);
+    assert_eq!(rig.connection.phase(), Phase::Open);
+}
+
+/// The same where segments are so small that no number of them is two full ones.
+#[test]
+fn the_last_hole_of_small_segments_does_not_wait_either() {
+    let mut rig = Rig::new(established(&Config::default(), NOW));
+    rig.connection.set_nodelay(true);
+    for _ in 0..10 {
+        assert_eq!(rig.write(100).len(), 1);
+    }
+    rig.pass(1_000);
+    let mut again = rig.hear(0, &[(100, 200)]);
+    for i in 3..10 {
+        again.extend(rig.hear(0, &[(300, (i + 1) * 100), (100, 200)]));
+    }
+    assert_eq!(again, [(Kind::Again, 0, 100), (Kind::Again, 200, 100)]);
+}
+
+/// What is new goes before what is perhaps lost (rule 2 before rule 3).
+#[test]
+fn new_text_leaves_before_a_hole_that_nobody_calls_lost() {
+    let mut rig = Rig::new(established(&Config::default(), NOW));
+    rig.write(10 * MSS);
+    rig.write(2 * MSS);
+    rig.pass(1_000);
+    let mut sent = Vec::new();
+    for i in 1..8 {
+        sent.extend(rig.hear(0, &[(MSS, (i + 1) * MSS)]));
+    }
+    sent.extend(rig.hear(0, &[(9 * MSS, 10 * MSS), (MSS, 8 * MSS)]));
+    sent.extend(rig.hear(8 * MSS, &[(9 * MSS, 10 * MSS)]));
+    let places: Vec<u32> = sent.iter().map(|(_, place, _)| *place).collect();
+    let (new, hole) = (places.iter().rposition(|p| *p >= 10 * MSS), places.iter().position(|p| *p == 8 * MSS));
+    assert!(new.is_some() && hole.is_none_or(|hole| Some(hole) > new), "{sent:?}");
+}
+
+/// The timer waits for the answer to what was sent again, not for that to what was lost: on a path of 300 ms it would end 100 ms
+/// before that can come, and take the window away.
+#[test]
+fn the_timer_starts_anew_with_a_fast_retransmission() {
+    const RTT_US: u64 = 300_000;
+    let agreed = Agreed { rtt_us: Some(RTT_US as u32), ..agreed() };
+    let mut rig = Rig::new(Connection::new(&agreed, 1_500, &Config::default(), NOW));
+    for _ in 0..60 {
+        rig.connection.rtt.on_sample(RTT_US as u32);
+    }
+    rig.write(10 * MSS);
+    rig.pass(RTT_US);
+    let again: Vec<_> = (1..10).flat_map(|i| rig.hear(0, &[(MSS, (i + 1) * MSS)])).collect();
+    assert_eq!(again, [(Kind::Again, 0, MSS)]);
+    assert!(rig.connection.deadline() > rig.now.after_us(RTT_US + 100_000), "the answer comes after a round trip");
+    // Who gives the peer only so long gives it no longer for this.
+    rig.connection.set_user_timeout_ms(400);
+    rig.connection.phase = Phase::Recovery;
+    rig.connection.facts.set(Facts::FORCE);
+    rig.sent();
+    assert_eq!(rig.connection.deadline(), NOW.after_us(400_000), "100 ms are left of them");
+}
