@@ -12,6 +12,7 @@ use crate::parse;
 use laneway::control::ControlSocket;
 use laneway::on_lane::{Cidr, Config, check_addresses, check_gateways, check_host_addresses};
 use laneway_stack::device::tun::check_name;
+use laneway_stack::proto::tcp::buffer::LARGEST;
 use laneway_stack::proto::tcp::congestion::Algorithm;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -111,6 +112,7 @@ pub const TUNABLES: &[Tunable] = &[
     number!("tcp_syn_retries", IPV4, 1..=127, tcp.tcp_syn_retries),
     number!("tcp_synack_retries", IPV4, 0..=30, tcp.tcp_synack_retries),
     number!("tcp_retries2", IPV4, 1..=100, tcp.tcp_retries2),
+    number!("tcp_orphan_retries", IPV4, 1..=100, tcp.tcp_orphan_retries),
     time!("tcp_fin_timeout", IPV4, S, S..=DAY, tcp.tcp_fin_timeout_us),
     time!("tcp_keepalive_time", IPV4, S, S..=30 * DAY, tcp.tcp_keepalive_time_us),
     time!("tcp_keepalive_intvl", IPV4, S, S..=DAY, tcp.tcp_keepalive_intvl_us),
@@ -120,12 +122,12 @@ pub const TUNABLES: &[Tunable] = &[
         kernel: IPV4,
         get: |c| format!("[{}, {}]", c.tcp.tcp_rmem.0, c.tcp.tcp_rmem.1),
         set: |c, given| {
-            let (initial, most) = given.pair(4_096..=1 << 30)?;
+            let (initial, most) = given.pair(4_096..=LARGEST as u64)?;
             c.tcp.tcp_rmem = (initial as u32, most as u32);
             Ok(())
         },
     },
-    number!("tcp_wmem", IPV4, 4_096..=1 << 30, tcp.tcp_wmem),
+    number!("tcp_wmem", IPV4, 4_096..=LARGEST as u64, tcp.tcp_wmem),
     Tunable {
         name: "tcp_congestion_control",
         kernel: IPV4,

@@ -565,6 +565,7 @@ fn configure(config: &mut Config, setting: &Setting) -> Result<(), String> {
         "tcp_syn_retries" => tcp.tcp_syn_retries = value(setting)?,
         "tcp_synack_retries" => tcp.tcp_synack_retries = value(setting)?,
         "tcp_retries2" => tcp.tcp_retries2 = value(setting)?,
+        "tcp_orphan_retries" => tcp.tcp_orphan_retries = value(setting)?,
         "tcp_fin_timeout_us" => tcp.tcp_fin_timeout_us = value(setting)?,
         "tcp_keepalive_time_us" => tcp.tcp_keepalive_time_us = value(setting)?,
         "tcp_keepalive_intvl_us" => tcp.tcp_keepalive_intvl_us = value(setting)?,

@@ -110,7 +110,7 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
         let lanes = queues.len();
         let snapshot = network.snapshot()?;
         let steering = Steering::new(secrets.steering, lanes);
-        let config = Arc::new(config);
+        let config = Arc::new(Config { tcp: config.tcp.clone().bounded(), ..config });
         let mac = queues.first().map_or([0; 6], |queue| queue.tx.capabilities().mac);
         let (control_mail, lane_mail) = mail::exchange(lanes);
         let parts = PortParts {

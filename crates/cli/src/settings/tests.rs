@@ -151,7 +151,7 @@ fn what_is_wrong_is_said_with_its_place_and_what_would_be_right() {
         ),
         (
             "[sysctl]\ntcp_rmem = [9000, 5000]",
-            "laneway.toml:2: tcp_rmem must be two numbers from 4096 to 1073741824, the smaller first: [4096, 1073741824]",
+            "laneway.toml:2: tcp_rmem must be two numbers from 4096 to 8388608, the smaller first: [4096, 8388608]",
         ),
         (
             "[sysctl]\nip_local_port_range = [0, 9]",

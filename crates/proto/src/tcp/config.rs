@@ -1,5 +1,6 @@
 //! Owns the tunables of TCP, under the kernel's names where the kernel has one.
 
+use super::buffer::LARGEST;
 use super::congestion::Algorithm;
 
 /// What an operator may set. Times in microseconds, sizes in bytes.
@@ -16,6 +17,10 @@ pub struct Config {
     pub tcp_synack_retries: u8,
     /// Retransmissions of data before a connection is given up (R2 of RFC 9293 section 3.8.3). 15.
     pub tcp_retries2: u8,
+    /// The same of a connection that the application has closed: nobody is left who could give it up. And when the peer's window has been
+    /// closed for so many probes that they have become two minutes apart, that is enough, too, whether it answers them or not. 8,
+    /// which is what the kernel's 0 means.
+    pub tcp_orphan_retries: u8,
     /// How long a closed connection waits in FIN-WAIT-2 for the peer's FIN. 60 s.
     pub tcp_fin_timeout_us: u64,
     /// Idle time before the first keepalive probe, on connections that ask for keepalive. 2 h.
@@ -24,10 +29,11 @@ pub struct Config {
     pub tcp_keepalive_intvl_us: u64,
     /// Unanswered probes before the connection is given up. 9.
     pub tcp_keepalive_probes: u8,
-    /// Receive buffer: initial and largest size that autotuning may reach.
+    /// Receive buffer: initial and largest size that autotuning may reach. At most [`buffer::LARGEST`](super::buffer::LARGEST), which is
+    /// the largest piece that is lent: more would be a window that cannot be kept.
     pub tcp_rmem: (u32, u32),
     /// Send buffer: the largest size that autotuning may reach, in bytes unacknowledged and unsent. It follows what is in
-    /// flight.
+    /// flight. At most [`buffer::LARGEST`](super::buffer::LARGEST).
     pub tcp_wmem: u32,
     /// Longest delay of an ACK. 40 ms (RFC 9293 section 3.8.6.3 allows 500 ms).
     pub delayed_ack_us: u64,
@@ -54,6 +60,7 @@ impl Default for Config {
             tcp_syn_retries: 7,
             tcp_synack_retries: 5,
             tcp_retries2: 15,
+            tcp_orphan_retries: 8,
             tcp_fin_timeout_us: 60_000_000,
             tcp_keepalive_time_us: 7_200_000_000,
             tcp_keepalive_intvl_us: 75_000_000,
@@ -73,6 +80,14 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The same, with buffers that are no larger than what can be lent.
+    #[must_use]
+    pub fn bounded(self) -> Config {
+        let (initial, most) = self.tcp_rmem;
+        let most = most.min(LARGEST as u32);
+        Config { tcp_rmem: (initial.min(most), most), tcp_wmem: self.tcp_wmem.min(LARGEST as u32), ..self }
+    }
+
     /// The window scale we offer: the smallest that can describe the largest receive buffer.
     #[inline]
     pub fn receive_scale(&self) -> u8 {

@@ -226,12 +226,16 @@ pub(super) struct Receive {
     pub(super) scale: WindowScale,
     /// The peer's segment size, as seen: what "every second full-sized segment" is measured in.
     pub(super) mss: u16,
+    /// The size of the last segment that was smaller, though its sender had more.
+    pub(super) smaller: u16,
     pub(super) buf: Ring,
     pub(super) buf_max: u32,
     pub(super) ooo: Option<Box<Assembler>>,
-    /// Autotuning: bytes read by the application since `tuned_at`.
+    /// Autotuning: bytes read by the application since `tuned_ms`.
     pub(super) read: u32,
-    pub(super) tuned_at: Instant,
+    pub(super) tuned_ms: u32,
+    /// The round trip, smoothed, as whoever only receives can measure it; 0 before that. In milliseconds.
+    pub(super) round_ms: u16,
 }
 
 /// One synchronized connection. Not shared: it belongs to one lane, and nothing in it is atomic.
@@ -345,11 +349,13 @@ impl Connection {
                 up: nxt,
                 scale: agreed.rcv_scale,
                 mss: 536,
+                smaller: 0,
                 buf: Ring::default(),
                 buf_max: config.tcp_rmem.0,
                 ooo: None,
                 read: 0,
-                tuned_at: now,
+                tuned_ms: ms,
+                round_ms: 0,
             },
             congestion,
             rtt,
@@ -504,7 +510,7 @@ impl Connection {
         }
         self.consume(consumed, cx);
         if self.facts.has(Facts::RECEIVE_SHUT) && !self.rcv.buf.is_empty() {
-            self.abort(cx); // closed with bytes unread, as in `close`
+            self.close_unread(cx);
         }
     }
 
@@ -537,13 +543,23 @@ impl Connection {
     /// bytes mean that the peer's data is being thrown away, and then the connection is reset (RFC 2525 section 2.17).
     pub fn close(&mut self, cx: &mut Cx<'_>) {
         if !self.rcv.buf.is_empty() {
-            return self.abort(cx);
+            return self.close_unread(cx);
         }
         self.facts.set(Facts::RECEIVE_SHUT);
         self.shutdown();
         if self.state == State::FinWait2 {
             self.keep_at = cx.now.after_us(cx.config.tcp_fin_timeout_us);
         }
+    }
+
+    /// Closed with bytes unread. Where both sides have said all and heard all, that is nobody's business: above all TIME-WAIT is not
+    /// cut short for it, since the peer may have to repeat its FIN.
+    fn close_unread(&mut self, cx: &mut Cx<'_>) {
+        if !matches!(self.state, State::TimeWait | State::Closed) {
+            return self.abort(cx);
+        }
+        self.rcv.buf.release(cx.pool);
+        self.facts.set(Facts::RECEIVE_SHUT);
     }
 
     /// Ends it at once: RST to the peer, everything queued is dropped.
@@ -821,17 +837,28 @@ impl Connection {
     /// Memory is lent only when something is in the buffer.
     #[inline(never)]
     fn tune(&mut self, cx: &mut Cx<'_>) {
-        let round = u64::from(self.rtt.srtt_us().unwrap_or(1_000));
+        let (now_ms, round_ms) = (cx.now.as_ms() as u32, self.round_ms());
         // What a reader leaves who lags only grows old in a larger buffer, and out of the cache: he has room enough.
         let lags = self.rcv.buf.len() > self.rcv.buf_max / 4;
-        if !lags && cx.now.since_us(self.rcv.tuned_at) <= round.max(1_000) {
-            self.rcv.buf_max = self.rcv.read.saturating_mul(2).clamp(self.rcv.buf_max, cx.config.tcp_rmem.1);
+        if !lags && now_ms.wrapping_sub(self.rcv.tuned_ms) <= round_ms {
+            let most = cx.config.tcp_rmem.1.max(self.rcv.buf_max);
+            self.rcv.buf_max = self.rcv.read.saturating_mul(2).clamp(self.rcv.buf_max, most);
         }
         self.rcv.read = 0;
-        self.rcv.tuned_at = cx.now;
+        self.rcv.tuned_ms = now_ms;
         // An urgent mark that was passed would lie ahead again after half of the circle. Here it is noticed long before.
         if self.urgent_ahead().is_none() {
             self.facts.clear(Facts::URGENT_IN);
+        }
+    }
+
+    /// The round trip that autotuning goes by, in milliseconds, at least one. What is received tells it best; what was sent may be long ago.
+    /// If nothing does it is taken for long: too large a buffer costs memory, too small a one the rate, for as long as the connection lives.
+    fn round_ms(&self) -> u32 {
+        const UNKNOWN_US: u32 = 100_000;
+        match self.rcv.round_ms {
+            0 => (self.rtt.srtt_us().unwrap_or(UNKNOWN_US) / 1_000).max(1),
+            measured => measured.into(),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::discard::Discard;
 use crate::time::Instant;
 use core::hint::cold_path;
 use core::ops::ControlFlow::{self, Break, Continue};
-use laneway_wire::tcp::{Flags, Segment, SeqNum};
+use laneway_wire::tcp::{Flags, Segment, SeqNum, Timestamps};
 
 /// An application with a thread of its own has so long to answer before what was pushed is acknowledged without it, in
 /// microseconds. Short: its peer may hold the rest of its message back until then (Nagle).
@@ -18,6 +18,8 @@ const LATE_ANSWER_US: u64 = 1_000;
 /// The same where each side has waited for the other's word so far: nothing is held back there, and the answer will come. Less than
 /// the shortest time after which a sender repeats itself.
 const PATIENT_ANSWER_US: u64 = 100_000;
+/// What answers something older than this is no round trip; or it was forged.
+const LONGEST_ROUND_MS: u32 = 60_000;
 /// So many exchanges in a row make a conversation.
 const CONVERSATION: u32 = EXCHANGES_MAX;
 
@@ -289,7 +291,7 @@ impl Connection {
                 && (window >= self.flight().min(self.snd.wnd) || window == 0))
         {
             if window != 0 && self.facts.has(Facts::PERSIST) {
-                self.on_window_open(window, cx.now);
+                self.on_window_open(cx.now);
             }
             self.take_window(seg);
         }
@@ -312,20 +314,13 @@ impl Connection {
     /// A peer whose window was probed shows one: it answers.
     #[cold]
     #[inline(never)]
-    fn on_window_open(&mut self, window: u32, now: Instant) {
+    fn on_window_open(&mut self, now: Instant) {
         self.retries = 0;
         if self.snd.wnd == 0 {
             self.rtt.on_window_open();
             // However long probes have waited for one another: what silly-window avoidance holds back waits for one timeout from here.
             self.rexmt_at = self.rexmt_at.min(now.after_us(self.rtt.rto_us().into()));
             self.progress_ms = now.as_ms() as u32;
-        }
-        // What a probe carried was refused, or this ACK would cover it: it goes out again with what follows it. Unless the window is too
-        // small for that to be now: the two may have crossed, and what the probe carried be acknowledged by the next segment.
-        if self.flight() > 0 && self.fills(window) {
-            self.facts.clear(Facts::PERSIST | Facts::PROBE_DUE);
-            self.snd.nxt = self.snd.una;
-            self.rexmt_at = Instant::NEVER;
         }
     }
 
@@ -474,7 +469,7 @@ impl Connection {
             self.facts.set(Facts::FIN_SEEN);
         }
         if !text.is_empty() {
-            self.rcv.mss = self.rcv.mss.max(size);
+            self.note_size(size, seg.flags.psh(), seg.options.timestamps, cx.now);
             self.note_ack_pending(seg.flags.psh(), cx);
         }
         if seq == self.rcv.nxt {
@@ -505,7 +500,7 @@ impl Connection {
         }
         let size = size.min(text.len()).min(usize::from(u16::MAX)) as u16;
         self.tally.segs_in = self.tally.segs_in.wrapping_add(carried(text.len(), size));
-        self.rcv.mss = self.rcv.mss.max(size);
+        self.note_size(size, pushed, None, cx.now);
         self.note_ack_pending(pushed, cx);
         Some(Arrival { text, ..Arrival::default() })
     }
@@ -592,6 +587,41 @@ impl Connection {
         self.rcv.nxt = self.rcv.nxt + 1;
         self.facts.set(Facts::ACK_NOW);
         true
+    }
+
+    /// Text came in segments of this size. From those that are full, and from those that are not though their sender had more to say, it is
+    /// learned what a full one is.
+    #[inline(always)]
+    pub(super) fn note_size(&mut self, size: u16, pushed: bool, timestamps: Option<Timestamps>, now: Instant) {
+        if size >= self.rcv.mss {
+            self.note_full(size, timestamps, now);
+        } else if !pushed {
+            self.note_smaller(size);
+        }
+    }
+
+    /// A full segment: who sends those fills a window each round trip, and what they answer is as old as that (RFC 7323 section 4.1 is
+    /// of the sender, who alone may time his retransmissions by it; this is for the size of our buffer).
+    #[inline(never)]
+    fn note_full(&mut self, size: u16, timestamps: Option<Timestamps>, now: Instant) {
+        self.rcv.mss = size;
+        let Some(ts) = timestamps else { return };
+        let age_ms = self.ts_now(now).wrapping_sub(ts.echo);
+        if age_ms <= LONGEST_ROUND_MS {
+            let (known, age_ms) = (u32::from(self.rcv.round_ms), age_ms.max(1));
+            self.rcv.round_ms = if known == 0 { age_ms } else { (7 * known + age_ms).div_ceil(8) } as u16;
+        }
+    }
+
+    /// A segment that is smaller than full ones were, and not the last of what was written. Twice the same size: the path became
+    /// narrower, and this is a full one now.
+    #[cold]
+    #[inline(never)]
+    fn note_smaller(&mut self, size: u16) {
+        if size == self.rcv.smaller && size >= 536 {
+            self.rcv.mss = size;
+        }
+        self.rcv.smaller = size;
     }
 
     #[inline(always)]

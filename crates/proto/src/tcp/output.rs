@@ -224,14 +224,15 @@ impl Connection {
         if self.facts.has(Facts::FIN_SENT) {
             return Err(Held::Nothing);
         }
-        let sent = self.flight();
+        let sent = self.under_way();
         let available = self.snd.queued - sent;
         let fin_queued = self.facts.has(Facts::FIN_QUEUED);
         if available == 0 && !fin_queued {
             return Err(Held::Nothing);
         }
         let mss = self.segment_room();
-        let usable = (self.snd.una + self.snd.wnd).offset_from(self.snd.nxt).max(0) as u32;
+        let from = self.snd.una + sent;
+        let usable = (self.snd.una + self.snd.wnd).offset_from(from).max(0) as u32;
         let mut len = available.min(usable);
         if len < available.min(mss) && !self.is_worth_sending(len) {
             return Err(Held::Window);
@@ -263,7 +264,14 @@ impl Connection {
             }
         }
         let small = len > 0 && S::notes_small(len, mss);
-        Ok(Plan { small, ..self.plan(Kind::New, self.snd.nxt, len, flags) })
+        Ok(Plan { small, ..self.plan(Kind::New, from, len, flags) })
+    }
+
+    /// Sequence numbers that new data comes after: those in flight. What probes of a closed window carried was refused, and goes out again
+    /// with what follows it.
+    #[inline(always)]
+    fn under_way(&self) -> u32 {
+        if self.facts.has(Facts::PERSIST) { 0 } else { self.flight() }
     }
 
     /// How much leaves as one super-segment, where more than a segment is `available` and `usable` in the peer's window.
@@ -273,7 +281,7 @@ impl Connection {
         // segment to spare. The same as below, without asking for the rest.
         let half = (self.congestion.window() / 2).min(SUPER_MAX);
         let fits = available <= usable && available + mss <= half && self.is_near();
-        if fits && self.flight() == 0 && !self.facts.has(Facts::URGENT_OUT | Facts::CORK | Facts::MORE) {
+        if fits && self.under_way() == 0 && !self.facts.has(Facts::URGENT_OUT | Facts::CORK | Facts::MORE) {
             let (in_flight, small_in_flight, corked) = (0, false, false);
             let free = Tail { needed: available, mss, in_flight, small_in_flight, nodelay: false, corked, last: false };
             return Ok(S::cut(&free));
@@ -292,7 +300,7 @@ impl Connection {
     ) -> Result<u32, Held> {
         let len = available.min(usable);
         let cwnd = self.congestion.window();
-        let idle = self.flight() == 0;
+        let idle = self.under_way() == 0;
         let quota = if idle { cwnd } else { cwnd.saturating_sub(self.pipe()) };
         if quota < mss && !idle {
             return Err(Held::Congestion);
@@ -385,21 +393,12 @@ impl Connection {
         len > 0 && len >= self.snd.max_wnd / 2
     }
 
-    /// Whether what waits would be sent, with nothing in flight, if the peer's window were that.
-    pub(super) fn fills(&self, window: u32) -> bool {
-        let len = self.snd.queued.min(window);
-        let corked = self.facts.has(Facts::CORK | Facts::MORE) && !self.facts.has(Facts::CORK_OVER);
-        let is_whole = len == self.snd.queued && !corked;
-        let is_cut = len < self.snd.queued && self.is_worth_sending(len);
-        len >= u32::from(self.snd.mss) || is_whole || is_cut
-    }
-
     #[inline]
     fn tail(&self, needed: u32, mss: u32, end: bool) -> Tail {
         Tail {
             needed,
             mss,
-            in_flight: self.flight(),
+            in_flight: self.under_way(),
             small_in_flight: self.snd.sml.after(self.snd.una) && self.snd.sml.at_or_before(self.snd.nxt),
             nodelay: self.facts.has(Facts::NODELAY),
             corked: end && self.facts.has(Facts::CORK | Facts::MORE) && !self.facts.has(Facts::CORK_OVER),

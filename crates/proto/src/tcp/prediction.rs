@@ -52,9 +52,8 @@ impl Connection {
         cx: &mut Cx<'_>,
         arrival: &mut Arrival<'a>,
     ) {
-        if let Some(ts) = seg.options.timestamps
-            && seg.seq.at_or_before(self.rcv.acked)
-        {
+        let Some(ts) = seg.options.timestamps else { return };
+        if seg.seq.at_or_before(self.rcv.acked) {
             self.ts_recent = ts.val;
             self.ts_recent_ms = cx.now.as_ms() as u32;
         }
@@ -70,7 +69,7 @@ impl Connection {
         }
         self.probes = 0;
         if !seg.payload.is_empty() {
-            self.rcv.mss = self.rcv.mss.max(size);
+            self.note_size(size, seg.flags.psh(), Some(ts), cx.now);
             self.note_ack_pending(seg.flags.psh(), cx);
             arrival.text = seg.payload;
         }

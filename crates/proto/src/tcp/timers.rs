@@ -9,11 +9,12 @@
 //! | keepalive | asked for | probe, then give up |
 //! | FIN-WAIT-2 | an orphan waits for the peer's FIN | give up |
 
-use super::Cx;
 use super::connection::{CloseReason, Connection, Facts, Phase};
 use super::nagle::Segmentation;
 use super::output::Held;
+use super::rtt::RTO_MAX_US;
 use super::state::State;
+use super::{Config, Cx};
 use crate::time::Instant;
 
 /// The longest that a cork, or the announcement of more, holds a small segment back: Linux's bound.
@@ -121,6 +122,8 @@ impl Connection {
         self.retries = self.retries.saturating_add(1);
         let over = if self.user_timeout_ms > 0 {
             self.idle_ms(cx.now) >= self.user_timeout_ms
+        } else if self.facts.has(Facts::RECEIVE_SHUT) {
+            self.retries > cx.config.tcp_retries2.min(cx.config.tcp_orphan_retries) || self.is_pinned(cx.config)
         } else {
             self.retries > cx.config.tcp_retries2
         };
@@ -138,6 +141,14 @@ impl Connection {
             self.rexmt_at = Instant::NEVER;
         }
         self.heed_user_timeout(cx.now);
+    }
+
+    /// Whether a peer that answers every probe and opens its window for none has kept an orphan long enough. Who wants the connection waits
+    /// for ever (RFC 9293 section 3.8.6.1, MUST-37); an orphan's text would be kept for a peer that may never mean to read it
+    /// (RFC 6429 section 3).
+    fn is_pinned(&self, config: &Config) -> bool {
+        let probes = self.facts.has(Facts::PERSIST) && self.snd.wnd == 0;
+        probes && self.rtt.backoffs() >= config.tcp_orphan_retries && self.rtt.rto_us() == RTO_MAX_US
     }
 
     /// The user timeout may be over before the next retransmission is due.

@@ -10,3 +10,11 @@ fn the_scale_is_the_smallest_that_can_say_the_largest_window() {
     }
     assert_eq!(Config { tcp_window_scaling: false, ..Config::default() }.receive_scale(), 0);
 }
+
+#[test]
+fn no_buffer_is_larger_than_what_is_lent() {
+    let bounded = Config { tcp_rmem: (16 << 20, 32 << 20), tcp_wmem: u32::MAX, ..Config::default() }.bounded();
+    assert_eq!((bounded.tcp_rmem, bounded.tcp_wmem), ((8 << 20, 8 << 20), 8 << 20));
+    let default = Config::default().bounded();
+    assert_eq!((default.tcp_rmem, default.tcp_wmem), (Config::default().tcp_rmem, Config::default().tcp_wmem));
+}

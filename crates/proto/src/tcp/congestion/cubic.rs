@@ -148,7 +148,7 @@ impl Controller for Cubic {
 
     #[inline(always)]
     fn on_ack(&mut self, ack: Acked) {
-        if self.window.may_grow(ack.is_cwnd_limited) {
+        if self.window.may_grow(ack.is_cwnd_limited, ack.in_flight) {
             self.grow(ack);
         } else if self.clock != Instant::NEVER {
             // What an application leaves unused is not on the curve.

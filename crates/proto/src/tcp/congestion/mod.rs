@@ -27,7 +27,7 @@ pub struct Acked {
     /// Smoothed round trip in microseconds; 0 if there is none yet.
     pub srtt_us: u32,
     /// The window, and not the application or the peer's receive window, held the sender back: only a window that is
-    /// used may grow. In slow start, count a window as used when more than half of it was in flight.
+    /// used may grow. (In slow start a controller takes a window for used when more than half of it was in flight.)
     pub is_cwnd_limited: bool,
 }
 

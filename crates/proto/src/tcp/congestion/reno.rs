@@ -32,7 +32,7 @@ impl Controller for Reno {
     #[inline]
     fn on_ack(&mut self, ack: Acked) {
         let window = &mut self.window;
-        if !window.may_grow(ack.is_cwnd_limited) {
+        if !window.may_grow(ack.is_cwnd_limited, ack.in_flight) {
             return;
         }
         let bytes = window.slow_start(ack.bytes);

@@ -41,8 +41,16 @@ fn slow_start_doubles_however_acks_are_cut() {
 #[test]
 fn a_window_that_is_not_used_does_not_grow() {
     for mut it in both() {
-        it.on_ack(Acked { is_cwnd_limited: false, ..ack(1_000, 10_000) });
-        assert_eq!(it.window(), 10_000);
+        let unlimited = Acked { is_cwnd_limited: false, ..ack(1_000, 5_000) };
+        it.on_ack(Acked { in_flight: 5_000, ..unlimited });
+        assert_eq!(it.window(), 10_000, "half of it was used");
+        it.on_ack(Acked { in_flight: 5_001, ..unlimited });
+        assert_eq!(it.window(), 15_000, "more than half of it, in slow start");
+        it.on_congestion(Instant::ZERO, 15_000);
+        it.on_recovered(Instant::ZERO);
+        let avoiding = it.window();
+        it.on_ack(Acked { in_flight: avoiding - 1, bytes: avoiding - 1, ..unlimited });
+        assert_eq!(it.window(), avoiding, "beyond the threshold all of it must be");
     }
 }
 
@@ -190,13 +198,13 @@ proptest! {
             let mut it = Congestion::new(algorithm, mss);
             let mut now = Instant::ZERO;
             for event in &events {
-                let before = it.window();
+                let (before, threshold) = (it.window(), it.slow_start_threshold());
                 match *event {
                     Event::Ack(us, bytes, srtt_us, is_cwnd_limited) => {
                         now = Instant::from_us(now.as_us().wrapping_add(us));
                         it.on_ack(Acked { now, bytes, in_flight: bytes, srtt_us, is_cwnd_limited });
                         prop_assert!(it.window() >= before);
-                        if !is_cwnd_limited {
+                        if !is_cwnd_limited && (bytes <= before / 2 || before >= threshold) {
                             prop_assert_eq!(it.window(), before);
                         }
                     }

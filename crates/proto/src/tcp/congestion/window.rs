@@ -65,8 +65,15 @@ impl Window {
 
     /// Takes note that something was acknowledged. False: the window must not grow now.
     #[inline]
-    pub fn may_grow(&mut self, is_cwnd_limited: bool) -> bool {
-        (self.phase == Phase::Open || self.leaves_phase()) && is_cwnd_limited
+    pub fn may_grow(&mut self, is_cwnd_limited: bool, in_flight: u32) -> bool {
+        (self.phase == Phase::Open || self.leaves_phase()) && (is_cwnd_limited || self.is_nearly_used(in_flight))
+    }
+
+    /// In slow start a window counts as used if more than half of it is: it is about to double, and a sender of bursts that
+    /// just fit would not find it larger when one does not (RFC 7661; Linux's `tcp_is_cwnd_limited`).
+    #[inline]
+    fn is_nearly_used(&self, in_flight: u32) -> bool {
+        in_flight > self.cwnd / 2 && self.cwnd < self.ssthresh
     }
 
     /// The same, in a phase that may end with this. (By itself: nearly every ACK comes in [`Phase::Open`].)

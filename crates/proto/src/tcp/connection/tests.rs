@@ -206,7 +206,7 @@ fn a_narrower_path_does_not_make_a_loss_of_a_window_probe() {
     assert_eq!((connection.phase(), connection.mss(), connection.rto_us()), (Phase::Open, 948, rto_us));
     assert_eq!(connection.decide::<Lane>(now), None, "the probe was short enough");
     window(&mut connection, &mut pool, now, u16::MAX);
-    let all = connection.decide_usual::<Lane>().expect("the window is open");
+    let all = connection.decide::<Lane>(now).expect("the window is open");
     assert_eq!((all.seq, all.len), (ISS + 1, 100));
 }
 
@@ -226,4 +226,67 @@ fn silence_is_no_answer() {
     assert!(!connection.is_answered(now), "when it is sent again, nothing has come yet");
     acknowledge(&mut connection, &config, &mut pool, &mut now);
     assert!(connection.is_answered(now));
+}
+
+/// Both have said all, and the peer's last words lie unread when the application closes: TIME-WAIT is not cut short for that. The peer may
+/// have to repeat its FIN, and would be answered by a reset.
+#[test]
+fn bytes_that_nobody_reads_do_not_end_time_wait() {
+    let config = Config::default();
+    let (mut pool, now) = (BufferPool::new(1 << 26), Instant::from_us(5_000_000));
+    let mut connection = established(&config, now);
+    connection.shutdown();
+    let fin = connection.decide::<Lane>(now).expect("a FIN");
+    connection.commit(&fin, now);
+    let seg = Segment { flags: Flags::ACK | Flags::FIN, ..text(&connection, b"unread") };
+    let mut cx = Cx { now, config: &config, pool: &mut pool };
+    let arrival = connection.on_segment(&seg, &mut cx);
+    assert!(connection.finish(&arrival, 0, &mut cx));
+    assert_eq!((connection.state(), connection.buffered()), (State::TimeWait, 6));
+    connection.close(&mut cx);
+    assert_eq!((connection.state(), connection.buffered()), (State::TimeWait, 0));
+    assert_eq!(pool.lent(), 0);
+}
+
+/// The window is closed and was probed, the cork is in, the window opens: what the probe carried was refused, and is the first to leave when
+/// the cork is out, or when there is enough for a segment.
+#[test]
+fn what_a_probe_carried_is_not_left_out_behind_a_cork() {
+    let config = Config::default();
+    for more in [0, 2_000] {
+        let (mut pool, mut now) = (BufferPool::new(1 << 26), Instant::from_us(5_000_000));
+        let mut connection = established(&config, now);
+        let sent = |connection: &mut Connection, pool: &mut BufferPool, now: Instant| {
+            let mut sent = Vec::new();
+            while let Some(plan) = connection.decide::<Lane>(now) {
+                sent.push((plan.seq.offset_from(ISS + 1), plan.len));
+                connection.commit(&plan, now);
+            }
+            connection.settle::<Lane>(&mut Cx { now, config: &config, pool });
+            sent
+        };
+        let open = |connection: &mut Connection, pool: &mut BufferPool, now: Instant, window: u16| {
+            let ack = Segment { ack: ISS + 1, window: UnscaledWindow::new(window), ..text(connection, &[]) };
+            let _ = connection.on_segment(&ack, &mut Cx { now, config: &config, pool });
+        };
+        open(&mut connection, &mut pool, now, 0);
+        connection.set_cork(true);
+        assert_eq!(connection.send(&[0; 100], &mut Cx { now, config: &config, pool: &mut pool }), 100);
+        sent(&mut connection, &mut pool, now);
+        let mut probed = 0;
+        while probed == 0 {
+            now = connection.deadline();
+            connection.on_timeout(&mut Cx { now, config: &config, pool: &mut pool });
+            probed = sent(&mut connection, &mut pool, now).iter().filter(|(at, len)| (*at, *len) == (0, 1)).count();
+        }
+        open(&mut connection, &mut pool, now, 5_000);
+        assert_eq!(sent(&mut connection, &mut pool, now), [], "the cork is in");
+        if more == 0 {
+            connection.set_cork(false);
+            assert_eq!(sent(&mut connection, &mut pool, now), [(0, 100)]);
+        } else {
+            assert_eq!(connection.send(&[0; 2_000], &mut Cx { now, config: &config, pool: &mut pool }), 2_000);
+            assert_eq!(sent(&mut connection, &mut pool, now).first(), Some(&(0, 1_460)));
+        }
+    }
 }
