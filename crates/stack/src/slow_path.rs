@@ -92,7 +92,8 @@ impl<T: Tx> Stage<'_, T> {
         }
     }
 
-    /// An ICMP error is believed only if it quotes a flow of ours and a sequence number that is in flight (RFC 5927).
+    /// An ICMP error about TCP is believed only if it quotes a flow of ours and a sequence number that is in flight (RFC 5927). A datagram
+    /// has no such number, so less is done for an error about one, and only if its socket exists.
     fn icmp_error(&mut self, error: &IcmpError, bytes: &[u8], via: Via) {
         let quoted = &error.quoted;
         if quoted.protocol == protocol::UDP && error.kind.is_hard() {
