@@ -78,8 +78,9 @@
 //! your own, each connection carries a word ([`Context::token`]): an index into a vector of yours, for example. Once
 //! tables have grown to the number of connections in use, neither opening nor closing one allocates memory.
 //!
-//! An application ends with [`App::on_closed`], called once for each connection that was accepted or connected, whatever
-//! the reason. `TIME_WAIT` is the stack's own affair and comes after that.
+//! A connection ends with [`App::on_closed`], called once for each that was accepted or whose open was begun, whatever the reason; with
+//! one exception: an open still under way that the application itself closes or aborts is gone at once, and neither [`App::on_connect`] nor
+//! [`App::on_closed`] follows. `TIME_WAIT` is the stack's own affair and comes after that.
 //!
 //! # Lanes
 //! A flow's lane is chosen by a keyed hash of its addresses and ports. [`Context::connect`] chooses a local port whose
