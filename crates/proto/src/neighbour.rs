@@ -39,7 +39,8 @@ pub use frames::{Answer, FRAME_LEN_MAX, solicited_node};
 pub struct Config {
     /// Entries held at most (the kernel's `gc_thresh3`).
     pub entries_max: usize,
-    /// How long a confirmation holds (ReachableTime). The caller draws it between 0.5 and 1.5 × 30 s, as the RFC asks.
+    /// How long a confirmation holds (ReachableTime). 30 s for every entry: the RFC asks for a draw between 0.5 and
+    /// 1.5 times that, and nobody draws here.
     pub reachable_us: u64,
     /// From first use of a stale entry to the first probe (DELAY_FIRST_PROBE_TIME).
     pub delay_us: u64,

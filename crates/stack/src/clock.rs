@@ -9,7 +9,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that starts now, some hours after its zero: arithmetic about the past never meets the beginning.
+    /// A clock that starts now, an hour after its zero: arithmetic about the past never meets the beginning.
     pub fn start() -> Self {
         Clock { base: std::time::Instant::now() }
     }

@@ -1,6 +1,6 @@
 //! `laneway demo`: connections made and closed on an in-memory network, beside the kernel doing the same over its loopback.
 //!
-//! Both do the same work in turn, a second at a time: connect, send a request of 92 bytes, receive a response of 206, close; the
+//! Both do the same work in turn, 1.5 s at a time: connect, send a request of 92 bytes, receive a response of 206, close; the
 //! server closes first. On each core one thread holds both ends. Every rule is on, and `TIME_WAIT` is kept.
 
 mod kernel;

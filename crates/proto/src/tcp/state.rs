@@ -118,7 +118,7 @@ impl State {
         matches!(self, State::Established | State::FinWait1 | State::FinWait2)
     }
 
-    /// The name that `ss` prints.
+    /// The name that `ss` prints, but for `CLOSED`, which the listing of a running stack calls `UNCONN` as `ss` does.
     pub const fn name(self) -> &'static str {
         match self {
             State::Closed => "CLOSED",

@@ -1,5 +1,5 @@
 //! Asking a running stack what it is doing, and answering: a Unix stream socket on which questions and answers are lines
-//! of JSON. The commands `laneway ss`, `nstat`, `watch`, `lanes`, `locks` and `trace` are built on this, and so can your program be.
+//! of JSON. The commands `laneway ss`, `nstat`, `watch`, `lanes`, `locks`, `steer` and `trace` are built on this, and so can your program be.
 //!
 //! A stack answers if it was told to: [`Builder::control`](crate::on_lane::Builder::control). Whoever may connect to the
 //! socket is its owner or root, and nobody who connects can hold up the stack: lanes fill bounded pages between two

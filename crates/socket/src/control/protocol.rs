@@ -1,8 +1,8 @@
 //! Owns the words of the control socket: questions, rows, and how they look as JSON.
 //!
 //! A question is one line, `{"v":1,"ask":"ss",…}`. The answer is one line per row, then `{"end":true,…}`; or, at any
-//! point, `{"error":"a sentence"}`, which ends it. These two lines begin with their key, so that a reader of a million
-//! rows can tell them by their first bytes. Rows may gain members within a version; a question with a member that the
+//! point, `{"error":"a sentence"}`, which ends it. These two lines, and `{"pcapng":true}` before a trace, begin with their key, so that a
+//! reader of a million rows can tell them by their first bytes. Rows may gain members within a version; a question with a member that the
 //! stack does not know is refused, because ignoring it would answer another question.
 
 use laneway_stack::control::Bucket;

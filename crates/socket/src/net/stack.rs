@@ -280,7 +280,7 @@ impl Builder {
         self
     }
 
-    /// How many bytes the conversations of a lane may hold, of each of the two sizes of blocks that they are made of: what was written and
+    /// How many bytes the conversations of a lane may hold, of each of the three sizes of blocks that they are made of: what was written and
     /// is not sent, and what has come and is not read. 256 MiB. Beyond that a write waits, and what comes stays with TCP, until others have let go
     /// of theirs.
     pub fn blocks(mut self, bytes: usize) -> Self {
