@@ -99,7 +99,7 @@ discards! {
     TcpDataAfterClose,
     /// Out-of-order data that the reassembly ranges cannot describe.
     TcpAssemblerFull,
-    /// No memory for received data (`tcp_mem`).
+    /// No memory for received data: the lane has lent all its buffers (the setting `lane_mem`).
     TcpMemory,
     /// The half-open cache is full and cookies are off, or the SYN is not acceptable.
     TcpSynDropped,
@@ -113,7 +113,7 @@ discards! {
     TcpTimeWaitRst,
     /// The device's transmit ring was full and the packet can be sent again later.
     TxFull,
-    /// Mail ring to another lane was full.
+    /// The mail ring to another lane was full; or the one to the control plane, for a frame of ARP or neighbour discovery.
     SteerRingFull,
     /// Somebody else on the link claims one of our addresses (RFC 5227, RFC 4862).
     NeighbourConflict,

@@ -13,7 +13,7 @@ pub struct Config {
     pub tcp_max_tw_buckets: usize,
     /// Least age in milliseconds of a TIME_WAIT record before our own `connect` may take its flow over. 1 s.
     pub tcp_tw_reuse_delay_ms: u32,
-    /// Largest backlog that `listen` may ask for.
+    /// Backlog of the listeners of thread sockets and of `laneway serve`. A listener on a lane says its own, which this does not bound.
     pub somaxconn: usize,
     /// Ephemeral ports, first and last.
     pub ip_local_port_range: (u16, u16),
@@ -21,7 +21,8 @@ pub struct Config {
     pub ip_local_reserved_ports: Vec<u16>,
     /// Hop limit of what we send.
     pub ip_default_ttl: u8,
-    /// Bytes of TCP buffers that one lane may lend.
+    /// Bytes of TCP buffers that one lane may lend: the setting `lane_mem`. Not the kernel's `tcp_mem`, which is three numbers of pages for
+    /// all connections of the host.
     pub tcp_mem: usize,
     /// Connections that one lane's tables have room for at the start. They grow by themselves.
     pub connections: usize,

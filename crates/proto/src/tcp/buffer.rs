@@ -29,7 +29,7 @@ fn class_of(bytes: usize) -> Option<usize> {
     (class < CLASSES).then_some(class)
 }
 
-/// Free rings by size, and how many bytes are out. `tcp_mem` of one lane.
+/// Free rings by size, and how many bytes are out. `lane_mem` of one lane.
 #[derive(Debug)]
 pub struct BufferPool {
     free: [Vec<Box<[u8]>>; CLASSES],
