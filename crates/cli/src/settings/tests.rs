@@ -182,3 +182,43 @@ fn what_is_wrong_is_said_with_its_place_and_what_would_be_right() {
         assert!(said[0].starts_with("laneway.toml:"), "{said:?}");
     }
 }
+
+/// `docs/settings.md` names every setting, once and in this order, with its default; and the limits that it names are those that hold.
+#[test]
+fn the_page_says_what_there_is() {
+    let page = include_str!("../../../../docs/settings.md");
+    let table = |heading: &str| {
+        let section = page.split_once(&format!("## The section `[{heading}]`")).expect("the section").1;
+        let rows = section.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+        rows.take_while(|line| line.starts_with('|')).collect::<Vec<_>>()
+    };
+    let code = |cell: &'static str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let cells = |row: &'static str| row.split('|').skip(1).map(code).collect::<Vec<_>>();
+
+    let rows: Vec<_> = table("sysctl").into_iter().map(cells).collect();
+    let there: Vec<_> = TUNABLES.iter().map(|t| (t.name.to_owned(), (t.get)(&Config::default()))).collect();
+    let said: Vec<_> = rows.iter().map(|row| (row[0][0].clone(), row[1][0].clone())).collect();
+    assert_eq!(said, there, "the settings and their defaults");
+
+    let accepts = |name: &str, value: &str| parse(Path::new("x"), &format!("[sysctl]\n{name} = {value}\n")).is_ok();
+    for row in rows {
+        let ([name], [first, .., last]) = (row[0].as_slice(), row[2].as_slice()) else { continue };
+        let is_pair = row[1][0].starts_with('[');
+        let value = |value: &str| if is_pair { format!("[{value}, {value}]") } else { value.to_owned() };
+        assert!(accepts(name, &value(first)) && accepts(name, &value(last)), "{name} from {first} to {last}");
+        let beyond: Vec<String> = match (first.parse::<i64>(), last.parse::<i64>()) {
+            (Ok(first), Ok(last)) => vec![(first - 1).to_string(), (last + 1).to_string()],
+            _ if first.ends_with("s\"") => {
+                let us = |text: &str| parse::any_duration_us(text.trim_matches('"')).expect("a time");
+                let below = us(first).checked_sub(1).map(|us| format!("\"{us}us\""));
+                below.into_iter().chain([format!("\"{}us\"", us(last) + 1)]).collect()
+            }
+            _ => vec!["\"neither\"".into()],
+        };
+        for beyond in beyond {
+            assert!(!accepts(name, &value(&beyond)), "{name} is accepted as {beyond}");
+        }
+    }
+    let named: Vec<_> = table("interface").into_iter().map(|row| cells(row)[0][0].clone()).collect();
+    assert_eq!(named, INTERFACE, "the settings of the interface");
+}
