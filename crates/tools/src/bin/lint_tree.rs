@@ -1,7 +1,7 @@
-//! `lint-tree`: checks the invariants of absence, the pages' links, and the form of the exceptions.
+//! `lint-tree`: checks the invariants of absence, the pages' links, the form of the exceptions, and the page of dependencies.
 #![forbid(unsafe_code)]
 
-use laneway_tools::{exceptions, invariants, links, tree, verdict};
+use laneway_tools::{dependencies, exceptions, invariants, links, tree, verdict};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -17,5 +17,6 @@ fn main() -> ExitCode {
     findings.extend(links::check(&sources, links::on_disk(&root)));
     let (entries, found) = exceptions::check(&sources, links::on_disk(&root));
     findings.extend(found);
+    findings.extend(dependencies::check(&sources));
     verdict("lint-tree", &format!("{} files, {entries} exceptions", sources.len()), &findings)
 }
