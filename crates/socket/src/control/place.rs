@@ -85,6 +85,19 @@ impl fmt::Display for FindError {
 impl std::error::Error for FindError {}
 
 /// The socket of the stack that is meant: the one of this name, or the only one that answers.
+///
+/// ```no_run
+/// use laneway::control::{Ask, Client, Hello, find};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let path = find(None)?; // or find(Some("lw0")): the name of its interface
+/// let mut client = Client::connect(path)?;
+/// for hello in client.ask::<Hello>(&Ask::Hello {})? {
+///     println!("{:?}", hello?);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub fn find(name: Option<&str>) -> Result<PathBuf, FindError> {
     let directory = match name {
         Some(name) => return ControlSocket::Named(name.to_owned()).path().map_err(FindError::None),

@@ -73,6 +73,35 @@ impl Device {
     }
 
     /// Queues of any device, one per lane. One without a descriptor to wait for is asked every millisecond while idle.
+    ///
+    /// This attaches three stacks to one switch in memory; a device of your own implements [`Rx`](super::Rx) and [`Tx`](super::Tx), whose
+    /// types are in the crate `laneway-device`.
+    ///
+    /// ```
+    /// use laneway::{Device, Stack, TcpListener, TcpStream};
+    /// use laneway_stack::device::memory::{SwitchConfig, switch}; // laneway-device, for a program of your own
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (mut switch, ports) = switch(SwitchConfig::new(3));
+    /// std::thread::spawn(move || {
+    ///     loop {
+    ///         if switch.poll() == 0 {
+    ///             std::thread::sleep(std::time::Duration::from_micros(50));
+    ///         }
+    ///     }
+    /// });
+    /// let mut stacks = Vec::new();
+    /// for (number, port) in (1..).zip(ports) {
+    ///     let device = Device::queues(vec![port.boxed()]);
+    ///     stacks.push(Stack::builder(device).address(&format!("10.0.0.{number}/24"))?.start()?);
+    /// }
+    /// let listener = TcpListener::bind_on(&stacks[2], "10.0.0.3:80")?;
+    /// let stream = TcpStream::connect_on(&stacks[0], "10.0.0.3:80")?;
+    /// let (_, peer) = listener.accept()?;
+    /// assert_eq!(peer, stream.local_addr()?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn queues(queues: Vec<AnyQueue>) -> Device {
         Device(Kind::Queues(queues))
     }

@@ -26,6 +26,41 @@ pub struct Ended {
 }
 
 /// Wakes lanes from other threads, so that their [`App::on_poll`](super::App::on_poll) is called soon.
+///
+/// ```
+/// use laneway::on_lane::{App, ConnId, Context, Device, Stack};
+/// use std::sync::mpsc::{Receiver, Sender, channel};
+///
+/// /// Doubles what it is told.
+/// struct Doubler {
+///     told: Receiver<u32>,
+///     answers: Sender<u32>,
+/// }
+/// impl App for Doubler {
+///     fn on_poll(&mut self, _: &mut Context<'_>) {
+///         while let Ok(number) = self.told.try_recv() {
+///             let _ = self.answers.send(2 * number);
+///         }
+///     }
+///     fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+///         data.len()
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (device, _other_end) = Device::memory_pair(/* lanes of each */ 1)?;
+/// let ((tell, told), (answers, heard)) = (channel(), channel());
+/// let mut doubler = Some(Doubler { told, answers });
+/// let stack = Stack::builder(device).address("10.0.0.1/24")?.start(move |_| doubler.take().expect("one lane"))?;
+/// let waker = stack.waker(); // a copy for each thread
+/// std::thread::spawn(move || {
+///     tell.send(21).expect("the lane listens"); // first what it shall find …
+///     waker.wake(0); // … then the bell
+/// });
+/// assert_eq!(heard.recv()?, 42);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Waker(Bells);
 
@@ -60,6 +95,58 @@ impl Stack {
 
     /// Binds a TCP socket, to connect from with [`Context::connect_from`](super::Context::connect_from). The answer tells the
     /// port, if `at` had port 0.
+    ///
+    /// ```
+    /// use laneway::on_lane::{Address, App, BindId, BindOptions, ConnId, Context, Device, Error, Stack};
+    /// use std::sync::mpsc;
+    ///
+    /// /// Connects from a port that it is told.
+    /// struct Caller {
+    ///     lane: usize,
+    ///     bound: mpsc::Receiver<BindId>,
+    ///     from: mpsc::Sender<u16>,
+    /// }
+    /// impl App for Caller {
+    ///     fn on_poll(&mut self, cx: &mut Context<'_>) {
+    ///         let Ok(bound) = self.bound.try_recv() else { return };
+    ///         match cx.connect_from(bound, Address::from_v4([10, 0, 0, 1]), 80, /* token= */ 0) {
+    ///             Ok(_) => {}
+    ///             // Over several lanes one alone may: pass the wish on to it, and wake it.
+    ///             Err(Error::OtherLane(lane)) => assert_ne!(lane, self.lane),
+    ///             Err(error) => panic!("{error}"),
+    ///         }
+    ///     }
+    ///     fn on_connect(&mut self, cx: &mut Context<'_>, connection: ConnId) {
+    ///         let _ = self.from.send(cx.flow(connection).expect("it is there").local_port);
+    ///     }
+    ///     fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+    ///         data.len()
+    ///     }
+    /// }
+    ///
+    /// /// Takes what comes.
+    /// struct Sink;
+    /// impl App for Sink {
+    ///     fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+    ///         data.len()
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (here, there) = Device::memory_pair(/* lanes of each */ 1)?;
+    /// let server = Stack::builder(there).address("10.0.0.1/24")?.start(|_| Sink)?;
+    /// server.listen("10.0.0.1:80".parse()?, 16)?;
+    ///
+    /// let ((tell, bound), (from, heard)) = (mpsc::channel(), mpsc::channel());
+    /// let mut caller = Some(Caller { lane: 0, bound, from });
+    /// let client = Stack::builder(here).address("10.0.0.2/24")?.start(move |_| caller.take().expect("one lane"))?;
+    /// let (id, at) = client.bind("10.0.0.2:0".parse()?, BindOptions::default())?;
+    /// tell.send(id)?;
+    /// client.waker().wake_all();
+    /// assert_eq!(heard.recv()?, at.port());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn bind(&self, at: SocketAddr, options: BindOptions) -> Result<(BindId, SocketAddr), Error> {
         self.runtime.bind(at, options)
     }
@@ -82,6 +169,36 @@ impl Stack {
 
     /// Binds a UDP socket on every lane. A flow's datagrams stay in order, because they stay on one lane; between flows
     /// there is no order.
+    ///
+    /// ```
+    /// use laneway::on_lane::{App, ConnId, Context, Device, Stack, UdpId};
+    /// use std::net::SocketAddr;
+    ///
+    /// /// Sends each datagram back.
+    /// struct Echo;
+    /// impl App for Echo {
+    ///     fn on_datagram(&mut self, cx: &mut Context<'_>, socket: UdpId, from: SocketAddr, data: &[u8]) {
+    ///         cx.send_datagram(socket, from, data); // false: the socket's queue is full
+    ///     }
+    ///     fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+    ///         data.len()
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (here, there) = Device::memory_pair(/* lanes of each */ 2)?;
+    /// let echo = Stack::builder(here).address("10.0.0.1/24")?.start(|_lane| Echo)?;
+    /// echo.bind_udp("10.0.0.1:7".parse()?)?;
+    ///
+    /// // Its client here is a socket of a thread.
+    /// let client = laneway::Stack::builder(there).address("10.0.0.2/24")?.start()?;
+    /// let socket = laneway::UdpSocket::bind_on(&client, "10.0.0.2:0")?;
+    /// socket.send_to(b"hello", "10.0.0.1:7")?;
+    /// let mut back = [0; 16];
+    /// assert_eq!(socket.recv_from(&mut back)?, (5, "10.0.0.1:7".parse()?));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn bind_udp(&self, at: SocketAddr) -> Result<UdpId, Error> {
         self.runtime.bind_udp(at)
     }

@@ -9,6 +9,28 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::task::{Context, Poll};
 
 /// A TCP listener, with the methods of `tokio::net::TcpListener`.
+///
+/// ```
+/// use laneway::tokio::{TcpListener, TcpStream};
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (here, there) = laneway::Device::memory_pair(1)?;
+/// # let server = laneway::Stack::builder(here).address("10.0.0.1/24")?.start()?;
+/// # let client = laneway::Stack::builder(there).address("10.0.0.2/24")?.start()?;
+/// let listener = TcpListener::bind_on(&server, "10.0.0.1:80").await?;
+/// tokio::spawn(async move {
+///     while let Ok((mut stream, peer)) = listener.accept().await {
+///         tokio::spawn(async move { stream.write_all(peer.ip().to_string().as_bytes()).await });
+///     }
+/// });
+///
+/// let mut said = String::new();
+/// TcpStream::connect_on(&client, "10.0.0.1:80").await?.read_to_string(&mut said).await?;
+/// assert_eq!(said, "10.0.0.2");
+/// # Ok(())
+/// # }
+/// ```
 pub struct TcpListener {
     registration: Registration,
     inner: crate::TcpListener,

@@ -23,6 +23,35 @@ pub struct WriteHalf<'a>(pub(super) &'a TcpStream);
 pub struct OwnedReadHalf(Arc<TcpStream>);
 
 /// What a task writes to, made by [`TcpStream::into_split`]. With its drop the peer is told that no more will come.
+///
+/// ```
+/// use laneway::tokio::{TcpListener, TcpStream};
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (here, there) = laneway::Device::memory_pair(1)?;
+/// # let server = laneway::Stack::builder(here).address("10.0.0.1/24")?.start()?;
+/// # let client = laneway::Stack::builder(there).address("10.0.0.2/24")?.start()?;
+/// # let listener = TcpListener::bind_on(&server, "10.0.0.1:80").await?;
+/// # tokio::spawn(async move {
+/// #     let (mut stream, _) = listener.accept().await?;
+/// #     let (mut reader, mut writer) = stream.split();
+/// #     tokio::io::copy(&mut reader, &mut writer).await
+/// # });
+/// let (mut reader, mut writer) = TcpStream::connect_on(&client, "10.0.0.1:80").await?.into_split();
+/// let writes = tokio::spawn(async move {
+///     for _ in 0..3 {
+///         writer.write_all(b"abc").await?;
+///     }
+///     Ok::<_, std::io::Error>(()) // dropped here: the peer reads the end
+/// });
+/// let mut back = String::new();
+/// reader.read_to_string(&mut back).await?;
+/// writes.await??;
+/// assert_eq!(back, "abcabcabc");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct OwnedWriteHalf {
     stream: Arc<TcpStream>,
