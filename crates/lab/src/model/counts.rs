@@ -1,15 +1,9 @@
-//! Owns the input of the curves: what one operation of each variant does to lines and locks, from the documents or from a file
-//! of counted rows.
+//! Owns the input of the curves: what one operation of each variant does to lines and locks, by the documents.
 
 use super::engine::Step;
-use crate::bench::failure::Failure;
-use serde_json::Value;
-use std::path::Path;
 
-/// Time of an instruction where a file counts instructions and measured no rate.
-const NS_PER_INSTRUCTION: f64 = 0.3;
 /// One connection on one core of the seed: 52,000 a second, of it nine tenths under the lock (four of five packets, and the calls).
-const SEED_CONNECTION_NS: f64 = 1e9 / 52_000.0;
+pub const SEED_CONNECTION_NS: f64 = 1e9 / 52_000.0;
 const SEED_SERIAL: f64 = 0.9;
 
 /// A lock that an operation takes.
@@ -103,17 +97,19 @@ impl Counts {
         (steps, vec![1; names.len()], self.locks.iter().map(|lock| lock.alike).collect())
     }
 
-    /// Acquisitions of all its locks.
-    pub fn acquisitions(&self) -> f64 {
-        self.locks.iter().map(|lock| lock.per_op).sum()
+    /// Nanoseconds under its locks.
+    pub fn held_ns(&self) -> f64 {
+        self.locks.iter().map(|lock| lock.per_op * lock.hold_ns).sum()
     }
 }
 
-fn lock(class: &str, per_op: f64, hold_ns: f64, alike: usize) -> LockUse {
+/// A lock.
+pub fn lock(class: &str, per_op: f64, hold_ns: f64, alike: usize) -> LockUse {
     LockUse { class: class.to_owned(), per_op, hold_ns, alike }
 }
 
-fn line(line: &str, touch: Touch, per_op: f64) -> LineUse {
+/// A line.
+pub fn line(line: &str, touch: Touch, per_op: f64) -> LineUse {
     LineUse { line: line.to_owned(), touch, per_op }
 }
 
@@ -170,70 +166,6 @@ pub fn references() -> Vec<Counts> {
     ]
 }
 
-/// Replaces what a file of rows counts: `lock_acquisitions_per_conn` and `lock_hold_ns` with the axis `class`,
-/// `shared_lines_written_per_conn`, `instructions_per_conn`, and `conns_per_s` with the axis `lanes` (1, 2) for the gate.
-pub fn read(file: &Path, all: &mut [Counts]) -> Result<usize, Failure> {
-    let name = file.display();
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::Misuse(format!("--counts {name}: it cannot be read: {error}")))?;
-    let rows: Value = serde_json::from_str(&text).map_err(|error| {
-        Failure::Misuse(format!("--counts {name}: this is no JSON ({error}); give what --json printed"))
-    })?;
-    let Some(rows) = rows["rows"].as_array() else {
-        return Err(Failure::Misuse(format!("--counts {name}: there is no list \"rows\"; give what --json printed")));
-    };
-    let mut taken = 0;
-    for counts in all.iter_mut() {
-        let of = |metric: &str| -> Vec<&Value> {
-            rows.iter()
-                .filter(|row| row["variant"] == *counts.variant && row["metric"] == metric && row["source"] != "model")
-                .collect()
-        };
-        let number = |row: &Value| row["value"].as_f64().filter(|value| value.is_finite() && *value >= 0.0);
-        let first = |metric: &str| of(metric).first().and_then(|row| number(row));
-        let acquired = of("lock_acquisitions_per_conn");
-        let holds = of("lock_hold_ns");
-        let written = first("shared_lines_written_per_conn");
-        let instructions = first("instructions_per_conn");
-        let rate = |lanes: u64| of("conns_per_s").into_iter().find(|row| row["lanes"] == lanes).and_then(number);
-        let measured = [rate(1), rate(2)];
-        if !acquired.is_empty() {
-            let known = counts.locks.clone();
-            counts.locks = acquired
-                .iter()
-                .filter_map(|row| {
-                    let class = row["class"].as_str().unwrap_or("lock");
-                    let before = known.iter().find(|lock| lock.class == class);
-                    let hold = holds.iter().find(|hold| hold["class"] == class).and_then(|row| number(row));
-                    let hold_ns = hold.or(before.map(|lock| lock.hold_ns)).unwrap_or(200.0);
-                    let per_op = number(row).filter(|per_op| *per_op > 0.0)?;
-                    Some(lock(class, per_op, hold_ns, before.map_or(1, |lock| lock.alike)))
-                })
-                .collect();
-            taken += acquired.len();
-        }
-        if let Some(written) = written {
-            // A lock writes its own line; what is left is written without one.
-            let left = (written - counts.acquisitions()).max(0.0);
-            counts.lines = if left > 0.0 { vec![line("shared", Touch::Write, left)] } else { Vec::new() };
-            taken += 1;
-        }
-        let held: f64 = counts.locks.iter().map(|lock| lock.per_op * lock.hold_ns).sum();
-        let whole = measured[0].filter(|rate| *rate > 0.0).map(|rate| 1e9 / rate);
-        if let Some(whole) = whole.or(instructions.map(|count| count * NS_PER_INSTRUCTION)) {
-            counts.work_ns = (whole - held).max(1.0);
-            taken += 1;
-        }
-        counts.measured = measured;
-    }
-    if taken == 0 {
-        return Err(Failure::Misuse(format!(
-            "--counts {name}: no row counts one of the variants; give the rows of s1 or coherence"
-        )));
-    }
-    Ok(taken)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,8 +173,7 @@ mod tests {
     #[test]
     fn every_way_of_sharing_takes_as_long_on_one_core() {
         for counts in sharing() {
-            let held: f64 = counts.locks.iter().map(|lock| lock.per_op * lock.hold_ns).sum();
-            assert!((counts.work_ns + held - SEED_CONNECTION_NS).abs() < 1.0, "{counts:?}");
+            assert!((counts.work_ns + counts.held_ns() - SEED_CONNECTION_NS).abs() < 1.0, "{counts:?}");
             assert!(counts.work_ns > 0.0);
         }
     }
@@ -257,32 +188,5 @@ mod tests {
         assert_eq!((lines.len(), locks), (0, vec![1]));
         let (steps, lines, _) = references()[0].steps();
         assert_eq!((steps.iter().filter(|step| matches!(step, Step::Read(_))).count(), lines), (2, vec![1]));
-    }
-
-    #[test]
-    fn counted_rows_replace_what_was_assumed_and_model_rows_do_not() {
-        let file = std::env::temp_dir().join(format!("laneway-counts-{}.json", std::process::id()));
-        let row = |variant: &str, metric: &str, value: f64, source: &str, more: &str| {
-            format!(
-                r#"{{"variant":"{variant}","metric":"{metric}","value":{value},"unit":"","source":"{source}"{more}}}"#
-            )
-        };
-        let rows = [
-            row("global", "lock_acquisitions_per_conn", 12.5, "counted", r#","class":"tables""#),
-            row("global", "conns_per_s", 1e5, "measured", r#","lanes":1"#),
-            row("global", "conns_per_s", 9e4, "measured", r#","lanes":2"#),
-            row("lane", "shared_lines_written_per_conn", 3.0, "counted", ""),
-            row("epoch", "conns_per_s", 1.0, "model", r#","lanes":1"#),
-        ];
-        std::fs::write(&file, format!(r#"{{"rows":[{}]}}"#, rows.join(","))).expect("a file");
-        let mut all = sharing();
-        read(&file, &mut all).expect("rows");
-        assert_eq!(all[0].locks, [lock("tables", 12.5, 200.0, 1)]);
-        assert_eq!((all[0].work_ns, all[0].measured), (1e4 - 2_500.0, [Some(1e5), Some(9e4)]));
-        assert_eq!(all[5].lines, [line("shared", Touch::Write, 3.0)]);
-        assert_eq!(all[4], sharing()[4], "a model is not fed with a model");
-        std::fs::write(&file, "{}").expect("a file");
-        assert!(read(&file, &mut all).expect_err("no rows").to_string().contains("rows"));
-        std::fs::remove_file(&file).expect("it was there");
     }
 }

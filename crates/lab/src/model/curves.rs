@@ -34,8 +34,7 @@ pub fn point(counts: &Counts, cores: usize, costs: Costs) -> Point {
         programs: vec![Program::of(steps); cores],
     };
     // As many operations of one core whatever their length, and enough of them where many cores wait for one another.
-    let held: f64 = counts.locks.iter().map(|lock| lock.per_op * lock.hold_ns).sum();
-    let ns = (counts.work_ns + held) * (8_000.0 / cores as f64).max(400.0);
+    let ns = (counts.work_ns + counts.held_ns()) * (8_000.0 / cores as f64).max(400.0);
     let out = run(&scenario, 97, ns / 8.0, ns);
     let ops = out.rounds.iter().sum::<u64>().max(1) as f64;
     let all = |of: fn(&super::engine::SiteStats) -> f64| out.sites.iter().map(of).sum::<f64>();

@@ -5,6 +5,7 @@
 //! stand in the server, the client is always the product. Rates are measured with bare locks, profiles with locks that
 //! remember; the two are never mixed, because a profiled lock is held for longer.
 
+mod profiled;
 mod seed;
 mod wave;
 
@@ -21,7 +22,6 @@ use crate::wall::page::{Chart, Page, Picture};
 use crate::wall::rows::{Row, Rows, Source};
 use crate::wall::{self, WallOptions};
 use clap::Args;
-use laneway_stack::sharing::profile::{self, Table};
 use laneway_stack::sharing::{
     Accept, Decomposed, Epoch, Global, LaneOwned, NAMES, Plain, Sharing, TimeWaitApart, Watched,
 };
@@ -41,7 +41,15 @@ const MSL_US: u64 = 500_000;
 /// How much more processor time a connection may cost when a second lane works beside the first.
 const BESIDE_MAX: f64 = 1.05;
 /// The classes of locks, as profiles name them.
-pub const CLASSES: [&str; 4] = ["rw:info", "pcb", "timewait", "list"];
+pub const CLASSES: [&str; 4] = [INFO, SHARD, TIME_WAIT, LIST];
+/// INP_INFO.
+pub const INFO: &str = "rw:info";
+/// The connections of a lane: one lock for each lane.
+pub const SHARD: &str = "pcb";
+/// What is known of all TIME_WAIT records.
+pub const TIME_WAIT: &str = "timewait";
+/// The list of all connections.
+pub const LIST: &str = "list";
 
 /// One lock for all of TCP, and what was done about it
 #[derive(Args, Clone, Debug)]
@@ -113,11 +121,9 @@ pub fn run(options: &S1) -> Result<(), Failure> {
     };
     let mut rows = Rows::new(Some("connections (connect, 92-byte request, 206-byte response, close)"));
     let mut tables = Vec::new();
+    let rounds = if options.wall.quick { 1 } else { ROUNDS };
     for lanes in lanes {
-        rates(options, &variants, lanes, time, &mut rows)?;
-        for name in variants.iter().copied() {
-            tables.push(profiled(name, lanes, time, &mut rows)?);
-        }
+        tables.extend(sharing(&variants, lanes, rounds, time, &mut rows)?);
     }
     if variants.contains(&"lane") && cores >= 2 {
         beside(options, time, &mut rows)?;
@@ -134,13 +140,25 @@ pub fn run(options: &S1) -> Result<(), Failure> {
     wall::finish(&options.wall, &rows, &page)
 }
 
+/// What so many lanes of each variant come to, with bare locks and then with locks that remember; the answer is a table of the
+/// nine columns for each.
+pub fn sharing(
+    variants: &[&'static str],
+    lanes: u8,
+    rounds: usize,
+    time: Duration,
+    rows: &mut Rows,
+) -> Result<Vec<String>, Failure> {
+    rates(variants, lanes, rounds, time, rows)?;
+    variants.iter().map(|name| profiled(name, lanes, time, rows)).collect()
+}
+
 /// Connections a second with bare locks, round by round in turn.
-fn rates(options: &S1, variants: &[&'static str], lanes: u8, time: Duration, rows: &mut Rows) -> Result<(), Failure> {
+fn rates(variants: &[&'static str], lanes: u8, rounds: usize, time: Duration, rows: &mut Rows) -> Result<(), Failure> {
     let mut all = Vec::new();
     for name in variants.iter().copied() {
         all.push(by_name!(name, Plain, contender(name, &shape(lanes)))?);
     }
-    let rounds = if options.wall.quick { 1 } else { ROUNDS };
     let bar = wall::progress(all.len() * (rounds + 1));
     for contender in &mut all {
         bar.set_message(format!("{lanes} lanes: {} warms up", contender.who()));
@@ -310,33 +328,11 @@ fn together<A: Contender + Send, B: Contender + Send>(
 fn profiled(name: &'static str, lanes: u8, time: Duration, rows: &mut Rows) -> Result<String, Failure> {
     let mut contender = by_name!(name, Watched, contender(name, &shape(lanes)))?;
     contender.warm_up()?;
-    profile::reset();
-    let conns = contender.round(time)?.ops();
-    let seen = profile::rows();
-    let lanes = u32::from(lanes);
-    for class in CLASSES {
-        let suffix = format!("({class})");
-        let taken: u64 = seen.iter().filter(|row| row.name.ends_with(&suffix)).map(|row| row.count).sum();
-        let row = Row::counted(name, "lock_acquisitions_per_conn", taken as f64 / conns, "");
-        rows.push(row.at("lanes", lanes).at("lock", class));
+    let seen = profiled::round(&mut *contender, time)?;
+    for row in seen.rows(name) {
+        rows.push(row.at("lanes", u32::from(lanes)));
     }
-    let info = || seen.iter().filter(|row| row.name.ends_with("(rw:info)"));
-    let (taken, contended) = info().fold((0, 0), |sum, row| (sum.0 + row.count, sum.1 + row.cnt_lock));
-    let waited: u64 = seen.iter().map(|row| row.wait_total_ns).sum();
-    let held: u64 = info().map(|row| row.total_ns).sum();
-    let longest = seen.iter().map(|row| row.wait_max_ns).max().unwrap_or(0);
-    let share = contended as f64 / taken.max(1) as f64;
-    let us_per_conn = |ns: u64| ns as f64 / 1e3 / conns;
-    for row in [
-        Row::counted(name, "contended_share", share, ""),
-        Row::measured(name, "held_us_per_conn", us_per_conn(held), "us"),
-        Row::measured(name, "wait_us_per_conn", us_per_conn(waited), "us"),
-        Row::measured(name, "wait_us_max", longest as f64 / 1e3, "us"),
-    ] {
-        rows.push(row.at("lanes", lanes));
-    }
-    let table = if seen.is_empty() { "there is no lock\n".to_owned() } else { Table(&seen).to_string() };
-    Ok(format!("{name}, {lanes} lanes, {conns:.0} connections with profiling on:\n{table}"))
+    Ok(seen.table(name, lanes))
 }
 
 /// The most records that a poll may reap where it reaps by the product's rule.
