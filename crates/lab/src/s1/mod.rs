@@ -187,7 +187,7 @@ fn rates(variants: &[&'static str], lanes: u8, rounds: usize, time: Duration, ro
             let (busy, idle) = share.polls;
             let a_second = |count: u64| count as f64 / share.wall_s;
             for row in [
-                Row::counted(name, "busy_polls_share", busy as f64 / (busy + idle).max(1) as f64, ""),
+                Row::measured(name, "busy_polls_share", busy as f64 / (busy + idle).max(1) as f64, ""),
                 Row::measured(name, "smtx_per_s", a_second(share.met.contended), "1/s"),
                 Row::measured(name, "cas_retries_per_s", a_second(share.met.retries), "1/s"),
             ] {

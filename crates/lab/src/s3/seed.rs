@@ -22,11 +22,18 @@ pub fn seconds() -> Vec<[f64; 6]> {
     ROWS.lines().skip(1).map_while(line).collect()
 }
 
-/// As rows of the variant `seed`.
+/// Where.
+const MACHINE: &str = "illumos, 2011";
+
+/// As rows of the variant `seed`: second by second, and how even they are.
 pub fn push(rows: &mut Rows) {
+    let mut seed = Rows::new(None);
     for (second, values) in seconds().iter().enumerate() {
-        super::series::push_second(rows, "seed", second, values);
+        super::series::push_second(&mut seed, "seed", second, values);
     }
+    let accepts: Vec<f64> = seconds().iter().map(|row| row[ACCEPTS]).collect();
+    push_spread(&mut seed, "seed", "wall", &accepts);
+    rows.rows.extend(seed.rows.into_iter().map(|row| row.published(MACHINE)));
 }
 
 /// Standard deviation over mean, and the greatest value over the least.
@@ -48,6 +55,15 @@ pub fn push_spread(rows: &mut Rows, variant: &str, of: &str, values: &[f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_row_says_that_it_is_not_of_this_machine() {
+        let mut rows = Rows::new(None);
+        push(&mut rows);
+        assert_eq!(rows.rows.len(), 37 * 6 + 2);
+        let elsewhere = crate::wall::rows::Value::from("illumos, 2011, as published");
+        assert!(rows.rows.iter().all(|row| row.axis("machine") == Some(&elsewhere)));
+    }
 
     #[test]
     fn the_table_is_whole_and_gives_the_figures_that_it_is_known_for() {

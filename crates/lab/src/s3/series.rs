@@ -220,8 +220,6 @@ pub fn run(asked: &Asked, rows: &mut Rows) -> Result<(), Failure> {
     }
     progress.finish_and_clear();
     seed::push(rows);
-    let accepts: Vec<f64> = seed::seconds().iter().map(|row| row[ACCEPTS]).collect();
-    seed::push_spread(rows, "seed", "wall", &accepts);
     rows.remark(format!(
         "series: {:.0} connections per second for {} s, open loop; the null loop's cv is {null_cv:.4}, so {}",
         asked.rate,

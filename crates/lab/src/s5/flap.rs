@@ -210,8 +210,8 @@ pub fn run(s5: &S5, rate: u32, rows: &mut Rows) -> Result<(), Failure> {
         achieved = achieved.min(reached);
         all_times.push((name, times));
     }
-    push(Row::counted("lane, routes replaced", "tables_retired", sum.0 as f64, "tables"));
-    push(Row::counted("lane, routes replaced", "tables_freed", sum.1 as f64, "tables"));
+    push(Row::measured("lane, routes replaced", "tables_retired", sum.0 as f64, "tables"));
+    push(Row::measured("lane, routes replaced", "tables_freed", sum.1 as f64, "tables"));
     let published = controls.iter().map(|control| control.tables().published).sum::<u64>() as f64 / hosts / flapped;
     push(Row::measured("lane, routes replaced", "tables_published_per_s", published, "tables"));
     let all = sum.0 == sum.1 && sum.0 > 0;
@@ -224,7 +224,7 @@ pub fn run(s5: &S5, rate: u32, rows: &mut Rows) -> Result<(), Failure> {
         let words = format!(
             "{achieved:.0} a second at each end, of which {published:.0} came before its lane; asked for {rate}"
         );
-        rows.bar("lane", "tables replaced as often as asked for", reached, Source::Counted, &words);
+        rows.bar("lane", "tables replaced as often as asked for", reached, Source::Measured, &words);
         for (name, times) in all_times {
             let words =
                 format!("{times:.3} x the rate with routes that stay, median of {rounds} pairs of rounds in turn");

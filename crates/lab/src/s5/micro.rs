@@ -266,7 +266,7 @@ pub fn run(s5: &S5, rows: &mut Rows) -> Result<(), Failure> {
             let rate = median(outcomes.iter().map(|o| o.pairs_per_s));
             rows.push(Row::measured(name, ops, rate, "pairs").at("threads", plan.threads));
             let retries = median(outcomes.iter().map(|o| o.retries_per_pair));
-            rows.push(Row::counted(name, in_vain, retries, "retries").at("threads", plan.threads));
+            rows.push(Row::measured(name, in_vain, retries, "retries").at("threads", plan.threads));
         }
     }
     let place = |name: &str| variants.iter().position(|variant| *variant == name);

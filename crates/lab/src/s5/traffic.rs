@@ -112,7 +112,7 @@ pub fn run(s5: &S5, rows: &mut Rows) -> Result<(), Failure> {
             ratio(tally.shared_writes, packets - packets_before),
             "writes",
         ));
-        push(Row::counted(name, "retries_per_op", ratio(tally.retries, tally.taken), "retries"));
+        push(Row::measured(name, "retries_per_op", ratio(tally.retries, tally.taken), "retries"));
         push(Row::measured(name, "cas_retries_per_s", again.0 as f64 / again.1, "retries"));
     }
     if let Some((_, base)) = medians.iter().find(|(name, _)| *name == "r0") {

@@ -122,7 +122,12 @@ impl Page {
         for words in &self.words {
             let _ = writeln!(out, "<p>{}</p>", escaped(words));
         }
-        let _ = writeln!(out, "<p class=\"machine\">Measured on {}.</p>", escaped(&rows.machine));
+        let others = if rows.has_published() {
+            "; what is marked as published, on the machine that is named with it"
+        } else {
+            ""
+        };
+        let _ = writeln!(out, "<p class=\"machine\">Measured on {}{}.</p>", escaped(&rows.machine), others);
         for picture in &self.pictures {
             out += &figure(picture)?;
         }

@@ -5,11 +5,11 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use std::fmt;
 
-/// Where a number comes from.
+/// How a number came about. Whose it is if not ours is another question: [`Row::published`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// Taken with a clock: it depends on the machine and on what else runs there.
+    /// It depends on the machine and on what else runs there: taken with a clock, or counted of what comes about by timing, as retries do.
     Measured,
     /// Counted: it comes out the same everywhere.
     Counted,
@@ -76,6 +76,9 @@ fn whole_if_whole<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S
     }
 }
 
+/// The axis of rows that were not taken where this runs.
+const MACHINE: &str = "machine";
+
 /// One number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -106,7 +109,7 @@ impl Row {
         }
     }
 
-    /// A number taken with a clock.
+    /// A number that depends on time.
     pub fn measured(variant: &str, metric: &str, value: f64, unit: &str) -> Self {
         Row::new(variant, metric, value, unit, Source::Measured)
     }
@@ -128,6 +131,12 @@ impl Row {
         assert!(!taken && self.axis(axis).is_none(), "'{axis}' is in this row already");
         self.axes.push((axis.to_owned(), value.into()));
         self
+    }
+
+    /// The same as a number of a document: of another machine, which the axis `machine` names.
+    #[must_use]
+    pub fn published(self, machine: &str) -> Self {
+        self.at(MACHINE, format!("{machine}, as published").as_str())
     }
 
     /// Where it is on an axis.
@@ -157,7 +166,7 @@ pub struct Rows {
     /// What one operation is, where all rows have the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// Where it ran.
+    /// Where it ran, but for rows that have a machine of their own.
     pub machine: String,
     /// The results, in the order of their measurement.
     pub rows: Vec<Row>,
@@ -189,6 +198,11 @@ impl Rows {
         let row = Row::new(variant, "holds", f64::from(u8::from(holds)), "1 = yes", source);
         self.push(row.at("bar", bar));
         self.remark(format!("{variant}, {bar}: {}: {words}", if holds { "holds" } else { "MISSED" }));
+    }
+
+    /// Whether there are numbers of other machines.
+    pub fn has_published(&self) -> bool {
+        self.rows.iter().any(|row| row.axis(MACHINE).is_some())
     }
 
     /// What was promised and is not kept.
@@ -233,6 +247,9 @@ impl Rows {
         }
         if self.rows.iter().any(|row| row.source == Source::Model) {
             out += "\n* from the model, not measured\n";
+        }
+        if self.has_published() {
+            out += "\nas published: of the machine that is named, not of this one\n";
         }
         if !self.remarks.is_empty() {
             out.push('\n');
@@ -378,6 +395,16 @@ mod tests {
         let text = rows.table();
         assert!(text.contains("* from the model"), "{text}");
         assert!(text.lines().any(|line| line.split_whitespace().eq(["lane", "90", "1", "-"])), "{text}");
+    }
+
+    #[test]
+    fn a_number_of_a_document_names_its_machine() {
+        let mut rows = rows();
+        assert!(!rows.has_published());
+        rows.push(Row::measured("before", "p50_us", 9.0, "us").published("Linux, 2013"));
+        assert!(rows.has_published() && rows.table().contains("not of this one"));
+        let json: serde_json::Value = serde_json::from_str(&rows.json()).expect("our own JSON");
+        assert_eq!(json["rows"][5]["machine"], "Linux, 2013, as published");
     }
 
     #[test]
