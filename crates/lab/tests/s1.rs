@@ -54,7 +54,14 @@ fn every_variant_has_the_locks_that_it_is_known_for() {
             let met = (value("lane", "smtx_per_s", &at), value("lane", "cas_retries_per_s", &at));
             assert_eq!(met, (0.0, 0.0), "a lane of the product waits for nobody");
         }
-        assert_eq!(value("lane", "wait_us_per_conn", &[lanes]), 0.0);
+        assert_eq!(value("lane", "wait_us_per_conn", std::slice::from_ref(&lanes)), 0.0);
+        // A figure without its spread, and a comparison without a twin, are not believed.
+        for variant in ["global", "lane", "lane-aa"] {
+            for metric in ["conns_per_s", "cpu_us_per_conn", "wait_us_per_conn"] {
+                let at = |end: &str| value(variant, &format!("{metric}{end}"), std::slice::from_ref(&lanes));
+                assert!(at("_min") <= at("") && at("") <= at("_max"), "{variant} {metric}");
+            }
+        }
     }
     for variant in ["global", "accept", "timewait", "decomposed", "epoch", "lane"] {
         let wave = [("time_wait", Value::from(2_000))];

@@ -38,6 +38,17 @@ const BUILDS: usize = 8;
 const CONNS: usize = 100;
 /// TIME_WAIT lasts twice this, so that records expire while it is measured.
 const MSL_US: u64 = 500_000;
+/// The ways of sharing in the order of history, and the product once more under another name: what differs between those two means
+/// nothing.
+const VARIANTS: [&str; NAMES.len() + 1] = {
+    let mut all = ["lane-aa"; NAMES.len() + 1];
+    let mut at = 0;
+    while at < NAMES.len() {
+        all[at] = NAMES[at];
+        at += 1;
+    }
+    all
+};
 /// How much more processor time a connection may cost when a second lane works beside the first.
 const BESIDE_MAX: f64 = 1.05;
 /// The classes of locks, as profiles name them.
@@ -109,7 +120,7 @@ fn contender<S: Sharing>(name: &'static str, shape: &Shape) -> Result<Box<dyn Co
 /// `laneway-lab s1`.
 pub fn run(options: &S1) -> Result<(), Failure> {
     let time = options.wall.time(1.0, 0.1)?;
-    let variants = options.wall.variants(&NAMES)?;
+    let variants = options.wall.variants(&VARIANTS)?;
     let cores = machine::cores();
     let lanes = match &options.lanes[..] {
         [] if cores < 2 => vec![1],
@@ -129,7 +140,7 @@ pub fn run(options: &S1) -> Result<(), Failure> {
         beside(options, time, &mut rows)?;
     }
     let records = options.records.unwrap_or(if options.wall.quick { 2_000 } else { 100_000 });
-    for name in variants.iter().copied() {
+    for name in variants.iter().copied().filter(|name| *name != "lane-aa") {
         by_name!(name, Plain, wave(name, u64::from(records), options.wall.quick, &mut rows))?;
     }
     seed::remarks(&mut rows);
@@ -150,7 +161,7 @@ pub fn sharing(
     rows: &mut Rows,
 ) -> Result<Vec<String>, Failure> {
     rates(variants, lanes, rounds, time, rows)?;
-    variants.iter().map(|name| profiled(name, lanes, time, rows)).collect()
+    profiles(variants, lanes, rounds, time, rows)
 }
 
 /// Connections a second with bare locks, round by round in turn.
@@ -178,9 +189,11 @@ fn rates(variants: &[&'static str], lanes: u8, rounds: usize, time: Duration, ro
     bar.finish_and_clear();
     for (name, seen) in variants.iter().zip(seen) {
         let lanes = u32::from(lanes);
-        let (rate, cost) = (median(seen.iter().map(|seen| seen.0)), median(seen.iter().map(|seen| seen.1)));
-        rows.push(Row::measured(name, "conns_per_s", rate, "1/s").at("lanes", lanes));
-        rows.push(Row::measured(name, "cpu_us_per_conn", cost, "us").at("lanes", lanes));
+        let (rates, costs): (Vec<f64>, Vec<f64>) = seen.into_iter().unzip();
+        for (metric, values, unit) in [("conns_per_s", rates, "1/s"), ("cpu_us_per_conn", costs, "us")] {
+            let row = Row::measured(name, metric, f64::NAN, unit).at("lanes", lanes);
+            rows.rows.extend(row.of_rounds(&values));
+        }
     }
     for (name, shares) in variants.iter().zip(shares) {
         for (lane, share) in shares.iter().enumerate() {
@@ -243,29 +256,33 @@ fn beside(options: &S1, time: Duration, rows: &mut Rows) -> Result<(), Failure> 
         }
     }
     bar.finish_and_clear();
-    let middle = |of: &dyn Fn(&Beside) -> f64| median(rounds.iter().map(of));
+    let each = |of: &dyn Fn(&Beside) -> f64| rounds.iter().map(of).collect::<Vec<f64>>();
     let cost = Round::cpu_us_per_op;
-    let times = middle(&|round| cost(&round.both) / cost(&round.alone));
-    let control = middle(&|round| cost(&round.apart) / cost(&round.apart_alone));
-    let beyond =
-        middle(&|round| cost(&round.both) / cost(&round.alone) * cost(&round.apart_alone) / cost(&round.apart));
-    let stacks = middle(&|round| cost(&round.both) / cost(&round.apart));
-    let one = middle(&|round| cost(&round.both) / cost(&round.apart_alone));
-    let rates = middle(&|round| 2.0 * round.both.rate() / round.alone.rate());
+    let times = each(&|round| cost(&round.both) / cost(&round.alone));
+    let control = each(&|round| cost(&round.apart) / cost(&round.apart_alone));
+    let beyond = each(&|round| cost(&round.both) / cost(&round.alone) * cost(&round.apart_alone) / cost(&round.apart));
+    let stacks = each(&|round| cost(&round.both) / cost(&round.apart));
+    let one = each(&|round| cost(&round.both) / cost(&round.apart_alone));
+    let rates = each(&|round| 2.0 * round.both.rate() / round.alone.rate());
     let at = |lanes: f64| rows.value("lane", "cpu_us_per_conn", "lanes", lanes);
     let hashed = at(1.0).zip(at(2.0)).map(|(one, two)| two / one);
-    for (value, what) in [
-        (Some(times), "pairs"),
-        (Some(one), "pairs, one built apart"),
-        (Some(control), "two stacks"),
-        (Some(beyond), "pairs, beyond two stacks"),
-        (Some(stacks), "pairs, against two stacks"),
-        (hashed, "hashed"),
+    for (values, what) in [
+        (&times, "pairs"),
+        (&one, "pairs, one built apart"),
+        (&control, "two stacks"),
+        (&beyond, "pairs, beyond two stacks"),
+        (&stacks, "pairs, against two stacks"),
     ] {
-        rows.rows
-            .extend(value.map(|value| Row::measured("lane", "cpu_us_per_conn_times", value, "").at("cores", what)));
+        let row = Row::measured("lane", "cpu_us_per_conn_times", f64::NAN, "").at("cores", what);
+        rows.rows.extend(row.of_rounds(values));
     }
-    rows.push(Row::measured("lane", "conns_per_s_times", rates, "").at("cores", "pairs"));
+    // A ratio of two medians has no rounds of its own.
+    rows.rows
+        .extend(hashed.map(|value| Row::measured("lane", "cpu_us_per_conn_times", value, "").at("cores", "hashed")));
+    let row = Row::measured("lane", "conns_per_s_times", f64::NAN, "").at("cores", "pairs");
+    rows.rows.extend(row.of_rounds(&rates));
+    let [times, one, control, beyond, stacks, rates] =
+        [times, one, control, beyond, stacks, rates].map(|values| median(values.into_iter()));
     if !quick {
         for (value, what, words) in [
             (
@@ -324,15 +341,32 @@ fn together<A: Contender + Send, B: Contender + Send>(
     Ok(sum([one?, other?]))
 }
 
-/// One round with locks that remember; the answer is the nine columns, with a headline.
-fn profiled(name: &'static str, lanes: u8, time: Duration, rows: &mut Rows) -> Result<String, Failure> {
-    let mut contender = by_name!(name, Watched, contender(name, &shape(lanes)))?;
-    contender.warm_up()?;
-    let seen = profiled::round(&mut *contender, time)?;
-    for row in seen.rows(name) {
-        rows.push(row.at("lanes", u32::from(lanes)));
+/// The same with locks that remember; the answer is the nine columns of each.
+fn profiles(
+    variants: &[&'static str],
+    lanes: u8,
+    rounds: usize,
+    time: Duration,
+    rows: &mut Rows,
+) -> Result<Vec<String>, Failure> {
+    let mut all = Vec::new();
+    for name in variants.iter().copied() {
+        all.push(by_name!(name, Watched, contender(name, &shape(lanes)))?);
     }
-    Ok(seen.table(name, lanes))
+    for contender in &mut all {
+        contender.warm_up()?;
+    }
+    let mut seen: Vec<Vec<profiled::Seen>> = all.iter().map(|_| Vec::new()).collect();
+    for _ in 0..rounds {
+        for (contender, seen) in all.iter_mut().zip(&mut seen) {
+            seen.push(profiled::round(&mut **contender, time)?);
+        }
+    }
+    for (name, seen) in variants.iter().zip(&seen) {
+        rows.rows.extend(profiled::rows(name, seen).into_iter().map(|row| row.at("lanes", u32::from(lanes))));
+    }
+    let last = |(name, seen): (&&str, &Vec<profiled::Seen>)| Some(seen.last()?.table(name, lanes));
+    Ok(variants.iter().zip(&seen).filter_map(last).collect())
 }
 
 /// The most records that a poll may reap where it reaps by the product's rule.
@@ -409,7 +443,7 @@ fn page(rows: &Rows, tables: &[String]) -> Page {
     page.words.extend(tables.iter().cloned());
     let bars = |metric: &str, axis: &str, at: f64| -> Vec<(String, f64)> {
         let of = |name: &&str| Some(((*name).to_owned(), rows.value(name, metric, axis, at)?));
-        NAMES.iter().filter_map(of).collect()
+        VARIANTS.iter().filter_map(of).collect()
     };
     let chosen = |metric: &str| rows.only(&[metric]).into_iter().cloned().collect::<Vec<_>>();
     let two = rows.value("lane", "conns_per_s", "lanes", 2.0).is_some();
@@ -420,7 +454,7 @@ fn page(rows: &Rows, tables: &[String]) -> Page {
         let info = here.filter(|row| row.axis("lock") == Some(&"rw:info".into())).map(|row| row.value);
         ((*name).to_owned(), info.sum::<f64>())
     };
-    let info = NAMES.iter().filter(|name| rows.rows.iter().any(|row| row.variant == **name)).map(taken).collect();
+    let info = VARIANTS.iter().filter(|name| rows.rows.iter().any(|row| row.variant == **name)).map(taken).collect();
     let records = rows.rows.iter().filter_map(|row| row.axis("time_wait")?.number()).fold(0.0, f64::max);
     let pictures = [
         (

@@ -7,6 +7,9 @@ use crate::wall::rows::Row;
 use laneway_stack::sharing::profile::{self, Row as Place, Table};
 use std::time::Duration;
 
+/// Before each round, a part of it that does not count.
+const LEAD_IN: u32 = 4;
+
 /// What was remembered.
 pub struct Seen {
     conns: f64,
@@ -24,10 +27,26 @@ fn acquisitions(name: &str, class: &str, per_conn: f64) -> Row {
 
 /// A round of what has warmed up, and of nobody else meanwhile: the profile is of the whole process.
 pub fn round(contender: &mut dyn Contender, time: Duration) -> Result<Seen, Failure> {
+    // What was under way has waited while others had their turns: what it sends again because of that is not this round's.
+    contender.round(time / LEAD_IN)?;
     profile::reset();
     let round = contender.round(time)?;
     let lanes_ns = round.shares.iter().map(|share| share.wall_s * 1e9).sum();
     Ok(Seen { conns: round.ops(), lanes_ns, places: profile::rows() })
+}
+
+/// What all rounds of a variant come to.
+pub fn rows(name: &str, rounds: &[Seen]) -> Vec<Row> {
+    let by_round: Vec<Vec<Row>> = rounds.iter().map(|seen| seen.rows(name)).collect();
+    let Some(first) = by_round.first() else { return Vec::new() };
+    let of_place = |(at, row): (usize, &Row)| {
+        let values: Vec<f64> = by_round.iter().map(|rows| rows[at].value).collect();
+        row.clone().of_rounds(&values)
+    };
+    let mut rows: Vec<Row> = first.iter().enumerate().flat_map(of_place).collect();
+    let longest = rounds.iter().flat_map(|seen| &seen.places).map(|place| place.wait_max_ns).max().unwrap_or(0);
+    rows.push(Row::measured(name, "wait_us_max", longest as f64 / 1e3, "us"));
+    rows
 }
 
 impl Seen {
@@ -38,7 +57,7 @@ impl Seen {
 
     /// The rows. That a lock is held for longer because it remembers does not show in `lock_held_share`: whoever wants the hold of a bare
     /// lock takes that share of what a connection takes with bare locks.
-    pub fn rows(&self, name: &str) -> Vec<Row> {
+    fn rows(&self, name: &str) -> Vec<Row> {
         let us_per_conn = |ns: u64| ns as f64 / 1e3 / self.conns;
         let mut rows = Vec::new();
         for class in CLASSES {
@@ -53,11 +72,9 @@ impl Seen {
         }
         let (taken, contended) = self.of(INFO).fold((0, 0), |sum, place| (sum.0 + place.count, sum.1 + place.cnt_lock));
         let waited: u64 = self.places.iter().map(|place| place.wait_total_ns).sum();
-        let longest = self.places.iter().map(|place| place.wait_max_ns).max().unwrap_or(0);
         rows.extend([
             Row::measured(name, "contended_share", contended as f64 / taken.max(1) as f64, ""),
             Row::measured(name, "wait_us_per_conn", us_per_conn(waited), "us"),
-            Row::measured(name, "wait_us_max", longest as f64 / 1e3, "us"),
         ]);
         rows
     }
@@ -66,6 +83,6 @@ impl Seen {
     pub fn table(&self, name: &str, lanes: u8) -> String {
         let table =
             if self.places.is_empty() { "there is no lock\n".to_owned() } else { Table(&self.places).to_string() };
-        format!("{name}, {lanes} lanes, {:.0} connections with profiling on:\n{table}", self.conns)
+        format!("{name}, {lanes} lanes, {:.0} connections of the last round with profiling on:\n{table}", self.conns)
     }
 }

@@ -20,8 +20,9 @@ use clap::Args;
 use laneway_proto::tcp::nagle::vectors;
 use std::process::Command;
 
-/// In the order of history.
-const VARIANTS: [&str; 5] = ["split", "v1", "v2", "refined", "lane"];
+/// In the order of history, and the product once more: what differs between those two means nothing.
+const VARIANTS: [&str; 6] = ["split", "v1", "v2", "refined", "lane", TWIN];
+const TWIN: &str = "lane-aa";
 /// As the seed's table has them: packets, octets of each, instructions, microseconds and context switches, for
 /// each transaction at one host. 200 connections, 4096 bytes each way, on [`SEED_MACHINE`] with its network card.
 const SEED: [(&str, [f64; 5]); 2] =
@@ -88,7 +89,9 @@ pub fn run(options: &S2) -> Result<(), Failure> {
     let mut rows = Rows::new(Some(&unit));
     rows.remark("packets, octets, instructions and microseconds are those of one host for each transaction; in memory both hosts share a core");
 
-    for name in &variants {
+    // What is counted comes out the same of the twin.
+    let counted: Vec<&'static str> = variants.iter().copied().filter(|name| *name != TWIN).collect();
+    for name in &counted {
         let facts = memory::counted(options, name, ops)?;
         let mut push = |metric, value, unit| rows.push(Row::counted(name, metric, value, unit).at("device", "memory"));
         push("ip_packets_per_txn", facts.packets, "packets");
@@ -105,14 +108,17 @@ pub fn run(options: &S2) -> Result<(), Failure> {
         rows.push(at(Row::counted("lane", "ip_packets_per_txn", packets, "packets")));
         rows.push(at(Row::counted("lane", "octets_per_packet", octets, "octets")));
     }
-    count_instructions(options, &variants, &mut rows);
+    count_instructions(options, &counted, &mut rows);
     let results = memory::measured(options, &variants, time, rounds)?;
     for (name, rounds) in variants.iter().zip(&results) {
-        let mut push = |metric, value, unit| rows.push(Row::measured(name, metric, value, unit).at("device", "memory"));
-        push("txns_per_s", median(rounds, Round::rate), "transactions/s");
-        push("cpu_us_per_txn", median(rounds, Round::cpu_us_per_op) / 2.0, "us");
+        let mut push = |metric, of: fn(&Round) -> f64, unit| {
+            let row = Row::measured(name, metric, f64::NAN, unit).at("device", "memory");
+            rows.rows.extend(row.of_rounds(&each(rounds, of)));
+        };
+        push("txns_per_s", Round::rate, "transactions/s");
+        push("cpu_us_per_txn", |round| round.cpu_us_per_op() / 2.0, "us");
     }
-    through_the_kernel(options, &variants, time.as_secs_f64(), rounds.min(3), &mut rows)?;
+    through_the_kernel(options, &variants, time.as_secs_f64(), rounds, &mut rows)?;
     for (name, seed) in SEED {
         // Processor counters, clocks and nstat: all of it measured, and not here.
         let metrics = [
@@ -185,29 +191,28 @@ fn through_the_kernel(
         }
     };
     for one in all {
-        let of = |value: fn(&kernel::Outcome) -> f64| median(&one.rounds, value);
         let most = |value: fn(&kernel::Outcome) -> f64| one.rounds.iter().map(value).fold(0.0, f64::max);
         let device = if one.variant == "kernel" { "veth" } else { "tun" };
-        let mut push =
-            |metric, value, unit| rows.push(Row::measured(&one.variant, metric, value, unit).at("device", device));
-        push("ip_packets_per_txn", of(|o| o.packets), "packets");
-        push("octets_per_packet", of(|o| o.octets), "octets");
-        push("txns_per_s", of(|o| o.txns_per_s), "transactions/s");
-        push("txns_per_busy_cpu_s", of(|o| o.txns_per_s / o.busy.max(1e-9)), "transactions/s");
-        push("cpu_us_per_txn", of(|o| o.busy * 1e6 / o.txns_per_s), "us");
-        push("context_switches_per_txn", of(|o| o.switches), "switches");
-        push("longest_ms", most(|o| o.longest_ms), "ms");
-        push("longest_write_write_read_ms", most(|o| o.longest_in_two_ms), "ms");
-        push("stream_in_mbytes_per_s", of(|o| o.sink * 1e-6), "MB/s");
-        push("stream_out_mbytes_per_s", of(|o| o.source * 1e-6), "MB/s");
+        let measured = |metric, value, unit| Row::measured(&one.variant, metric, value, unit).at("device", device);
+        let mut push = |metric, of: fn(&kernel::Outcome) -> f64, unit| {
+            rows.rows.extend(measured(metric, f64::NAN, unit).of_rounds(&each(&one.rounds, of)));
+        };
+        push("ip_packets_per_txn", |o| o.packets, "packets");
+        push("octets_per_packet", |o| o.octets, "octets");
+        push("txns_per_s", |o| o.txns_per_s, "transactions/s");
+        push("txns_per_busy_cpu_s", |o| o.txns_per_s / o.busy.max(1e-9), "transactions/s");
+        push("cpu_us_per_txn", |o| o.busy * 1e6 / o.txns_per_s, "us");
+        push("context_switches_per_txn", |o| o.switches, "switches");
+        push("stream_in_mbytes_per_s", |o| o.sink * 1e-6, "MB/s");
+        push("stream_out_mbytes_per_s", |o| o.source * 1e-6, "MB/s");
+        rows.push(measured("longest_ms", most(|o| o.longest_ms), "ms"));
+        rows.push(measured("longest_write_write_read_ms", most(|o| o.longest_in_two_ms), "ms"));
     }
     Ok(())
 }
 
-fn median<T>(all: &[T], of: impl Fn(&T) -> f64) -> f64 {
-    let mut values: Vec<f64> = all.iter().map(of).collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
+fn each<T>(all: &[T], of: impl Fn(&T) -> f64) -> Vec<f64> {
+    all.iter().map(of).collect()
 }
 
 fn page(rows: &Rows, traces: &[String]) -> Page {

@@ -1,6 +1,7 @@
 //! Owns a result of a wall: one number with its variant, its unit, where it comes from and what it was measured at.
 
 use crate::bench::machine;
+use crate::bench::report::median;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use std::fmt;
@@ -131,6 +132,15 @@ impl Row {
         assert!(!taken && self.axis(axis).is_none(), "'{axis}' is in this row already");
         self.axes.push((axis.to_owned(), value.into()));
         self
+    }
+
+    /// The same of several rounds: the median, and beside it, as `…_min` and `…_max`, the least and the most.
+    #[must_use]
+    pub fn of_rounds(self, values: &[f64]) -> [Row; 3] {
+        let named = |suffix: &str, value| Row { metric: format!("{}{suffix}", self.metric), value, ..self.clone() };
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        [named("", median(values.iter().copied())), named("_min", least), named("_max", most)]
     }
 
     /// The same as a number of a document: of another machine, which the axis `machine` names.
@@ -395,6 +405,13 @@ mod tests {
         let text = rows.table();
         assert!(text.contains("* from the model"), "{text}");
         assert!(text.lines().any(|line| line.split_whitespace().eq(["lane", "90", "1", "-"])), "{text}");
+    }
+
+    #[test]
+    fn rounds_are_told_with_their_spread() {
+        let rows = Row::measured("a", "us", f64::NAN, "us").at("lanes", 2u32).of_rounds(&[3.0, 1.0, 9.0]);
+        let said = rows.map(|row| (row.metric, row.value, row.axes.len()));
+        assert_eq!(said, [("us".into(), 3.0, 1), ("us_min".into(), 1.0, 1), ("us_max".into(), 9.0, 1)]);
     }
 
     #[test]
