@@ -117,7 +117,7 @@ pub fn measure(asked: &Asked, rows: &mut Rows) -> Result<(), Failure> {
         };
         push("p50_us", level.p50_ns as f64 / 1e3, "us");
         push("p99_us", level.p99_ns as f64 / 1e3, "us");
-        push("connects_per_s", 1e9 / level.mean_ns.max(1.0), "connects/s");
+        push("calls_per_s", 1e9 / level.mean_ns.max(1.0), "calls/s");
     }
     Ok(())
 }

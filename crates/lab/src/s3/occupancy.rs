@@ -368,5 +368,5 @@ fn report(rows: &mut Rows, name: &str, (level, destinations, range): (u32, usize
     for (metric, quantile) in [("p50_us", 0.5), ("p99_us", 0.99)] {
         push(Row::measured(name, metric, measured.ns.value_at_quantile(quantile) as f64 / 1e3, "us"));
     }
-    push(Row::measured(name, "connects_per_s", 1e9 / measured.mean_ns.max(1.0), "connects/s"));
+    push(Row::measured(name, "calls_per_s", 1e9 / measured.mean_ns.max(1.0), "calls/s"));
 }
