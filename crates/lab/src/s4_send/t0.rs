@@ -9,14 +9,14 @@ use super::sender::Stack;
 use super::sink::Answers;
 use laneway_proto::time::Instant;
 use laneway_stack::worker::Turn;
-use laneway_sync::bucket_lock::{BucketLock, Lock};
-use laneway_sync::profiled_lock::Profiled;
+use laneway_sync::bucket_lock::Lock;
 use laneway_sync::site;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The connection and its lock.
 pub struct T0 {
-    stack: Lock<(Stack, bool), Profiled<BucketLock>>,
+    /// A bare lock, as `t1` has: one that remembers would be held for longer.
+    stack: Lock<(Stack, bool)>,
     /// How often the lock went to the other thread: each time, its line and the connection's go from core to core.
     handovers: AtomicU64,
 }
