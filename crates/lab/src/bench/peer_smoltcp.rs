@@ -100,6 +100,8 @@ pub struct Smoltcp {
     checksums: Checksums,
     request: Vec<u8>,
     response: Vec<u8>,
+    /// What a stream sends over and over.
+    text: Vec<u8>,
     buffer: usize,
     interface: Interface,
     device: Loopback,
@@ -152,6 +154,7 @@ impl Smoltcp {
             checksums,
             request,
             response,
+            text: vec![b's'; 16_384],
             buffer,
             interface,
             device,
@@ -274,14 +277,13 @@ impl Smoltcp {
                 self.bytes += socket.recv(|data| (data.len(), data.len())).unwrap_or(0) as u64;
             }
         }
-        let chunk = [b's'; 16_384];
         for i in 0..self.clients.len() {
             let socket = self.sockets.get_mut::<Socket>(self.clients[i].0);
             if socket.state() == State::Closed {
                 self.connect(i);
                 continue;
             }
-            while socket.can_send() && socket.send_slice(&chunk).is_ok_and(|sent| sent > 0) {}
+            while socket.can_send() && socket.send_slice(&self.text).is_ok_and(|sent| sent > 0) {}
         }
         self.ops = self.bytes / MEBIBYTE;
     }
