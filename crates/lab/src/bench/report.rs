@@ -49,8 +49,9 @@ pub struct Row {
     conns: usize,
     ops_per_s: f64,
     ops_per_s_per_core: f64,
-    gbit_s: f64,
-    cpu_us_per_op: f64,
+    /// Of payload; `bench idle` carries next to none, and measures no processor time.
+    gbit_s: Option<f64>,
+    cpu_us_per_op: Option<f64>,
     p50_us: Option<f64>,
     p99_us: Option<f64>,
     p999_us: Option<f64>,
@@ -114,8 +115,8 @@ impl Report {
             conns,
             ops_per_s: rate,
             ops_per_s_per_core: rate / cores as f64,
-            gbit_s: rate * payload_bytes as f64 * 8e-9,
-            cpu_us_per_op: cpu,
+            gbit_s: Some(rate * payload_bytes as f64 * 8e-9),
+            cpu_us_per_op: Some(cpu),
             lane_cpu_us_per_op: lane_cpu,
             app_cpu_us_per_op: lane_cpu.map(|lanes| (cpu - lanes).max(0.0)),
             p50_us: us(0.5),
@@ -135,8 +136,8 @@ impl Report {
                 lanes: 1,
                 ops_per_s: rate,
                 ops_per_s_per_core: rate,
-                gbit_s: rate * payload_bytes as f64 * 8e-9,
-                cpu_us_per_op: median(rounds.iter().map(|round| one(round).cpu_us_per_op())),
+                gbit_s: Some(rate * payload_bytes as f64 * 8e-9),
+                cpu_us_per_op: Some(median(rounds.iter().map(|round| one(round).cpu_us_per_op()))),
                 p50_us: None,
                 p99_us: None,
                 p999_us: None,
@@ -170,8 +171,8 @@ impl Report {
             conns: idle.conns,
             ops_per_s: idle.ops_per_s,
             ops_per_s_per_core: idle.ops_per_s,
-            gbit_s: 0.0,
-            cpu_us_per_op: 0.0,
+            gbit_s: None,
+            cpu_us_per_op: None,
             p50_us: idle.us.map(|us| us[0]),
             p99_us: idle.us.map(|us| us[1]),
             p999_us: idle.us.map(|us| us[2]),
@@ -220,14 +221,14 @@ impl Report {
                 value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
             };
             out += &format!(
-                "{who:<12} {:>7} {:>5} {:>9} {:>13} {spread:>6.0}% {:>13} {:>8.2} {:>9.3} {:>9} {:>9} {:>9} {:>8} {:>7}\n",
+                "{who:<12} {:>7} {:>5} {:>9} {:>13} {spread:>6.0}% {:>13} {:>8} {:>9} {:>9} {:>9} {:>9} {:>8} {:>7}\n",
                 row.conns,
                 row.lanes,
                 row.checksums,
                 grouped(row.ops_per_s),
                 grouped(row.ops_per_s_per_core),
-                row.gbit_s,
-                row.cpu_us_per_op,
+                or_dash(row.gbit_s, 2),
+                or_dash(row.cpu_us_per_op, 3),
                 or_dash(row.p50_us, 1),
                 or_dash(row.p99_us, 1),
                 or_dash(row.p999_us, 1),
@@ -275,14 +276,17 @@ impl Report {
                 let mut ratios: Vec<f64> = ours.rounds.iter().zip(&other.rounds).map(|(a, b)| a / b).collect();
                 ratios.sort_by(f64::total_cmp);
                 let per_core = ours.ops_per_s_per_core / other.ops_per_s_per_core;
-                let cpu = other.cpu_us_per_op / ours.cpu_us_per_op;
+                let cpu = other.cpu_us_per_op.zip(ours.cpu_us_per_op).map(|(theirs, ours)| theirs / ours);
                 if let (Some(least), Some(most)) = (ratios.first(), ratios.last()) {
                     out += &format!(
-                        "\nlaneway / {} at {}: {:.2} x (rounds {least:.2} to {most:.2}), per core {per_core:.2} x, per CPU time {cpu:.2} x",
+                        "\nlaneway / {} at {}: {:.2} x (rounds {least:.2} to {most:.2}), per core {per_core:.2} x",
                         other.who,
                         ours.conns,
                         median(ratios.iter().copied()),
                     );
+                }
+                if let Some(cpu) = cpu {
+                    out += &format!(", per CPU time {cpu:.2} x");
                 }
                 if let Some((a, b)) = other.lane_cpu_us_per_op.zip(ours.lane_cpu_us_per_op) {
                     out += &format!(", per lane CPU {:.2} x", a / b);
@@ -341,6 +345,9 @@ mod tests {
             remarks: String::new(),
         });
         let json: serde_json::Value = serde_json::from_str(&report.json()).expect("our own JSON");
+        let not_measured =
+            ["cpu_us_per_op", "gbit_s", "packets_per_op", "p50_us"].map(|key| json["rows"][0][key].is_null());
+        assert_eq!(not_measured, [true; 4], "what was not measured is not 0");
         let keys = |value: &serde_json::Value| {
             value.as_object().map(|object| object.keys().cloned().collect::<Vec<_>>()).unwrap_or_default()
         };
