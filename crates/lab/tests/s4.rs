@@ -25,6 +25,8 @@ fn every_variant_gets_text_through() {
     }
     for variant in ["t0", "t1", "lane", "lane-aa"] {
         assert!(value(variant, "mbit_s") > 1.0 && value(variant, "cpu_us_per_packet") > 0.0);
+        let [least, middle, most] = ["_min", "", "_max"].map(|end| value(variant, &format!("mbit_s{end}")));
+        assert!(least <= middle && middle <= most, "{variant}: {least} {middle} {most}");
         let met = value(variant, "contended_locks_per_send");
         let has_row = |metric: &str| {
             let rows = all["rows"].as_array().expect("rows");

@@ -20,6 +20,10 @@ fn every_variant_carries_the_traffic_and_routes_may_be_replaced_under_it() {
     };
     for variant in ["r0", "r1", "r2", "r3", "arc", "lane", "lane-aa"] {
         assert!(value(variant, "requests_per_s") > 1.0 && value(variant, "ops_per_s") > 1.0, "{variant}");
+        for metric in ["requests_per_s", "times_r0", "ops_per_s"] {
+            let [least, middle, most] = ["_min", "", "_max"].map(|end| value(variant, &format!("{metric}{end}")));
+            assert!(least <= middle && middle <= most, "{variant} {metric}: {least} {middle} {most}");
+        }
         let writes = value(variant, "shared_writes_per_packet");
         assert_eq!(writes, if variant.starts_with("lane") { 0.0 } else { 2.0 }, "{variant}");
     }

@@ -13,6 +13,7 @@ mod t1;
 
 use crate::bench::failure::Failure;
 use crate::bench::machine;
+use crate::bench::report::median;
 use crate::wall::page::{Chart, Page, Picture};
 use crate::wall::rows::{Row, Rows};
 use crate::wall::{self, WallOptions};
@@ -287,37 +288,37 @@ fn until(signs: &Signs, come: impl Fn() -> bool) -> Result<(), Failure> {
     Ok(())
 }
 
+fn at(row: Row, options: &S4) -> Row {
+    row.at("mtu", u32::from(options.mtu)).at("write", options.write)
+}
+
 fn report(name: &str, options: &S4, outcomes: &[Outcome], rows: &mut Rows) -> Result<(), Failure> {
-    let median = |of: &dyn Fn(&Outcome) -> f64| {
-        let mut all: Vec<f64> = outcomes.iter().map(of).collect();
-        all.sort_by(f64::total_cmp);
-        all[all.len() / 2]
-    };
+    let each = |of: &dyn Fn(&Outcome) -> f64| outcomes.iter().map(of).collect::<Vec<f64>>();
     let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
-    let mut push = |row: Row| rows.push(row.at("mtu", u32::from(options.mtu)).at("write", options.write));
-    let measured = |metric, value, unit| Row::measured(name, metric, value, unit);
+    let mut rounds = |all: [Row; 3]| rows.rows.extend(all.map(|row| at(row, options)));
+    let measured = |metric, values: Vec<f64>, unit| Row::measured(name, metric, f64::NAN, unit).of_rounds(&values);
     let is_lane = name.starts_with("lane");
     // In the product there is nothing before which a clock could be read: what can be said is how often a lock was met that was held.
     if !is_lane {
-        push(measured("send_wait_share", median(&|o| ratio(o.wait_ns as f64, o.send_ns as f64)), ""));
+        rounds(measured("send_wait_share", each(&|o| ratio(o.wait_ns as f64, o.send_ns as f64)), ""));
     }
-    push(measured("contended_locks_per_send", median(&|o| ratio(o.contended as f64, o.sends as f64)), "locks"));
-    push(measured("room_wait_share", median(&|o| ratio(o.room_ns as f64 * 1e-9, o.seconds)), ""));
-    push(measured("mbit_s", median(&Outcome::mbit_s), "Mbit/s"));
+    rounds(measured("contended_locks_per_send", each(&|o| ratio(o.contended as f64, o.sends as f64)), "locks"));
+    rounds(measured("room_wait_share", each(&|o| ratio(o.room_ns as f64 * 1e-9, o.seconds)), ""));
+    rounds(measured("mbit_s", each(&Outcome::mbit_s), "Mbit/s"));
     let cpu = |o: &Outcome| (o.sender_cpu_s + o.receiver_cpu_s) * 1e6;
-    push(measured("cpu_us_per_packet", median(&|o| ratio(cpu(o), o.packets as f64)), "us"));
-    push(measured("cpu_us_per_kb", median(&|o| ratio(cpu(o), o.octets as f64 / 1_000.0)), "us"));
-    push(measured("sender_cpu_us_per_packet", median(&|o| ratio(o.sender_cpu_s * 1e6, o.packets as f64)), "us"));
+    rounds(measured("cpu_us_per_packet", each(&|o| ratio(cpu(o), o.packets as f64)), "us"));
+    rounds(measured("cpu_us_per_kb", each(&|o| ratio(cpu(o), o.octets as f64 / 1_000.0)), "us"));
+    rounds(measured("sender_cpu_us_per_packet", each(&|o| ratio(o.sender_cpu_s * 1e6, o.packets as f64)), "us"));
+    rounds(measured("acks_per_mb", each(&|o| ratio(o.answers as f64, o.octets as f64 * 1e-6)), "acks"));
     if is_lane {
         let transfers = lines::per_batch(usize::from(options.mtu), options.write as usize, 1)?;
-        push(Row::counted(name, "line_transfers_per_send", transfers, "lines"));
-        push(Row::measured(name, "acks_per_mb", median(&|o| ratio(o.answers as f64, o.octets as f64 * 1e-6)), "acks"));
+        rows.push(at(Row::counted(name, "line_transfers_per_send", transfers, "lines"), options));
         return Ok(());
     }
-    let handovers = median(&|o| ratio(o.handovers as f64, o.sends as f64));
-    push(Row::measured(name, "handovers_per_send", handovers, "handovers"));
-    push(Row::model(name, "line_transfers_per_send", handovers * LINES_PER_HANDOVER, "lines"));
-    push(Row::measured(name, "acks_per_mb", median(&|o| ratio(o.answers as f64, o.octets as f64 * 1e-6)), "acks"));
+    let handovers = each(&|o| ratio(o.handovers as f64, o.sends as f64));
+    let lines = median(handovers.iter().copied()) * LINES_PER_HANDOVER;
+    rounds(measured("handovers_per_send", handovers, "handovers"));
+    rows.push(at(Row::model(name, "line_transfers_per_send", lines, "lines"), options));
     Ok(())
 }
 

@@ -253,8 +253,9 @@ pub fn run(s5: &S5, rows: &mut Rows) -> Result<(), Failure> {
             if plan.reader {
                 // In `lane` nobody writes what others read: there is nothing to read beside.
                 if !name.starts_with("lane") {
-                    let rate = median(outcomes.iter().map(|o| o.reads_per_s));
-                    rows.push(Row::measured(name, "neighbour_reads_per_s", rate, "reads").at("writers", plan.threads));
+                    let row = Row::measured(name, "neighbour_reads_per_s", f64::NAN, "reads");
+                    let rates: Vec<f64> = outcomes.iter().map(|o| o.reads_per_s).collect();
+                    rows.rows.extend(row.at("writers", plan.threads).of_rounds(&rates));
                 }
                 continue;
             }
@@ -263,10 +264,13 @@ pub fn run(s5: &S5, rows: &mut Rows) -> Result<(), Failure> {
             } else {
                 ("kept_ops_per_s", "kept_retries_per_op")
             };
-            let rate = median(outcomes.iter().map(|o| o.pairs_per_s));
-            rows.push(Row::measured(name, ops, rate, "pairs").at("threads", plan.threads));
-            let retries = median(outcomes.iter().map(|o| o.retries_per_pair));
-            rows.push(Row::measured(name, in_vain, retries, "retries").at("threads", plan.threads));
+            for (metric, of, unit) in [
+                (ops, (|o| o.pairs_per_s) as fn(&Outcome) -> f64, "pairs"),
+                (in_vain, |o| o.retries_per_pair, "retries"),
+            ] {
+                let row = Row::measured(name, metric, f64::NAN, unit).at("threads", plan.threads);
+                rows.rows.extend(row.of_rounds(&outcomes.iter().map(of).collect::<Vec<f64>>()));
+            }
         }
     }
     let place = |name: &str| variants.iter().position(|variant| *variant == name);

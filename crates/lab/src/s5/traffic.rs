@@ -90,14 +90,11 @@ pub fn run(s5: &S5, rows: &mut Rows) -> Result<(), Failure> {
     }
     bar.finish_and_clear();
     let ratio = |a: u64, b: u64| if b > 0 { a as f64 / b as f64 } else { 0.0 };
-    let mut medians = Vec::new();
+    let base = names.iter().position(|name| *name == "r0").map(|at| rates[at].clone());
     let both = rates.into_iter().zip(again);
-    for (((name, contender), (before, packets_before)), (mut rates, again)) in
+    for (((name, contender), (before, packets_before)), (rates, again)) in
         names.iter().zip(&mut all).zip(before).zip(both)
     {
-        rates.sort_by(f64::total_cmp);
-        let rate = rates[rates.len() / 2];
-        medians.push((*name, rate));
         let (tally, packets) = contender.tally();
         let tally = tally.since(&before);
         let failed = contender.account().failed;
@@ -105,7 +102,7 @@ pub fn run(s5: &S5, rows: &mut Rows) -> Result<(), Failure> {
             return Err(Failure::Stuck(format!("{name}: {failed} requests were answered wrongly or not at all")));
         }
         let mut push = |row: Row| rows.push(row.at("lanes", lanes).at("ratio", format!("1:{}", s5.ratio).as_str()));
-        push(Row::measured(name, "requests_per_s", rate, "requests"));
+        Row::measured(name, "requests_per_s", f64::NAN, "requests").of_rounds(&rates).into_iter().for_each(&mut push);
         push(Row::counted(
             name,
             "shared_writes_per_packet",
@@ -114,10 +111,11 @@ pub fn run(s5: &S5, rows: &mut Rows) -> Result<(), Failure> {
         ));
         push(Row::measured(name, "retries_per_op", ratio(tally.retries, tally.taken), "retries"));
         push(Row::measured(name, "cas_retries_per_s", again.0 as f64 / again.1, "retries"));
-    }
-    if let Some((_, base)) = medians.iter().find(|(name, _)| *name == "r0") {
-        for (name, rate) in &medians {
-            rows.push(Row::measured(name, "times_r0", rate / base, "").at("lanes", lanes));
+        if let Some(base) = &base {
+            // Round by round, because what else the machine does changes between them.
+            let times: Vec<f64> = rates.iter().zip(base).map(|(rate, base)| rate / base).collect();
+            let row = Row::measured(name, "times_r0", f64::NAN, "").at("lanes", lanes);
+            rows.rows.extend(row.of_rounds(&times));
         }
     }
     Ok(())
