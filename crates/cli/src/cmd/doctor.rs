@@ -166,8 +166,7 @@ fn interfaces() -> Vec<Line> {
     let single = match open(1, false) {
         Ok(tun) => Line::good("TUN interface", format!("can be made (tried with {})", tun.name)),
         Err(error @ TunError::Attach { .. }) => {
-            let fix =
-                "run with sudo, or have root make one: sudo ip tuntap add dev lw0 mode tun multi_queue user $USER";
+            let fix = "run with sudo, or have root make one ready: sudo ip tuntap add dev lw0 mode tun multi_queue user $USER && sudo ip address add 10.9.0.1/24 dev lw0 && sudo ip link set lw0 up";
             return vec![Line::missing("TUN interface", error.to_string(), fix)];
         }
         Err(error) => {

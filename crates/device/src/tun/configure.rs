@@ -12,6 +12,11 @@ use std::time::Duration;
 
 use super::{Prefix, TunConfig, TunError};
 
+mod held;
+mod netlink;
+
+use netlink::{Message, NLM_F_ACK_CREATE_REPLACE, NLM_F_REQUEST, NLMSG_LEN};
+
 /// Everything that `config` asks for, in the order in which the kernel wants it.
 pub(super) fn set_up(name: &str, config: &TunConfig) -> Result<(), TunError> {
     let failed = |what: String| move |error| TunError::Configure { name: name.into(), what, error };
@@ -30,7 +35,8 @@ pub(super) fn set_up(name: &str, config: &TunConfig) -> Result<(), TunError> {
     }
     let index = index(name).map_err(failed("the state".into()))?;
     for prefix in &config.addresses {
-        add_address(index, prefix).map_err(failed(format!("the address {}/{}", prefix.address, prefix.len)))?;
+        let failed = failed(format!("the address {}/{}", prefix.address, prefix.len));
+        unless(held::address(index, prefix), || add_address(index, prefix)).map_err(failed)?;
     }
     if config.up && !is_up(name).map_err(failed("the state".into()))? {
         set_up_flag(name).map_err(failed("the state (up)".into()))?;
@@ -39,9 +45,16 @@ pub(super) fn set_up(name: &str, config: &TunConfig) -> Result<(), TunError> {
         config.addresses.iter().for_each(|prefix| wait_until_local(prefix.address));
     }
     for prefix in &config.routes {
-        add_route(index, prefix).map_err(failed(format!("the route to {}/{}", prefix.address, prefix.len)))?;
+        let failed = failed(format!("the route to {}/{}", prefix.address, prefix.len));
+        unless(held::route(index, prefix), || add_route(index, prefix)).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Asks for what does not hold yet: the kernel wants the privilege even of who asks for what is so already. Whether it holds is no
+/// reason to fail, if that cannot be learned.
+fn unless(held: io::Result<bool>, set: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    if held.unwrap_or(false) { Ok(()) } else { set() }
 }
 
 /// An `ifreq` that holds this name and else zeroes. `name` must be shorter than 16 bytes; the rest is cut off.
@@ -143,11 +156,9 @@ pub fn set_up_flag(name: &str) -> io::Result<()> {
 
 // From `linux/rtnetlink.h` and `linux/if_addr.h`; libc's headers differ between targets.
 const RTM_NEWADDR: u16 = 20;
+const RTM_GETADDR: u16 = 22;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
-const NLM_F_REQUEST: u16 = 0x1;
-const NLM_F_ACK_CREATE_REPLACE: u16 = 0x4 | 0x400 | 0x100;
-const NLMSG_ERROR: u16 = 2;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_F_NODAD: u8 = 0x02;
@@ -216,67 +227,5 @@ fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
-    }
-}
-
-/// One rtnetlink request.
-struct Message(Vec<u8>);
-
-/// `sizeof(struct nlmsghdr)`.
-const NLMSG_LEN: usize = 16;
-
-impl Message {
-    fn new(kind: u16, flags: u16) -> Self {
-        let mut bytes = Vec::with_capacity(128);
-        bytes.extend_from_slice(&0u32.to_ne_bytes()); // the length, known at the end
-        bytes.extend_from_slice(&kind.to_ne_bytes());
-        bytes.extend_from_slice(&flags.to_ne_bytes());
-        bytes.extend_from_slice(&1u32.to_ne_bytes()); // sequence number: there is only one request per socket
-        bytes.extend_from_slice(&0u32.to_ne_bytes());
-        Message(bytes)
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn attribute(&mut self, kind: u16, value: &[u8]) {
-        self.bytes(&(4 + value.len() as u16).to_ne_bytes());
-        self.bytes(&kind.to_ne_bytes());
-        self.bytes(value);
-        self.0.resize(self.0.len().next_multiple_of(4), 0);
-    }
-
-    /// Sends a request that changes something, and waits until the kernel has done it.
-    fn send(self) -> io::Result<()> {
-        self.ask().map(drop)
-    }
-
-    /// Sends the request; the kernel's answer (which it gives before `send` returns).
-    fn ask(mut self) -> io::Result<Vec<u8>> {
-        let len = self.0.len() as u32;
-        self.0[..4].copy_from_slice(&len.to_ne_bytes());
-        let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
-        let fd = socket.as_raw_fd();
-        // SAFETY: pointer and length are those of a live vector.
-        let sent = unsafe { libc::send(fd, self.0.as_ptr().cast(), self.0.len(), 0) };
-        if sent < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let mut answer = vec![0u8; 4096];
-        // SAFETY: pointer and length are those of a live vector.
-        let got = unsafe { libc::recv(fd, answer.as_mut_ptr().cast(), answer.len(), 0) };
-        if got < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        answer.truncate(got as usize);
-        let Some(body) = answer.get(NLMSG_LEN..).and_then(<[u8]>::first_chunk) else {
-            return Err(io::Error::other("the kernel's answer on the netlink socket makes no sense"));
-        };
-        let is_error = answer[4..6] == NLMSG_ERROR.to_ne_bytes();
-        match i32::from_ne_bytes(*body) {
-            errno if is_error && errno != 0 => Err(io::Error::from_raw_os_error(-errno)),
-            _ => Ok(answer),
-        }
     }
 }

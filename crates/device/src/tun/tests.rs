@@ -2,7 +2,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use super::*;
-use crate::testing::{checksum_is_right, in_own_network, make_partial, receive_until, tcp, udp};
+use crate::testing::{checksum_is_right, in_own_network, keep_only, make_partial, receive_until, tcp, udp};
 use crate::{PartialChecksum, RxChecksum};
 
 const KERNEL4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -237,5 +237,32 @@ fn frames_to_an_interface_that_is_down_are_counted() {
         let packet = udp((OURS4, 7), (KERNEL4, 7), b"lost");
         send(&mut tun, &packet, TxMeta::default());
         assert_eq!(tun.counters[0].tx_refused.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn an_interface_that_root_made_ready_needs_no_privilege() {
+    in_own_network("an_interface_that_root_made_ready_needs_no_privilege", || {
+        let routes =
+            vec![Prefix::new([203, 0, 113, 0], 24), Prefix::new("2001:db8:77::".parse::<Ipv6Addr>().unwrap(), 48)];
+        let config = TunConfig { name: "lwr0".into(), routes, ..config() };
+        Tun::open(&config).unwrap().set_persistent(true).unwrap();
+        keep_only(0);
+        exchange(config.clone());
+
+        // What root left open, it must still be asked for; the sentence says which.
+        let other = |change: &dyn Fn(&mut TunConfig)| {
+            let mut config = config.clone();
+            change(&mut config);
+            Tun::open(&config).unwrap_err().to_string()
+        };
+        let said = other(&|config| config.addresses[0].len = 25);
+        assert!(said.contains("192.0.2.1/25") && said.contains("have root set it before"), "{said}");
+        let said = other(&|config| config.addresses[1] = Prefix::new(OURS6, 64));
+        assert!(said.contains("2001:db8::2/64"), "{said}");
+        let said = other(&|config| config.routes[0].len = 23);
+        assert!(said.contains("203.0.113.0/23"), "{said}");
+        let said = other(&|config| config.mtu = Some(1300));
+        assert!(said.contains("the MTU (1300)"), "{said}");
     });
 }
