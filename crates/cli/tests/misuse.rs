@@ -320,6 +320,29 @@ fn a_missing_privilege_is_said() {
     refused(&serve(&["--addr", "10.77.1.2/24"]), &["run as root"]);
 }
 
+/// `setcap` replaces what was granted before, so every line that needs it says the same whole command.
+#[test]
+fn the_doctor_grants_everything_by_one_command() {
+    let doctor = env!("CARGO_BIN_EXE_laneway");
+    // Without a privilege `setpriv` cannot take any away, and there is none to take.
+    let dropped = Command::new("setpriv").args(["--bounding-set=-all", doctor, "doctor", "--json"]).output();
+    let output = match dropped {
+        Ok(output) if output.status.success() => output,
+        _ => laneway(&["doctor", "--json"]),
+    };
+    let lines: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let fix_of = |check: &str| {
+        let line =
+            lines.as_array().expect("an array").iter().find(|line| line["check"] == check).expect("it is checked");
+        line["fix"].as_str().map(str::to_owned)
+    };
+    let fixes = [fix_of("CAP_NET_ADMIN"), fix_of("steering eBPF")];
+    let command = format!("sudo setcap cap_net_admin,cap_bpf+ep {doctor}");
+    for fix in fixes.into_iter().flatten() {
+        assert!(fix.ends_with(&command), "{fix}");
+    }
+}
+
 /// A standard output that nobody reads: `| true`, when `true` has ended.
 fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().expect("a pipe");

@@ -151,12 +151,17 @@ fn capability() -> Line {
     if effective.is_some_and(|set| set & (1 << CAP_NET_ADMIN) != 0) {
         return Line::good("CAP_NET_ADMIN", "held: interfaces can be made and given addresses");
     }
-    let program = std::env::current_exe().map_or_else(|_| "laneway".into(), |path| path.display().to_string());
     Line::missing(
         "CAP_NET_ADMIN",
         "not held: interfaces cannot be made",
-        format!("run with sudo, or once: sudo setcap cap_net_admin+ep {program}"),
+        format!("run with sudo, or once: {}", grant()),
     )
+}
+
+/// The command that gives the program every capability that it has a use for. One, because each takes back what the one before gave.
+fn grant() -> String {
+    let program = std::env::current_exe().map_or_else(|_| "laneway".into(), |path| path.display().to_string());
+    format!("sudo setcap cap_net_admin,cap_bpf+ep {program}")
 }
 
 /// Opens one for a moment, under a name of the kernel's choice.
@@ -192,7 +197,7 @@ fn steering() -> Line {
         Err(error) => Line::limited(
             "steering eBPF",
             format!("{error}: frames that land on the wrong lane are passed on"),
-            "run with sudo, or: sudo setcap cap_net_admin,cap_bpf+ep on this program",
+            format!("run with sudo, or once: {}", grant()),
         ),
     }
 }

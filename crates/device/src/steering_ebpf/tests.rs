@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use laneway_wire::flow::{Address, FlowKey, toeplitz};
 
 use super::*;
-use crate::testing::in_own_network;
+use crate::testing::{in_own_network, keep_only};
 use crate::tun::{Prefix, SteeringConfig, Tun, TunConfig};
 use crate::{Queue, Rx, Tx};
 
@@ -173,4 +173,15 @@ fn the_kernel_chooses_the_queue_that_our_hash_says_on_ethernet() {
 fn a_refusal_is_a_sentence() {
     let refused = SteeringError::Load(io::Error::from_raw_os_error(libc::EPERM)).to_string();
     assert!(refused.contains("CAP_BPF"), "{refused}");
+}
+
+#[test]
+fn the_program_needs_no_more_capabilities_than_are_said() {
+    in_own_network("the_program_needs_no_more_capabilities_than_are_said", || {
+        const CAP_NET_ADMIN: u64 = 1 << 12;
+        const CAP_BPF: u64 = 1 << 39;
+        keep_only(CAP_NET_ADMIN | CAP_BPF);
+        steered(Medium::Ip);
+        steered(Medium::Ethernet);
+    });
 }
