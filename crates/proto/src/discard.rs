@@ -103,7 +103,7 @@ discards! {
     TcpMemory,
     /// The half-open cache is full and cookies are off, or the SYN is not acceptable.
     TcpSynDropped,
-    /// The final ACK of a handshake met a full accept queue.
+    /// A SYN, or the final ACK of a handshake, met a full accept queue.
     TcpListenOverflow,
     /// An ACK that carried no valid cookie.
     TcpCookieInvalid,

@@ -30,7 +30,10 @@ mib! {
     IcmpInMsgs, IcmpInErrors, IcmpOutMsgs,
     TcpActiveOpens, TcpPassiveOpens, TcpAttemptFails, TcpEstabResets, TcpInSegs, TcpOutSegs, TcpRetransSegs,
     TcpInErrs, TcpOutRsts,
-    TcpExtListenOverflows, TcpExtListenDrops, TcpExtSyncookiesSent, TcpExtSyncookiesRecv, TcpExtSyncookiesFailed,
+    TcpExtListenOverflows, TcpExtListenDrops,
+    /// SYNs dropped because no half-open connection more may be, and cookies are off.
+    TcpExtTCPReqQFullDrop,
+    TcpExtSyncookiesSent, TcpExtSyncookiesRecv, TcpExtSyncookiesFailed,
     TcpExtTW, TcpExtTWRecycled, TcpExtTWKilled, TcpExtTCPTimeWaitOverflow, TcpExtTCPTimeouts,
     TcpExtTCPAbortOnTimeout, TcpExtTCPAbortOnData, TcpExtTCPPureAcks, TcpExtTCPChallengeACK,
     /// Writes that joined bytes which no rule holds back: the poll goes on, or the device is full.

@@ -438,9 +438,7 @@ impl<T: Tx> Stage<'_, T> {
                 let listener = crate::app::ListenerId(half.listener);
                 if !self.tables.listeners.has_room(listener) {
                     // The peer will send it again, and by then somebody may have accepted.
-                    self.tables.counters.count(Mib::TcpExtListenOverflows);
-                    self.tables.counters.discard(Discard::TcpListenOverflow);
-                    return;
+                    return self.accept_queue_full();
                 }
                 prefetch_ring(&self.tables.pool);
                 let path = PathPlace::of(arriving.key);
@@ -565,8 +563,7 @@ impl<T: Tx> Stage<'_, T> {
             return self.tables.counters.discard(Discard::TcpSynDropped);
         }
         if !self.tables.listeners.has_room(listener) {
-            self.tables.counters.count(Mib::TcpExtListenDrops);
-            return self.tables.counters.discard(Discard::TcpListenOverflow);
+            return self.accept_queue_full();
         }
         // A cookie cannot promise to begin beyond the flow's former use; an entry in the place of its record takes no more room.
         if least.is_none() && self.tables.half_open.len() >= self.local.config.tcp_max_syn_backlog {
@@ -584,6 +581,15 @@ impl<T: Tx> Stage<'_, T> {
         if egress::header_at(self.local, self.tx, key, path, &header) == egress::Sent::Full {
             self.answer_later(index);
         }
+    }
+
+    /// A SYN, or what ends a handshake, goes no further because nobody accepts those that wait. As in the kernel, the drops of a
+    /// listener are all that it drops, and the overflows those for this reason.
+    #[cold]
+    fn accept_queue_full(&mut self) {
+        self.tables.counters.count(Mib::TcpExtListenOverflows);
+        self.tables.counters.count(Mib::TcpExtListenDrops);
+        self.tables.counters.discard(Discard::TcpListenOverflow);
     }
 
     /// The SYN-ACK of a half-open entry waits for room in the device, behind those that wait already. If they are too many, it is left to its
@@ -615,6 +621,7 @@ impl<T: Tx> Stage<'_, T> {
     fn send_cookie(&mut self, arriving: &Arriving<'_, '_>) {
         if !self.local.config.tcp.tcp_syncookies {
             self.tables.counters.count(Mib::TcpExtListenDrops);
+            self.tables.counters.count(Mib::TcpExtTCPReqQFullDrop);
             return self.tables.counters.discard(Discard::TcpSynDropped);
         }
         let mtu = self.local.paths.passing(&self.local.snapshot, arriving.key.remote).map(|path| path.mtu);
@@ -641,8 +648,7 @@ impl<T: Tx> Stage<'_, T> {
             return false;
         };
         if !self.tables.listeners.has_room(listener) {
-            self.tables.counters.count(Mib::TcpExtListenOverflows);
-            self.tables.counters.discard(Discard::TcpListenOverflow);
+            self.accept_queue_full();
             return true;
         }
         self.tables.counters.count(Mib::TcpExtSyncookiesRecv);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Prints a line a second about the connections that a running stack accepts and makes.
 ///
-/// ListenDrop: finished handshakes that found the accept queue full. ListenDropQ0: SYNs dropped before that. TCPaccept:
-/// connections established by peers. TCPrefused: SYNs answered with RST, because nobody listens there. SCAccept and SCAF:
+/// ListenDrop: SYNs and finished handshakes dropped because the accept queue was full. ListenDropQ0: SYNs dropped because too
+/// many connections were half open, and cookies are off. TCPaccept: connections established by peers. TCPrefused: SYNs answered with RST, because nobody listens there. SCAccept and SCAF:
 /// calls of accept, and those of them that found nobody. Connect, ConnFail, ConnRetry: connections begun by us, those
 /// that failed, and SYNs sent again.
 #[derive(clap::Args)]
@@ -35,7 +35,7 @@ const EXAMPLE: &str = "Examples:\n  laneway watch\n  laneway watch -n 37 --json 
 /// A column, and the counters that it is the sum of.
 const COLUMNS: &[(&str, &[&str])] = &[
     ("ListenDrop", &["TcpExtListenOverflows"]),
-    ("ListenDropQ0", &["DiscardTcpSynDropped"]),
+    ("ListenDropQ0", &["TcpExtTCPReqQFullDrop"]),
     ("TCPaccept", &["TcpPassiveOpens"]),
     ("TCPrefused", &["TcpRefused"]),
     ("SCAccept", &["SCAccept"]),

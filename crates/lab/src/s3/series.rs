@@ -186,7 +186,7 @@ impl Paced for Rig<Closer, Hammer> {
         let counters = self.server.counters();
         let server = &self.server.seats[0].app;
         [
-            counters.get(Mib::TcpExtListenDrops),
+            counters.get(Mib::TcpExtListenOverflows),
             // SYNs that found the queue of half-open connections full: not dropped but answered with a cookie.
             counters.get(Mib::TcpExtSyncookiesSent),
             server.accepted,
