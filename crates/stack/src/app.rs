@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::lane::Local;
 use crate::ports::{Ask, Exhausted};
 use crate::tables::{Opening, Slot, Tables, Tcb};
+use laneway_proto::discard::Discard;
 use laneway_proto::tcp::{self, CloseReason, Connection, Handshake, State, isn};
 use laneway_proto::time::Instant;
 use laneway_wire::flow::{Address, FlowKey};
@@ -519,6 +520,14 @@ impl Context<'_> {
     /// Sends a datagram from a socket; false if it could not be queued or is longer than one can be.
     pub fn send_datagram(&mut self, socket: UdpId, to: SocketAddr, data: &[u8]) -> bool {
         self.local.udp.send(socket, to, data, &self.local.snapshot, &mut self.tables.counters)
+    }
+
+    /// Counts the datagram that the application is just told of as lost, because nobody takes those before it.
+    #[cold]
+    pub(crate) fn datagram_without_room(&mut self) {
+        self.local.counters.count(Mib::UdpInErrors);
+        self.local.counters.count(Mib::UdpRcvbufErrors);
+        self.local.counters.discard(Discard::UdpQueueFull);
     }
 
     #[inline(always)]

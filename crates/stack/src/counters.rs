@@ -54,7 +54,7 @@ mib! {
     TcpInMerged,
     /// Super-packets that the device handed in.
     TcpInSuperSegs,
-    UdpInDatagrams, UdpNoPorts, UdpInErrors, UdpOutDatagrams,
+    UdpInDatagrams, UdpNoPorts, UdpInErrors, UdpOutDatagrams, UdpRcvbufErrors, UdpSndbufErrors,
     /// Frames that arrived on a lane which does not own their flow.
     SteerMiss,
     /// Frames taken over from other lanes.

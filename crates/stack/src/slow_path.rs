@@ -211,10 +211,14 @@ impl<T: Tx> Stage<'_, T> {
             self.local.counters.discard(Discard::UdpNoPort);
             return self.problem(packet, Problem::PortUnreachable);
         };
-        self.local.counters.count(Mib::UdpInDatagrams);
         let from = SocketAddr::new(datagram.key.remote.to_ip(), datagram.key.remote_port);
         let mut context = Context { tables: self.tables, local: self.local };
+        let without_room = context.local.counters.discarded(Discard::UdpQueueFull);
         self.app.on_datagram(&mut context, socket, from, datagram.payload);
+        // What found its socket full has come in for nobody.
+        if self.local.counters.discarded(Discard::UdpQueueFull) == without_room {
+            self.local.counters.count(Mib::UdpInDatagrams);
+        }
     }
 
     /// Gives up the datagrams that were not whole in time, and tells their senders where the first fragment had come.

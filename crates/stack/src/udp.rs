@@ -86,8 +86,11 @@ impl UdpSockets {
         counters: &mut Counters,
     ) -> bool {
         let Some(socket) = self.sockets.iter().find(|s| s.id == id) else { return false };
-        if data.len() > payload_max(&to) || self.outgoing.len() >= QUEUE_MAX {
-            counters.count(Mib::UdpInErrors);
+        if data.len() > payload_max(&to) {
+            return false;
+        }
+        if self.outgoing.len() >= QUEUE_MAX {
+            counters.count(Mib::UdpSndbufErrors);
             return false;
         }
         let remote = Address::from(to.ip());

@@ -1,11 +1,13 @@
 //! UDP sockets of threads, stepped in one thread: what is said before a lane has heard of a socket is not lost.
 
 use laneway_device::memory::{LinkConfig, LinkRx, LinkTx, link};
+use laneway_proto::discard::Discard;
 use laneway_proto::time::Instant;
 use laneway_stack::BindOptions;
-use laneway_stack::app::ListenerId;
+use laneway_stack::app::{App, ConnId, Context, ListenerId, UdpId};
 use laneway_stack::config::Config;
 use laneway_stack::control::Network;
+use laneway_stack::counters::Mib;
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
 use laneway_stack::runtime::Bells;
@@ -13,6 +15,7 @@ use laneway_stack::threads::desk::{Desk, UdpTicket};
 use laneway_stack::threads::{COMMANDS_MAX, Server};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 const BEGAN: Instant = Instant::from_us(3_600_000_000);
 
@@ -88,4 +91,61 @@ fn what_is_sent_before_the_lane_knows_the_socket_goes_out() {
     }
     let from = client.bind("10.0.0.2:5000");
     arrives([client, server], &from, &to);
+}
+
+#[test]
+fn what_finds_its_socket_full_is_counted_as_the_kernel_does() {
+    let [mut server, mut client] = Side::pair();
+    let (to, from) = (server.bind("10.0.0.1:53"), client.bind("10.0.0.2:5000"));
+    let mut sent = 0;
+    for _ in 0..4_000 {
+        sent += u64::from(from.send(to.at, &[7; 1_000]));
+        client.desk.send_datagrams(&from);
+        client.turn(1);
+        server.turn(1);
+    }
+    server.turn(4);
+    let counters = server.host.counters();
+    let lost = to.dropped.load(Relaxed);
+    assert!(lost > 0, "{sent} were sent, and there was room for them all");
+    assert_eq!(counters.get(Mib::UdpRcvbufErrors), lost);
+    assert_eq!(counters.get(Mib::UdpInErrors), lost);
+    assert_eq!(counters.discarded(Discard::UdpQueueFull), lost);
+    assert_eq!(counters.get(Mib::UdpInDatagrams), sent - lost, "what is lost has not come in");
+}
+
+/// Sends more datagrams in one poll than may wait.
+struct Flood {
+    from: Option<UdpId>,
+    queued: u64,
+}
+
+impl App for Flood {
+    fn on_poll(&mut self, cx: &mut Context<'_>) {
+        let Some(from) = self.from.take() else { return };
+        let to = "10.0.0.2:53".parse().unwrap();
+        assert!(!cx.send_datagram(from, to, &[7; 70_000]), "no datagram is so long");
+        self.queued = (0..1_000).map(|_| u64::from(cx.send_datagram(from, to, b"x"))).sum();
+    }
+    fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+        data.len()
+    }
+}
+
+#[test]
+fn what_finds_no_room_on_the_way_out_is_no_error_of_what_came_in() {
+    let (_peer, end) = link(LinkConfig::default());
+    let network = Network { addresses: vec!["10.0.0.1/24".parse().unwrap()], gateways: vec![] };
+    let app = |_| Flood { from: None, queued: 0 };
+    let secrets = BootSecrets::from_seed(1);
+    let mut host: Host<_, _, Flood> = Host::new(Config::default(), &network, &secrets, end, BEGAN, app).unwrap();
+    let (from, _) = host.control.bind_udp_with("10.0.0.1:53".parse().unwrap(), BindOptions::default()).unwrap();
+    host.turn(BEGAN);
+    host.seats[0].app.from = Some(from);
+    host.turn(BEGAN.after_us(100));
+    let queued = host.seats[0].app.queued;
+    assert!((1..1_000).contains(&queued), "{queued} were queued");
+    let counters = host.counters();
+    // One that is longer than a datagram can be is its sender's mistake, who hears of it.
+    assert_eq!((counters.get(Mib::UdpSndbufErrors), counters.get(Mib::UdpInErrors)), (1_000 - queued, 0));
 }

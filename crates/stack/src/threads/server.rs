@@ -807,9 +807,11 @@ impl App for Server {
         self.sockets.values().for_each(|side| side.end());
     }
 
-    fn on_datagram(&mut self, _: &mut Context<'_>, socket: UdpId, from: SocketAddr, data: &[u8]) {
-        if let Some(side) = self.socket(socket) {
-            side.deliver(from, data);
+    fn on_datagram(&mut self, cx: &mut Context<'_>, socket: UdpId, from: SocketAddr, data: &[u8]) {
+        if let Some(side) = self.socket(socket)
+            && !side.deliver(from, data)
+        {
+            cx.datagram_without_room();
         }
     }
 
