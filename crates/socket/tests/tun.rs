@@ -222,3 +222,24 @@ fn clients_of_the_kernel_notice_nothing_of_a_hundred_moves() {
     assert_eq!(moved, 128, "every move has ended");
     stack.stop();
 }
+
+#[test]
+#[ignore = "needs root: makes a network namespace and a TUN interface"]
+fn what_the_interface_refuses_is_in_the_counters() {
+    if !is_inside("what_the_interface_refuses_is_in_the_counters") {
+        return;
+    }
+    let stack = laneway::Stack::builder(Device::tun("lwtest2")).address("10.79.0.2/24").expect("an address").lanes(1);
+    let stack = stack.start().expect("a TUN interface");
+    let socket = laneway::UdpSocket::bind_on(&stack, "10.79.0.2:9").expect("a port");
+    let down = Command::new("ip").args(["link", "set", "lwtest2", "down"]).status().expect("iproute2 is there");
+    assert!(down.success());
+    socket.send_to(b"lost", "10.79.0.1:9").expect("the lane takes it");
+    let began = Instant::now();
+    while stack.counters().expect("it runs").get(Mib::TunTxRefused) == 0 {
+        assert!(began.elapsed() < Duration::from_secs(20), "the datagram was lost, and no counter says so");
+        thread::sleep(Duration::from_millis(10));
+    }
+    let ended = stack.stop().expect("it ran");
+    assert_eq!(ended.counters.get(Mib::TunTxRefused), 1);
+}

@@ -2,8 +2,10 @@
 //!
 //! A lane counts in plain integers that only it writes; whoever reads gets a copy.
 
+use laneway_device::tun::TunCounters;
 use laneway_proto::discard::Discard;
 use std::borrow::Cow;
+use std::sync::atomic::Ordering::Relaxed;
 
 macro_rules! mib {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -65,6 +67,14 @@ mib! {
     SteerReturned,
     /// Sends put off because the device was full.
     TxBusy,
+    /// Frames that a TUN interface had no room for. They are lost.
+    TunTxFull,
+    /// Frames that a TUN interface refused, as it does when it is down.
+    TunTxRefused,
+    /// Reads of a TUN interface that failed.
+    TunRxErrors,
+    /// Frames from a TUN interface that were too short.
+    TunRxShort,
     /// Polls that found a frame, mail or a timer.
     PollsBusy,
     /// Polls that found nothing.
@@ -151,6 +161,14 @@ impl Counters {
         let met = laneway_sync::met::here();
         self.add(Mib::LocksContended, met.contended);
         self.add(Mib::CasRetries, met.retries);
+    }
+
+    /// Adds what a queue of a TUN interface has counted itself.
+    pub(crate) fn add_tun(&mut self, queue: &TunCounters) {
+        self.add(Mib::TunTxFull, queue.tx_full.load(Relaxed));
+        self.add(Mib::TunTxRefused, queue.tx_refused.load(Relaxed));
+        self.add(Mib::TunRxErrors, queue.rx_errors.load(Relaxed));
+        self.add(Mib::TunRxShort, queue.rx_short.load(Relaxed));
     }
 
     /// Adds another lane's counters.

@@ -37,6 +37,7 @@ use crate::steering::{Source, Steering};
 use crate::trace::Tap;
 use crate::worker::{SLOW_US, Turn};
 use laneway_device::pcap::Capture;
+use laneway_device::tun::TunCounters;
 use laneway_device::{Medium, Rx, Tx};
 use laneway_proto::ip::route::RouteTable;
 use laneway_proto::time::Instant;
@@ -79,6 +80,8 @@ pub struct Options {
     pub capture: Option<Capture>,
     /// Called by a thread that fails, with a sentence.
     pub on_failure: Option<Tell>,
+    /// What the queues of a TUN interface count themselves, by lane: added to the lanes' counters.
+    pub tun: Vec<Arc<TunCounters>>,
 }
 
 impl Default for Options {
@@ -92,6 +95,7 @@ impl Default for Options {
             bells: None,
             capture: None,
             on_failure: None,
+            tun: Vec::new(),
         }
     }
 }
@@ -293,6 +297,7 @@ impl Runtime {
             counting: Vec::new(),
             paging: Vec::new(),
             pages: 0,
+            tun: options.tun.clone(),
         };
         let spawned = thread::Builder::new().name("control".into()).spawn(move || control.run());
         runtime.control = Some(spawned.inspect_err(|_| shared.begin_stop())?);
@@ -739,17 +744,21 @@ struct ControlThread {
     /// Who waits for a page of a listing, by the page's number.
     paging: Vec<(u64, SyncSender<Box<Page>>)>,
     pages: u64,
+    /// What the queues of a TUN interface count themselves, by lane.
+    tun: Vec<Arc<TunCounters>>,
 }
 
 impl ControlThread {
-    /// Until the stack has stopped. The answer is what it has counted itself.
+    /// Until the stack has stopped. The answer is what it and the device have counted themselves.
     fn run(mut self) -> Counters {
         let shared = Arc::clone(&self.shared);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.turn_until_stopped())) {
             shared.fail("the control thread", &*panic);
         }
         *shared.lock_commands() = None;
-        self.control.own_counters().clone()
+        let mut counters = self.control.own_counters().clone();
+        self.tun.iter().for_each(|queue| counters.add_tun(queue));
+        counters
     }
 
     fn turn_until_stopped(&mut self) {
@@ -881,8 +890,9 @@ impl ControlThread {
             self.paging.clear();
         }
         if !self.counting.is_empty()
-            && let Some(counters) = control.counters_by_lane()
+            && let Some(mut counters) = control.counters_by_lane()
         {
+            counters.iter_mut().zip(&self.tun).for_each(|((lane, _), queue)| lane.add_tun(queue));
             for reply in self.counting.drain(..) {
                 let _ = reply.send(counters.clone());
             }

@@ -299,6 +299,7 @@ impl Builder {
             Kind::Tun { name, mtu } => {
                 let secrets = BootSecrets::from_system();
                 let tun = self.open_tun(name, mtu, &secrets)?;
+                self.options.tun = tun.counters;
                 self.source = tun.steering.map(|program| Box::new(program) as Box<dyn Source>);
                 self.run(tun.queues, secrets, format!("TUN interface {}", tun.name), tun.notes, app)
             }

@@ -256,3 +256,27 @@ fn a_lane_that_panics_on_another_thread_ends_as_on_its_own() {
     assert!(failure.starts_with("lane ") && failure.ends_with("planted"), "{failure}");
     drop(client);
 }
+
+/// What no lane sees: the kernel has refused it.
+#[test]
+fn what_a_tun_interface_loses_is_in_the_counters() {
+    let (done, _ended) = channel();
+    let tun: Vec<Arc<TunCounters>> = (0..2).map(|_| Arc::default()).collect();
+    let options = Options { pin: false, tun: tun.clone(), ..Options::default() };
+    let (server, client) = pair(2, 0, Panics::Nowhere, done, options);
+    tun[0].tx_full.store(1, Ordering::Relaxed);
+    tun[1].tx_full.store(2, Ordering::Relaxed);
+    tun[1].tx_refused.store(4, Ordering::Relaxed);
+    tun[0].rx_errors.store(8, Ordering::Relaxed);
+    tun[1].rx_short.store(16, Ordering::Relaxed);
+    let names = [Mib::TunTxFull, Mib::TunTxRefused, Mib::TunRxErrors, Mib::TunRxShort];
+    for _ in 0..2 {
+        let (counters, _) = server.counters().unwrap();
+        assert_eq!(names.map(|name| counters.get(name)), [3, 4, 8, 16], "however often one asks");
+    }
+    let lanes = server.asker().counters_by_lane().unwrap();
+    assert_eq!(lanes.iter().map(|(lane, _)| lane.get(Mib::TunTxFull)).collect::<Vec<_>>(), [1, 2]);
+    drop(client);
+    let ended = server.stop();
+    assert_eq!(names.map(|name| ended.counters.get(name)), [3, 4, 8, 16]);
+}
