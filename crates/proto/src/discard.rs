@@ -37,8 +37,6 @@ discards! {
     IpNotLocal,
     /// No route to the destination of something we wanted to send.
     IpNoRoute,
-    /// Hop limit used up.
-    IpHopLimit,
     /// IPv6 routing header type 0 (RFC 5095) or one with segments left.
     Ipv6RoutingHeader,
     /// Too many or unknown IPv6 extension headers.

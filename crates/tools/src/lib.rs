@@ -4,6 +4,7 @@
 //! The two programs, `edges` and `lint-tree`, only fetch the text and print what was found.
 #![forbid(unsafe_code)]
 
+pub mod counted;
 pub mod dependencies;
 pub mod edges;
 pub mod exceptions;

@@ -1,7 +1,8 @@
-//! `lint-tree`: checks the invariants of absence, the pages' links, the form of the exceptions, and the page of dependencies.
+//! `lint-tree`: checks the invariants of absence, that every counter is counted, the pages' links, the form of the exceptions, and the
+//! page of dependencies.
 #![forbid(unsafe_code)]
 
-use laneway_tools::{dependencies, exceptions, invariants, links, tree, verdict};
+use laneway_tools::{counted, dependencies, exceptions, invariants, links, tree, verdict};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
         }
     };
     let mut findings: Vec<_> = sources.iter().flat_map(invariants::check).collect();
+    findings.extend(counted::check(&sources));
     findings.extend(links::check(&sources, links::on_disk(&root)));
     let (entries, found) = exceptions::check(&sources, links::on_disk(&root));
     findings.extend(found);
