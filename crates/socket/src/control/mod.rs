@@ -1,8 +1,8 @@
 //! Asking a running stack what it is doing, and answering: a Unix stream socket on which questions and answers are lines
 //! of JSON. The commands `laneway ss`, `nstat`, `watch`, `lanes`, `locks`, `steer` and `trace` are built on this, and so can your program be.
 //!
-//! A stack answers if it was told to: [`Builder::control`](crate::on_lane::Builder::control). Whoever may connect to the
-//! socket is its owner or root, and nobody who connects can hold up the stack: lanes fill bounded pages between two
+//! A stack answers if it was told to: [`Builder::control`](crate::Builder::control), and the same of a stack with
+//! applications [on its lanes](crate::on_lane::Builder::control). Whoever may connect to the socket is its owner or root, and nobody who connects can hold up the stack: lanes fill bounded pages between two
 //! batches of frames, a thread apart waits for the client, and one that is slow, silent or talks nonsense is cut off.
 //!
 //! ```

@@ -481,3 +481,31 @@ fn ports_are_listed_by_lane_and_destination() {
     assert!(rows.iter().all(|row| row.time_wait == 0 && row.reserved == 0));
     drop((client, server));
 }
+
+#[test]
+fn a_stack_whose_sockets_block_is_asked_too() {
+    use crate::net::{Stack, TcpListener, TcpStream};
+    let place = Place::new();
+    let path = place.socket();
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().control(ControlSocket::At(path.clone()));
+    let server = server.start().unwrap();
+    assert_eq!(server.control_path().as_ref(), Some(&path));
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+    assert_eq!(client.control_path(), None);
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:80").unwrap();
+    let mut near = TcpStream::connect_on(&client, "10.0.0.1:80").unwrap();
+    let (mut far, peer) = listener.accept().unwrap();
+    near.write_all(b"hello").unwrap();
+    far.read_exact(&mut [0; 5]).unwrap();
+
+    let listening = ss(&path, &["listen"]);
+    assert_eq!(listening.iter().map(|row| row.local).collect::<Vec<_>>(), [listener.local_addr().unwrap()]);
+    let open = ss(&path, &["established"]);
+    assert_eq!(
+        open.iter().map(|row| (row.local, row.peer)).collect::<Vec<_>>(),
+        [(far.local_addr().unwrap(), Some(peer))]
+    );
+    server.stop();
+    assert!(!path.exists(), "it is gone with the stack");
+}

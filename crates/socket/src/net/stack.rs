@@ -1,6 +1,7 @@
 //! Owns the handle of a stack whose sockets are used from any thread.
 
 use super::{TcpListener, UdpSocket};
+use crate::control::ControlSocket;
 use crate::error::{Why, refused};
 use crate::on_lane::{
     self, BindOptions, Cidr, Config, Counters, Device, Ended, Error, ListenerId, Rates, StartError, UdpId,
@@ -135,6 +136,11 @@ impl Stack {
     /// The device, in words.
     pub fn device(&self) -> String {
         self.with(|stack| Ok(stack.device().to_owned())).unwrap_or_default()
+    }
+
+    /// Where it can be asked what it does, if it was [told](Builder::control) to open a socket for that.
+    pub fn control_path(&self) -> Option<PathBuf> {
+        self.with(|stack| Ok(stack.control_path().map(Into::into))).ok().flatten()
     }
 
     /// What was wished for and could not be had, one sentence each.
@@ -306,6 +312,29 @@ impl Builder {
     /// Writes every frame that the stack receives or sends into a pcapng file.
     pub fn pcap(self, path: impl Into<PathBuf>) -> Self {
         self.change(|inner| inner.pcap(path))
+    }
+
+    /// Opens a control socket, so that `laneway ss` and its kin, and [`Client`](crate::control::Client)s of your own, can
+    /// ask the running stack what it is doing. Without this there is none.
+    ///
+    /// ```
+    /// use laneway::control::{Ask, Client, ControlSocket, SsRow};
+    /// use laneway::{Device, Stack, TcpListener};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (device, _other_end) = Device::memory_pair(1)?;
+    /// let path = std::env::temp_dir().join(format!("laneway-doc-net-{}.sock", std::process::id()));
+    /// let stack = Stack::builder(device).address("10.0.0.1/24")?.control(ControlSocket::At(path.clone())).start()?;
+    /// let _listener = TcpListener::bind_on(&stack, "10.0.0.1:80")?;
+    ///
+    /// let rows = Client::connect(&path)?.ask(&Ask::Ss { states: vec!["listen".into()] })?;
+    /// let rows: Vec<SsRow> = rows.collect::<Result<_, _>>()?;
+    /// assert_eq!(rows[0].local.to_string(), "10.0.0.1:80");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn control(self, socket: ControlSocket) -> Self {
+        self.change(|inner| inner.control(socket))
     }
 
     /// Starts the lanes.
