@@ -452,3 +452,57 @@ fn a_runtime_is_dropped() {
         assert_eq!(connected.unwrap().read(&mut [0; 4]).await.unwrap(), 1);
     });
 }
+
+/// Each runtime has a handle of one listener, and each is told, also after another has gone.
+#[test]
+fn a_listener_in_two_runtimes() {
+    let (server, client) = stacks();
+    let listener = laneway::TcpListener::bind_on(&server, "10.0.0.1:80").unwrap();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let clone = listener.try_clone().unwrap();
+    let first_listener = first.block_on(async { TcpListener::from_std(&server, clone) }).unwrap();
+    let second_listener = second.block_on(async { TcpListener::from_std(&server, listener) }).unwrap();
+    let accepts = |runtime: &tokio::runtime::Runtime, listener: &TcpListener| {
+        runtime.block_on(async {
+            let connect = tokio::task::spawn_blocking({
+                let client = client.clone();
+                move || {
+                    std::thread::sleep(Duration::from_millis(50)); // when it is waited for
+                    laneway::TcpStream::connect_on(&client, "10.0.0.1:80").unwrap()
+                }
+            });
+            let start = std::time::Instant::now();
+            timeout(Duration::from_secs(5), listener.accept()).await.expect("nobody has connected").unwrap();
+            // When the time is over one looks again, told or not.
+            assert!(start.elapsed() < Duration::from_secs(5), "the runtime was not told");
+            connect.await.unwrap();
+        });
+    };
+    accepts(&first, &first_listener);
+    accepts(&second, &second_listener);
+    accepts(&first, &first_listener);
+    drop((second_listener, second));
+    accepts(&first, &first_listener);
+}
+
+#[tokio::test]
+async fn a_stream_is_handed_over_to_read_from_and_to_write_to() {
+    let (server, client) = stacks();
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:80").await.unwrap();
+    let stream = laneway::TcpStream::connect_on(&client, "10.0.0.1:80").unwrap(); // the lanes have threads of their own
+    let mut other = listener.accept().await.unwrap().0;
+    let mut reader = TcpStream::from_std(&client, stream.try_clone().unwrap()).unwrap();
+    let mut writer = TcpStream::from_std(&client, stream).unwrap();
+    let read = tokio::spawn(async move { (reader.read_u8().await.unwrap(), reader) });
+    tokio::time::sleep(Duration::from_millis(50)).await; // it waits by now
+    other.write_all(b"x").await.unwrap();
+    let (byte, reader) = timeout(Duration::from_secs(5), read).await.expect("the reader was not told").unwrap();
+    assert_eq!(byte, b'x');
+    // The one that is left goes on.
+    drop(reader);
+    let read = tokio::spawn(async move { writer.read_u8().await.unwrap() });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    other.write_all(b"y").await.unwrap();
+    assert_eq!(timeout(Duration::from_secs(5), read).await.expect("nobody was told").unwrap(), b'y');
+}

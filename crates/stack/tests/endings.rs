@@ -97,8 +97,8 @@ fn who_watches_connects_that_fail_at_once_is_told_of_each() {
     let talks: Vec<Talk> = (0..3 * COMMANDS_MAX)
         .map(|key| {
             let talk = client.desk.connect(None, nobody);
-            let watch = list.watch(Source::Conversation(talk.clone()), key, READ | WRITE);
-            client.desk.note(&talk, Op::Watch(Some(watch)));
+            let watch = list.watch(Source::Conversation(talk.clone()), key, READ | WRITE).unwrap();
+            client.desk.watch(&watch);
             talk
         })
         .collect();
@@ -118,8 +118,8 @@ fn who_watches_a_connect_that_no_lane_takes_is_told() {
     let [_, client] = Side::pair();
     let (list, mut queue) = poll_list().unwrap();
     let talk = client.desk.connect(None, "10.0.0.1:80".parse().unwrap());
-    let watch = list.watch(Source::Conversation(talk.clone()), 7, WRITE);
-    client.desk.note(&talk, Op::Watch(Some(watch)));
+    let watch = list.watch(Source::Conversation(talk.clone()), 7, WRITE).unwrap();
+    client.desk.watch(&watch);
     assert_eq!(looked_at(&mut queue), []);
     drop(client.host);
     assert_eq!((talk.lane().take_error(), looked_at(&mut queue)), (Some(Fault::Stopped), vec![7]));

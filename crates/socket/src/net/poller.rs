@@ -2,9 +2,11 @@
 
 use super::{TcpListener, TcpStream, UdpSocket};
 use crate::error::Why;
+use laneway_stack::threads::WATCHES_MAX;
 use laneway_stack::threads::desk::Desk;
+use laneway_stack::threads::fork::Birth;
 use laneway_stack::threads::poll::{self, PollList, PollQueue, Watch, Watched};
-use laneway_stack::threads::words::{Op, READ, WRITE};
+use laneway_stack::threads::words::{READ, WRITE};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -63,27 +65,25 @@ const EDGE: u32 = 1 << 8;
 const ONESHOT: u32 = 1 << 9;
 /// It is on the list of those that were ready at the last `wait`.
 const LISTED: u32 = 1 << 10;
-const GONE: u32 = 1 << 11;
 
 /// The most events that one `wait` returns.
 const EVENTS_MAX: usize = 1_024;
 
 mod sealed {
-    use super::{Arc, Desk, Watch, poll};
+    use super::{Arc, Desk, poll};
     pub trait Watchable {
         fn source(&self) -> poll::Source;
         fn desk(&self) -> &Arc<Desk>;
-        fn tell(&self, watch: Option<Arc<Watch>>);
     }
 }
 
 /// A socket that a [`Poller`] can wait for.
 pub trait Source: sealed::Watchable {}
 
-/// What is looked at to see whether a socket is ready.
+/// What is looked at to see whether a socket is ready, and how its lanes are reached.
 #[cfg(feature = "tokio")]
-pub(crate) fn source(socket: &impl Source) -> poll::Source {
-    socket.source()
+pub(crate) fn source(socket: &impl Source) -> (poll::Source, Arc<Desk>) {
+    (socket.source(), socket.desk().clone())
 }
 
 impl sealed::Watchable for TcpStream {
@@ -92,9 +92,6 @@ impl sealed::Watchable for TcpStream {
     }
     fn desk(&self) -> &Arc<Desk> {
         self.desk()
-    }
-    fn tell(&self, watch: Option<Arc<Watch>>) {
-        self.desk().note(self.talk(), Op::Watch(watch));
     }
 }
 impl Source for TcpStream {}
@@ -106,9 +103,6 @@ impl sealed::Watchable for TcpListener {
     fn desk(&self) -> &Arc<Desk> {
         self.desk()
     }
-    fn tell(&self, watch: Option<Arc<Watch>>) {
-        self.desk().watch_listener(self.acceptors().id, watch);
-    }
 }
 impl Source for TcpListener {}
 
@@ -118,9 +112,6 @@ impl sealed::Watchable for UdpSocket {
     }
     fn desk(&self) -> &Arc<Desk> {
         self.desk()
-    }
-    fn tell(&self, watch: Option<Arc<Watch>>) {
-        self.desk().watch_udp(self.ticket().id, watch);
     }
 }
 impl Source for UdpSocket {}
@@ -151,8 +142,9 @@ impl Source for UdpSocket {}
 /// sockets. It becomes readable when something happens **after a [`wait`](Self::wait) without time that found nothing**: only
 /// then is it written. So: when the descriptor is readable, call `wait` with a timeout of zero until nothing comes.
 ///
-/// A socket can be watched by one poller at a time; the last one that adds it is told.
+/// A socket can be watched by several pollers, or under several names, 256 at the most: each of them is told.
 pub struct Poller {
+    born: Birth,
     list: PollList,
     /// What the thread that waits for all takes with it; nothing while one does.
     waiting: Mutex<Option<Waiting>>,
@@ -221,7 +213,7 @@ impl Watches {
 fn is_abandoned(watch: &Arc<Watch>) -> bool {
     let is = watch.source.is_abandoned();
     if is {
-        watch.interest.store(GONE, Release);
+        watch.forget();
     }
     is
 }
@@ -235,6 +227,7 @@ impl Poller {
     pub fn new() -> io::Result<Poller> {
         let (list, queue) = poll::poll_list()?;
         Ok(Poller {
+            born: Birth::here(),
             list,
             waiting: Mutex::new(Some(Waiting { queue, level: Vec::new(), abandoned: Vec::new() })),
             returned: Condvar::new(),
@@ -249,10 +242,12 @@ impl Poller {
             return Err(Why::Forked.into());
         }
         let watch = self.list.watch(source.source(), key, word(interest, mode));
+        let watch = watch.ok_or_else(|| io::Error::other(format!("{WATCHES_MAX} watch this socket already")))?;
         if !lock(&self.watched).add(&watch) {
+            watch.forget();
             return Err(io::Error::from(io::ErrorKind::AlreadyExists));
         }
-        source.tell(Some(watch.clone()));
+        source.desk().watch(&watch);
         Watched::look(&watch);
         Ok(())
     }
@@ -261,8 +256,9 @@ impl Poller {
     pub fn modify(&self, key: usize, interest: Interest, mode: Mode) -> io::Result<()> {
         let watch = lock(&self.watched).by_key.get(&key).cloned().ok_or(io::ErrorKind::NotFound)?;
         // In one step: whether it is listed, and whether it is watched at all, changes on other threads meanwhile.
-        let change = |now| (now & GONE == 0).then_some(word(interest, mode) | now & LISTED);
-        watch.interest.fetch_update(AcqRel, Acquire, change).map_err(|_| io::ErrorKind::NotFound)?;
+        if !watch.set_interest(|now| word(interest, mode) | now & LISTED) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         Watched::look(&watch);
         Ok(())
     }
@@ -273,16 +269,20 @@ impl Poller {
             return Err(Why::Forked.into());
         }
         let watch = lock(&self.watched).by_key.remove(&key).ok_or(io::ErrorKind::NotFound)?;
-        watch.interest.store(GONE, Release);
-        source.tell(None);
+        watch.forget();
+        source.desk().unwatch(&watch.source);
         Ok(())
     }
 
-    /// As [`delete`](Self::delete), for a socket that is about to be dropped.
+    /// As [`delete`](Self::delete), for a handle that is about to be dropped: of the last one there is nobody left to tell.
     #[cfg(feature = "tokio")]
-    pub(crate) fn forget(&self, key: usize) {
-        if let Some(watch) = lock(&self.watched).by_key.remove(&key) {
-            watch.interest.store(GONE, Release);
+    pub(crate) fn forget(&self, desk: &Desk, key: usize) {
+        let Some(watch) = lock(&self.watched).by_key.remove(&key) else { return };
+        if desk.is_here() {
+            watch.forget();
+            if !watch.source.is_last() {
+                desk.unwatch(&watch.source);
+            }
         }
     }
 
@@ -364,7 +364,7 @@ impl Waiting {
             let Some(watch) = listed.next().or_else(|| self.queue.pop()) else { break };
             let interest = watch.interest.load(Acquire);
             // No longer wanted, or told of already; but one that was listed, and is to be told of otherwise since, is so now: the list passes it over.
-            if interest & GONE != 0 || interest & (LISTED | EDGE | ONESHOT) == LISTED {
+            if watch.is_forgotten() || interest & (LISTED | EDGE | ONESHOT) == LISTED {
                 continue;
             }
             if is_abandoned(&watch) {
@@ -385,6 +385,16 @@ impl Waiting {
             }
         }
         self.level.extend(listed.inspect(|watch| _ = watch.interest.fetch_or(LISTED, Relaxed)));
+    }
+}
+
+/// The lanes keep what is forgotten until its socket ends, or another comes that watches it, or goes.
+impl Drop for Poller {
+    fn drop(&mut self) {
+        if self.born.is_here() {
+            let watched = self.watched.get_mut().unwrap_or_else(PoisonError::into_inner);
+            watched.by_key.values().for_each(|watch| watch.forget());
+        }
     }
 }
 

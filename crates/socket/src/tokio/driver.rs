@@ -6,6 +6,7 @@ use ::tokio::io::unix::AsyncFd;
 use ::tokio::io::{self as tokio_io, Ready};
 use ::tokio::runtime::{Handle, Id};
 use ::tokio::task::coop::{consume_budget, poll_proceed};
+use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::poll::{self, closed};
 use laneway_stack::threads::words::{READ, WRITE};
 use std::collections::HashMap;
@@ -131,6 +132,7 @@ pub(super) struct Registration {
     waits: Arc<Mutex<Waits>>,
     key: usize,
     source: poll::Source,
+    desk: Arc<Desk>,
 }
 
 impl Registration {
@@ -140,7 +142,8 @@ impl Registration {
         let key = shared.next_key.fetch_add(1, Relaxed);
         let waits = Arc::new(Mutex::new(Waits::default()));
         lock(&shared.waits).insert(key, waits.clone());
-        let registration = Registration { shared, waits, key, source: net::source(source) };
+        let (looked_at, desk) = net::source(source);
+        let registration = Registration { shared, waits, key, source: looked_at, desk };
         registration.shared.poller.add(source, key, Interest::BOTH, Mode::Edge)?;
         Ok(registration)
     }
@@ -261,7 +264,7 @@ fn not_yet<T>(done: io::Result<T>) -> Poll<io::Result<T>> {
 impl Drop for Registration {
     fn drop(&mut self) {
         lock(&self.shared.waits).remove(&self.key);
-        self.shared.poller.forget(self.key);
+        self.shared.poller.forget(&self.desk, self.key);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Owns the hand-over of new connections to threads: a ring per lane, from which whoever comes first takes with one
 //! exchange. What is in a ring is a whole connection: it was established, has its conversation, and its lane serves it.
 
-use super::poll::{Watch, Watched};
+use super::watches::Watches;
 use super::words::{Event, READ, Talk, wake_those};
 use crate::app::ListenerId;
 use laneway_sync::padded::Padded;
@@ -10,7 +10,7 @@ use laneway_sync::wake::{Flags, look_fence};
 use laneway_wire::flow::{Address, FlowKey};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering::*};
 
 /// Who the peer is, in words: a thread that accepts is told, and so it goes with the connection.
 type Peer = [u64; 3];
@@ -54,6 +54,8 @@ pub struct Acceptors {
     pub nonblocking: AtomicBool,
     /// Its last handle was dropped.
     pub abandoned: AtomicBool,
+    /// How many watch it.
+    pub(super) watches: AtomicU16,
     /// The stack has ended.
     gone: AtomicBool,
 }
@@ -66,7 +68,7 @@ pub(super) struct LaneAcceptor {
     staged: Vec<(Talk, Peer)>,
     /// Something was published since threads were last told.
     news: bool,
-    pub(super) watch: Option<Arc<Watch>>,
+    pub(super) watches: Watches,
 }
 
 impl Acceptors {
@@ -84,10 +86,16 @@ impl Acceptors {
             event: Event::default(),
             nonblocking: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
+            watches: AtomicU16::new(0),
             gone: AtomicBool::new(false),
         });
-        let side =
-            |offers| LaneAcceptor { shared: shared.clone(), offers, staged: Vec::new(), news: false, watch: None };
+        let side = |offers| LaneAcceptor {
+            shared: shared.clone(),
+            offers,
+            staged: Vec::new(),
+            news: false,
+            watches: Watches::default(),
+        };
         let sides = offers.into_iter().map(side).collect();
         (shared, sides)
     }
@@ -165,16 +173,14 @@ impl LaneAcceptor {
     /// No connection will come any more.
     pub(super) fn end(&self) {
         self.shared.end();
-        self.watch.iter().for_each(Watched::look);
+        self.watches.look();
     }
 
     /// Tells threads what was offered. The caller has fenced.
     pub(super) fn tell(&mut self) {
         if std::mem::take(&mut self.news) {
             wake_those(&self.shared.flags, &self.shared.event, READ);
-            if let Some(watch) = &self.watch {
-                Watched::tell(watch, READ);
-            }
+            self.watches.tell(READ);
         }
     }
 }

@@ -3,13 +3,13 @@
 //! A flow's datagrams come over one lane and stay in order; between flows there is no order. What finds its ring full is
 //! dropped and counted, as the network would have done.
 
-use super::poll::{Watch, Watched};
+use super::watches::Watches;
 use super::words::{Event, READ, ROOM, WRITE, wake_those};
 use crate::app::UdpId;
 use laneway_sync::ring::records::{RecordConsumer, RecordProducer, records};
 use laneway_sync::wake::Flags;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of datagrams that may wait from one lane.
@@ -51,6 +51,8 @@ pub struct Datagrams {
     pub write_timeout_ms: AtomicU32,
     /// Its last handle was dropped.
     pub abandoned: AtomicBool,
+    /// How many watch it.
+    pub(super) watches: AtomicU16,
     /// The stack has ended.
     pub gone: AtomicBool,
 }
@@ -61,7 +63,7 @@ pub(super) struct LaneDatagrams {
     to_app: RecordProducer,
     /// What threads have sent, on the lane that sends for it.
     pub(super) outgoing: Option<RecordConsumer>,
-    pub(super) watch: Option<Arc<Watch>>,
+    pub(super) watches: Watches,
     /// What there is to tell at the end of the poll: [`READ`], [`WRITE`], and [`ROOM`] if a drain has made some.
     pub(super) news: u32,
 }
@@ -120,6 +122,7 @@ impl Datagrams {
             read_timeout_ms: AtomicU32::new(u32::MAX),
             write_timeout_ms: AtomicU32::new(u32::MAX),
             abandoned: AtomicBool::new(false),
+            watches: AtomicU16::new(0),
             gone: AtomicBool::new(false),
         });
         let mut outgoing = Some(outgoing);
@@ -127,7 +130,7 @@ impl Datagrams {
             shared: shared.clone(),
             to_app,
             outgoing: if i == lane { outgoing.take() } else { None },
-            watch: None,
+            watches: Watches::default(),
             news: 0,
         });
         let sides = sides.collect();
@@ -252,7 +255,7 @@ impl LaneDatagrams {
     pub(super) fn end(&self) {
         self.shared.gone.store(true, Release);
         self.shared.event.wake();
-        self.watch.iter().for_each(Watched::look);
+        self.watches.look();
     }
 
     /// Tells threads. The caller has fenced.
@@ -263,10 +266,10 @@ impl LaneDatagrams {
         }
         let (flags, room, news) = (&self.shared.flags, news & ROOM != 0, news & !ROOM);
         wake_those(flags, &self.shared.event, if room { news | WRITE } else { news });
-        if let Some(watch) = &self.watch {
+        if !self.watches.is_none() {
             // A poller hears of room if it, or a send that does not wait, has found too little.
             let asked = room && flags.take(ROOM) != 0;
-            Watched::tell(watch, if asked { news | WRITE } else { news });
+            self.watches.tell(if asked { news | WRITE } else { news });
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::accept::{Acceptors, LaneAcceptor};
 use super::datagram::{Datagrams, LaneDatagrams};
 use super::patience::LOOK_US;
-use super::poll::{Watch, Watched};
+use super::poll::{Source, Watch};
 use super::words::{
     AppWords, Conversation, LEFT, LaneWords, NO_SLOT, Op, RESETS, SHUT_READ, SHUT_WRITE, Talk, TalkEnd,
 };
@@ -40,7 +40,7 @@ pub(super) enum Command {
     BindUdp(Box<LaneDatagrams>),
     /// Stop that.
     UnbindUdp(UdpId),
-    /// Tell this one of a listener's news.
+    /// Tell this one of a listener's news, too; `None`: one of those that are told is forgotten.
     WatchListener(ListenerId, Option<Arc<Watch>>),
     /// The same for a UDP socket.
     WatchUdp(UdpId, Option<Arc<Watch>>),
@@ -313,14 +313,23 @@ impl Desk {
         }
     }
 
-    /// Tells `watch` of a listener's news.
-    pub fn watch_listener(&self, id: ListenerId, watch: Option<Arc<Watch>>) {
-        (0..self.posts.len()).for_each(|lane| self.say(lane, Command::WatchListener(id, watch.clone())));
+    /// Tells `watch`, beside others, of its socket's news from now on.
+    pub fn watch(&self, watch: &Arc<Watch>) {
+        self.change_watches(&watch.source, Some(watch));
     }
 
-    /// The same for a UDP socket.
-    pub fn watch_udp(&self, id: UdpId, watch: Option<Arc<Watch>>) {
-        (0..self.posts.len()).for_each(|lane| self.say(lane, Command::WatchUdp(id, watch.clone())));
+    /// Has the lanes drop those that watch a socket and were [forgotten](super::poll::Watched::forget).
+    pub fn unwatch(&self, source: &Source) {
+        self.change_watches(source, None);
+    }
+
+    fn change_watches(&self, source: &Source, watch: Option<&Arc<Watch>>) {
+        let all = 0..self.posts.len();
+        match source {
+            Source::Conversation(talk) => _ = self.note(talk, Op::Watch(watch.cloned())),
+            Source::Acceptors(a) => all.for_each(|lane| self.say(lane, Command::WatchListener(a.id, watch.cloned()))),
+            Source::Datagrams(d) => all.for_each(|lane| self.say(lane, Command::WatchUdp(d.id, watch.cloned()))),
+        }
     }
 
     pub(super) fn say(&self, lane: usize, command: Command) {
@@ -354,7 +363,7 @@ pub(super) fn refuse(command: Command) {
             is_over(talk, GONE);
             look_fence();
             wake_those(talk.flags(), &talk.lane().event, READ | WRITE);
-            last_words(talk).iter().for_each(Watched::look);
+            last_words(talk);
         }
         Command::Listen(side) => side.end(),
         Command::BindUdp(side) => side.end(),

@@ -32,36 +32,35 @@ impl Holds {
     }
 }
 
-/// What a conversation's record remembers of it: a bit for each list.
+/// What a conversation's record remembers of it, for each list: the [bit](Holds::bit) that it is there, and four above it the bit that
+/// something was said since that list was last gone through: its blocks are in use, though perhaps empty now.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Lent {
-    listed: u8,
-    /// Something was said since that list was last gone through: its blocks are in use, though perhaps empty now.
-    spoke: u8,
-}
+pub(super) struct Lent(u8);
+
+const SPOKE: u32 = 4;
 
 impl Lent {
     /// Something was said. True: it is to be [listed](Lenders::add).
     #[inline]
     pub(super) fn speaks(&mut self, holds: Holds) -> bool {
-        self.spoke = Holds::AWord.bit() | Holds::More.bit();
+        self.0 |= (Holds::AWord.bit() | Holds::More.bit()) << SPOKE;
         // Who is asked for more is asked for all of it.
-        let is_new = self.listed & (holds.bit() | Holds::More.bit()) == 0;
-        self.listed |= if is_new { holds.bit() } else { 0 };
+        let is_new = self.0 & (holds.bit() | Holds::More.bit()) == 0;
+        self.0 |= if is_new { holds.bit() } else { 0 };
         is_new
     }
 
     /// Nothing was said since this was last asked for that list.
     #[inline]
     pub(super) fn was_silent(&mut self, list: Holds) -> bool {
-        let spoke = self.spoke & list.bit() != 0;
-        self.spoke &= !list.bit();
+        let spoke = self.0 & list.bit() << SPOKE != 0;
+        self.0 &= !(list.bit() << SPOKE);
         !spoke
     }
 
     /// It is not on that list any more.
     pub(super) fn leaves(&mut self, list: Holds) {
-        self.listed &= !list.bit();
+        self.0 &= !list.bit();
     }
 }
 

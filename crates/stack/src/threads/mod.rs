@@ -44,7 +44,7 @@
 //!
 //! **What bounds what.** A ring holds [`RING`] bytes in each direction, a lane's blocks [`POOL`] bytes of each size; a
 //! lane looks at [`SERVED_MAX`] conversations and takes [`COMMANDS_MAX`] commands per poll; of notes there may be
-//! [`NOTES_MAX`] in a conversation; a lane keeps 256 ended conversations for others, and none when it is idle. Whoever wants more waits, or is told that it would.
+//! [`NOTES_MAX`] in a conversation; a socket is watched by [`WATCHES_MAX`] at most; a lane keeps 256 ended conversations for others, and none when it is idle. Whoever wants more waits, or is told that it would.
 //! Who finds all blocks with others tries again, or is told, when there are some (`hungry`). Who says nothing holds none: the block of a word
 //! goes back after some tenth of a second, larger ones within milliseconds (`lenders`).
 
@@ -58,6 +58,7 @@ mod patience;
 pub mod poll;
 mod server;
 mod stock;
+mod watches;
 pub mod words;
 
 pub use laneway_sync::fork;
@@ -76,3 +77,5 @@ pub const KEPT_MAX: usize = 16;
 pub const COMMANDS_MAX: usize = 64;
 /// Notes that may wait in one conversation.
 pub const NOTES_MAX: u16 = 64;
+/// Pollers and runtimes that may watch one socket at a time.
+pub const WATCHES_MAX: u16 = 256;

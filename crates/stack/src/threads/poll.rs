@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::WATCHES_MAX;
 use super::accept::Acceptors;
 use super::datagram::Datagrams;
 use super::words::{CONNECTED, Conversation, ENDED, GONE, READ, ROOM, SHUT_READ, SHUT_WRITE, Talk, WRITE};
@@ -12,7 +13,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering::*};
 use std::time::Duration;
 
 /// What is watched.
@@ -41,6 +42,14 @@ impl Source {
         }
     }
 
+    fn watches(&self) -> &AtomicU16 {
+        match self {
+            Source::Conversation(talk) => &talk.app().watches,
+            Source::Acceptors(acceptors) => &acceptors.watches,
+            Source::Datagrams(socket) => &socket.watches,
+        }
+    }
+
     /// Its last handle was dropped: there is nobody who could use it.
     pub fn is_abandoned(&self) -> bool {
         match self {
@@ -48,6 +57,11 @@ impl Source {
             Source::Acceptors(acceptors) => acceptors.abandoned.load(Relaxed),
             Source::Datagrams(socket) => socket.abandoned.load(Relaxed),
         }
+    }
+
+    /// Its user has no other handle of it. Of a listener and a datagram socket nobody counts them: false.
+    pub fn is_last(&self) -> bool {
+        matches!(self, Source::Conversation(talk) if talk.app().handles.load(Relaxed) == 1)
     }
 
     /// Which of `wanted` would not have to wait. Of room to send that is wanted and not there, the lane tells when there is
@@ -93,6 +107,10 @@ pub fn closed(talk: &Conversation) -> u32 {
     closed
 }
 
+/// Of [`Watched::interest`]: nobody wants to know any more, and nobody ever will. The bits above [`WRITE`] and below this are its
+/// user's.
+const FORGOTTEN: u32 = 1 << 31;
+
 /// A socket that is watched, for the list of those that something happened to.
 pub type Watch = Job<Watched>;
 
@@ -114,6 +132,25 @@ impl Watched {
         if this.interest.load(Relaxed) & bits != 0 {
             Self::look(this);
         }
+    }
+
+    /// Nobody wants to know any more. The lane keeps it until it is told so ([`Desk::unwatch`](super::desk::Desk::unwatch)), or until
+    /// another watches the same socket.
+    pub fn forget(&self) {
+        if self.interest.swap(FORGOTTEN, AcqRel) & FORGOTTEN == 0 {
+            self.source.watches().fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Whether it was forgotten.
+    pub fn is_forgotten(&self) -> bool {
+        self.interest.load(Acquire) & FORGOTTEN != 0
+    }
+
+    /// Puts `change` of the user's word in its place, unless it was forgotten: then false.
+    pub fn set_interest(&self, change: impl Fn(u32) -> u32) -> bool {
+        let change = |now| (now & FORGOTTEN == 0).then(|| change(now));
+        self.interest.fetch_update(AcqRel, Acquire, change).is_ok()
     }
 
     /// Has the poller look at it.
@@ -162,10 +199,12 @@ pub fn poll_list() -> io::Result<(PollList, PollQueue)> {
 }
 
 impl PollList {
-    /// A socket to be watched.
-    pub fn watch(&self, source: Source, key: usize, interest: u32) -> Arc<Watch> {
+    /// A socket to be watched, until it is [forgotten](Watched::forget). `None`: there are [`WATCHES_MAX`] already that do.
+    pub fn watch(&self, source: Source, key: usize, interest: u32) -> Option<Arc<Watch>> {
+        let one_more = |n| (n < WATCHES_MAX).then_some(n + 1);
+        source.watches().fetch_update(Relaxed, Relaxed, one_more).ok()?;
         let (list, bell) = (self.list.clone(), self.bell.clone());
-        Arc::new(Job::new(Watched { source, key, interest: AtomicU32::new(interest), list, bell }))
+        Some(Arc::new(Job::new(Watched { source, key, interest: AtomicU32::new(interest), list, bell })))
     }
 
     /// The descriptor that becomes readable.

@@ -6,8 +6,8 @@ use super::desk::{Command, Desk, Inbox, refuse};
 use super::hungry::Hungry;
 use super::kept::{self, Kept};
 use super::lenders::{Holds, Lender, Lenders, Lent};
-use super::poll::{Watch, Watched};
 use super::stock::Stock;
+use super::watches::Watches;
 use super::words::{
     CONNECTED, Conversation, ENDED, FULL, Fault, GONE, LEFT, NO_SLOT, Op, READ, RESETS, ROOM, Talk, TalkEnd, WRITE,
     is_over, last_words, poll_news, wake_those,
@@ -37,7 +37,7 @@ const ROOMIER: u32 = 1 << 7;
 struct Record {
     end: TalkEnd,
     id: ConnId,
-    watch: Option<Arc<Watch>>,
+    watches: Watches,
     /// What was asked for behind bytes that have not been taken yet.
     #[expect(clippy::box_collection, reason = "one word while there is none, which is nearly always")]
     notes: Option<Box<VecDeque<(u64, Op)>>>,
@@ -51,9 +51,11 @@ struct Record {
     keeps: bool,
     /// How many of its thread's bytes the connection has.
     queued: u64,
-    /// How many had been given back when it was last served.
-    seen: u64,
+    /// How many had been given back when it was last served, modulo 2³²: a ring does not hold that many.
+    seen: u32,
 }
+
+const _: () = assert!(size_of::<Record>() == 64, "as long as a line: serving a connection fetches no second one");
 
 impl Record {
     /// Bytes that the connection does not have yet.
@@ -105,7 +107,7 @@ pub struct Server {
     /// Those for which there was no block.
     hungry: Hungry,
     /// Conversations that ended in this poll, and whose threads must be told.
-    farewells: Vec<(TalkEnd, Option<Arc<Watch>>)>,
+    farewells: Vec<(TalkEnd, Watches)>,
     /// Conversations that ended, for others.
     stock: Stock,
     now: Instant,
@@ -156,14 +158,14 @@ impl Server {
         let record = Record {
             end,
             id,
-            watch: None,
+            watches: Watches::default(),
             notes: None,
             news: 0,
             lent: Lent::default(),
             closing: false,
             keeps: false,
             queued: taken,
-            seen: taken,
+            seen: taken as u32,
         };
         let index = match self.free.pop() {
             Some(index) => {
@@ -191,12 +193,12 @@ impl Server {
         }
         talk.place().store(NO_SLOT, Relaxed);
         is_over(talk, GONE);
-        self.farewells.push((record.end, record.watch));
+        self.farewells.push((record.end, record.watches));
     }
 
     /// As [`remove`](Self::remove), of one whose application has left: there is nobody to tell, unless somebody watches.
     fn put_away(&mut self, index: u32) {
-        if self.record(index).is_some_and(|record| record.watch.is_some()) {
+        if self.record(index).is_some_and(|record| !record.watches.is_none()) {
             return self.remove(index, None);
         }
         let Some(record) = self.records.get_mut(index as usize).and_then(Option::take) else { return };
@@ -248,10 +250,7 @@ impl Server {
             for (at, op) in notes {
                 is_shut |= matches!(op, Op::Shutdown | Op::ShutRead);
                 match op {
-                    Op::Watch(watch) => {
-                        record.watch = watch;
-                        record.watch.iter().for_each(Watched::look);
-                    }
+                    Op::Watch(watch) => record.watches.change(watch),
                     Op::Abort => aborts = true,
                     Op::ShutRead => {}
                     // Bytes that nobody will read are thrown away, and their sender hears of it at once.
@@ -264,7 +263,7 @@ impl Server {
             }
             if is_shut {
                 // Whoever waits for what will not come may be another than who has shut it.
-                record.watch.iter().for_each(Watched::look);
+                record.watches.look();
             }
         }
         if left != 0 {
@@ -340,7 +339,7 @@ impl Server {
                 break; // `on_writable` goes on
             }
         }
-        let taken = record.end.taken();
+        let taken = record.end.taken() as u32;
         let is_roomier = taken != std::mem::replace(&mut record.seen, taken);
         record.resume(cx);
         if is_roomier {
@@ -426,7 +425,7 @@ impl Server {
             }
             // It ended before the lane knew who watches it: the farewell reached nobody.
             None if talk.lane().status.load(Relaxed) & GONE != 0 => {
-                last_words(talk).iter().for_each(Watched::look);
+                last_words(talk);
                 false
             }
             None => false,
@@ -497,14 +496,12 @@ impl Server {
             }
             Command::WatchListener(id, watch) => {
                 if let Some(side) = self.listeners.get_mut(&id.0) {
-                    side.watch = watch;
-                    side.watch.iter().for_each(Watched::look);
+                    side.watches.change(watch);
                 }
             }
             Command::WatchUdp(id, watch) => {
                 if let Some(side) = self.sockets.get_mut(&id.0) {
-                    side.watch = watch;
-                    side.watch.iter().for_each(Watched::look);
+                    side.watches.change(watch);
                 }
             }
         }
@@ -549,8 +546,8 @@ impl Server {
                 });
                 is_over(end.pipe(), GONE);
                 // Who waited behind others to be begun is not on the list any more; who watches it has been said all the same.
-                let watch = last_words(end.pipe());
-                self.farewells.push((end, watch));
+                last_words(end.pipe());
+                self.farewells.push((end, Watches::default()));
             }
         }
     }
@@ -675,7 +672,7 @@ impl App for Server {
             // What those that come later will need is fetched meanwhile: the record, and then what it leads to.
             if let Some(Some(later)) = self.news.get(i + 4).and_then(|later| self.records.get(*later as usize)) {
                 prefetch_line(later.end.pipe().flags());
-                later.watch.iter().for_each(|watch| prefetch_line(Arc::as_ptr(watch)));
+                later.watches.first().into_iter().for_each(|watch| prefetch_line(Arc::as_ptr(watch)));
             }
             let Some(Some(record)) = self.records.get_mut(index as usize) else { continue };
             let mut bits = u32::from(std::mem::take(&mut record.news));
@@ -689,15 +686,15 @@ impl App for Server {
                 continue;
             }
             wake_those(pipe.flags(), &pipe.lane().event, bits);
-            if let Some(watch) = &record.watch {
-                Watched::tell(watch, poll_news(pipe.flags(), bits));
+            if !record.watches.is_none() {
+                record.watches.tell(poll_news(pipe.flags(), bits));
             }
         }
         self.news.clear();
-        for (end, watch) in self.farewells.drain(..) {
+        for (end, watches) in self.farewells.drain(..) {
             let talk = end.pipe();
             wake_those(talk.flags(), &talk.lane().event, READ | WRITE);
-            watch.iter().for_each(Watched::look);
+            watches.look();
             self.stock.give(end);
         }
         self.listeners.values_mut().for_each(LaneAcceptor::tell);
@@ -795,7 +792,7 @@ impl App for Server {
             let Some(record) = self.record(index) else { continue };
             record.end.pipe().lane().fail(Fault::Stopped);
             is_over(record.end.pipe(), 0);
-            record.watch.iter().for_each(Watched::look); // whatever it waits for
+            record.watches.look(); // whatever they wait for
             // What was sent still goes out, and then a FIN.
             let at = record.end.sent();
             record.closing = true;
@@ -833,10 +830,11 @@ impl Drop for Server {
         self.listeners.values().for_each(LaneAcceptor::end);
         self.sockets.values().for_each(|side| side.end());
         look_fence();
-        for (end, watch) in self.farewells.drain(..) {
+        for (end, watches) in self.farewells.drain(..) {
             let talk = end.pipe();
             wake_those(talk.flags(), &talk.lane().event, READ | WRITE);
-            last_words(talk).or(watch).iter().for_each(Watched::look);
+            last_words(talk);
+            watches.look();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::patience::PATIENCE_FIRST;
 use super::poll::Watch;
+use super::watches::Watches;
 use laneway_sync::ring::bytes::{AppEnd, LaneEnd, Notes, Pipe};
 use laneway_sync::wake::Flags;
 use laneway_wire::flow::FlowKey;
@@ -68,7 +69,7 @@ pub enum Op {
     Close,
     /// An RST, at once.
     Abort,
-    /// Tell this one what happens, from now on; `None`: nobody.
+    /// Tell this one, too, what happens from now on; `None`: one of those that are told is [forgotten](super::poll::Watched::forget).
     Watch(Option<Arc<Watch>>),
 }
 
@@ -92,6 +93,8 @@ pub struct AppWords {
     pub user_timeout_ms: AtomicU32,
     /// How many handles the application has; the last one closes.
     pub handles: AtomicU32,
+    /// How many watch it.
+    pub(super) watches: AtomicU16,
 }
 
 impl Default for AppWords {
@@ -107,6 +110,7 @@ impl Default for AppWords {
             patience: AtomicU8::new(PATIENCE_FIRST),
             user_timeout_ms: AtomicU32::new(0),
             handles: AtomicU32::new(1),
+            watches: AtomicU16::new(0),
         }
     }
 }
@@ -115,7 +119,7 @@ impl AppWords {
     /// For whoever takes a conversation that the lane has made or renewed: as of one that begins.
     pub(super) fn begin(&self) {
         let AppWords { read_timeout_ms, write_timeout_ms, linger_s, noted: _, nonblocking, .. } = self;
-        let AppWords { state, patience, user_timeout_ms, handles, .. } = self;
+        let AppWords { state, patience, user_timeout_ms, handles, watches: _, .. } = self;
         read_timeout_ms.store(u32::MAX, Relaxed);
         write_timeout_ms.store(u32::MAX, Relaxed);
         linger_s.store(-1, Relaxed);
@@ -285,16 +289,20 @@ pub(super) fn is_over(talk: &Conversation, status: u32) {
     talk.flags().set(OVER);
 }
 
-/// What was said of one that is over, and that nobody will act upon any more, counts as heard. Who was to be told of it, if the last of
-/// that was said so late.
-pub(super) fn last_words(talk: &Conversation) -> Option<Arc<Watch>> {
+/// What was said of one that is over, and that nobody will act upon any more, counts as heard. Those that were to be told of it, if that
+/// was said so late, look now.
+pub(super) fn last_words(talk: &Conversation) {
     let notes = talk.said().take_all();
     if notes.is_empty() {
-        return None;
+        return;
     }
     talk.lane().noted.fetch_add(notes.len() as u16, Release);
-    let watch = |(_, op)| if let Op::Watch(watch) = op { Some(watch) } else { None };
-    notes.into_iter().rev().find_map(watch).flatten()
+    let mut late = Watches::default();
+    for (_, op) in notes {
+        if let Op::Watch(watch) = op {
+            late.change(watch);
+        }
+    }
 }
 
 const _: () = {

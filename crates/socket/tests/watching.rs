@@ -1,0 +1,85 @@
+//! Who is told of what: several that watch one socket, many sockets that one watches.
+
+use laneway::{Device, Event, Interest, Mode, Poller, Stack, TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::time::Duration;
+
+fn stacks() -> (Stack, Stack) {
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().start().unwrap();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+    (server, client)
+}
+
+fn pair(server: &Stack, client: &Stack) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind_on(server, "10.0.0.1:0").unwrap();
+    let stream = TcpStream::connect_on(client, listener.local_addr().unwrap()).unwrap();
+    (stream, listener.accept().unwrap().0)
+}
+
+fn keys(poller: &Poller, patience: u64) -> Vec<usize> {
+    let mut events: Vec<Event> = Vec::new();
+    poller.wait(&mut events, Some(Duration::from_millis(patience))).unwrap();
+    events.iter().map(|event| event.key).collect()
+}
+
+#[test]
+fn a_socket_moves_from_one_poller_to_another() {
+    let (server, client) = stacks();
+    let (mut stream, mut other) = pair(&server, &client);
+    let (from, to) = (Poller::new().unwrap(), Poller::new().unwrap());
+    from.add(&stream, 1, Interest::READABLE, Mode::Level).unwrap();
+    to.add(&stream, 2, Interest::READABLE, Mode::Level).unwrap();
+    from.delete(&stream, 1).unwrap();
+    assert!(keys(&to, 100).is_empty(), "and the lane has heard of it all");
+    other.write_all(b"x").unwrap();
+    assert_eq!(keys(&to, 5_000), [2]);
+    assert!(keys(&from, 0).is_empty());
+    stream.read_exact(&mut [0]).unwrap();
+}
+
+#[test]
+fn each_poller_that_watches_a_socket_is_told() {
+    let (server, client) = stacks();
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:80").unwrap();
+    let pollers = [(); 3].map(|()| Poller::new().unwrap());
+    for poller in &pollers {
+        poller.add(&listener, 1, Interest::READABLE, Mode::Edge).unwrap();
+    }
+    let _one = TcpStream::connect_on(&client, "10.0.0.1:80").unwrap();
+    assert!(pollers.iter().all(|poller| keys(poller, 5_000) == [1]));
+    // One that is dropped takes nothing with it.
+    let [first, second, third] = pollers;
+    drop((first, third));
+    let _two = TcpStream::connect_on(&client, "10.0.0.1:80").unwrap();
+    assert_eq!(keys(&second, 5_000), [1]);
+}
+
+#[test]
+fn a_socket_is_watched_by_so_many_and_no_more() {
+    let (server, client) = stacks();
+    let (stream, mut other) = pair(&server, &client);
+    let poller = Poller::new().unwrap();
+    for key in 0..256 {
+        poller.add(&stream, key, Interest::READABLE, Mode::Edge).unwrap();
+    }
+    let refused = poller.add(&stream, 256, Interest::READABLE, Mode::Edge).unwrap_err();
+    assert_eq!(refused.to_string(), "256 watch this socket already");
+    // Who does not watch any more makes room, whichever way he has left.
+    poller.delete(&stream, 7).unwrap();
+    poller.add(&stream, 256, Interest::READABLE, Mode::Edge).unwrap();
+    drop(poller);
+    let poller = Poller::new().unwrap();
+    for key in 0..256 {
+        poller.add(&stream, key, Interest::READABLE, Mode::Edge).unwrap();
+    }
+    other.write_all(b"x").unwrap();
+    let mut told = Vec::new();
+    while told.len() < 256 {
+        let some = keys(&poller, 5_000);
+        assert!(!some.is_empty(), "{} were told", told.len());
+        told.extend(some);
+    }
+    told.sort();
+    assert!(told.into_iter().eq(0..256));
+}
