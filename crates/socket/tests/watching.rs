@@ -1,8 +1,8 @@
 //! Who is told of what: several that watch one socket, many sockets that one watches.
 
-use laneway::{Device, Event, Interest, Mode, Poller, Stack, TcpListener, TcpStream};
+use laneway::{Device, Event, Interest, Mode, Poller, Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn stacks() -> (Stack, Stack) {
     let (here, there) = Device::memory_pair(1).unwrap();
@@ -82,4 +82,31 @@ fn a_socket_is_watched_by_so_many_and_no_more() {
     }
     told.sort();
     assert!(told.into_iter().eq(0..256));
+}
+
+/// More that are always ready than one `wait` tells of: all have their turn, and so has one to which something happens meanwhile.
+#[test]
+fn those_that_are_always_ready_take_turns() {
+    let (server, client) = stacks();
+    let poller = Poller::new().unwrap();
+    const ALL: usize = 1_100;
+    let all: Vec<_> = (0..ALL).map(|_| UdpSocket::bind_on(&client, "10.0.0.2:0").unwrap()).collect();
+    for (key, socket) in all.iter().enumerate() {
+        poller.add(socket, key, Interest::WRITABLE, Mode::Level).unwrap();
+    }
+    let mut told = vec![0; ALL];
+    for _ in 0..22 {
+        keys(&poller, 0).into_iter().for_each(|key| told[key] += 1);
+    }
+    assert!(told.iter().all(|times| (15..=22).contains(times)), "{told:?}");
+    let (stream, mut other) = pair(&server, &client);
+    poller.add(&stream, ALL, Interest::READABLE, Mode::Level).unwrap();
+    other.write_all(b"x").unwrap();
+    let until = Instant::now() + Duration::from_secs(5);
+    while !keys(&poller, 0).contains(&ALL) {
+        assert!(Instant::now() < until, "nobody was told of the one that had something to read");
+    }
+    // From then on it takes turns with the others.
+    let again = (0..4).filter(|_| keys(&poller, 0).contains(&ALL)).count();
+    assert!(again >= 2, "{again} of 4");
 }

@@ -7,7 +7,7 @@ use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::fork::Birth;
 use laneway_stack::threads::poll::{self, PollList, PollQueue, Watch, Watched};
 use laneway_stack::threads::words::{READ, WRITE};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -39,7 +39,7 @@ impl Interest {
 /// How often one is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
-    /// By every `wait`, for as long as it is so.
+    /// By every `wait`, for as long as it is so; of more sockets than one `wait` tells of, in turn.
     #[default]
     Level,
     /// Once each time that something has happened: that bytes came, or that room came after a write, or a `wait`, had found too
@@ -63,7 +63,7 @@ pub struct Event {
 /// Beside the interest, in one word.
 const EDGE: u32 = 1 << 8;
 const ONESHOT: u32 = 1 << 9;
-/// It is on the list of those that were ready at the last `wait`.
+/// It is on the list of those that were ready when they were last looked at.
 const LISTED: u32 = 1 << 10;
 
 /// The most events that one `wait` returns.
@@ -169,8 +169,8 @@ impl Drop for Turn<'_> {
 
 struct Waiting {
     queue: PollQueue,
-    /// Those that were ready at the last `wait`, and are to be told of again.
-    level: Vec<Arc<Watch>>,
+    /// Those that were ready when they were last looked at, and are to be told of again; each once. Longest ago first.
+    level: VecDeque<Arc<Watch>>,
     /// Those that nobody has any more, to be forgotten.
     abandoned: Vec<Arc<Watch>>,
 }
@@ -229,7 +229,7 @@ impl Poller {
         Ok(Poller {
             born: Birth::here(),
             list,
-            waiting: Mutex::new(Some(Waiting { queue, level: Vec::new(), abandoned: Vec::new() })),
+            waiting: Mutex::new(Some(Waiting { queue, level: VecDeque::new(), abandoned: Vec::new() })),
             returned: Condvar::new(),
             watched: Mutex::default(),
             notified: AtomicBool::new(false),
@@ -350,21 +350,33 @@ fn word(interest: Interest, mode: Mode) -> u32 {
 }
 
 impl Waiting {
+    /// Takes in turn from those that are listed and from those that something has happened to, so that neither keep the others from being told,
+    /// however many they are. Who is told and stays listed goes behind all others.
     fn collect(&mut self, events: &mut Vec<Event>) {
         let most = events.len() + EVENTS_MAX;
-        let listed = std::mem::take(&mut self.level);
-        for watch in &listed {
-            watch.interest.fetch_and(!LISTED, Relaxed);
-        }
+        let mut listed = self.level.len();
         self.queue.begin_round();
-        // Who was given another mode since comes by the queue.
-        let is_level = |watch: &Arc<Watch>| watch.interest.load(Relaxed) & (EDGE | ONESHOT) == 0;
-        let mut listed = listed.into_iter().filter(is_level);
+        let mut from_list = false;
         while events.len() < most {
-            let Some(watch) = listed.next().or_else(|| self.queue.pop()) else { break };
+            from_list = !from_list && listed > 0;
+            let (watch, was_listed) = match if from_list { None } else { self.queue.pop() } {
+                Some(watch) => (watch, false),
+                None if listed > 0 => {
+                    listed -= 1;
+                    let Some(watch) = self.level.pop_front() else { break };
+                    watch.interest.fetch_and(!LISTED, Relaxed);
+                    (watch, true)
+                }
+                None => break,
+            };
             let interest = watch.interest.load(Acquire);
-            // No longer wanted, or told of already; but one that was listed, and is to be told of otherwise since, is so now: the list passes it over.
-            if watch.is_forgotten() || interest & (LISTED | EDGE | ONESHOT) == LISTED {
+            // Who is listed has its turn there, and who was given another mode since has it by the queue.
+            let passes = if was_listed {
+                interest & (EDGE | ONESHOT) != 0
+            } else {
+                is_level(interest) && interest & LISTED != 0
+            };
+            if passes || watch.is_forgotten() {
                 continue;
             }
             if is_abandoned(&watch) {
@@ -378,14 +390,17 @@ impl Waiting {
             events.push(Event { key: watch.key, readable: ready & READ != 0, writable: ready & WRITE != 0 });
             if interest & ONESHOT != 0 {
                 // Unless another was asked for meanwhile: who asked for it is told again.
-                let _ = watch.interest.compare_exchange(interest, ONESHOT, AcqRel, Relaxed);
-            } else if interest & EDGE == 0 {
+                let _ = watch.interest.compare_exchange(interest, interest & LISTED | ONESHOT, AcqRel, Relaxed);
+            } else if is_level(interest) {
                 watch.interest.fetch_or(LISTED, Relaxed);
-                self.level.push(watch);
+                self.level.push_back(watch);
             }
         }
-        self.level.extend(listed.inspect(|watch| _ = watch.interest.fetch_or(LISTED, Relaxed)));
     }
+}
+
+fn is_level(interest: u32) -> bool {
+    interest & (EDGE | ONESHOT) == 0
 }
 
 /// The lanes keep what is forgotten until its socket ends, or another comes that watches it, or goes.
