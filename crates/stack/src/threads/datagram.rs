@@ -154,9 +154,8 @@ impl Datagrams {
                     ring.release(1);
                 }
                 if answer.is_some() {
-                    if !peek {
-                        self.next.store(at + 1, Relaxed);
-                    }
+                    // Who has peeked means this one when he receives, whatever comes over other lanes until then.
+                    self.next.store(if peek { at } else { at + 1 }, Relaxed);
                     return answer;
                 }
             }
@@ -271,5 +270,23 @@ impl LaneDatagrams {
             let asked = room && flags.take(ROOM) != 0;
             self.watches.tell(if asked { news | WRITE } else { news });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_peeked_is_what_is_received() {
+        let (shared, mut lanes) = Datagrams::new(UdpId(0), "10.0.0.1:1".parse().unwrap(), 2);
+        let from = "10.0.0.2:2".parse().unwrap();
+        let take = |peek| shared.receive(peek, |_, data| data.to_vec()).unwrap();
+        assert!(lanes[1].deliver(from, b"four"));
+        assert_eq!(take(/* peek= */ true), b"four");
+        assert!(lanes[0].deliver(from, b"longer"));
+        assert_eq!(take(true), b"four");
+        assert_eq!(take(false), b"four");
+        assert_eq!(take(false), b"longer");
     }
 }
