@@ -520,3 +520,20 @@ fn silence_is_a_timeout() {
     let error = world.connect("192.0.2.7:80".parse().unwrap()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::NetworkUnreachable);
 }
+
+/// What a thread has entered it leaves in any order. The kernel has but one stack, so this is ours alone.
+#[test]
+fn stacks_are_left_in_any_order() {
+    let world = Ours::new();
+    let bind = |at: &str| laneway::UdpSocket::bind(at).map(drop).map_err(|error| error.kind());
+    let (server, client) = (world.server.enter(), world.client.enter());
+    assert_eq!(bind("10.0.0.2:0"), Ok(()));
+    drop(server);
+    assert_eq!(bind("10.0.0.2:0"), Ok(()), "the client's is the one that was entered last");
+    let again = world.server.enter();
+    assert_eq!(bind("10.0.0.1:0"), Ok(()));
+    drop(again);
+    assert_eq!(bind("10.0.0.2:0"), Ok(()));
+    drop(client);
+    assert!(bind("10.0.0.2:0").is_err());
+}

@@ -63,15 +63,23 @@ pub(crate) struct Inner {
 static INSTALLED: RwLock<Option<Stack>> = RwLock::new(None);
 
 thread_local! {
-    static ENTERED: RefCell<Vec<Stack>> = const { RefCell::new(Vec::new()) };
+    /// The stacks that this thread has entered and not left, the last one last, and the number of each entry.
+    static ENTERED: RefCell<Vec<(u64, Stack)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// While it lives, its thread's sockets are of one stack. Made by [`Stack::enter`].
-pub struct Entered(std::marker::PhantomData<*const ()>);
+/// While it lives, and none that was made after it on its thread, the thread's sockets are of one stack. Made by [`Stack::enter`].
+pub struct Entered {
+    number: u64,
+    thread: std::marker::PhantomData<*const ()>,
+}
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        let left = ENTERED.with(|entered| entered.borrow_mut().pop());
+        let left = ENTERED.with(|entered| {
+            let mut entered = entered.borrow_mut();
+            let at = entered.iter().position(|(number, _)| *number == self.number)?; // not always the last one
+            Some(entered.remove(at))
+        });
         drop(left); // perhaps the last handle: not while the list is borrowed
     }
 }
@@ -91,8 +99,13 @@ impl Stack {
 
     /// Until the answer is dropped, this thread's new sockets are of this stack.
     pub fn enter(&self) -> Entered {
-        ENTERED.with(|entered| entered.borrow_mut().push(self.clone()));
-        Entered(std::marker::PhantomData)
+        let number = ENTERED.with(|entered| {
+            let mut entered = entered.borrow_mut();
+            let number = entered.last().map_or(0, |(last, _)| last + 1);
+            entered.push((number, self.clone()));
+            number
+        });
+        Entered { number, thread: std::marker::PhantomData }
     }
 
     /// New sockets of all threads that have not entered another are of this stack. It stays until another is installed.
@@ -103,7 +116,7 @@ impl Stack {
 
     /// The stack that this thread has entered, or that was installed.
     pub fn current() -> io::Result<Stack> {
-        let entered = ENTERED.with(|entered| entered.borrow().last().cloned());
+        let entered = ENTERED.with(|entered| entered.borrow().last().map(|(_, stack)| stack.clone()));
         let found = entered.or_else(|| INSTALLED.read().unwrap_or_else(PoisonError::into_inner).clone());
         found.ok_or_else(|| {
             io::Error::new(
