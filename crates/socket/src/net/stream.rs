@@ -237,23 +237,30 @@ impl TcpStream {
         Ok(n)
     }
 
+    #[cfg(feature = "tokio")]
     fn queue(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self.append(bufs)? {
+            None => Err(self.why_over()),
+            Some(0) if bufs.iter().any(|buf| !buf.is_empty()) => Err(Why::WouldBlock.into()),
+            Some(n) => Ok(n),
+        }
+    }
+
+    /// Appends what there is room for; `None`: nothing can be sent any more.
+    fn append(&self, bufs: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
         self.check()?;
         let words = self.talk().lane();
         let is_over = || words.status.load(Acquire) & GONE != 0 || words.has_error();
         let is_open = || self.talk().app().state.load(Relaxed) & SHUT_WRITE == 0;
-        let sent = match self.talk().flags().seen(OVER) != 0 && is_over() {
+        Ok(match self.talk().flags().seen(OVER) != 0 && is_over() {
             true => None,
             false => self.talk().send_all_of(bufs, is_open),
-        };
-        let Some(n) = sent else { return Err(words.take_error().map_or(Why::BrokenPipe, Why::Fault).into()) };
-        if n > 0 {
-            return Ok(n);
-        }
-        if bufs.iter().all(|buf| buf.is_empty()) {
-            return Ok(0);
-        }
-        Err(Why::WouldBlock.into())
+        })
+    }
+
+    #[cold]
+    fn why_over(&self) -> io::Error {
+        self.talk().lane().take_error().map_or(Why::BrokenPipe, Why::Fault).into()
     }
 
     /// Behind a write that does not wait and found too little: if it was memory that was missing and not room, other connections hold
@@ -274,47 +281,54 @@ impl TcpStream {
     }
 
     fn write_with(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut until = None;
-        if self.talk().app().nonblocking.load(Relaxed) {
+        let (words, all) = (self.talk().app(), bufs.iter().map(|buf| buf.len()).sum());
+        if words.nonblocking.load(Relaxed) {
             self.announce(bufs);
         }
+        // As the kernel has it: a write that may wait comes back when all is taken, or with what was taken before its time was over or
+        // the connection failed. Why it failed is said to the next.
+        let (mut until, mut done) = (None, 0);
+        let so_far = |done, why: fn(&Self) -> io::Error| if done > 0 { Ok(done) } else { Err(why(self)) };
         loop {
-            match self.queue(bufs) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let words = self.talk().app();
-                    if words.nonblocking.load(Relaxed) {
-                        self.ask_for_memory();
-                        return Err(error);
-                    }
-                    let until = until.get_or_insert_with(|| deadline(&words.write_timeout_ms));
-                    if self.talk().writable() > 0 {
-                        // There is room and no memory for it: other connections hold it all.
-                        if until.is_some_and(|until| Instant::now() >= until) {
-                            return Err(error);
-                        }
-                        std::thread::sleep(Duration::from_millis(1));
-                        continue;
-                    }
-                    if !self.wait(WRITE, *until, |s| laneway_stack::threads::poll::readiness(s.talk()) & WRITE != 0) {
-                        return Err(error);
-                    }
+            let Some(n) = (if done == 0 { self.append(bufs) } else { self.append(&[behind(bufs, done)]) })? else {
+                return so_far(done, Self::why_over);
+            };
+            done += n;
+            let nonblocking = words.nonblocking.load(Relaxed);
+            // Who may wait does the work of a lane that sleeps; who has others to serve does not.
+            if nonblocking {
+                match n {
+                    0 if all > 0 => self.ask_for_memory(),
+                    _ => _ = done < all && self.wants_memory(),
                 }
-                Ok(0) => return Ok(0),
-                Ok(n) => {
-                    // Who may wait does the work of a lane that sleeps; who has others to serve does not.
-                    if self.talk().app().nonblocking.load(Relaxed) {
-                        if n < bufs.iter().map(|buf| buf.len()).sum() {
-                            self.wants_memory();
-                        }
-                        self.desk.serve(self.talk());
-                    } else {
-                        self.desk.attend(self.talk());
-                    }
-                    return Ok(n);
+            }
+            if n > 0 {
+                if nonblocking { self.desk.serve(self.talk()) } else { self.desk.attend(self.talk()) }
+            }
+            if done == all {
+                return Ok(done);
+            }
+            if nonblocking {
+                return so_far(done, Self::would_wait);
+            }
+            if n > 0 {
+                continue;
+            }
+            let until = until.get_or_insert_with(|| deadline(&words.write_timeout_ms));
+            if self.talk().writable() > 0 {
+                // There is room and no memory for it: other connections hold it all.
+                if until.is_some_and(|until| Instant::now() >= until) {
+                    return so_far(done, Self::would_wait);
                 }
-                Err(error) => return Err(error),
+                std::thread::sleep(Duration::from_millis(1));
+            } else if !self.wait(WRITE, *until, |s| laneway_stack::threads::poll::readiness(s.talk()) & WRITE != 0) {
+                return so_far(done, Self::would_wait);
             }
         }
+    }
+
+    fn would_wait(&self) -> io::Error {
+        Why::WouldBlock.into()
     }
 
     /// The local address.
@@ -488,6 +502,17 @@ impl TcpStream {
         }
         Ok(())
     }
+}
+
+/// What is behind the first `done` bytes: the rest of the first buffer that they do not fill.
+fn behind<'a>(bufs: &'a [IoSlice<'_>], mut done: usize) -> IoSlice<'a> {
+    for buf in bufs {
+        match buf.get(done..) {
+            Some(rest) if !rest.is_empty() => return IoSlice::new(rest),
+            _ => done -= buf.len(),
+        }
+    }
+    IoSlice::new(&[])
 }
 
 impl Drop for TcpStream {
