@@ -38,7 +38,9 @@ fn every_call_in_a_child_says_ebadf() {
             TcpStream::connect_on(client, "10.0.0.1:80").is_err_and(badly),
             TcpListener::bind_on(server, "10.0.0.1:81").is_err_and(badly),
             poller.add(listener, 1, laneway::Interest::READABLE, laneway::Mode::Level).is_err_and(badly),
+            poller.modify(2, laneway::Interest::BOTH, laneway::Mode::Level).is_err_and(badly),
             poller.delete(udp, 2).is_err_and(badly),
+            poller.wait(&mut Vec::new(), Some(std::time::Duration::ZERO)).is_err_and(badly),
             server.stop().is_none(),
         ]
         .iter()

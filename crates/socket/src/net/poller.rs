@@ -236,6 +236,11 @@ impl Poller {
         })
     }
 
+    /// A child has the descriptor and nobody who tells.
+    fn check(&self) -> io::Result<()> {
+        if self.born.is_here() { Ok(()) } else { Err(Why::Forked.into()) }
+    }
+
     /// Watches a socket, under a name that no other of this poller has, until it is [deleted](Self::delete) or its last handle is dropped.
     pub fn add(&self, source: &impl Source, key: usize, interest: Interest, mode: Mode) -> io::Result<()> {
         if !source.desk().is_here() {
@@ -254,6 +259,7 @@ impl Poller {
 
     /// Changes what one wants to know; after [`Mode::Oneshot`] it is how one is told again.
     pub fn modify(&self, key: usize, interest: Interest, mode: Mode) -> io::Result<()> {
+        self.check()?;
         let watch = lock(&self.watched).by_key.get(&key).cloned().ok_or(io::ErrorKind::NotFound)?;
         // In one step: whether it is listed, and whether it is watched at all, changes on other threads meanwhile.
         if !watch.set_interest(|now| word(interest, mode) | now & LISTED) {
@@ -289,6 +295,7 @@ impl Poller {
     /// Waits until a socket is ready, at most for `timeout` (`None`: for ever), and appends those that are to `events`, at
     /// most 1,024. Says how many. Of several threads that wait one does so for all; when it returns, the next takes its place.
     pub fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
+        self.check()?;
         let deadline = timeout.and_then(super::after);
         let before = events.len();
         let Some(mut turn) = self.turn(deadline) else { return Ok(0) };
