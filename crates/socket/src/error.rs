@@ -1,6 +1,7 @@
 //! Owns what a caller is told: the table from what a lane, or a socket, finds to the error that the kernel would give.
 
 use laneway_stack::Error;
+use laneway_stack::threads::reach::Unreachable;
 use laneway_stack::threads::words::Fault;
 use rustix::io::Errno;
 use std::io;
@@ -15,6 +16,7 @@ use std::io;
 /// | the peer is silent; `connect_timeout` is over | `ETIMEDOUT` | `TimedOut` |
 /// | a timeout of the socket's is over; a non-blocking call would wait | `EAGAIN` | `WouldBlock` |
 /// | no route | `ENETUNREACH` | `NetworkUnreachable` |
+/// | a datagram to all hosts of a network | `EACCES` | `PermissionDenied` |
 /// | the address is not the stack's; no local port is left | `EADDRNOTAVAIL` | `AddrNotAvailable` |
 /// | the address and port are taken | `EADDRINUSE` | `AddrInUse` |
 /// | arguments that do not fit together | `EINVAL` | `InvalidInput` |
@@ -23,7 +25,7 @@ use std::io;
 /// | a datagram that is too long | `EMSGSIZE` | |
 /// | the stack has ended | `ENETDOWN` | `NetworkDown` |
 /// | this process is a child of the one that made the socket | `EBADF` | |
-/// | what the stack cannot do | `EOPNOTSUPP` | `Unsupported` |
+/// | what the stack cannot do, a datagram to a group among it | `EOPNOTSUPP` | `Unsupported` |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Why {
     Fault(Fault),
@@ -37,6 +39,7 @@ pub(crate) enum Why {
     Forked,
     Invalid,
     Family,
+    Broadcast,
     Unsupported,
 }
 
@@ -58,6 +61,7 @@ impl From<Why> for io::Error {
             Why::TooLong => Errno::MSGSIZE,
             Why::Forked => Errno::BADF,
             Why::Family => Errno::AFNOSUPPORT,
+            Why::Broadcast => Errno::ACCESS,
             Why::Unsupported => Errno::OPNOTSUPP,
         };
         errno.into()
@@ -67,6 +71,16 @@ impl From<Why> for io::Error {
 impl From<Fault> for Why {
     fn from(fault: Fault) -> Why {
         Why::Fault(fault)
+    }
+}
+
+impl From<Unreachable> for Why {
+    fn from(why: Unreachable) -> Why {
+        match why {
+            Unreachable::NoRoute => Why::Fault(Fault::NetworkUnreachable),
+            Unreachable::Broadcast => Why::Broadcast,
+            Unreachable::Multicast => Why::Unsupported,
+        }
     }
 }
 
@@ -100,6 +114,7 @@ mod tests {
             (Why::NotConnected, ErrorKind::NotConnected),
             (Why::Stopped, ErrorKind::NetworkDown),
             (Why::Invalid, ErrorKind::InvalidInput),
+            (Why::Broadcast, ErrorKind::PermissionDenied),
             (Why::Unsupported, ErrorKind::Unsupported),
         ] {
             assert_eq!(io::Error::from(why).kind(), kind, "{why:?}");

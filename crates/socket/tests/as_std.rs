@@ -40,6 +40,7 @@ trait World {
     fn udp_server(&self) -> Self::Udp;
     fn udp_server_at(&self, at: std::net::SocketAddr) -> io::Result<Self::Udp>;
     fn udp_client(&self) -> Self::Udp;
+    fn udp_any(&self) -> Self::Udp;
     /// An address that is on the server's network, port 9, where nothing listens.
     fn closed(&self) -> std::net::SocketAddr;
     /// An address that is not the host's own.
@@ -74,6 +75,9 @@ impl World for Kernel {
     }
     fn udp_client(&self) -> Self::Udp {
         std::net::UdpSocket::bind("127.0.0.1:0").unwrap()
+    }
+    fn udp_any(&self) -> Self::Udp {
+        std::net::UdpSocket::bind("0.0.0.0:0").unwrap()
     }
     fn closed(&self) -> std::net::SocketAddr {
         // A port that was just free.
@@ -128,6 +132,9 @@ impl World for Ours {
     }
     fn udp_client(&self) -> Self::Udp {
         laneway::UdpSocket::bind_on(&self.client, "10.0.0.2:0").unwrap()
+    }
+    fn udp_any(&self) -> Self::Udp {
+        laneway::UdpSocket::bind_on(&self.client, "0.0.0.0:0").unwrap()
     }
     fn closed(&self) -> std::net::SocketAddr {
         "10.0.0.1:9".parse().unwrap()
@@ -496,6 +503,33 @@ story!(a_datagram_for_nobody, |world, log| {
     world.settle();
     log.say("error", client.take_error().map(|error| error.map(|error| error.kind())));
 });
+
+/// Where a datagram cannot go, who sends it is told. What the kernel says depends on its machine's routes, so this is ours alone: what it
+/// says with such routes.
+#[test]
+fn a_datagram_that_can_go_nowhere_is_refused() {
+    let world = Ours::new();
+    let (any, bound) = (world.udp_any(), world.udp_client());
+    let kinds = |socket: &laneway::UdpSocket, to: &str| {
+        let kind = |error: io::Error| error.kind();
+        (socket.send_to(b"x", to).map_err(kind), socket.connect(to).map_err(kind))
+    };
+    for (to, kind) in [
+        ("192.0.2.1:9", io::ErrorKind::NetworkUnreachable),
+        ("255.255.255.255:9", io::ErrorKind::PermissionDenied),
+        ("10.0.0.255:9", io::ErrorKind::PermissionDenied),
+        // Groups the kernel does, and we do not.
+        ("224.0.0.251:5353", io::ErrorKind::Unsupported),
+    ] {
+        assert_eq!(kinds(&any, to), (Err(kind), Err(kind)), "{to}");
+        assert_eq!(kinds(&bound, to), (Err(kind), Err(kind)), "{to}");
+    }
+    // A connect that comes to nothing leaves everything as it was.
+    any.connect("10.0.0.1:9").unwrap();
+    any.connect("192.0.2.1:9").unwrap_err();
+    assert_eq!(any.peer_addr().unwrap(), "10.0.0.1:9".parse().unwrap());
+    assert_eq!(any.send(b"x").unwrap(), 1);
+}
 
 /// With linger 0 a drop resets. `std::net` cannot set it (yet), so here the kernel's side is what its manual says.
 #[test]

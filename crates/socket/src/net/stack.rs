@@ -362,13 +362,14 @@ impl Builder {
         inner = inner.stand_in(self.stand_in);
         let (backlog, ttl) = (inner.somaxconn(), inner.ip_default_ttl());
         let mut made = None;
-        let stack = inner.start_beside(|lanes, bells| {
+        let (stack, world) = inner.start_beside(|lanes, bells| {
             let (desk, servers) = Desk::with_pool(lanes, bells, self.blocks);
             made = Some(desk);
             servers
         })?;
         let desk: Arc<Desk> = made.expect("made before the lanes were");
         desk.set_ttl(ttl);
+        desk.set_world(world);
         if let Some(look) = self.look {
             desk.set_look_us(look.as_micros().min(1_000) as u32);
         }

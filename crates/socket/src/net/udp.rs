@@ -7,7 +7,7 @@ use laneway_stack::threads::desk::{Desk, UdpTicket};
 use laneway_stack::threads::words::{Fault, READ, ROOM, WRITE};
 use laneway_stack::udp::payload_max;
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -151,13 +151,12 @@ impl UdpSocket {
     }
 
     fn transmit(&self, buf: &[u8], to: SocketAddr) -> io::Result<usize> {
-        if buf.len() > payload_max(&to) {
-            return Err(Why::TooLong.into());
-        }
-        if to.port() == 0 {
-            return Err(Why::Invalid.into());
-        }
-        self.check_family(&to)?;
+        check_datagram(buf, &to)?;
+        self.source(&to)?;
+        self.queue(buf, to)
+    }
+
+    fn queue(&self, buf: &[u8], to: SocketAddr) -> io::Result<usize> {
         let socket = &self.0.ticket;
         self.wait(WRITE, &socket.write_timeout_ms, || socket.send(to, buf).then_some(()))?;
         self.0.desk.send_datagrams(socket);
@@ -174,7 +173,7 @@ impl UdpSocket {
         self.receive(buf, true)
     }
 
-    /// Sends a datagram. It is queued when this returns, and may be lost like any other.
+    /// Sends a datagram to one host. It is queued when this returns, and may be lost like any other.
     pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
         let to = addr.to_socket_addrs()?.next();
         let to = to.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no addresses to send data to"))?;
@@ -185,17 +184,17 @@ impl UdpSocket {
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
         self.check()?;
         each(addr, |peer| {
-            self.check_family(&peer)?;
+            self.source(&peer)?;
             self.0.ticket.connect(Some(peer));
             Ok(())
         })
     }
 
-    /// A socket with an address of one family says nothing to the other.
-    fn check_family(&self, peer: &SocketAddr) -> io::Result<()> {
+    /// Which address it sends from to `peer`. One with an address of one family says nothing to the other.
+    fn source(&self, peer: &SocketAddr) -> io::Result<IpAddr> {
         let (ours, theirs) = (self.0.ticket.at.ip(), peer.ip().to_canonical());
         if ours == Ipv6Addr::UNSPECIFIED || ours.to_canonical().is_ipv4() == theirs.is_ipv4() {
-            return Ok(());
+            return Ok(self.0.desk.source(self.0.ticket.at.ip(), theirs).map_err(Why::from)?);
         }
         Err(if ours.is_ipv4() { Why::Family } else { Why::Fault(Fault::NetworkUnreachable) }.into())
     }
@@ -203,7 +202,8 @@ impl UdpSocket {
     /// Sends a datagram to the peer.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         let peer = self.0.ticket.peer().ok_or(Why::NoPeer)?;
-        self.transmit(buf, peer)
+        check_datagram(buf, &peer)?;
+        self.queue(buf, peer) // it was found that it can go there when the socket was connected
     }
 
     /// Waits for a datagram.
@@ -299,6 +299,13 @@ impl UdpSocket {
         self.check()?;
         Ok(self.0.ticket.take_refused().then(|| Why::Fault(Fault::Refused).into()))
     }
+}
+
+fn check_datagram(buf: &[u8], to: &SocketAddr) -> io::Result<()> {
+    if buf.len() > payload_max(to) {
+        return Err(Why::TooLong.into());
+    }
+    if to.port() == 0 { Err(Why::Invalid.into()) } else { Ok(()) }
 }
 
 impl std::fmt::Debug for UdpSocket {

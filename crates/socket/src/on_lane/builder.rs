@@ -13,10 +13,11 @@ use laneway_stack::host::Host;
 use laneway_stack::references;
 use laneway_stack::runtime::{Bells, Options, Runtime, cores};
 use laneway_stack::sharing::{self, LaneOwned};
+use laneway_stack::snapshot::Snapshot;
 use laneway_stack::steering::{Source, Steering};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Why a stack does not start. Each says in one sentence what is wrong and what to do.
@@ -164,6 +165,8 @@ pub struct Builder {
     control: Option<ControlSocket>,
     /// What steers frames to lanes, once the device is open.
     source: Option<Box<dyn Source>>,
+    /// Gets the addresses and routes that the stack begins with, for whoever asks.
+    world: Option<Arc<OnceLock<Snapshot>>>,
     clock: Clock,
 }
 
@@ -185,6 +188,7 @@ impl Stack {
             pcap: None,
             control: None,
             source: None,
+            world: None,
             clock: Clock::start(),
         }
     }
@@ -310,11 +314,12 @@ impl Builder {
         }
     }
 
-    /// As [`start`](Self::start), for applications that must know the lanes' bells before there are lanes.
+    /// As [`start`](Self::start), for applications that must know the lanes' bells before there are lanes. Says, too, which addresses and
+    /// routes it begins with.
     pub(crate) fn start_beside<A: App + Send + 'static>(
         mut self,
         make: impl FnOnce(usize, Bells) -> Vec<A>,
-    ) -> Result<Stack, StartError> {
+    ) -> Result<(Stack, Snapshot), StartError> {
         self.check()?;
         let lanes = self.lanes.unwrap_or(1);
         let bells = match &self.device.0 {
@@ -323,7 +328,10 @@ impl Builder {
         };
         self.options.bells = Some(bells.clone());
         let mut apps = make(lanes, bells).into_iter();
-        self.start(move |_| apps.next().expect("one for each lane"))
+        let world: Arc<OnceLock<Snapshot>> = Arc::default();
+        self.world = Some(world.clone());
+        let stack = self.start(move |_| apps.next().expect("one for each lane"))?;
+        Ok((stack, world.get().cloned().unwrap_or_default()))
     }
 
     /// Whether other threads may take the turns of a lane that sleeps.
@@ -448,6 +456,9 @@ impl Builder {
         for note in &notes {
             // Whoever started the stack is given them too, to show.
             tracing::info!("{note}");
+        }
+        if let Some(world) = &self.world {
+            let _ = world.set(self.network.snapshot()?); // with the gateways that the device brought
         }
         Ok(Stack { control, runtime, lanes: self.lanes.unwrap_or(1), device, notes, capture })
     }

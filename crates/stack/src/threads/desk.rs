@@ -4,6 +4,7 @@ use super::accept::{Acceptors, LaneAcceptor};
 use super::datagram::{Datagrams, LaneDatagrams};
 use super::patience::LOOK_US;
 use super::poll::{Source, Watch};
+use super::reach::{self, Unreachable};
 use super::words::{
     AppWords, Conversation, LEFT, LaneWords, NO_SLOT, Op, RESETS, SHUT_READ, SHUT_WRITE, Talk, TalkEnd,
 };
@@ -12,16 +13,17 @@ use crate::app::{ListenerId, UdpId};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::runtime::{Bells, cores};
+use crate::snapshot::Snapshot;
 use laneway_proto::time::Instant;
 use laneway_sync::fork::Birth;
 use laneway_sync::padded::Padded;
 use laneway_sync::ring::bytes::{BlockPool, Notes, pipe};
 use laneway_sync::wake::{Job, PushList, WakeList, Woken, look_fence, wake_list};
 use laneway_wire::flow::Address;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::{Arc, OnceLock};
 
 /// A UDP socket, for the wake list of the lane that sends for it.
 pub type UdpTicket = Job<Arc<Datagrams>>;
@@ -64,6 +66,8 @@ pub struct Desk {
     look_us: AtomicU32,
     /// The hop limit of what the stack sends.
     ttl: AtomicU8,
+    /// Where datagrams can go; unknown until it was said.
+    world: OnceLock<Snapshot>,
     /// Written by every connect, and so not beside the pointers above, which every wake-up reads.
     next: Padded<AtomicUsize>,
     stopped: AtomicBool,
@@ -97,6 +101,7 @@ impl Desk {
             clock: Clock::start(),
             look_us: AtomicU32::new(if cores().len() > 1 { LOOK_US } else { 0 }),
             ttl: AtomicU8::new(Config::default().ip_default_ttl),
+            world: OnceLock::new(),
             next: Padded(AtomicUsize::new(0)),
             stopped: AtomicBool::new(false),
         });
@@ -204,6 +209,16 @@ impl Desk {
     /// The hop limit of what the stack sends.
     pub fn ttl(&self) -> u8 {
         self.ttl.load(Relaxed)
+    }
+
+    /// What the stack was started with; its routes stay as they are.
+    pub fn set_world(&self, world: Snapshot) {
+        let _ = self.world.set(world);
+    }
+
+    /// Which address a socket that is bound to `bound` sends from to `to`.
+    pub fn source(&self, bound: IpAddr, to: IpAddr) -> Result<IpAddr, Unreachable> {
+        self.world.get().map_or(Ok(bound), |world| reach::source(world, bound, to))
     }
 
     pub(super) fn look_us(&self) -> u32 {

@@ -56,6 +56,7 @@ mod kept;
 mod lenders;
 mod patience;
 pub mod poll;
+pub mod reach;
 mod server;
 mod stock;
 mod watches;

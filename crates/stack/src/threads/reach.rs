@@ -1,0 +1,83 @@
+//! Owns the answer to a thread that asks whether a datagram can go where it is to go, and from which address.
+//!
+//! The lane that sends it has no way to say so to the call that queued it. The routes of a stack whose sockets threads use are those
+//! that it was started with, so threads look at a table of their own.
+
+use crate::snapshot::Snapshot;
+use laneway_wire::flow::Address;
+use std::net::IpAddr;
+
+/// Why a datagram cannot go there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unreachable {
+    /// No route leads there, or no address of ours has its family.
+    NoRoute,
+    /// All hosts of a network: nobody has asked for that.
+    Broadcast,
+    /// A group.
+    Multicast,
+}
+
+/// Where we send from to `to`: `bound`, or, if that is the unspecified address, what the route says.
+pub(super) fn source(world: &Snapshot, bound: IpAddr, to: IpAddr) -> Result<IpAddr, Unreachable> {
+    let (ours, to) = (Address::from(bound.to_canonical()), Address::from(to.to_canonical()));
+    if to.is_multicast() {
+        return Err(Unreachable::Multicast);
+    }
+    if to.is_broadcast() {
+        return Err(Unreachable::Broadcast);
+    }
+    let route = world.routes.lookup(to).ok_or(Unreachable::NoRoute)?;
+    // Of two addresses (RFC 3021) neither is all hosts, and of one neither.
+    if to.is_v4() && route.next_hop.is_none() && route.prefix.len() < 31 {
+        let hosts = u32::MAX.checked_shr(route.prefix.len().into()).unwrap_or(0);
+        if u32::from_be_bytes(to.octets_v4()) & hosts == hosts {
+            return Err(Unreachable::Broadcast);
+        }
+    }
+    if !ours.is_unspecified() {
+        return Ok(bound);
+    }
+    let any = || world.addresses.iter().find(|address| address.is_v4() == to.is_v4()).copied();
+    let source = route.source.or_else(any).ok_or(Unreachable::NoRoute)?.to_ip();
+    // A socket of both families names IPv4 addresses in the clothes of IPv6.
+    Ok(match (bound, source) {
+        (IpAddr::V6(_), IpAddr::V4(source)) => source.to_ipv6_mapped().into(),
+        (_, source) => source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Network;
+
+    #[test]
+    fn who_can_be_reached_and_from_where() {
+        use Unreachable::*;
+        let addresses = ["10.0.0.2/24", "10.1.0.0/31", "fd00::2/64"].map(|cidr| cidr.parse().unwrap()).to_vec();
+        let world = Network { addresses: addresses.clone(), gateways: Vec::new() }.snapshot().unwrap();
+        let ask = |world: &Snapshot, bound: &str, to: &str| {
+            source(world, bound.parse().unwrap(), to.parse().unwrap()).map(|source| source.to_string())
+        };
+        for (bound, to, answer) in [
+            ("0.0.0.0", "10.0.0.1", Ok("10.0.0.2")),
+            ("0.0.0.0", "10.1.0.1", Ok("10.1.0.0")),
+            ("10.1.0.0", "10.0.0.1", Ok("10.1.0.0")),
+            ("::", "10.0.0.1", Ok("::ffff:10.0.0.2")),
+            ("::", "::ffff:10.0.0.1", Ok("::ffff:10.0.0.2")),
+            ("::", "fd00::1", Ok("fd00::2")),
+            ("0.0.0.0", "192.0.2.1", Err(NoRoute)),
+            ("10.0.0.2", "192.0.2.1", Err(NoRoute)),
+            ("::", "2001:db8::1", Err(NoRoute)),
+            ("0.0.0.0", "10.0.0.255", Err(Broadcast)),
+            ("0.0.0.0", "255.255.255.255", Err(Broadcast)),
+            ("0.0.0.0", "224.0.0.251", Err(Multicast)),
+            ("::", "ff02::fb", Err(Multicast)),
+        ] {
+            assert_eq!(ask(&world, bound, to), answer.map(str::to_owned), "from {bound} to {to}");
+        }
+        let world = Network { addresses, gateways: vec!["10.0.0.1".parse().unwrap()] }.snapshot().unwrap();
+        assert_eq!(ask(&world, "0.0.0.0", "192.0.2.255"), Ok("10.0.0.2".to_owned()), "nobody here knows that network");
+    }
+}
