@@ -504,6 +504,20 @@ story!(a_datagram_for_nobody, |world, log| {
     log.say("error", client.take_error().map(|error| error.map(|error| error.kind())));
 });
 
+story!(a_connect_gives_a_name, |world, log| {
+    let (server, client) = (world.udp_server(), world.udp_any());
+    let at = server.local_addr().unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    log.say("any", client.local_addr().map(|here| here.ip()));
+    log.say("connect", client.connect(at));
+    let here = client.local_addr().unwrap();
+    log.say("a name", Ok((here.ip().is_unspecified(), here.port() == 0)));
+    log.say("send", client.send(b"x"));
+    log.say("from there", server.recv_from(&mut [0; 4]).map(|(n, from)| (n, from == here)));
+    log.say("back", server.send_to(b"yes", here));
+    log.say("recv", client.recv(&mut [0; 4]));
+});
+
 /// Where a datagram cannot go, who sends it is told. What the kernel says depends on its machine's routes, so this is ours alone: what it
 /// says with such routes.
 #[test]
@@ -528,6 +542,7 @@ fn a_datagram_that_can_go_nowhere_is_refused() {
     any.connect("10.0.0.1:9").unwrap();
     any.connect("192.0.2.1:9").unwrap_err();
     assert_eq!(any.peer_addr().unwrap(), "10.0.0.1:9".parse().unwrap());
+    assert_eq!(any.local_addr().unwrap().ip().to_string(), "10.0.0.2");
     assert_eq!(any.send(b"x").unwrap(), 1);
 }
 

@@ -184,8 +184,7 @@ impl UdpSocket {
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
         self.check()?;
         each(addr, |peer| {
-            self.source(&peer)?;
-            self.0.ticket.connect(Some(peer));
+            self.0.ticket.connect(peer, self.source(&peer)?);
             Ok(())
         })
     }
@@ -216,10 +215,10 @@ impl UdpSocket {
         self.receive(buf, true).map(|(n, _)| n)
     }
 
-    /// Where it is bound.
+    /// Where it is bound; of one that is bound to any address and connected, the address that it sends from.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.check()?;
-        Ok(self.0.ticket.at)
+        Ok(self.0.ticket.local())
     }
 
     /// The peer that it is connected to.

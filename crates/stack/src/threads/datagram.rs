@@ -41,8 +41,8 @@ pub struct Datagrams {
     pub dropped: AtomicU64,
     /// The peer's host said that nobody is there: a digest of the address that it is about; 0 for none.
     refused: AtomicU64,
-    /// The peer that it is connected to.
-    pub peer: Mutex<Option<SocketAddr>>,
+    /// The peer that it is connected to, and the address of ours that what is sent there comes from.
+    peer: Mutex<Option<(SocketAddr, IpAddr)>>,
     /// Calls return at once.
     pub nonblocking: AtomicBool,
     /// Milliseconds, as in [`super::words::AppWords`].
@@ -140,7 +140,7 @@ impl Datagrams {
     /// Shows the oldest datagram of some lane to `see`, and takes it away unless `peek`. Those that are not from the
     /// connected peer are dropped on the way.
     pub fn receive<R>(&self, peek: bool, mut see: impl FnMut(SocketAddr, &[u8]) -> R) -> Option<R> {
-        let peer = *lock(&self.peer);
+        let peer = self.peer();
         let lanes = self.from_lanes.len();
         let first = self.next.load(Relaxed);
         for i in 0..lanes {
@@ -197,15 +197,21 @@ impl Datagrams {
         self.flags.want(bits);
     }
 
-    /// Connects it to a peer, or disconnects it.
-    pub fn connect(&self, peer: Option<SocketAddr>) {
+    /// Connects it to a peer, to which it sends from `source`.
+    pub fn connect(&self, peer: SocketAddr, source: IpAddr) {
         // As those that come are named: an IPv4 address is the same in the clothes of IPv6, and a scope is not looked at.
-        *lock(&self.peer) = peer.map(|peer| SocketAddr::new(peer.ip().to_canonical(), peer.port()));
+        *lock(&self.peer) = Some((SocketAddr::new(peer.ip().to_canonical(), peer.port()), source));
     }
 
     /// Its peer.
     pub fn peer(&self) -> Option<SocketAddr> {
-        *lock(&self.peer)
+        lock(&self.peer).map(|(peer, _)| peer)
+    }
+
+    /// Its name: where it is bound, or, if that is any address and it is connected, where it sends from.
+    pub fn local(&self) -> SocketAddr {
+        let source = lock(&self.peer).map_or(self.at.ip(), |(_, source)| source);
+        if self.at.ip().is_unspecified() { SocketAddr::new(source, self.at.port()) } else { self.at }
     }
 }
 
