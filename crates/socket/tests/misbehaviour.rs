@@ -688,6 +688,25 @@ fn a_connection_that_is_begun_becomes_writable_or_says_why() {
     assert_eq!(refused.take_error().unwrap().map(|error| error.kind()), Some(ErrorKind::ConnectionRefused));
 }
 
+#[test]
+fn a_connection_that_is_begun_has_a_name_before_it_is_connected() {
+    let (_server, client) = stacks();
+    let silent = "10.0.0.77:80".parse().unwrap();
+    let begun = TcpStream::begin_connect_on(&client, &silent).unwrap();
+    client.counters().unwrap(); // its lane has been asked
+    let until = Instant::now() + Duration::from_secs(5);
+    let name = loop {
+        match begun.local_addr() {
+            Ok(name) => break name,
+            Err(error) => assert!(error.kind() == ErrorKind::NotConnected && Instant::now() < until, "{error}"),
+        }
+        thread::yield_now();
+    };
+    assert_eq!(begun.peer_addr().unwrap_err().kind(), ErrorKind::NotConnected);
+    assert!(name.ip().to_string() == "10.0.0.2" && name.port() != 0, "{name}");
+    assert!(begun.take_error().unwrap().is_none());
+}
+
 /// The lane looks by itself at those that speak in every poll: it must not forget them when they stop, nor stay awake.
 #[test]
 fn one_who_speaks_in_fits_and_starts_is_heard() {

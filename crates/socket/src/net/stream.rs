@@ -331,7 +331,8 @@ impl TcpStream {
         Why::WouldBlock.into()
     }
 
-    /// The local address.
+    /// The local address. One that is [begun](Self::begin_connect_on) has it as soon as its lane has chosen the port: a moment later, and as
+    /// a rule long before it is connected. Until then: `NotConnected`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.check()?;
         let flow = self.talk().lane().flow().ok_or(Why::NotConnected)?;
@@ -342,7 +343,7 @@ impl TcpStream {
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.check()?;
         let flow = self.talk().lane().flow().ok_or(Why::NotConnected)?;
-        if self.talk().lane().status.load(Acquire) & GONE != 0 {
+        if self.talk().lane().status.load(Acquire) & (CONNECTED | GONE) != CONNECTED {
             return Err(Why::NotConnected.into());
         }
         Ok(SocketAddr::new(flow.remote.to_ip(), flow.remote_port))

@@ -524,6 +524,8 @@ impl Server {
         end.pipe().lane().lane.store(self.lane as u16, Release);
         match cx.connect(from, Address::from(to.ip()), to.port(), 0) {
             Ok(id) => {
+                // It has a port from now on, and is asked for it before it is connected.
+                cx.flow(id).into_iter().for_each(|flow| end.pipe().lane().set_flow(flow));
                 let index = self.insert(end, id);
                 cx.set_token(id, u64::from(index) + 1);
                 self.serve(cx, index); // its thread may have given up meanwhile
@@ -716,11 +718,8 @@ impl App for Server {
 
     fn on_connect(&mut self, cx: &mut Context<'_>, connection: ConnId) {
         let Some(index) = self.find(cx.token(connection)) else { return cx.abort(connection) };
-        let flow = cx.flow(connection);
         if let Some(record) = self.record(index) {
-            let words = record.end.pipe().lane();
-            flow.into_iter().for_each(|flow| words.set_flow(flow));
-            words.status.fetch_or(CONNECTED, Release);
+            record.end.pipe().lane().status.fetch_or(CONNECTED, Release);
         }
         cx.set_answers_later(connection, true);
         self.tell_later(index, READ | WRITE);

@@ -176,7 +176,7 @@ impl LaneWords {
         self.flow = OnceLock::from(flow);
     }
 
-    /// The flow, once it is connected.
+    /// The flow, once its lane has begun to open it.
     pub fn flow(&self) -> Option<&FlowKey> {
         self.flow.get()
     }
