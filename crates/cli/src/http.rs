@@ -2,12 +2,13 @@
 //!
 //! [`server`] is the application, one per lane; [`request`] understands what is asked for; [`respond`] decides the answer;
 //! [`files`] finds files and lets nobody out of their directory; [`listing`] shows what is in one; [`warm`] reads from disks
-//! what of large files is not in memory, so that no lane waits for that. For names, directories and small files a lane does
-//! wait, once: after that they are in memory.
+//! what of large files is not in memory, so that no lane waits for that; [`patience`] is how long the server waits for its
+//! peers. For names, directories and small files a lane does wait, once: after that they are in memory.
 
 pub mod files;
 pub mod listing;
 pub mod mime;
+pub mod patience;
 pub mod range;
 pub mod request;
 pub mod respond;

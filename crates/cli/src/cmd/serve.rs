@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::http::files::Root;
+use crate::http::patience::Patience;
 use crate::http::server::Server;
 use crate::http::warm::Warmer;
 use crate::settings::{self, Settings};
@@ -147,7 +148,7 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
 
     let warmer =
         Warmer::start(256).map_err(|error| Failure::Failed(format!("no thread for the disk can be had: {error}")))?;
-    let stack = builder.start(|_lane| Server::new(root.clone(), warmer.clone()))?;
+    let stack = builder.start(|_lane| Server::new(root.clone(), warmer.clone(), Patience::default()))?;
     warmer.attach(stack.waker());
     stack.listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), args.port), backlog)?;
     say_hello(&args, &stack, found.into_iter().chain(no_socket));

@@ -1,6 +1,7 @@
 //! Owns the connections of one lane: reads requests, sends answers, ends what has been silent too long.
 
 use super::files::{Files, Found, Root};
+use super::patience::Patience;
 use super::request::{self, Bad, HEAD_MAX, Read, Request};
 use super::respond::{self, Manner, Status};
 use super::warm::Warmer;
@@ -11,14 +12,6 @@ use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// How long a connection may rest between two requests.
-const IDLE_US: u64 = 75_000_000;
-/// How long the head of a request may take.
-const HEAD_US: u64 = 15_000_000;
-/// How long an answer may make no progress.
-const STALL_US: u64 = 60_000_000;
-/// How long the peer has to close after we have.
-const DRAIN_US: u64 = 5_000_000;
 /// How often connections are looked at, and how many at a time.
 const SWEEP_US: u64 = 250_000;
 const SWEEP_MAX: usize = 4_096;
@@ -64,16 +57,30 @@ struct Conn {
     draining: bool,
     peer_closed: bool,
     deadline_us: u64,
+    /// What the peer had still to acknowledge of an answer when this was last looked at.
+    queued: u32,
 }
 
 impl Conn {
     fn is_busy(&self) -> bool {
         !self.rest.is_empty() || !matches!(self.body, Body::None)
     }
+
+    /// Sets the deadline of an answer that waits for the peer.
+    fn wait(&mut self, cx: &mut Context<'_>, id: ConnId, patience: &Patience) {
+        self.queued = cx.inspect(id, |c| c.queued()).unwrap_or(0);
+        let us = match self.draining {
+            _ if self.is_busy() || self.queued > 0 => patience.stall_us,
+            true => patience.drain_us,
+            false => patience.idle_us,
+        };
+        self.deadline_us = cx.now().as_us() + us;
+    }
 }
 
 /// The server on one lane.
 pub struct Server {
+    patience: Patience,
     files: Files,
     warmer: Warmer,
     conns: Vec<Conn>,
@@ -95,8 +102,9 @@ pub struct Server {
 
 impl Server {
     /// Serves what is beneath `root`.
-    pub fn new(root: Root, warmer: Warmer) -> Self {
+    pub fn new(root: Root, warmer: Warmer, patience: Patience) -> Self {
         Server {
+            patience,
             files: Files::new(root),
             warmer,
             conns: Vec::new(),
@@ -130,7 +138,7 @@ impl Server {
         self.out.clear();
         let stopping = self.stopping;
         let conn = &mut self.conns[slot];
-        conn.deadline_us = now_us + STALL_US;
+        conn.deadline_us = now_us + self.patience.stall_us;
         match read {
             Read::Request(request, _) => {
                 conn.skip = request.body_len;
@@ -236,7 +244,7 @@ impl Server {
                 Body::File { on_disk: true, .. } => return,
                 Body::File { file, at, end, on_disk } => {
                     if given >= TURN_MAX {
-                        conn.deadline_us = now_us + STALL_US;
+                        conn.deadline_us = now_us + self.patience.stall_us;
                         return self.runnable.push((slot, id));
                     }
                     let room = cx.inspect(id, |c| c.room() as usize).unwrap_or(0);
@@ -244,7 +252,9 @@ impl Server {
                     if want == 0 {
                         // Refused: so we are told when there is room.
                         cx.send(id, b" ");
-                        conn.deadline_us = if given > 0 { now_us + STALL_US } else { conn.deadline_us };
+                        if given > 0 {
+                            conn.wait(cx, id, &self.patience);
+                        }
                         return;
                     }
                     let got = match read_at(file, &mut self.chunk[..want], *at) {
@@ -272,7 +282,7 @@ impl Server {
                 }
             }
         }
-        self.answered(cx, slot, now_us);
+        self.answered(cx, slot);
     }
 
     /// A send was short. Usually the send buffer is full, and `on_writable` follows; but the lane may be out of memory.
@@ -281,7 +291,7 @@ impl Server {
         let conn = &mut self.conns[slot];
         let Some(id) = conn.id else { return };
         if taken > 0 {
-            conn.deadline_us = now_us + STALL_US;
+            conn.wait(cx, id, &self.patience);
         }
         if cx.inspect(id, |c| c.room() > 0 && c.flight() == 0).unwrap_or(false) {
             self.retry.push((slot, id));
@@ -289,17 +299,15 @@ impl Server {
         }
     }
 
-    fn answered(&mut self, cx: &mut Context<'_>, slot: usize, now_us: u64) {
+    fn answered(&mut self, cx: &mut Context<'_>, slot: usize) {
         let conn = &mut self.conns[slot];
         let Some(id) = conn.id else { return };
         if conn.close_after {
             // Not `close`: bytes that are under way to us would be answered with RST, and that may overtake our answer.
             conn.draining = true;
-            conn.deadline_us = now_us + DRAIN_US;
             cx.shutdown(id);
-        } else {
-            conn.deadline_us = now_us + IDLE_US;
         }
+        conn.wait(cx, id, &self.patience);
         if cx.buffered(id) > 0 {
             cx.resume(id);
         } else if conn.peer_closed {
@@ -320,11 +328,21 @@ impl Server {
         for slot in self.sweep_from..until {
             let conn = &mut self.conns[slot];
             let Some(id) = conn.id else { continue };
-            if conn.deadline_us > now_us {
+            let is_over = conn.deadline_us <= now_us;
+            // A slow peer is no silent one: as long as it takes something it has time, and only who has all can be waited for
+            // to close or to ask again.
+            if conn.queued > 0 && (is_over || !conn.is_busy()) {
+                let before = conn.queued;
+                if cx.inspect(id, |c| c.queued()).is_some_and(|now| now < before) {
+                    conn.wait(cx, id, &self.patience);
+                    continue;
+                }
+            }
+            if !is_over {
                 continue;
             }
             conn.deadline_us = u64::MAX;
-            if conn.draining || conn.is_busy() {
+            if conn.draining || conn.is_busy() || conn.queued > 0 {
                 cx.abort(id);
             } else if !conn.head.is_empty() {
                 let bad = Bad::new(Status::RequestTimeout, &conn.head);
@@ -422,12 +440,13 @@ impl App for Server {
                 draining: false,
                 peer_closed: false,
                 deadline_us: 0,
+                queued: 0,
             });
             self.conns.len() - 1
         });
         let conn = &mut self.conns[slot];
         conn.id = Some(id);
-        conn.deadline_us = now_us + IDLE_US;
+        conn.deadline_us = now_us + self.patience.idle_us;
         cx.set_token(id, slot as u64 + 1);
         cx.set_nodelay(id, true);
         if self.sweep_at_us == u64::MAX {
@@ -455,7 +474,8 @@ impl App for Server {
                 match request::read(more) {
                     Read::Partial => {
                         conn.head.extend_from_slice(more);
-                        conn.deadline_us = cx.now().as_us() + HEAD_US;
+                        conn.deadline_us = cx.now().as_us() + self.patience.head_us;
+                        conn.queued = 0;
                         used = data.len();
                     }
                     read => {
@@ -511,7 +531,7 @@ impl App for Server {
         conn.head.clear();
         conn.rest.clear();
         conn.body = Body::None;
-        conn.skip = 0;
+        (conn.skip, conn.queued) = (0, 0);
         (conn.close_after, conn.draining, conn.peer_closed) = (false, false, false);
         self.free.push(slot);
     }

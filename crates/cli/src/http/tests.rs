@@ -2,6 +2,7 @@
 
 use super::files::{Files, Found, Root, resolve};
 use super::listing::PAGES_MAX;
+use super::patience::Patience;
 use super::respond::Status;
 use super::server::Server;
 use super::warm::Warmer;
@@ -11,6 +12,8 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+mod slow;
 
 /// Pieces of a request; each is sent in a poll of its own.
 type Script = Vec<Vec<u8>>;
@@ -91,7 +94,7 @@ impl Site {
             .address("10.0.0.1/24")
             .unwrap()
             .pin(false)
-            .start(|_| Server::new(root.clone(), warmer.clone()))
+            .start(|_| Server::new(root.clone(), warmer.clone(), Patience::default()))
             .unwrap();
         warmer.attach(server.waker());
         server.listen("0.0.0.0:80".parse().unwrap(), 64).unwrap();
