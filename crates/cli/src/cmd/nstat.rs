@@ -55,11 +55,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut client = Client::connect(&socket)?;
     let pid = hello(&mut client)?.pid;
     let now = counters(&mut client)?;
+    // Absolute values need no place where others are kept.
     let kept = match &args.history {
-        Some(path) => path.clone(),
-        None => default_history(&socket)?,
+        _ if args.absolute => None,
+        Some(path) => Some(path.clone()),
+        None => Some(default_history(&socket)?),
     };
-    let before = if args.absolute { History::default() } else { read(&kept, args.history.is_some())? };
+    let before = kept.as_deref().map(|path| read(path, args.history.is_some())).transpose()?.unwrap_or_default();
     let before = if before.pid == pid { before.counters } else { BTreeMap::new() };
     let shown: Vec<(&str, u64)> = now
         .iter()
@@ -90,9 +92,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     }
     out.flush()?;
-    if args.noupdate || args.absolute {
-        return Ok(());
-    }
+    let Some(kept) = kept.filter(|_| !args.noupdate) else { return Ok(()) };
     let counters = now.into_iter().map(|counter| (counter.name, counter.value)).collect();
     write(&kept, &History { pid, counters })
 }

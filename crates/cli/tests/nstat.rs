@@ -1,0 +1,70 @@
+//! `laneway nstat` between two calls: what it remembers of which stack, and where.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::JoinHandle;
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let place = std::env::temp_dir().join(format!("laneway-nstat-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&place);
+        for directory in ["history", "a", "b"] {
+            std::fs::create_dir_all(place.join(directory)).expect("a directory");
+        }
+        Place(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Answers one client's two questions.
+fn stack(socket: &Path, uptime_ms: u64, value: u64) -> JoinHandle<()> {
+    let _ = std::fs::remove_file(socket);
+    let listener = UnixListener::bind(socket).expect("a socket");
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("somebody asks");
+        let mut questions = BufReader::new(client.try_clone().expect("a second handle"));
+        for answer in [
+            format!(
+                r#"{{"laneway":"0","protocol":1,"pid":1,"device":"d","lanes":1,"uptime_ms":{uptime_ms},"sharing":"lane"}}"#
+            ),
+            format!(r#"{{"name":"TcpInSegs","value":{value}}}"#),
+        ] {
+            questions.read_line(&mut String::new()).expect("a question");
+            client.write_all(format!("{answer}\n{{\"end\":true,\"rows\":1}}\n").as_bytes()).expect("it is read");
+        }
+    })
+}
+
+/// Only who is not root can have no usual place; root becomes nobody in a user namespace, and where none can be had nothing is tried.
+#[test]
+fn absolute_values_need_no_place_to_remember() {
+    let place = Place::new("absolute");
+    let socket = place.0.join("x.sock");
+    let nobody = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", env!("CARGO_BIN_EXE_laneway"), "nstat"]).args(arguments).arg("--control").arg(&socket);
+        let output = command.env_remove("LANEWAY_RUNTIME_DIR").env_remove("XDG_RUNTIME_DIR").output();
+        let output = output.expect("util-linux is there");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned(), output.stdout)
+    };
+    let answering = stack(&socket, 1, 5);
+    let (code, message, _) = nobody(&[]);
+    if message.contains("unshare:") {
+        return;
+    }
+    answering.join().expect("somebody has asked");
+    assert!(code == Some(2) && message.contains("with -a"), "{code:?} {message}");
+    let answering = stack(&socket, 1, 5);
+    let (code, message, said) = nobody(&["-a"]);
+    answering.join().expect("somebody has asked");
+    assert!(code == Some(0) && String::from_utf8_lossy(&said).contains("TcpInSegs"), "{code:?} {message}");
+}
