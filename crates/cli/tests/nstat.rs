@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::thread::JoinHandle;
 
 struct Place(PathBuf);
@@ -16,6 +16,23 @@ impl Place {
             std::fs::create_dir_all(place.join(directory)).expect("a directory");
         }
         Place(place)
+    }
+
+    fn nstat(&self, socket: &Path, more: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_laneway"));
+        command.arg("nstat").arg("--control").arg(socket).args(more);
+        command.env("LANEWAY_RUNTIME_DIR", self.0.join("history")).output().expect("the program can be executed")
+    }
+
+    /// What it says of the one counter of a stack that is process 1, this old, and has counted this far.
+    fn says(&self, socket: &str, uptime_ms: u64, value: u64) -> Option<u64> {
+        let socket = self.0.join(socket);
+        let stack = stack(&socket, uptime_ms, value);
+        let output = self.nstat(&socket, &["--json"]);
+        stack.join().expect("somebody has asked");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        said["counters"]["TcpInSegs"].as_u64()
     }
 }
 
@@ -42,6 +59,26 @@ fn stack(socket: &Path, uptime_ms: u64, value: u64) -> JoinHandle<()> {
             client.write_all(format!("{answer}\n{{\"end\":true,\"rows\":1}}\n").as_bytes()).expect("it is read");
         }
     })
+}
+
+#[test]
+fn a_stack_that_was_started_anew_counts_from_zero() {
+    let place = Place::new("anew");
+    assert_eq!(place.says("a/x.sock", 100_000, 50), Some(50));
+    assert_eq!(place.says("a/x.sock", 100_100, 70), Some(20));
+    // The same process number, and fewer counts; later more.
+    assert_eq!(place.says("a/x.sock", 3_000, 30), Some(30));
+    assert_eq!(place.says("a/x.sock", 3_000, 31), Some(1));
+    assert_eq!(place.says("a/x.sock", 0, 90), Some(90));
+}
+
+#[test]
+fn two_stacks_of_one_name_are_remembered_apart() {
+    let place = Place::new("apart");
+    assert_eq!(place.says("a/x.sock", 100_000, 50), Some(50));
+    assert_eq!(place.says("b/x.sock", 100_000, 80), Some(80));
+    assert_eq!(place.says("a/x.sock", 100_000, 51), Some(1));
+    assert_eq!(place.says("b/x.sock", 100_000, 82), Some(2));
 }
 
 /// Only who is not root can have no usual place; root becomes nobody in a user namespace, and where none can be had nothing is tried.

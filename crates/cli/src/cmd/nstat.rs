@@ -3,12 +3,17 @@
 use crate::ask::{Out, Which};
 use crate::failure::Failure;
 use laneway::control::{Ask, Client, Counter, Hello};
+use life::Life;
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+mod life;
 
 /// Prints what a running stack counts, under the kernel's names, as increments since the last call.
 ///
@@ -44,8 +49,8 @@ const EXAMPLE: &str =
 /// What is kept between two calls.
 #[derive(Serialize, Deserialize, Default)]
 struct History {
-    /// The process that the values are of.
-    pid: u32,
+    #[serde(flatten)]
+    life: Life,
     counters: BTreeMap<String, u64>,
 }
 
@@ -53,7 +58,7 @@ struct History {
 pub fn run(args: Args) -> Result<(), Failure> {
     let socket = args.which.path()?;
     let mut client = Client::connect(&socket)?;
-    let pid = hello(&mut client)?.pid;
+    let life = Life::of(&hello(&mut client)?);
     let now = counters(&mut client)?;
     // Absolute values need no place where others are kept.
     let kept = match &args.history {
@@ -62,7 +67,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         None => Some(default_history(&socket)?),
     };
     let before = kept.as_deref().map(|path| read(path, args.history.is_some())).transpose()?.unwrap_or_default();
-    let before = if before.pid == pid { before.counters } else { BTreeMap::new() };
+    let before = if before.life.is(&life) { before.counters } else { BTreeMap::new() };
     let shown: Vec<(&str, u64)> = now
         .iter()
         .map(|counter| {
@@ -81,7 +86,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
             shown.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
         let sizes: serde_json::Map<String, serde_json::Value> =
             sizes.iter().map(|(name, size)| ((*name).to_owned(), json!(size))).collect();
-        out.line(json!({"pid": pid, "absolute": args.absolute, "counters": counters, "octets_per_packet": sizes}))?;
+        out.line(
+            json!({"pid": life.pid, "absolute": args.absolute, "counters": counters, "octets_per_packet": sizes}),
+        )?;
     } else {
         out.line("#laneway")?;
         for (name, value) in &shown {
@@ -94,7 +101,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     out.flush()?;
     let Some(kept) = kept.filter(|_| !args.noupdate) else { return Ok(()) };
     let counters = now.into_iter().map(|counter| (counter.name, counter.value)).collect();
-    write(&kept, &History { pid, counters })
+    write(&kept, &History { life, counters })
 }
 
 /// Who answers.
@@ -119,14 +126,16 @@ fn octets_per_packet(shown: &[(&str, u64)]) -> Vec<(&'static str, f64)> {
     pairs.into_iter().filter_map(size).collect()
 }
 
-/// In the directory of control sockets, by user and stack.
+/// In the directory of control sockets, under the whole path of the stack's: elsewhere there may be one of the same name.
 fn default_history(socket: &Path) -> Result<PathBuf, Failure> {
     let directory = laneway::control::directory().ok_or_else(|| {
         Failure::Misuse(
             "there is no usual place to remember values in, because XDG_RUNTIME_DIR is not set: give one with --history FILE, or ask for absolute values with -a".into(),
         )
     })?;
-    let stack = socket.file_stem().unwrap_or_default().to_string_lossy();
+    let socket = socket.canonicalize().unwrap_or_else(|_| socket.to_owned());
+    const SPOILS_A_NAME: &AsciiSet = &CONTROLS.add(b'/').add(b'%');
+    let stack = percent_encode(socket.as_os_str().as_bytes(), SPOILS_A_NAME);
     Ok(directory.join(format!("{stack}.nstat.json")))
 }
 
