@@ -23,6 +23,8 @@ const CACHE_MAX: usize = 32 << 20;
 const CACHE_ENTRIES_MAX: usize = 4_096;
 /// How long a kept file is believed to be current, in microseconds.
 const FRESH_US: u64 = 500_000;
+/// Two changes of a file that are further apart have different times: file systems count whole seconds, or two at once.
+const TICK: Duration = Duration::from_secs(2);
 
 /// Which version of a file it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,7 +35,8 @@ pub struct Stamp {
     pub modified: SystemTime,
     /// The same, as HTTP writes it.
     pub modified_text: String,
-    /// A strong tag: it changes with the time in nanoseconds, the length and the inode.
+    /// A strong tag: it changes with the length, the inode, and the times of the last change, in nanoseconds: the one that
+    /// anybody can set, and the one that only the kernel sets.
     pub etag: String,
 }
 
@@ -129,6 +132,8 @@ struct Kept {
     small: Small,
     /// Believed to be current until then.
     fresh_until_us: u64,
+    /// The file had rested when it was read: a change since then has another time.
+    is_settled: bool,
 }
 
 /// Finds files for one lane.
@@ -205,10 +210,12 @@ impl Files {
         }
         if let Some(kept) = self.kept.get_mut(target)
             && kept.small.stamp == stamp
+            && kept.is_settled
         {
             kept.fresh_until_us = now_us + FRESH_US;
             return Found::Small(kept.small.clone());
         }
+        let is_settled = has_settled(&stat, SystemTime::now());
         // From the disk, if it must be: the lane waits for so little, and then it is kept.
         let mut bytes = vec![0; stamp.len as usize];
         let mut at = 0;
@@ -220,8 +227,13 @@ impl Files {
                 Err(error) => return Found::Nothing(status_of(error)),
             }
         }
+        let is_same = fstat(&file).is_ok_and(|after| self::stamp(&after) == *stamp);
         let small = Small { stamp, mime, bytes: bytes.into() };
-        self.keep(target, small.clone(), now_us);
+        if is_same {
+            self.keep(target, small.clone(), now_us, is_settled);
+        } else {
+            self.forget(target); // who asks next does not get what was caught in the middle
+        }
         Found::Small(small)
     }
 
@@ -231,7 +243,7 @@ impl Files {
         }
     }
 
-    fn keep(&mut self, target: &[u8], small: Small, now_us: u64) {
+    fn keep(&mut self, target: &[u8], small: Small, now_us: u64, is_settled: bool) {
         self.forget(target);
         let len = small.bytes.len();
         if self.kept_bytes + len > CACHE_MAX || self.kept.len() >= CACHE_ENTRIES_MAX {
@@ -240,7 +252,7 @@ impl Files {
             self.kept_bytes = 0;
         }
         self.kept_bytes += len;
-        self.kept.insert(target.into(), Kept { small, fresh_until_us: now_us + FRESH_US });
+        self.kept.insert(target.into(), Kept { small, fresh_until_us: now_us + FRESH_US, is_settled });
     }
 }
 
@@ -248,10 +260,17 @@ fn stamp(stat: &rustix::fs::Stat) -> Stamp {
     let (seconds, nanos) = (stat.st_mtime.max(0) as u64, stat.st_mtime_nsec);
     let modified = UNIX_EPOCH + Duration::new(seconds, nanos as u32);
     let len = stat.st_size as u64;
-    let etag = format!("\"{seconds:x}.{nanos:x}-{len:x}-{:x}\"", stat.st_ino);
+    let (changed, changed_nanos) = (stat.st_ctime, stat.st_ctime_nsec);
+    let etag = format!("\"{seconds:x}.{nanos:x}-{changed:x}.{changed_nanos:x}-{len:x}-{:x}\"", stat.st_ino);
     // A file from the year 10000 cannot be dated.
     let text = httpdate::fmt_http_date(modified.min(UNIX_EPOCH + Duration::from_secs(253_402_300_799)));
     Stamp { len, modified, modified_text: text, etag }
+}
+
+/// Whether a file was changed so long ago that its next change has another time. One from the future has not.
+fn has_settled(stat: &rustix::fs::Stat, now: SystemTime) -> bool {
+    let changed = UNIX_EPOCH + Duration::from_secs(stat.st_ctime.max(0) as u64);
+    now.duration_since(changed).is_ok_and(|since| since > TICK)
 }
 
 fn status_of(error: Errno) -> Status {

@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+mod replaced;
 mod slow;
 
 /// Pieces of a request; each is sent in a poll of its own.
