@@ -60,6 +60,7 @@ fn protocol(text: &str) -> Result<u8, String> {
 }
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
 /// A block longer than this cannot be one of ours.
@@ -189,7 +190,37 @@ struct Sink {
 
 enum Form {
     Pcapng(Box<dyn Write>),
-    Json(Out),
+    /// With what the frames of each interface begin with.
+    Json(Out, Vec<Link>),
+}
+
+/// What a frame begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Link {
+    Ip,
+    Ethernet,
+    /// Something that the stack of another version may know.
+    Other,
+}
+
+impl Link {
+    /// `LinkType` of an interface description.
+    fn of(block: &[u8]) -> Link {
+        match word(block, 8) & 0xffff {
+            1 => Link::Ethernet,
+            101 => Link::Ip,
+            _ => Link::Other,
+        }
+    }
+
+    /// The IP packet in a frame; empty if there is none.
+    fn packet(self, frame: &[u8]) -> &[u8] {
+        match (self, frame.get(12..14)) {
+            (Link::Ip, _) => frame,
+            (Link::Ethernet, Some([0x08, 0x00] | [0x86, 0xdd])) => &frame[14..],
+            _ => &[],
+        }
+    }
 }
 
 impl Sink {
@@ -202,7 +233,7 @@ impl Sink {
                 })?;
                 Form::Pcapng(Box::new(io::BufWriter::with_capacity(1 << 16, file)))
             }
-            (None, true) => Form::Json(Out::new()),
+            (None, true) => Form::Json(Out::new(), Vec::new()),
             // In small pieces, so that whoever reads sees packets when they come.
             (None, false) => Form::Pcapng(Box::new(io::LineWriter::with_capacity(1 << 16, io::stdout()))),
         };
@@ -241,7 +272,7 @@ impl Sink {
         }
         match self.out {
             Form::Pcapng(mut out) => out.flush().or_else(broken),
-            Form::Json(mut out) => out.flush(),
+            Form::Json(mut out, _) => out.flush(),
         }
     }
 }
@@ -250,8 +281,9 @@ impl Form {
     fn packet(&mut self, block: &[u8]) -> Result<(), Failure> {
         match self {
             Form::Pcapng(out) => out.write_all(block).or_else(broken),
-            Form::Json(out) => {
-                out.line(describe(block))?;
+            Form::Json(out, links) => {
+                let link = links.get(word(block, 8) as usize).copied().unwrap_or(Link::Other);
+                out.line(describe(block, link))?;
                 out.flush()
             }
         }
@@ -264,7 +296,14 @@ impl Form {
                 // The beginning goes out at once, so that whoever reads knows what it is.
                 if word(block, 0) == SECTION_HEADER { Ok(()) } else { out.flush().or_else(broken) }
             }
-            Form::Json(_) => Ok(()),
+            Form::Json(_, links) => {
+                match word(block, 0) {
+                    SECTION_HEADER => links.clear(),
+                    INTERFACE => links.push(Link::of(block)),
+                    _ => {}
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -278,15 +317,10 @@ fn broken(error: io::Error) -> Result<(), Failure> {
 }
 
 /// A packet in JSON: when, where, which way, how long, between whom.
-fn describe(block: &[u8]) -> serde_json::Value {
+fn describe(block: &[u8], link: Link) -> serde_json::Value {
     let us = u64::from(word(block, 12)) << 32 | u64::from(word(block, 16));
     let (captured, len) = (word(block, 20) as usize, word(block, 24));
-    let bytes = block.get(28..28 + captured).unwrap_or(&[]);
-    // The stack says what frames begin with in the interface's description; an Ethernet frame never looks like IP here.
-    let packet = match bytes.get(12..14) {
-        Some([0x08, 0x00] | [0x86, 0xdd]) if peek(bytes).is_none_or(|p| p.ports.is_none()) => &bytes[14..],
-        _ => bytes,
-    };
+    let packet = link.packet(block.get(28..28 + captured).unwrap_or(&[]));
     let flags = block.get(28 + captured.next_multiple_of(4)..).map_or(0, |rest| word(rest, 4));
     let mut said = json!({
         "time_us": us,

@@ -17,8 +17,7 @@ fn file() -> Vec<u8> {
     file.get_ref().clone()
 }
 
-fn blocks() -> Vec<Vec<u8>> {
-    let file = file();
+fn blocks(file: Vec<u8>) -> Vec<Vec<u8>> {
     let (mut rest, mut blocks, mut block) = (&file[..], Vec::new(), Vec::new());
     while read_block(&mut rest, &mut block).unwrap() {
         blocks.push(block.clone());
@@ -28,16 +27,19 @@ fn blocks() -> Vec<Vec<u8>> {
 
 #[test]
 fn what_the_stack_writes_is_understood() {
-    let blocks = blocks();
+    let blocks = blocks(file());
     let kinds: Vec<u32> = blocks.iter().map(|block| word(block, 0)).collect();
     assert_eq!(kinds, [SECTION_HEADER, 1, PACKET, PACKET, STATISTICS]);
     assert_eq!(missing(&blocks[4]), 7);
     assert_eq!(
-        describe(&blocks[2]),
+        describe(&blocks[2], Link::Ip),
         json!({"time_us": 5_000_000_001u64, "lane": 0, "direction": "in", "len": 40, "protocol": 6,
                "src": "10.0.0.2", "dst": "10.0.0.1", "src_port": 0xabcd, "dst_port": 80})
     );
-    assert_eq!(describe(&blocks[3]), json!({"time_us": 5_000_000_002u64, "lane": 0, "direction": "out", "len": 1_500}));
+    assert_eq!(
+        describe(&blocks[3], Link::Ip),
+        json!({"time_us": 5_000_000_002u64, "lane": 0, "direction": "out", "len": 1_500})
+    );
 }
 
 #[test]
@@ -47,9 +49,9 @@ fn what_is_no_pcapng_is_refused() {
         assert!(read_block(&mut rest, &mut block).is_err(), "{bytes:?}");
     }
     // Whatever is in a block, it is described without harm.
-    for block in blocks() {
+    for block in blocks(file()) {
         for cut in 0..block.len() {
-            let _ = (describe(&block[..cut]), missing(&block[..cut]));
+            let _ = (describe(&block[..cut], Link::Ethernet), missing(&block[..cut]));
         }
     }
 }
