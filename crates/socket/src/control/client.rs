@@ -112,6 +112,8 @@ impl Client {
     fn line(&mut self, line: &mut Vec<u8>) -> Result<(), AskError> {
         line.clear();
         let n = self.stream.by_ref().take(LINE_MAX).read_until(b'\n', line)?;
+        // Spaces only say that it was still being made.
+        line.drain(..line.iter().take_while(|byte| **byte == b' ').count());
         if n == 0 || line.last() != Some(&b'\n') {
             return Err(AskError::Broken("the stack has ended, or was asked for more than it has patience for".into()));
         }

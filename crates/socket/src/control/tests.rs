@@ -209,6 +209,49 @@ fn buckets_are_listed_with_their_flows_and_moved() {
     }
 }
 
+/// To count a million flows takes longer than a client waits for a silent stack. What it hears instead is no row.
+#[test]
+fn who_waits_for_buckets_hears_that_they_are_counted() {
+    let place = Place::new();
+    let path = place.socket();
+    let (server, client) = stacks(&path, 300);
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.write_all(b"{\"v\":1,\"ask\":\"steer\"}\n").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let spaces = answer.len() - answer.trim_start().len();
+    assert!(spaces >= 2 && !answer.starts_with("  \n"), "a page of each lane at least: {answer:.80}");
+    // A reader that knows nothing of this understands every line.
+    let rows: Vec<SteerRow> = answer.lines().take(128).map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.iter().map(|row| row.flows).sum::<u64>(), 300);
+    assert_eq!(answer.lines().nth(128), Some("{\"end\":true,\"rows\":128}"));
+    client.stop();
+    server.stop();
+}
+
+/// Also the sentence of a stack that ends while it counts.
+#[test]
+fn spaces_before_a_line_mean_nothing_to_a_client() {
+    let place = Place::new();
+    let listener = UnixListener::bind(place.socket()).unwrap();
+    let row = r#"{"bucket":0,"lane":0,"flows":3}"#;
+    for answer in
+        [format!("   {row}\n {{\"end\":true,\"rows\":1}}\n"), format!(" {row}\n  {{\"error\":\"it ends\"}}\n")]
+    {
+        let mut asking = Client::connect(place.socket()).unwrap();
+        let (mut stack, _) = listener.accept().unwrap();
+        stack.write_all(answer.as_bytes()).unwrap();
+        let rows: Vec<Result<SteerRow, _>> = asking.ask(&Ask::Steer {}).unwrap().collect();
+        assert!(matches!(&rows[0], Ok(row) if row.flows == 3), "{rows:?}");
+        match rows.get(1) {
+            None => assert!(answer.contains("end\"")),
+            Some(Err(AskError::Refused(why))) => assert_eq!(why, "it ends"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn packets_come_as_pcapng_until_the_client_has_enough() {
     let place = Place::new();
