@@ -288,6 +288,26 @@ fn a_short_demo_ends_well_and_is_captured() {
     let _ = std::fs::remove_file(&capture);
 }
 
+/// A shell usually allows 1,024 open files, and its user may have more.
+#[test]
+fn a_demo_with_many_connections_needs_no_other_shell() {
+    let with = |limit: &str, conns: &str| {
+        let script = format!("ulimit {limit} && exec \"$0\" \"$@\"");
+        let demo = ["demo", "--cores", "1", "--rounds", "1", "--seconds", "0.3", "--json", "--conns", conns];
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_laneway")]).args(demo).output().expect("there is a shell")
+    };
+    let output = with("-Sn 128", "200");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(said["rows"][1]["done"].as_u64() > Some(0), "{said}");
+    let output = with("-n 128", "200");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("may have 128") && message.contains("--conns"), "{message}");
+}
+
 /// What needs a privilege says which, and what to do. As root the same command would work, so it is not tried.
 #[test]
 fn a_missing_privilege_is_said() {

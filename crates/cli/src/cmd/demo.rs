@@ -87,6 +87,13 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     if !(0.01..=60.0).contains(&args.seconds) {
         return Err(Failure::Misuse(format!("{} seconds are no sensible turn: choose 0.01 to 60", args.seconds)));
     }
+    if !args.alone
+        && let Err((needed, most)) = kernel::make_room(count, args.conns as usize)
+    {
+        return Err(Failure::Misuse(format!(
+            "the kernel's half needs {needed} open files, and this process may have {most}: choose fewer with --conns or --cores, raise the limit with `ulimit -n`, or leave that half out with --alone"
+        )));
+    }
     let mut config = Config::default();
     config.tcp.msl_us = 1_000_000;
     if let Some(path) = &args.config {
