@@ -102,7 +102,12 @@ fn help_has_an_example_and_is_no_misuse() {
         let output = laneway(&[command, "--help"]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-        assert!(text.contains("laneway"), "{command} has no example: {text}");
+        let examples = text.split_once("Example").map_or(&*text, |(_, examples)| examples);
+        assert!(examples.contains("laneway"), "{command} has no example: {text}");
+        // Only root may ask root's stack.
+        let mut after = examples.lines().skip_while(|line| !line.contains("sudo laneway serve")).skip(1);
+        let refused = after.find(|line| line.trim_start().starts_with("laneway "));
+        assert!(refused.is_none(), "{command}: {refused:?} asks a stack of root's");
     }
     assert_eq!(laneway(&["--version"]).status.code(), Some(0));
 }

@@ -30,7 +30,7 @@ pub struct Args {
     json: bool,
 }
 
-const EXAMPLE: &str = "Examples:\n  laneway lanes\n  laneway lanes --interval 200ms -n 10 --json | jq 'select(.busy > 90)'\n  sudo laneway serve . --tun lw0 --addr 10.9.0.2/24 --lanes 2 --sharing global &\n  laneway lanes                 # and beside it: laneway locks --callers";
+const EXAMPLE: &str = "Examples:\n  laneway lanes\n  laneway lanes --interval 200ms -n 10 --json | jq 'select(.busy > 90)'\n  sudo laneway serve . --tun lw0 --addr 10.9.0.2/24 --lanes 2 --sharing global &\n  sudo laneway lanes            # and beside it: sudo laneway locks --callers";
 
 /// Prints until there is a reason to end.
 pub fn run(args: Args) -> Result<(), Failure> {

@@ -26,7 +26,7 @@ pub struct Args {
     json: bool,
 }
 
-const EXAMPLE: &str = "Examples:\n  sudo laneway serve . --tun lw0 --addr 10.9.0.2/24 --lanes 2 --sharing global &\n  laneway locks\n  laneway locks --who\n  laneway locks --callers\n  laneway locks --json | jq 'select(.cnt_lock > 0)'";
+const EXAMPLE: &str = "Examples:\n  sudo laneway serve . --tun lw0 --addr 10.9.0.2/24 --lanes 2 --sharing global &\n  sudo laneway locks\n  sudo laneway locks --who\n  sudo laneway locks --callers\n  sudo laneway locks --json | jq 'select(.cnt_lock > 0)'";
 
 /// Lists.
 pub fn run(args: Args) -> Result<(), Failure> {

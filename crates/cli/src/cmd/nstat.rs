@@ -44,7 +44,7 @@ pub struct Args {
 }
 
 const EXAMPLE: &str =
-    "Examples:\n  laneway nstat\n  laneway nstat -az Tcp\n  laneway nstat --json | jq .counters.TcpRetransSegs";
+    "Examples:\n  laneway nstat\n  laneway nstat -az Tcp\n  laneway nstat -z --json | jq .counters.TcpRetransSegs";
 
 /// What is kept between two calls.
 #[derive(Serialize, Deserialize, Default)]

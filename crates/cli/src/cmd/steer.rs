@@ -26,7 +26,7 @@ pub struct Args {
     json: bool,
 }
 
-const EXAMPLE: &str = "Examples:\n  sudo laneway serve . --tun lw0 --addr 10.9.0.2/24 --lanes 2 &\n  laneway steer\n  laneway steer --lanes\n  laneway steer --move 17=1 --move 19=1\n  laneway steer --json | jq 'select(.from)'";
+const EXAMPLE: &str = "Examples:\n  sudo laneway serve . --tun lw0 --addr 10.9.0.2/24 --lanes 2 &\n  sudo laneway steer\n  sudo laneway steer --lanes\n  sudo laneway steer --move 17=1 --move 19=1\n  sudo laneway steer --json | jq 'select(.from)'";
 
 /// One `--move`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
