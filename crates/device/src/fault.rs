@@ -199,6 +199,10 @@ impl<R: Rx> Rx for FaultRx<R> {
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.inner.readiness()
     }
+
+    fn failed(&self) -> Option<&str> {
+        self.inner.failed()
+    }
 }
 
 /// A sending half that mistreats. Made by [`wrap`].

@@ -171,6 +171,11 @@ pub trait Rx {
 
     /// A descriptor that polls readable when a frame waits; `None` when the device has none and must be asked.
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Why there will never be another frame, in a sentence, if that is so: the device is gone.
+    fn failed(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// The sending half of one queue. Used by one thread at a time.
@@ -269,6 +274,9 @@ impl<R: Rx + ?Sized> Rx for Box<R> {
     #[inline]
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         (**self).readiness()
+    }
+    fn failed(&self) -> Option<&str> {
+        (**self).failed()
     }
 }
 

@@ -319,6 +319,10 @@ impl<R: Rx> Rx for Tap<R> {
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.inner.readiness()
     }
+
+    fn failed(&self) -> Option<&str> {
+        self.inner.failed()
+    }
 }
 
 impl<T: Tx> Tx for Tap<T> {

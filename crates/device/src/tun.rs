@@ -310,7 +310,7 @@ impl Tun {
         for (file, counters) in files.into_iter().zip(&counters) {
             let write_side = file.try_clone().map_err(TunError::Node)?;
             queues.push(Queue {
-                rx: TunRx::new(file, config, &capabilities, counters.clone()),
+                rx: TunRx::new(file, &name, config, &capabilities, counters.clone()),
                 tx: TunTx::new(write_side, config.offload, capabilities, counters.clone()),
             });
         }
@@ -396,13 +396,22 @@ pub struct TunRx {
     lent: Box<[(u32, RxMeta); BATCH_MAX]>,
     count: usize,
     counters: Arc<TunCounters>,
+    name: String,
+    /// The interface is gone.
+    failure: Option<String>,
 }
 
 /// Bytes of a slot before the frame: the virtio header fits in, and the frame begins on a multiple of 16.
 const SLOT_HEADROOM: usize = 16;
 
 impl TunRx {
-    fn new(file: File, config: &TunConfig, capabilities: &Capabilities, counters: Arc<TunCounters>) -> Self {
+    fn new(
+        file: File,
+        name: &str,
+        config: &TunConfig,
+        capabilities: &Capabilities,
+        counters: Arc<TunCounters>,
+    ) -> Self {
         // An operator can raise the MTU while we run. A frame that is then too long is cut off by the kernel, and refused by the stack.
         let packet = if config.offload && config.receive_super { SUPER_MAX } else { capabilities.mtu.max(1500) };
         let stride = (SLOT_HEADROOM + capabilities.medium.header_len() + packet).next_multiple_of(64);
@@ -414,6 +423,19 @@ impl TunRx {
             lent: Box::new([(0, RxMeta::default()); BATCH_MAX]),
             count: 0,
             counters,
+            name: name.into(),
+            failure: None,
+        }
+    }
+
+    /// The kernel lends us nothing: for now, or for ever.
+    #[cold]
+    fn refused(&mut self, error: &io::Error) {
+        count(&self.counters.rx_errors);
+        if let Some(libc::EBADFD | libc::ENODEV | libc::EIO) = error.raw_os_error() {
+            let name = &self.name;
+            let failure = || format!("the interface {name} is gone: somebody has deleted it or cut it off ({error})");
+            self.failure.get_or_insert_with(failure);
         }
     }
 }
@@ -432,7 +454,7 @@ impl Rx for TunRx {
                     match error.kind() {
                         io::ErrorKind::WouldBlock => {}
                         io::ErrorKind::Interrupted => continue,
-                        _ => count(&self.counters.rx_errors),
+                        _ => self.refused(&error),
                     }
                     break;
                 }
@@ -466,6 +488,10 @@ impl Rx for TunRx {
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
+    }
+
+    fn failed(&self) -> Option<&str> {
+        self.failure.as_deref()
     }
 }
 

@@ -243,3 +243,24 @@ fn what_the_interface_refuses_is_in_the_counters() {
     let ended = stack.stop().expect("it ran");
     assert_eq!(ended.counters.get(Mib::TunTxRefused), 1);
 }
+
+#[test]
+#[ignore = "needs root: makes a network namespace and a TUN interface"]
+fn a_stack_whose_interface_is_deleted_says_so() {
+    if !is_inside("a_stack_whose_interface_is_deleted_says_so") {
+        return;
+    }
+    let stack = Stack::builder(Device::tun("lwtest3")).address("10.77.0.2/24").expect("an address").lanes(2);
+    let stack = stack.start(|_| Echo::default()).expect("a TUN interface");
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(stack.failure(), None);
+    let status = Command::new("ip").args(["link", "del", "lwtest3"]).status().expect("ip(8)");
+    assert!(status.success());
+    let start = Instant::now();
+    while stack.failure().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(5), "nobody noticed");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let failure = stack.stop().failure.expect("it has failed");
+    assert!(failure.contains("the interface lwtest3 is gone"), "{failure}");
+}

@@ -21,7 +21,8 @@
 //! [`Runtime::stop`] closes every listener, then tells each lane's application ([`App::on_stop`]), turns until its
 //! connections are gone or the grace period is over, resets what is left, and joins the threads. An application that panics
 //! about a connection loses that connection (`runtime/guard.rs`). A lane that panics says so
-//! and takes the whole stack down with it: the flows that hash to it would be lost without a word otherwise.
+//! and takes the whole stack down with it: the flows that hash to it would be lost without a word otherwise. So does a lane
+//! whose queue has come to an end ([`Rx::failed`]), as that of a TUN interface that is deleted.
 
 use crate::app::{App, Context, ListenerId, UdpId};
 use crate::binding::BindOptions;
@@ -182,9 +183,13 @@ impl Shared {
         self.control_bell.ring();
     }
 
-    fn fail(&self, who: &str, panic: &(dyn std::any::Any + Send)) {
-        let what = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-        let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
+    fn panicked(&self, who: &str, panic: &(dyn std::any::Any + Send)) {
+        let what = panic.downcast_ref::<&str>().copied();
+        let what = what.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        self.fail(who, what.unwrap_or("no message"));
+    }
+
+    fn fail(&self, who: &str, what: &str) {
         let sentence = format!("{who} failed, and the stack stops: {what}");
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         let first = failure.is_none();
@@ -512,7 +517,7 @@ struct LaneWork<S: Sharing, R, T, A> {
     aloud: Aloud,
     /// When its thread, which sleeps, wakes by itself.
     sleeps_until: Instant,
-    /// It has panicked on a thread that stood in for its own.
+    /// It has panicked on a thread that stood in for its own, or its queue has come to an end.
     failed: bool,
 }
 
@@ -550,7 +555,7 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         }
         let outcome = catch_unwind(AssertUnwindSafe(|| self.turn_until_stopped()));
         if let Err(panic) = outcome {
-            self.shared.fail(&format!("lane {}", self.id), &*panic);
+            self.shared.panicked(&format!("lane {}", self.id), &*panic);
         }
         // The queue is closed before the lane counts as ended.
         let LaneThread { place, readiness, ended, .. } = self;
@@ -654,8 +659,17 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
             }
         }
         let turn = self.seat.turn(now);
-        if self.aloud.is_due(now) {
+        let aloud = self.aloud.is_due(now);
+        if aloud {
             self.seat.lane.tables(|tables| self.aloud.look(now, &tables.counters));
+        }
+        // A queue that has come to an end lends nothing. The application may keep the lane busy all the same.
+        if (aloud || !turn.busy)
+            && !self.failed
+            && let Some(why) = self.seat.queue.rx.failed()
+        {
+            self.failed = true;
+            self.shared.fail(&format!("lane {}", self.id), why);
         }
         let mail = &self.seat.lane.local.mail;
         for (other, ring) in mail.to_lanes.iter().enumerate() {
@@ -714,10 +728,13 @@ impl<S: Sharing, R: Rx + Send, T: Tx + Send, A: App + Send> bells::Work for Plac
                 Ok(turn) => turn,
                 Err(panic) => {
                     work.failed = true;
-                    work.shared.fail(&format!("lane {}", work.id), &*panic);
+                    work.shared.panicked(&format!("lane {}", work.id), &*panic);
                     return false;
                 }
             };
+            if work.failed {
+                return false;
+            }
             now = work.clock.now();
             if !turn.busy {
                 done = work.due(&turn) >= work.sleeps_until && !work.shared.stop.load(Ordering::Acquire);
@@ -753,7 +770,7 @@ impl ControlThread {
     fn run(mut self) -> Counters {
         let shared = Arc::clone(&self.shared);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.turn_until_stopped())) {
-            shared.fail("the control thread", &*panic);
+            shared.panicked("the control thread", &*panic);
         }
         *shared.lock_commands() = None;
         let mut counters = self.control.own_counters().clone();

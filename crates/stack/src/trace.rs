@@ -269,6 +269,9 @@ impl Rx for TappedRx<'_> {
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.inner.readiness()
     }
+    fn failed(&self) -> Option<&str> {
+        self.inner.failed()
+    }
 }
 
 struct TappedTx<'a> {

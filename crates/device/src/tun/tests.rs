@@ -266,3 +266,27 @@ fn an_interface_that_root_made_ready_needs_no_privilege() {
         assert!(said.contains("the MTU (1300)"), "{said}");
     });
 }
+
+/// Calls `ip` in the namespace of the calling thread.
+fn ip(arguments: &str) {
+    let status = std::process::Command::new("ip").args(arguments.split(' ')).status().expect("there is ip(8)");
+    assert!(status.success(), "ip {arguments}");
+}
+
+#[test]
+fn a_queue_of_a_deleted_interface_says_that_it_is_gone() {
+    in_own_network("a_queue_of_a_deleted_interface_says_that_it_is_gone", || {
+        let mut tun = Tun::open(&TunConfig { name: "lwg".into(), queues: 2, ..config() }).unwrap();
+        ip("link set lwg down");
+        for queue in &mut tun.queues {
+            while queue.rx.poll(64) > 0 {}
+            assert_eq!(queue.rx.failed(), None, "it can be brought up again");
+        }
+        ip("link del lwg");
+        for queue in &mut tun.queues {
+            assert_eq!(queue.rx.poll(64), 0);
+            let why = queue.rx.failed().expect("no frame will ever come");
+            assert!(why.contains("the interface lwg is gone"), "{why}");
+        }
+    });
+}

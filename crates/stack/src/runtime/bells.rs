@@ -19,7 +19,7 @@ use rustix::thread::sched_getcpu;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
@@ -49,6 +49,8 @@ pub(super) struct Bell {
     thread: OnceLock<Thread>,
     /// What it works on, if others may.
     work: OnceLock<Weak<dyn Work>>,
+    /// The other descriptor has gone bad, of which `poll(2)` would tell at once and for ever.
+    deaf: AtomicBool,
     /// The core on which it woke.
     core: AtomicUsize,
 }
@@ -60,6 +62,7 @@ impl Bell {
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             thread: OnceLock::new(),
             work: OnceLock::new(),
+            deaf: AtomicBool::new(false),
             core: AtomicUsize::new(usize::MAX),
         })
     }
@@ -110,15 +113,18 @@ impl Bell {
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let mut fds = [PollFd::new(&self.event, PollFlags::IN), PollFd::new(&self.event, PollFlags::IN)];
-        let used = match fd {
+        let used = match fd.filter(|_| !self.deaf.load(Relaxed)) {
             Some(fd) => {
                 fds[1] = PollFd::new(fd, PollFlags::IN);
                 2
             }
             None => 1,
         };
-        // A signal, or a descriptor gone bad: the next turn finds out.
+        // A signal: the next turn finds nothing.
         let _ = poll(&mut fds[..used], timeout.as_ref());
+        if fds[1].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
+            self.deaf.store(true, Relaxed);
+        }
         if !fds[0].revents().is_empty() {
             let _ = rustix::io::read(&self.event, &mut [0; 8]);
         }

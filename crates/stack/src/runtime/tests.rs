@@ -280,3 +280,66 @@ fn what_a_tun_interface_loses_is_in_the_counters() {
     let ended = server.stop();
     assert_eq!(names.map(|name| ended.counters.get(name)), [3, 4, 8, 16]);
 }
+
+/// A queue to which nothing will come any more, as its descriptor says; and as it says itself, if it does.
+struct Ended {
+    inner: laneway_device::memory::LinkRx,
+    hung_up: std::io::PipeReader,
+    says_so: bool,
+}
+
+impl Rx for Ended {
+    fn poll(&mut self, max: usize) -> usize {
+        self.inner.poll(max)
+    }
+    fn frame(&self, i: usize) -> laneway_device::RxFrame<'_> {
+        self.inner.frame(i)
+    }
+    fn release(&mut self) {
+        self.inner.release();
+    }
+    fn readiness(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        Some(std::os::fd::AsFd::as_fd(&self.hung_up))
+    }
+    fn failed(&self) -> Option<&str> {
+        self.says_so.then_some("the cable is cut")
+    }
+}
+
+/// A stack of one lane on such a queue.
+fn on_ended_queue(says_so: bool) -> Runtime {
+    let (hung_up, writer) = std::io::pipe().unwrap();
+    drop(writer);
+    let (mut first, _second) = memory::link(LinkConfig { queues: 1, ..LinkConfig::default() });
+    let queue = first.pop().unwrap();
+    let rx = Ended { inner: queue.rx, hung_up, says_so };
+    let queues = vec![laneway_device::Queue { rx, tx: queue.tx }];
+    let network = Network { addresses: vec!["10.0.0.1/24".parse().unwrap()], gateways: vec![] };
+    let (clock, secrets) = (Clock::start(), BootSecrets::from_seed(1));
+    let host: Host<_, _, Echo> =
+        Host::new(Config::default(), &network, &secrets, queues, clock.now(), |_| Echo::default()).unwrap();
+    Runtime::start(host, clock, Options { pin: false, spin_us: 0, ..Options::default() }).unwrap()
+}
+
+#[test]
+fn a_descriptor_that_has_gone_bad_keeps_no_lane_awake() {
+    let stack = on_ended_queue(/* says_so= */ false);
+    let idle = || stack.counters().unwrap().0.get(Mib::PollsIdle);
+    thread::sleep(Duration::from_millis(100));
+    let before = idle();
+    thread::sleep(Duration::from_secs(1));
+    let polls = idle() - before;
+    assert!(polls < 100, "{polls} polls in a second in which nothing happened");
+    assert_eq!(stack.stop().failure, None);
+}
+
+#[test]
+fn a_queue_that_has_come_to_an_end_takes_the_stack_down_and_says_so() {
+    let stack = on_ended_queue(/* says_so= */ true);
+    let start = std::time::Instant::now();
+    while stack.failure().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(10), "nobody noticed");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(stack.stop().failure.unwrap(), "lane 0 failed, and the stack stops: the cable is cut");
+}
