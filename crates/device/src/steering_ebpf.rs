@@ -51,6 +51,8 @@ pub fn even_table(queues: usize) -> [u8; BUCKETS] {
 pub struct Steering {
     program: OwnedFd,
     table: OwnedFd,
+    /// The interface that uses it, once it is known by name.
+    pub(crate) interface: Option<String>,
 }
 
 /// Why the kernel does not steer for us, in a sentence.
@@ -87,13 +89,19 @@ impl Steering {
         let map = create_table().map_err(SteeringError::Table)?;
         update_table(&map, table).map_err(SteeringError::Table)?;
         let program = load_program(&assemble(key, medium, map.as_raw_fd())).map_err(SteeringError::Load)?;
-        Ok(Steering { program, table: map })
+        Ok(Steering { program, table: map, interface: None })
     }
 
     /// Has the TUN device behind this descriptor (any of its queues) use the program, in place of an earlier one.
     pub fn attach(&self, tun: BorrowedFd<'_>) -> Result<(), SteeringError> {
         const TUNSETSTEERINGEBPF: libc::Ioctl = 0x8004_54e0_u32 as libc::Ioctl;
         crate::tun::ioctl_int(tun, TUNSETSTEERINGEBPF, self.program.as_raw_fd()).map_err(SteeringError::Attach)
+    }
+
+    /// Frames that each queue of the interface holds, unless the interface is not to be found.
+    pub fn queue_len(&self) -> Option<usize> {
+        let interface = self.interface.as_deref()?;
+        crate::tun::queue_len(interface).ok()
     }
 
     /// Changes which queue each bucket goes to. Packets that the kernel is queueing at this moment may see some of both.

@@ -14,6 +14,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -276,7 +277,10 @@ impl Tun {
             let attached = Steering::load(&wanted.key, config.medium, &wanted.table)
                 .and_then(|program| program.attach(control.as_fd()).map(|()| program));
             match attached {
-                Ok(program) => steering = Some(program),
+                Ok(mut program) => {
+                    program.interface = Some(name.clone());
+                    steering = Some(program);
+                }
                 Err(error) => notes.push(format!(
                     "{error}; the kernel chooses the queues of {name} by its own flow table, and frames that land on the wrong lane are passed on"
                 )),
@@ -369,6 +373,14 @@ fn attach(name: &mut String, config: &TunConfig, multi_queue: bool) -> Result<Fi
         ioctl_value(file.as_fd(), abi::TUNSETOFFLOAD, u64::from(offload)).map_err(|error| failed(name, error))?;
     }
     Ok(file)
+}
+
+/// How many frames may wait in each queue of the interface.
+pub(crate) fn queue_len(name: &str) -> io::Result<usize> {
+    let (any_socket, mut request) = (UnixDatagram::unbound()?, configure::ifreq(name));
+    configure::ioctl_ifreq(any_socket.as_fd(), libc::SIOCGIFTXQLEN as libc::Ioctl, &mut request)?;
+    // SAFETY: SIOCGIFTXQLEN fills in `ifr_qlen`, which is this member by another name.
+    Ok(unsafe { request.ifr_ifru.ifru_ifindex } as usize)
 }
 
 /// An ioctl whose argument is a number.

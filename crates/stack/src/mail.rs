@@ -70,7 +70,12 @@ pub enum ToLane {
         is_abrupt: bool,
     },
     /// No source sends frames of this bucket to this lane's queue any more.
-    Switched(usize),
+    Switched {
+        /// The bucket.
+        bucket: usize,
+        /// The most frames that the queue holds.
+        capacity: usize,
+    },
     /// A bucket has come to this lane for good, and its former owner has sent cookies that are good until then.
     Cookies(Instant),
     /// Send a copy of the counters back.

@@ -7,8 +7,8 @@
 //! ```text
 //!              O decides alone                     │ N decides, after O         │ N decides alone
 //!   ───────────┬──────────────────┬────────────────┼────────────────────────────┼──────────────▶
-//!         the table says N   every source has   O has read its queue        O has no flow
-//!         (N asks O)         switched to N      to the end: handed over     of it left: drained
+//!         the table says N   every source has   O has read what was         O has no flow
+//!         (N asks O)         switched to N      in its queue: handed over   of it left: drained
 //! ```
 //!
 //! A lane that no bucket moves to or from has nothing of this but a branch a poll. What finds its flow never comes here.
@@ -19,6 +19,7 @@ use crate::mail::ToControl;
 use crate::sharing::{Sharing, Site};
 use crate::steering::{BUCKETS, Table};
 use crate::tables::Tables;
+use laneway_device::BATCH_MAX;
 use laneway_proto::ip::input::Packet;
 use laneway_proto::tcp::TimeWait;
 use laneway_proto::time::Instant;
@@ -30,6 +31,9 @@ use std::collections::VecDeque;
 /// A device that switches at once may still be putting a frame into the old queue that it chose that for a moment before.
 /// The kernel does that without being interrupted, within microseconds; so long it is given, in microseconds.
 const STRAGGLER_US: u64 = 1_000;
+/// Longer than this after the switch a lane does not keep mail waiting for its own queue, in microseconds: then what may be
+/// overtaken costs less than what waits.
+const HOLD_MAX_US: u64 = 200_000;
 /// Flows looked at in one poll to find those of a bucket.
 const LOOKS_MAX: usize = 512;
 /// A flow that the drain waits for is looked at again after so long, in microseconds.
@@ -111,8 +115,12 @@ struct Leaving {
 enum Stage {
     /// Its frames still come to our queue: we decide.
     Deciding,
-    /// No source sends them to our queue any more. What is in it is yet to be read.
-    Switched(Instant),
+    /// No source sends them to our queue any more. What was in it is yet to be read.
+    Switched {
+        since: Instant,
+        /// At most so many frames of our queue may still be older than what the new owner mails.
+        older: usize,
+    },
     /// The new owner decides. The flows that are left are being looked for, not before the time.
     Handed(Walk, Instant),
     /// None is left, and the control plane has been told.
@@ -149,14 +157,14 @@ impl Moving {
 
     /// Something is due although nothing arrives.
     pub(crate) fn deadline(&self, now: Instant) -> Instant {
-        let waits = |leaving: &Leaving| matches!(leaving.stage, Stage::Switched(_));
+        let waits = |leaving: &Leaving| matches!(leaving.stage, Stage::Switched { .. });
         let waits = self.next.is_some() || !self.reports.is_empty() || self.leaving.iter().any(waits);
         if waits { now.after_us(STRAGGLER_US) } else { Instant::NEVER }
     }
 
     /// Mail of this lane must wait: what is still in our own queue came before it.
     pub(crate) fn holds(&self, from: usize) -> bool {
-        let before = |stage: &Stage| matches!(stage, Stage::Deciding | Stage::Switched(_));
+        let before = |stage: &Stage| matches!(stage, Stage::Deciding | Stage::Switched { .. });
         self.leaving.iter().any(|leaving| leaving.holds && leaving.to == from && before(&leaving.stage))
     }
 
@@ -317,12 +325,12 @@ impl Local {
         self.steering.set_table(&table);
     }
 
-    /// No source sends frames of this bucket to our queue any more.
-    pub(crate) fn on_switched(&mut self, bucket: usize) {
+    /// No source sends frames of this bucket to our queue any more, which holds at most so many.
+    pub(crate) fn on_switched(&mut self, bucket: usize, capacity: usize) {
         let now = self.now;
         for leaving in self.moving.leaving.iter_mut().filter(|leaving| leaving.bucket == bucket) {
             if matches!(leaving.stage, Stage::Deciding) {
-                leaving.stage = Stage::Switched(now);
+                leaving.stage = Stage::Switched { since: now, older: capacity };
             }
         }
     }
@@ -337,10 +345,10 @@ impl Local {
     }
 }
 
-/// Goes on with what is under way, between the lane's own frames and the mail. `emptied`: the lane's queue had no more frames
-/// than were taken. True if there is more to do at once.
+/// Goes on with what is under way, between the lane's own frames and the mail. `frames`: so many were taken from the lane's
+/// queue, all that it had unless they are a batch. True if there is more to do at once.
 #[cold]
-pub(crate) fn go_on<S: Sharing>(lane: &mut Lane<S>, emptied: bool) -> bool {
+pub(crate) fn go_on<S: Sharing>(lane: &mut Lane<S>, frames: usize) -> bool {
     let now = lane.local.now;
     let mut more = false;
     for at in 0..lane.local.moving.leaving.len() {
@@ -348,10 +356,18 @@ pub(crate) fn go_on<S: Sharing>(lane: &mut Lane<S>, emptied: bool) -> bool {
         let Leaving { bucket, holds, stage, .. } = &mut moving.leaving[at];
         let bucket = *bucket;
         match stage {
-            Stage::Switched(since) if !*holds || (emptied && now.since_us(*since) >= STRAGGLER_US) => {
-                *stage = Stage::Handed(Walk::default(), now);
-                moving.handed |= 1 << bucket;
-                more = true;
+            Stage::Switched { since, older } => {
+                let passed_us = now.since_us(*since);
+                if passed_us >= STRAGGLER_US {
+                    // A lane with too much to do never sees its queue empty; but what was in it then goes first.
+                    *older = if frames < BATCH_MAX { 0 } else { older.saturating_sub(frames) };
+                }
+                let settled = passed_us >= STRAGGLER_US && *older == 0;
+                if !*holds || settled || passed_us >= HOLD_MAX_US {
+                    *stage = Stage::Handed(Walk::default(), now);
+                    moving.handed |= 1 << bucket;
+                    more = true;
+                }
             }
             Stage::Handed(walk, again) if now >= *again => {
                 let steering = &lane.local.steering;

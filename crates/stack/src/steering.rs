@@ -54,6 +54,11 @@ pub trait Source: Send {
     /// that reads that queue has to see to the order. A queue of such a device has no more frames when it lends fewer than it was
     /// asked for.
     fn is_abrupt(&self) -> bool;
+
+    /// The most frames that one queue of such a device holds: when so many have been read, those that were in it have been.
+    fn capacity(&self) -> usize {
+        usize::MAX
+    }
 }
 
 /// A memory link's table follows by itself.
@@ -84,6 +89,10 @@ impl Source for laneway_device::steering_ebpf::Steering {
 
     fn is_abrupt(&self) -> bool {
         true
+    }
+
+    fn capacity(&self) -> usize {
+        self.queue_len().unwrap_or(usize::MAX)
     }
 }
 

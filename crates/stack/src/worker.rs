@@ -82,7 +82,7 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
         batch(lane, frames, |i| (rx.frame(i), None), tx, app);
     }
     rx.release();
-    let moving = lane.local.moving.is_under_way() && moving::go_on(lane, frames < BATCH_MAX);
+    let moving = lane.local.moving.is_under_way() && moving::go_on(lane, frames);
     let mailed = lane_mail(lane, tx, app);
     let timers = expire(lane, tx, app);
     if !lane.local.resumed.is_empty() {
@@ -351,7 +351,7 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
                 local.paths.on_datagram_too_big(remote, mtu, local.now);
             }
             ToLane::Steer { table, is_abrupt } => local.on_table(table, is_abrupt),
-            ToLane::Switched(bucket) => local.on_switched(bucket),
+            ToLane::Switched { bucket, capacity } => local.on_switched(bucket, capacity),
             ToLane::Cookies(until) => local.cookies_until = local.cookies_until.max(until),
             ToLane::ReportCounters => {
                 let mut counters = local.counters.clone();

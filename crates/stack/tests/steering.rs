@@ -193,6 +193,9 @@ impl Tx for Spy {
     }
 }
 
+/// What a ring of the link holds of the shortest frames that are sent here.
+const CAPACITY: usize = (1 << 20) / 48;
+
 /// A table that the very next frame goes by.
 #[derive(Clone)]
 struct AtOnce(Arc<[AtomicU8; BUCKETS]>);
@@ -207,6 +210,9 @@ impl Source for AtOnce {
     }
     fn is_abrupt(&self) -> bool {
         true
+    }
+    fn capacity(&self) -> usize {
+        CAPACITY
     }
 }
 
@@ -455,6 +461,52 @@ fn a_hundred_moves_between_three_lanes_that_get_frames_at_random() {
 #[test]
 fn a_hundred_moves_between_three_lanes_while_handshakes_are_cookies() {
     move_under_load(3, Rss::Follows, 100, true);
+}
+
+/// A lane that is given more than it can take keeps up with the flows of a bucket that it gives away as with the others: it
+/// reads what its queue held, however long the queue stays full.
+#[test]
+fn a_bucket_leaves_a_lane_whose_queue_is_never_empty() {
+    let mut world = World::new(2, Rss::AtOnce, &Config::default());
+    let (bound, number) = one(&mut world, 20_007);
+    open(&mut world, bound);
+    let from: usize = world.steering[0].indirection()[number].into();
+    // Datagrams for nobody, that come to the same queue before and after.
+    let header = HeaderSpec::new(Address::from_v4(CLIENT), Address::from_v4([10, 0, 0, 9]), protocol::UDP);
+    let mut datagram = [0; 28];
+    output::emit(&header, &mut datagram, 8);
+    let stays = |bucket: usize| bucket != number && usize::from(world.steering[0].indirection()[bucket]) == from;
+    let port = (1..u16::MAX).find(|port| {
+        datagram[20..22].copy_from_slice(&port.to_be_bytes());
+        stays(world.steering[0].bucket_of_frame(&datagram, 0))
+    });
+    port.expect("every second one");
+    let flood = |world: &mut World, frames: usize| {
+        let tx = &mut world.ends[1].seats[0].queue.tx.inner;
+        for _ in 0..frames {
+            if let Some(frame) = tx.reserve(datagram.len()) {
+                frame.copy_from_slice(&datagram);
+                tx.commit(datagram.len(), TxMeta::default());
+            }
+        }
+        tx.flush();
+    };
+    let rounds = |world: &World| world.ends[1].seats.iter().map(|seat| seat.app.rounds).sum::<usize>();
+    flood(&mut world, 128);
+    world.ends[0].control.move_bucket(number, 1 - from).unwrap();
+    let mut in_tenths = [0; 10];
+    for tenth in &mut in_tenths {
+        let before = rounds(&world);
+        for _ in 0..1_000 {
+            flood(&mut world, 64);
+            world.ends.iter_mut().for_each(|end| _ = end.turn(world.now));
+            world.now = world.now.after_us(100);
+        }
+        *tenth = rounds(&world) - before;
+    }
+    assert_eq!(bucket(&world, number), (1 - from, Some(from), None), "the connection is still there");
+    assert!(in_tenths.iter().all(|rounds| *rounds > 10), "round trips in each tenth of a second: {in_tenths:?}");
+    world.check();
 }
 
 /// Of a flow 36 segments lie in the old owner's queue, behind as many of another, and it takes 64 in a poll; 4 more lie in the new

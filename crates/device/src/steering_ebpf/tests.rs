@@ -151,6 +151,7 @@ fn steered(medium: Medium) {
     let (seen, _, fragments) = check_queues(&mut tun.queues, 0, &table);
     assert_eq!((seen, fragments), (18 * 3, true));
 
+    assert_eq!(tun.steering.as_ref().unwrap().queue_len(), Some(8_192));
     // The table can be changed under way.
     table = [3; BUCKETS];
     tun.steering.as_ref().unwrap().set_table(&table).unwrap();

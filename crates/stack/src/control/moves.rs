@@ -213,7 +213,8 @@ impl Control {
             let has_switched = |source: &mut Box<dyn Source>| source.has_switched(one.bucket);
             if one.stage == Stage::Switching && moves.source.as_mut().is_none_or(has_switched) {
                 let mail = &mut self.mail[usize::from(moves.table.previous[one.bucket])];
-                if mail.to_lane.push(ToLane::Switched(one.bucket)).is_ok() {
+                let capacity = moves.source.as_ref().map_or(0, |source| source.capacity());
+                if mail.to_lane.push(ToLane::Switched { bucket: one.bucket, capacity }).is_ok() {
                     one.stage = Stage::Draining;
                 }
             }
