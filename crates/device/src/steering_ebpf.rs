@@ -46,6 +46,13 @@ pub fn even_table(queues: usize) -> [u8; BUCKETS] {
     std::array::from_fn(|bucket| (bucket % queues) as u8)
 }
 
+const TUNSETSTEERINGEBPF: libc::Ioctl = 0x8004_54e0_u32 as libc::Ioctl;
+
+/// Has the TUN device behind this descriptor choose queues by its own flow table.
+pub(crate) fn detach(tun: BorrowedFd<'_>) -> io::Result<()> {
+    crate::tun::ioctl_int(tun, TUNSETSTEERINGEBPF, -1)
+}
+
 /// A loaded steering program and its table. The kernel keeps the program while a device uses it, even after this is dropped.
 #[derive(Debug)]
 pub struct Steering {
@@ -94,7 +101,6 @@ impl Steering {
 
     /// Has the TUN device behind this descriptor (any of its queues) use the program, in place of an earlier one.
     pub fn attach(&self, tun: BorrowedFd<'_>) -> Result<(), SteeringError> {
-        const TUNSETSTEERINGEBPF: libc::Ioctl = 0x8004_54e0_u32 as libc::Ioctl;
         crate::tun::ioctl_int(tun, TUNSETSTEERINGEBPF, self.program.as_raw_fd()).map_err(SteeringError::Attach)
     }
 

@@ -18,7 +18,7 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::steering_ebpf::{BUCKETS, Steering};
+use crate::steering_ebpf::{self, BUCKETS, Steering};
 use crate::{BATCH_MAX, Capabilities, Medium, Queue, Rx, RxFrame, RxMeta, Tx, TxMeta, frame_too_long};
 
 pub mod configure;
@@ -287,6 +287,16 @@ impl Tun {
             }
         }
 
+        if steering.is_none() {
+            // An interface that outlived another program may have its rule. What refuses this has none.
+            match steering_ebpf::detach(control.as_fd()) {
+                Err(error) if !matches!(error.raw_os_error(), Some(libc::EPERM | libc::EINVAL)) => {
+                    return Err(TunError::Attach { name, error });
+                }
+                _ => {}
+            }
+        }
+
         configure::set_up(&name, config)?;
         let mtu = configure::mtu(&name).map_err(|error| configure_error(&name, "the MTU", error))?;
         let mac = match config.medium {
@@ -371,6 +381,9 @@ fn attach(name: &mut String, config: &TunConfig, multi_queue: bool) -> Result<Fi
         // virtio 1 byte order; the header is written little-endian by `vnet`, whatever the machine.
         ioctl_int(file.as_fd(), abi::TUNSETVNETLE, 1).map_err(|error| failed(name, error))?;
         ioctl_value(file.as_fd(), abi::TUNSETOFFLOAD, u64::from(offload)).map_err(|error| failed(name, error))?;
+    } else {
+        // An interface that outlived another program still leaves checksums to us, if that one took them.
+        ioctl_value(file.as_fd(), abi::TUNSETOFFLOAD, 0).map_err(|error| failed(name, error))?;
     }
     Ok(file)
 }

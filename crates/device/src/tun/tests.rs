@@ -290,3 +290,34 @@ fn a_queue_of_a_deleted_interface_says_that_it_is_gone() {
         }
     });
 }
+
+#[test]
+fn what_an_earlier_program_asked_of_an_interface_is_forgotten() {
+    in_own_network("what_an_earlier_program_asked_of_an_interface_is_forgotten", || {
+        let plain = TunConfig { name: "lwo".into(), queues: 4, ..config() };
+        let steering = Some(SteeringConfig { key: [0x6d; 40], table: [3; BUCKETS] });
+        let earlier = TunConfig { offload: true, receive_super: true, steering, ..plain.clone() };
+        let tun = Tun::open(&earlier).unwrap();
+        assert!(tun.notes.is_empty(), "{:?}", tun.notes);
+        tun.set_persistent(true).unwrap();
+        drop(tun);
+
+        let mut tun = Tun::open(&plain).unwrap();
+        tun.set_persistent(false).unwrap();
+        let mut queues = std::collections::HashSet::new();
+        for number in 0..32 {
+            kernel_socket(KERNEL4).send_to(&[number; 9], (OURS4, 7)).unwrap();
+        }
+        for (number, queue) in tun.queues.iter_mut().enumerate() {
+            for i in 0..queue.rx.poll(64) {
+                let frame = queue.rx.frame(i);
+                if frame.bytes[0] == 0x45 && frame.bytes[9] == 17 {
+                    assert_eq!(frame.meta, RxMeta::default());
+                    assert!(checksum_is_right(frame.bytes), "nobody completes it");
+                    queues.insert(number);
+                }
+            }
+        }
+        assert!(queues.len() > 1, "the kernel spreads flows as it likes: {queues:?}");
+    });
+}
