@@ -301,6 +301,9 @@ impl Context<'_> {
                 "cannot connect from {from} to {to} port {port}: both addresses must be of one family, and the port not 0"
             )));
         }
+        if !snapshot.addresses.can_be_remote(&to) {
+            return Err(Error::NetworkUnreachable(to.to_ip()));
+        }
         let place = PathPlace::between(from, &to);
         let path = paths.at(place, snapshot, from, &to).ok_or_else(|| Error::NetworkUnreachable(to.to_ip()))?;
         if is_given && !snapshot.addresses.contains(from) {
@@ -517,7 +520,7 @@ impl Context<'_> {
         self.local.udp.has(socket)
     }
 
-    /// Sends a datagram from a socket; false if it could not be queued or is longer than one can be.
+    /// Sends a datagram from a socket; false if it could not be queued, is longer than one can be, or is to no other host's address.
     pub fn send_datagram(&mut self, socket: UdpId, to: SocketAddr, data: &[u8]) -> bool {
         self.local.udp.send(socket, to, data, &self.local.snapshot, &mut self.tables.counters)
     }
@@ -549,3 +552,6 @@ impl Context<'_> {
 pub(crate) fn announced_mss(mtu: u32, v4: bool) -> u16 {
     mtu.saturating_sub(if v4 { 40 } else { 60 }).min(65_535) as u16
 }
+
+#[cfg(test)]
+mod tests;

@@ -79,7 +79,8 @@ pub struct Network {
 impl Network {
     /// The first state of the world, which lanes are made with.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
-        let addresses: Vec<Address> = self.addresses.iter().map(|cidr| Address::from(cidr.address)).collect();
+        let networks = self.addresses.iter().map(|cidr| (Address::from(cidr.address), cidr.prefix));
+        let networks: Vec<(Address, u8)> = networks.collect();
         let mut builder = RouteTable::builder();
         let mut seen = Vec::new();
         for cidr in &self.addresses {
@@ -93,14 +94,14 @@ impl Network {
         }
         for gateway in &self.gateways {
             let next_hop = Address::from(*gateway);
-            let source = addresses.iter().find(|a| a.is_v4() == next_hop.is_v4()).copied();
+            let source = networks.iter().map(|(a, _)| *a).find(|a| a.is_v4() == next_hop.is_v4());
             let prefix = if next_hop.is_v4() { Prefix::default_v4() } else { Prefix::default_v6() };
             builder = builder.add(Route { prefix, next_hop: Some(next_hop), interface: 0, mtu: None, source });
         }
         let routes = builder.build().map_err(|e| Error::Invalid(e.to_string()))?;
         Ok(Snapshot {
             generation: 1,
-            addresses: Arc::new(AddressSet::new(&addresses)),
+            addresses: Arc::new(AddressSet::in_networks(&networks)),
             routes: Arc::new(routes),
             neighbours: Arc::default(),
             news: Arc::default(),

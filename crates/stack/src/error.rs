@@ -10,7 +10,7 @@ pub enum Error {
     AddressInUse(SocketAddr),
     /// The address is none of the stack's.
     AddressNotAvailable(std::net::IpAddr),
-    /// No route leads there.
+    /// No route leads there, or it is the address of no other host: a group's, a network's broadcast, one of our own.
     NetworkUnreachable(std::net::IpAddr),
     /// Every ephemeral port that this lane may use towards that destination is taken. Other lanes may have some.
     LaneExhausted(SocketAddr),
@@ -38,7 +38,12 @@ impl fmt::Display for Error {
             Error::AddressNotAvailable(ip) => {
                 write!(f, "{ip} is not an address of this stack; add it or use one that is")
             }
-            Error::NetworkUnreachable(ip) => write!(f, "no route leads to {ip}; add one, or an address in its network"),
+            Error::NetworkUnreachable(ip) => {
+                write!(
+                    f,
+                    "no route leads to {ip}, or it is no other host's address; add a route, or an address in its network"
+                )
+            }
             Error::LaneExhausted(to) => write!(
                 f,
                 "this lane has no free local port towards {to}; connect on another lane, from another local address, or widen ip_local_port_range"

@@ -1,6 +1,7 @@
 //! Owns what the control thread publishes and lanes read: addresses, routes, neighbours. Immutable; replaced whole.
 
 use hashbrown::HashMap;
+use laneway_proto::ip::remote;
 use laneway_proto::ip::route::{Changes, RouteTable};
 use laneway_wire::ethernet::Mac;
 use laneway_wire::flow::Address;
@@ -51,6 +52,8 @@ pub struct News {
 pub struct AddressSet {
     places: Box<[Address]>,
     all: Vec<Address>,
+    /// The same with the broadcast addresses of our networks: what no other host has.
+    taken: Box<[Address]>,
 }
 
 impl Default for AddressSet {
@@ -80,6 +83,36 @@ pub(crate) fn mix_pair(a: &Address, b: &Address) -> usize {
 /// Marks an empty place: no host has the unspecified address.
 const EMPTY: Address = Address::UNSPECIFIED_V6;
 
+/// A table of these addresses, no two of which are the same.
+fn spread(all: &[Address]) -> Box<[Address]> {
+    let mut places = vec![EMPTY; (all.len() * 4).next_power_of_two().max(16)].into_boxed_slice();
+    for address in all {
+        let mut at = mix(address) & (places.len() - 1);
+        while places[at] != EMPTY {
+            at = (at + 1) & (places.len() - 1);
+        }
+        places[at] = *address;
+    }
+    places
+}
+
+#[inline]
+fn is_in(places: &[Address], address: &Address) -> bool {
+    let mask = places.len() - 1;
+    let mut at = mix(address) & mask;
+    loop {
+        // There is always an empty place, so this ends.
+        let place = &places[at & mask];
+        if place == address {
+            return *address != EMPTY;
+        }
+        if *place == EMPTY {
+            return false;
+        }
+        at += 1;
+    }
+}
+
 impl AddressSet {
     /// A set of these addresses.
     pub fn new(addresses: &[Address]) -> Self {
@@ -87,33 +120,32 @@ impl AddressSet {
         all.retain(|address| !address.is_unspecified());
         all.sort_by_key(|a| a.octets());
         all.dedup();
-        let mut places = vec![EMPTY; (all.len() * 4).next_power_of_two().max(16)].into_boxed_slice();
-        for address in &all {
-            let mut at = mix(address) & (places.len() - 1);
-            while places[at] != EMPTY {
-                at = (at + 1) & (places.len() - 1);
-            }
-            places[at] = *address;
-        }
-        AddressSet { places, all }
+        let places = spread(&all);
+        AddressSet { taken: places.clone(), places, all }
+    }
+
+    /// A set of the addresses that we have in these networks, each with the length of its prefix.
+    pub fn in_networks(networks: &[(Address, u8)]) -> Self {
+        let addresses: Vec<Address> = networks.iter().map(|(address, _)| *address).collect();
+        let mut set = AddressSet::new(&addresses);
+        let broadcasts = networks.iter().filter_map(|(address, len)| remote::directed_broadcast(address, *len));
+        let mut taken: Vec<Address> = set.all.iter().copied().chain(broadcasts).collect();
+        taken.sort_by_key(|a| a.octets());
+        taken.dedup();
+        set.taken = spread(&taken);
+        set
     }
 
     /// Whether this is one of ours. The unspecified address never is.
     #[inline]
     pub fn contains(&self, address: &Address) -> bool {
-        let mask = self.places.len() - 1;
-        let mut at = mix(address) & mask;
-        loop {
-            // There is always an empty place, so this ends.
-            let place = &self.places[at & mask];
-            if place == address {
-                return *address != EMPTY;
-            }
-            if *place == EMPTY {
-                return false;
-            }
-            at += 1;
-        }
+        is_in(&self.places, address)
+    }
+
+    /// Whether another host can have this address.
+    #[inline]
+    pub fn can_be_remote(&self, address: &Address) -> bool {
+        remote::can_be_remote(address, |address| is_in(&self.taken, address))
     }
 
     /// Every address, sorted.

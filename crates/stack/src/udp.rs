@@ -94,6 +94,9 @@ impl UdpSockets {
             return false;
         }
         let remote = Address::from(to.ip());
+        if !snapshot.addresses.can_be_remote(&remote) {
+            return false;
+        }
         let address = socket.binding.address;
         let local = if address.is_unspecified() {
             let by_route = snapshot.routes.lookup(remote).and_then(|route| route.source);

@@ -9,12 +9,14 @@
 //! | `route` | longest prefix match, validated when it is built |
 //! | `reassembly` | fragments in, whole datagrams out, under a hard budget |
 //! | `fragment` | whole datagrams in, fragments out |
+//! | `remote` | which addresses another host can have |
 //! | `pmtu` | what ICMP told us about the path to a destination |
 pub mod fragment;
 pub mod input;
 pub mod output;
 pub mod pmtu;
 pub mod reassembly;
+pub mod remote;
 pub mod route;
 
 pub use laneway_wire::protocol;
