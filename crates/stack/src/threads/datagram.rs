@@ -43,6 +43,8 @@ pub struct Datagrams {
     refused: AtomicU64,
     /// The peer that it is connected to, and the address of ours that what is sent there comes from.
     peer: Mutex<Option<(SocketAddr, IpAddr)>>,
+    /// The peer for lanes, which take no lock.
+    heard: Heard,
     /// Calls return at once.
     pub nonblocking: AtomicBool,
     /// Milliseconds, as in [`super::words::AppWords`].
@@ -79,6 +81,36 @@ fn write_address(to: &mut [u8], address: SocketAddr) {
     };
     to[..16].copy_from_slice(&octets);
     to[16..HEADER].copy_from_slice(&address.port().to_be_bytes());
+}
+
+/// Whom a socket hears, as lanes look it up. While it changes they may take what is not to be heard, which
+/// [`Datagrams::receive`] sees to, or miss what is.
+#[derive(Default)]
+struct Heard {
+    address: [AtomicU64; 2],
+    /// Beside the port one bit more; 0: everybody.
+    port: AtomicU32,
+}
+
+impl Heard {
+    fn words(address: SocketAddr) -> ([u64; 2], u32) {
+        let mut bytes = [0; HEADER];
+        write_address(&mut bytes, address);
+        let half = |from: usize| bytes[from..from + 8].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+        ([half(0), half(8)], 1 << 16 | u32::from(address.port()))
+    }
+
+    fn set(&self, peer: SocketAddr) {
+        self.port.store(0, Relaxed);
+        let (address, port) = Self::words(peer);
+        self.address.iter().zip(address).for_each(|(half, is)| half.store(is, Relaxed));
+        self.port.store(port, Release);
+    }
+
+    fn takes(&self, from: SocketAddr) -> bool {
+        let port = self.port.load(Acquire);
+        port == 0 || ([0, 1].map(|half: usize| self.address[half].load(Relaxed)), port) == Self::words(from)
+    }
 }
 
 /// Tells apart the peers that one socket has; never 0.
@@ -118,6 +150,7 @@ impl Datagrams {
             dropped: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             peer: Mutex::new(None),
+            heard: Heard::default(),
             nonblocking: AtomicBool::new(false),
             read_timeout_ms: AtomicU32::new(u32::MAX),
             write_timeout_ms: AtomicU32::new(u32::MAX),
@@ -200,7 +233,10 @@ impl Datagrams {
     /// Connects it to a peer, to which it sends from `source`.
     pub fn connect(&self, peer: SocketAddr, source: IpAddr) {
         // As those that come are named: an IPv4 address is the same in the clothes of IPv6, and a scope is not looked at.
-        *lock(&self.peer) = Some((SocketAddr::new(peer.ip().to_canonical(), peer.port()), source));
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let mut held = lock(&self.peer);
+        *held = Some((peer, source));
+        self.heard.set(peer);
     }
 
     /// Its peer.
@@ -218,6 +254,9 @@ impl Datagrams {
 impl LaneDatagrams {
     /// A datagram has arrived; false if there was no room.
     pub(super) fn deliver(&mut self, from: SocketAddr, data: &[u8]) -> bool {
+        if !self.shared.heard.takes(from) {
+            return true; // strangers take no room from the peer
+        }
         self.news |= READ;
         let Some(room) = self.to_app.reserve(HEADER + data.len()) else {
             self.shared.dropped.fetch_add(1, Relaxed);
@@ -294,5 +333,27 @@ mod tests {
         assert_eq!(take(true), b"four");
         assert_eq!(take(false), b"four");
         assert_eq!(take(false), b"longer");
+    }
+
+    #[test]
+    fn strangers_take_no_room_in_the_ring_of_a_connected_socket() {
+        let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        let ours = "10.0.0.1".parse().expect("an address");
+        let (socket, mut sides) = Datagrams::new(UdpId(1), at("[::]:7"), 1);
+        for (peer, strangers) in [
+            (at("10.0.0.2:9"), [at("10.0.0.2:10"), at("10.0.0.3:9"), at("[fd00::2]:9")]),
+            (at("[fd00::2]:9"), [at("[fd00::2]:10"), at("[fd00:0:0:1::2]:9"), at("10.0.0.2:9")]),
+        ] {
+            socket.connect(peer, ours);
+            for stranger in strangers {
+                for _ in 0..2 * RECEIVE / 1_000 {
+                    sides[0].deliver(stranger, &[0; 1_000]);
+                }
+            }
+            assert_eq!((sides[0].news, socket.ready() & READ), (0, 0), "nobody is told of them");
+            assert!(sides[0].deliver(peer, b"it is me"), "there is room");
+            assert_eq!(socket.receive(false, |from, data| (from, data.len())), Some((peer, 8)));
+            sides[0].news = 0;
+        }
     }
 }
