@@ -53,6 +53,8 @@ pub struct Local {
     pub(crate) udp: UdpSockets,
     pub(crate) waiting: WaitingRoom,
     pub(crate) reassembly: Reassembly,
+    /// Answers to echo requests have a limit of their own: whoever asks much keeps no other from being told of an error.
+    pub(crate) echo_rate: RateLimit,
     pub(crate) icmp_rate: RateLimit,
     pub(crate) counters: Counters,
     pub(crate) mail: LaneMail,
@@ -129,6 +131,7 @@ impl<S: Sharing> Lane<S> {
             udp: UdpSockets::default(),
             waiting: WaitingRoom::default(),
             reassembly: Reassembly::new(reassembly::Config::default()),
+            echo_rate: RateLimit::new(1_000, 50),
             icmp_rate: RateLimit::new(1_000, 50),
             counters: Counters::default(),
             mail,

@@ -11,7 +11,7 @@ use crate::moving::{Note, Via};
 use crate::tables::{Slot, Tcb};
 use laneway_device::Tx;
 use laneway_proto::discard::Discard;
-use laneway_proto::icmp::{self, ErrorKind, IcmpError, Incoming, Problem};
+use laneway_proto::icmp::{self, ErrorKind, IcmpError, Incoming, Problem, RateLimit};
 use laneway_proto::ip::input::Packet;
 use laneway_proto::ip::output::HeaderSpec;
 use laneway_proto::ip::reassembly::Reassembled;
@@ -70,7 +70,7 @@ impl<T: Tx> Stage<'_, T> {
         self.local.counters.count(Mib::IcmpInMsgs);
         match icmp::input(packet) {
             Ok(Incoming::EchoRequest(echo)) => {
-                if !self.allowed() {
+                if !self.allowed(|local| &mut local.echo_rate) {
                     return;
                 }
                 let group = packet.is_group_addressed() || packet.link_broadcast;
@@ -237,7 +237,7 @@ impl<T: Tx> Stage<'_, T> {
             return;
         }
         if let Some(reply) = icmp::error_reply(packet, problem)
-            && self.allowed()
+            && self.allowed(|local| &mut local.icmp_rate)
         {
             self.local.counters.count(Mib::IcmpOutMsgs);
             let _ =
@@ -245,9 +245,9 @@ impl<T: Tx> Stage<'_, T> {
         }
     }
 
-    fn allowed(&mut self) -> bool {
-        let random = self.local.entropy.next_u64() as u32;
-        let allowed = self.local.icmp_rate.allow(self.local.now, random);
+    fn allowed(&mut self, limit: impl FnOnce(&mut Local) -> &mut RateLimit) -> bool {
+        let (random, now) = (self.local.entropy.next_u64() as u32, self.local.now);
+        let allowed = limit(self.local).allow(now, random);
         if !allowed {
             self.local.counters.discard(Discard::IcmpRateLimited);
         }

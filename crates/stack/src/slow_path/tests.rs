@@ -204,3 +204,27 @@ fn that_nothing_follows_an_ipv6_header_is_no_error() {
     assert_eq!((ask(59, &[]), ask(59, b"ignored")), (None, None));
     assert!(ask(200, b"unknown").is_some(), "which is one");
 }
+
+/// An echo request.
+fn echo(number: u16) -> Vec<u8> {
+    let mut request = [8, 0, 0, 0, 0, 7, 0, 0];
+    request[6..].copy_from_slice(&number.to_be_bytes());
+    let sum = Sum::of(&request);
+    request[2..4].copy_from_slice(&sum.checksum());
+    request.to_vec()
+}
+
+#[test]
+fn who_asks_for_many_echoes_keeps_nobody_from_being_told_of_errors() {
+    let mut world = World::on(Medium::Ip, 1);
+    let key = flow(&world, 0);
+    let answered = (0..200).filter(|number| world.ask(&whole(protocol::ICMPV4, &echo(*number))).is_some()).count();
+    assert!((1..100).contains(&answered), "echoes are limited: {answered} of 200");
+    let datagram = whole(protocol::UDP, &datagram(&key, 10));
+    assert!(world.ask(&datagram).is_some(), "port unreachable");
+    // And the other way round.
+    let mut world = World::on(Medium::Ip, 1);
+    let answered = (0..200).filter(|_| world.ask(&datagram).is_some()).count();
+    assert!((1..100).contains(&answered), "errors are limited: {answered} of 200");
+    assert!(world.ask(&whole(protocol::ICMPV4, &echo(1))).is_some());
+}
