@@ -13,7 +13,7 @@ pub struct Config {
     pub tcp_max_tw_buckets: usize,
     /// Least age in milliseconds of a TIME_WAIT record before our own `connect` may take its flow over. 1 s.
     pub tcp_tw_reuse_delay_ms: u32,
-    /// Backlog of the listeners of thread sockets and of `laneway serve`. A listener on a lane says its own, which this does not bound.
+    /// Largest backlog: `listen` may ask for more, and gets this.
     pub somaxconn: usize,
     /// Ephemeral ports, first and last.
     pub ip_local_port_range: (u16, u16),

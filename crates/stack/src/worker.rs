@@ -321,6 +321,7 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
             }
             ToLane::Release(id) => bound::release(&mut tables, local, id),
             ToLane::Listen { id, binding, port, backlog } => {
+                let backlog = backlog.min(local.config.somaxconn);
                 tables.listeners.add(id, binding, port, backlog, local.steering.lanes());
                 local.mail.tell(ToControl::Listening(id));
             }

@@ -17,18 +17,18 @@ impl App for Nobody {
 }
 
 /// Of one lane, with two networks and a route to everywhere else.
-fn host() -> (Host<LinkRx, LinkTx, Nobody>, Instant) {
+fn host(config: Config) -> (Host<LinkRx, LinkTx, Nobody>, Instant) {
     let (queues, _) = link(LinkConfig::default());
     let addresses = ["10.0.0.1/24", "10.0.1.1/30", "fd00::1/64"].map(|cidr| cidr.parse().unwrap()).to_vec();
     let gateways = ["10.0.0.254", "fd00::fe"].map(|ip| ip.parse().unwrap()).to_vec();
     let (secrets, now) = (BootSecrets::from_seed(1), Instant::from_us(3_600_000_000));
     let network = Network { addresses, gateways };
-    (Host::new(Config::default(), &network, &secrets, queues, now, |_| Nobody).unwrap(), now)
+    (Host::new(config, &network, &secrets, queues, now, |_| Nobody).unwrap(), now)
 }
 
 #[test]
 fn what_is_no_other_host_is_neither_connected_to_nor_sent_to() {
-    let (mut host, now) = host();
+    let (mut host, now) = host(Config::default());
     let socket = host.control.bind_udp_with("[::]:7".parse().unwrap(), Default::default()).unwrap().0;
     host.turn(now);
     let Seat { lane, .. } = &mut host.seats[0];
@@ -50,5 +50,15 @@ fn what_is_no_other_host_is_neither_connected_to_nor_sent_to() {
         let to: IpAddr = to.parse().unwrap();
         assert!(cx.connect(None, to.into(), 80, 0).is_ok(), "to {to}");
         assert!(cx.send_datagram(socket, SocketAddr::new(to, 80), b"you!"), "to {to}");
+    }
+}
+
+#[test]
+fn a_backlog_is_no_longer_than_somaxconn() {
+    for (asked, held) in [(1_000, 8), (8, 8), (3, 3)] {
+        let (mut host, now) = host(Config { somaxconn: 8, ..Config::default() });
+        let id = host.listen("0.0.0.0:80".parse().unwrap(), asked, now).unwrap();
+        let backlog = host.seats[0].lane.tables(|t| t.listeners.at_or_after(id.0.into()).unwrap().1.backlog());
+        assert_eq!(backlog, held + 16, "and a few more for uneven hashing");
     }
 }
