@@ -31,7 +31,7 @@ discards! {
     IpMalformed,
     /// The IPv4 header checksum is wrong.
     IpChecksum,
-    /// The source address cannot be a sender (multicast, broadcast, loopback on the wire).
+    /// The source address cannot be a sender (multicast, broadcast, loopback on the wire, one of ours).
     IpMartianSource,
     /// The destination is none of our addresses.
     IpNotLocal,

@@ -513,6 +513,10 @@ impl<T: Tx> Stage<'_, T> {
     /// For nothing that exists.
     #[inline]
     fn nobody(&mut self, arriving: &Arriving<'_, '_>) {
+        // What finds a flow has been asked this when the flow began.
+        if !self.local.snapshot.addresses.can_be_remote(&arriving.key.remote) {
+            return self.tables.counters.discard(Discard::IpMartianSource);
+        }
         let flags = arriving.segment.flags;
         let begins = flags.syn() && !flags.ack();
         if let Decider::Lane(lane, via) = self.local.decider(arriving.key, arriving.came.via, begins) {

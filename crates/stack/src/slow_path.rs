@@ -33,6 +33,11 @@ impl<T: Tx> Stage<'_, T> {
     /// Deals with an IP packet that is not a plain TCP segment.
     pub fn slow(&mut self, other: &Slower<'_>) -> Slow {
         let Slower { packet, bytes, vouched, via } = other;
+        // Nameless are those who look for a neighbour, which no lane answers.
+        if !packet.src.is_unspecified() && !self.local.snapshot.addresses.can_be_remote(&packet.src) {
+            self.local.counters.discard(Discard::IpMartianSource);
+            return Slow::Done;
+        }
         if let Some(fragment) = packet.fragment {
             // All fragments of a datagram meet on one lane.
             let owner = self.local.steering.lane_of_fragments(packet.src, packet.dst, fragment.id);

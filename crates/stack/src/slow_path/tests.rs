@@ -228,3 +228,36 @@ fn who_asks_for_many_echoes_keeps_nobody_from_being_told_of_errors() {
     assert!((1..100).contains(&answered), "errors are limited: {answered} of 200");
     assert!(world.ask(&whole(protocol::ICMPV4, &echo(1))).is_some());
 }
+
+/// From one of our own addresses, from a network as a whole: nobody has sent that, and who was answered would be another.
+#[test]
+fn nothing_is_answered_to_who_cannot_have_sent_it() {
+    let mut world = World::on(Medium::Ip, 1);
+    world.host.listen("10.0.0.1:80".parse().unwrap(), 8, world.now).unwrap();
+    let mut ask = |src: [u8; 4]| {
+        let src = Address::from_v4(src);
+        let flow = |port| FlowKey { local: HERE, remote: src, local_port: port, remote_port: 40_000 };
+        let segments = [(80, 2), (81, 2), (80, 16)].map(|(port, flags)| {
+            let mut segment = syn(&flow(port), 0);
+            (segment[13], segment[16], segment[17]) = (flags, 0, 0);
+            let sum = pseudo_header(&src, &HERE, protocol::TCP, segment.len() as u32) + Sum::of(&segment);
+            segment[16..18].copy_from_slice(&sum.checksum());
+            (protocol::TCP, segment)
+        });
+        let others = [(protocol::UDP, datagram(&flow(9), 10)), (protocol::ICMPV4, echo(1)), (200, vec![0; 8])];
+        segments
+            .into_iter()
+            .chain(others)
+            .filter(|(protocol, payload)| {
+                let spec = HeaderSpec::new(src, HERE, *protocol);
+                let mut packet = vec![0; spec.len() + payload.len()];
+                output::emit(&spec, &mut packet, payload.len());
+                packet[spec.len()..].copy_from_slice(payload);
+                world.ask(&packet).is_some()
+            })
+            .count()
+    };
+    let answers = [[10, 0, 0, 2], [10, 0, 0, 1], [10, 0, 0, 255]].map(&mut ask);
+    assert_eq!(answers, [6, 0, 0]);
+    assert_eq!(world.host.counters().discarded(Discard::IpMartianSource), 12);
+}
