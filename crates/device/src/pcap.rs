@@ -14,8 +14,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::memory::offload::complete_checksum;
-use crate::{Capabilities, Medium, PartialChecksum, Queue, Rx, RxChecksum, RxFrame, Tx, TxMeta};
+use crate::memory::offload::{complete_checksum, unfinished};
+use crate::{Capabilities, Medium, PartialChecksum, Queue, Rx, RxFrame, Tx, TxMeta};
 
 /// Which way a frame went, as option `epb_flags` numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +223,8 @@ impl Capture {
             0
         });
         drop(state);
-        let tap = || Side { capture: self.clone(), interface, buffer: Box::default(), reserved: 0, dropped: 0 };
+        let medium = capabilities.medium;
+        let tap = || Side { capture: self.clone(), interface, medium, buffer: Box::default(), reserved: 0, dropped: 0 };
         Queue {
             rx: Tap { inner: queue.rx, side: tap() },
             tx: Tap { inner: queue.tx, side: Side { buffer: vec![0; capabilities.frame_max()].into(), ..tap() } },
@@ -276,6 +277,7 @@ pub struct Tap<D> {
 struct Side {
     capture: Capture,
     interface: u32,
+    medium: Medium,
     /// What is sent is written here first: a reservation cannot be read back.
     buffer: Box<[u8]>,
     reserved: usize,
@@ -299,10 +301,7 @@ impl<R: Rx> Rx for Tap<R> {
         let count = self.inner.poll(max);
         for i in 0..count {
             let frame = self.inner.frame(i);
-            let partial = match frame.meta.checksum {
-                RxChecksum::Partial(partial) => Some(partial),
-                _ => None,
-            };
+            let partial = unfinished(self.side.medium, frame.bytes, frame.meta.checksum);
             self.side.capture.record(self.side.interface, Direction::In, frame.bytes, partial);
         }
         count

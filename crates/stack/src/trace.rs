@@ -11,8 +11,9 @@ use crate::host::Seat;
 use crate::mail::ToControl;
 use crate::sharing::Sharing;
 use crate::worker::{self, Turn};
+use laneway_device::memory::offload::unfinished;
 use laneway_device::pcap::Direction;
-use laneway_device::{Capabilities, Medium, PartialChecksum, Rx, RxChecksum, RxFrame, Tx, TxMeta};
+use laneway_device::{Capabilities, Medium, PartialChecksum, Rx, RxFrame, Tx, TxMeta};
 use laneway_proto::time::Instant;
 use laneway_sync::ring::records::{RecordConsumer, RecordProducer, records};
 use std::any::Any;
@@ -252,10 +253,7 @@ impl Rx for TappedRx<'_> {
         let mut eye = self.eye.borrow_mut();
         for i in 0..count {
             let frame = self.inner.frame(i);
-            let partial = match frame.meta.checksum {
-                RxChecksum::Partial(partial) => Some(partial),
-                _ => None,
-            };
+            let partial = unfinished(eye.medium, frame.bytes, frame.meta.checksum);
             eye.see(Direction::In, frame.bytes, partial);
         }
         count

@@ -5,7 +5,7 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 
 use super::*;
 use crate::memory::{LinkConfig, link};
-use crate::testing::{make_partial, udp};
+use crate::testing::{make_partial, tcp, udp};
 
 /// A file in memory that outlives its writer.
 #[derive(Clone, Default)]
@@ -101,6 +101,50 @@ fn an_independent_reader_reads_both_directions() {
             Read { interface: 0, time_us: late + 1, flags: 1, bytes: answer },
         ]
     );
+}
+
+/// Over a link that vouches for the bytes nobody finishes the checksum, but for who writes it down.
+#[test]
+fn what_is_received_over_a_link_that_offloads_is_written_down_with_its_checksum() {
+    use std::net::Ipv6Addr;
+    for medium in [Medium::Ip, Medium::Ethernet] {
+        let memory = Memory::default();
+        let capture = Capture::new(memory.clone()).unwrap();
+        let (mut a, mut b) = link(LinkConfig { medium, ..LinkConfig::default() }.with_offloads());
+        let (mut a, mut b) = (a.remove(0), capture.tap("b", b.remove(0)));
+        let (v4, v6) = (|last| [192, 0, 2, last], |last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
+        let packets = [
+            tcp((v4(1), 1), (v4(2), 2), 7, b"a segment of odd length"),
+            udp((v4(1), 1), (v4(2), 2), b"a datagram"),
+            tcp((v6(1), 1), (v6(2), 2), 7, &[7; 4_000]),
+            udp((v6(1), 1), (v6(2), 2), b""),
+        ];
+        let mut written = Vec::new();
+        for packet in packets {
+            let ether_type: &[u8] = if packet[0] >> 4 == 4 { &[8, 0] } else { &[0x86, 0xdd] };
+            let link = [&[2; 12], ether_type].concat();
+            let whole = [&link[..medium.header_len()], &packet].concat();
+            let mut partly = whole.clone();
+            let partial = make_partial(&mut partly, medium);
+            let super_packet = partly.len() > 2_000;
+            let gso_size = if super_packet { 1_000 } else { 0 };
+            for (frame, checksum_partial) in [(&partly, Some(partial)), (&whole, None)] {
+                if super_packet && checksum_partial.is_none() {
+                    continue;
+                }
+                let header_len = if super_packet { partial.start + 20 } else { 0 };
+                let meta = TxMeta { checksum_partial, gso_size, header_len };
+                a.tx.reserve(frame.len()).unwrap().copy_from_slice(frame);
+                a.tx.commit(frame.len(), meta);
+                written.push(whole.clone());
+            }
+        }
+        a.tx.flush();
+        assert_eq!(b.rx.poll(64), written.len());
+        capture.flush().unwrap();
+        let seen: Vec<Vec<u8>> = read(&memory.0.lock().unwrap()).1.into_iter().map(|frame| frame.bytes).collect();
+        assert_eq!(seen, written);
+    }
 }
 
 #[test]
