@@ -32,8 +32,8 @@ fn what_is_no_other_host_is_neither_connected_to_nor_sent_to() {
     let socket = host.control.bind_udp_with("[::]:7".parse().unwrap(), Default::default()).unwrap().0;
     host.turn(now);
     let Seat { lane, .. } = &mut host.seats[0];
-    let mut tables = lane.shared.enter(Site::Verb);
-    let mut cx = Context { tables: &mut tables, local: &mut lane.local };
+    let tables = lane.shared.enter(Site::Verb);
+    let mut cx = Context { tables, local: &mut lane.local };
     let ours = ["10.0.0.1", "10.0.1.1", "fd00::1"];
     let groups = ["10.0.0.255", "10.0.1.3", "255.255.255.255", "224.0.0.251", "ff02::fb", "ff0e::1"];
     let odd = ["0.0.0.0", "127.0.0.1", "127.1.2.3", "240.0.0.1", "::", "::1"];
