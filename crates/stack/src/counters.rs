@@ -27,7 +27,7 @@ macro_rules! mib {
 }
 
 mib! {
-    IpInReceives, IpInDelivers, IpOutRequests, IpOutNoRoutes, IpReasmOKs, IpReasmFails, IpFragCreates,
+    IpInReceives, IpOutRequests, IpOutNoRoutes, IpReasmOKs, IpReasmFails, IpFragCreates,
     IpExtInOctets, IpExtOutOctets,
     IcmpInMsgs, IcmpInErrors, IcmpOutMsgs,
     TcpActiveOpens, TcpPassiveOpens, TcpAttemptFails, TcpEstabResets, TcpInSegs, TcpOutSegs, TcpRetransSegs,
@@ -37,7 +37,7 @@ mib! {
     TcpExtTCPReqQFullDrop,
     TcpExtSyncookiesSent, TcpExtSyncookiesRecv, TcpExtSyncookiesFailed,
     TcpExtTW, TcpExtTWRecycled, TcpExtTWKilled, TcpExtTCPTimeWaitOverflow, TcpExtTCPTimeouts,
-    TcpExtTCPAbortOnTimeout, TcpExtTCPAbortOnData, TcpExtTCPPureAcks, TcpExtTCPChallengeACK,
+    TcpExtTCPAbortOnTimeout, TcpExtTCPPureAcks, TcpExtTCPChallengeACK,
     /// Writes that joined bytes which no rule holds back: the poll goes on, or the device is full.
     TcpExtTCPAutoCorking,
     /// Super-segments: what left as one packet and stands for several segments.
