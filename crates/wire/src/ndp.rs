@@ -41,14 +41,14 @@ pub enum Message {
     RouterAdvert(RouterAdvert),
     /// Who has this address?
     NeighbourSolicit {
-        /// The address; never multicast.
+        /// The address; never multicast, mapped, unspecified or loopback.
         target: Address,
         /// The sender's Ethernet address.
         source_link: Option<Mac>,
     },
     /// I have this address.
     NeighbourAdvert {
-        /// The address; never multicast.
+        /// The address; never multicast, mapped, unspecified or loopback.
         target: Address,
         /// The sender is a router.
         router: bool,
@@ -119,7 +119,8 @@ impl Message {
                     return Err(malformed(Why::Truncated));
                 };
                 let target = Address::from_v6(*target);
-                if target.is_multicast() {
+                // A mapped address would be taken for an IPv4 neighbour, of whom this protocol has nothing to say.
+                if target.is_multicast() || target.is_v4() || target.is_unspecified() || target.is_loopback() {
                     return Err(malformed(Why::Field));
                 }
                 let found = Found::parse(options)?;

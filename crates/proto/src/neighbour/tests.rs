@@ -205,6 +205,27 @@ fn arp_cannot_take_over_in_the_first_second_and_never_confirms_unasked() {
     assert_eq!(state(&cache, v4(2)), "stale");
 }
 
+/// An advertisement whose target is an IPv4 address in IPv6's writing is no message, so it changes nothing that ARP has learnt.
+#[test]
+fn an_advertisement_for_a_mapped_address_changes_nothing() {
+    let mut cache = cache();
+    cache.lookup(NOW, v4(2));
+    hear_arp(&mut cache, Reply, (v4(2), PEER), v4(1), NOW).unwrap();
+    let advert = Message::NeighbourAdvert {
+        target: v4(2),
+        router: false,
+        solicited: true,
+        override_entry: true,
+        target_link: Some(EVIL),
+    };
+    let mut bytes = vec![0; advert.len()];
+    advert.emit(&mut bytes);
+    if let Ok(message) = Message::parse(&bytes) {
+        let _ = hear_ndp(&mut cache, v6(66), v6(1), 255, message, at(2 * SECOND));
+    }
+    assert_eq!(cache.lookup(at(3 * SECOND), v4(2)), Resolution::Known(PEER));
+}
+
 #[test]
 fn nonsense_is_refused() {
     let mut cache = cache();

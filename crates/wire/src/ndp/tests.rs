@@ -6,7 +6,7 @@ fn any_message() -> impl Strategy<Value = Message> {
     let link = || prop::option::of(any::<[u8; 6]>().prop_map(Mac));
     let target = || {
         any::<[u8; 16]>().prop_map(|mut o| {
-            o[0] &= 0x7f; // not multicast
+            o[0] = o[0] & 0x7f | 0x20; // not multicast, and none of those that begin with zeroes
             Address::from_v6(o)
         })
     };
@@ -97,4 +97,26 @@ fn what_we_refuse_has_a_name() {
     assert_eq!(why(&solicit[..7]), Why::Truncated);
     let many = [&solicit[..24], &[14, 1, 0, 0, 0, 0, 0, 0].repeat(33)].concat();
     assert_eq!(why(&many), Why::TooManyOptions);
+}
+
+/// What would be taken for an address of the other family, and what no neighbour can have.
+#[test]
+fn a_target_that_cannot_be_a_neighbour_is_refused() {
+    let mapped = Address::from_v4([192, 0, 2, 2]);
+    for target in [mapped, Address::UNSPECIFIED_V4, Address::UNSPECIFIED_V6, core::net::Ipv6Addr::LOCALHOST.into()] {
+        let solicit = Message::NeighbourSolicit { target, source_link: None };
+        let link = Some(Mac([2; 6]));
+        let advert = Message::NeighbourAdvert {
+            target,
+            router: false,
+            solicited: true,
+            override_entry: true,
+            target_link: link,
+        };
+        for message in [solicit, advert] {
+            let mut bytes = vec![0; message.len()];
+            message.emit(&mut bytes);
+            assert_eq!(why(&bytes), Why::Field, "{message:?}");
+        }
+    }
 }
