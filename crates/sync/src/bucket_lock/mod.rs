@@ -56,6 +56,7 @@ use crate::met;
 use crate::primitive::{AtomicU32, UnsafeCell, order, relax};
 use crate::profiled_lock::Site;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -150,13 +151,13 @@ impl<T, L: RawLock> Lock<T, L> {
     #[inline]
     pub fn lock(&self, site: &'static Site) -> Guard<'_, T, L> {
         self.raw.lock(site);
-        Guard { lock: self }
+        Guard { lock: self, _here: PhantomData }
     }
 
     /// The value, if nobody else has it.
     #[inline]
     pub fn try_lock(&self, site: &'static Site) -> Option<Guard<'_, T, L>> {
-        self.raw.try_lock(site).then(|| Guard { lock: self })
+        self.raw.try_lock(site).then(|| Guard { lock: self, _here: PhantomData })
     }
 
     #[cfg(all(test, not(laneway_loom)))]
@@ -182,7 +183,13 @@ impl<T, L> fmt::Debug for Lock<T, L> {
 #[must_use = "a guard that is dropped at once protects nothing"]
 pub struct Guard<'a, T, L: RawLock = BucketLock> {
     lock: &'a Lock<T, L>,
+    /// Neither `Send` nor `Sync` by itself. A reference to a lock may be shared if its value may be sent; one to a guard shows the value.
+    /// And a lock is given back where it was taken: whoever counts who waits for whom counts by thread.
+    _here: PhantomData<*const ()>,
 }
+
+// SAFETY: a `&Guard` gives `&T` to several threads, so `T: Sync`; nobody has `&mut T` meanwhile, which only a `&mut Guard` gives.
+unsafe impl<T: Sync, L: RawLock + Sync> Sync for Guard<'_, T, L> {}
 
 impl<T, L: RawLock> Deref for Guard<'_, T, L> {
     type Target = T;

@@ -49,3 +49,36 @@ fn a_panic_frees_it() {
     }));
     assert!(outcome.is_err() && value.try_lock(site!("after")).is_some());
 }
+
+/// What of a type is `Sync`, and `Send`, asked so that "no" is an answer too: the trait's constant counts where the type's own does not
+/// apply.
+struct Asked<T>(std::marker::PhantomData<T>);
+
+trait No {
+    const IS_SYNC: bool = false;
+    const IS_SEND: bool = false;
+}
+
+impl<T> No for Asked<T> {}
+
+impl<T: Sync> Asked<T> {
+    const IS_SYNC: bool = true;
+}
+
+impl<T: Send> Asked<T> {
+    const IS_SEND: bool = true;
+}
+
+/// A guard that is shared gives `&T` to several threads.
+#[test]
+fn a_guard_is_shared_only_if_its_value_may_be() {
+    use std::cell::Cell;
+    let answers = [
+        Asked::<Lock<Cell<u32>>>::IS_SYNC,
+        Asked::<Guard<u32>>::IS_SYNC,
+        Asked::<Guard<Cell<u32>>>::IS_SYNC, // two threads would write the cell at once
+    ];
+    assert_eq!(answers, [true, true, false]);
+    // It is given back where it was taken.
+    assert_eq!([Asked::<Lock<u32>>::IS_SEND, Asked::<Guard<u32>>::IS_SEND], [true, false]);
+}
