@@ -115,12 +115,14 @@ pub unsafe trait RawRwLock {
 
 const WRITER: u32 = 1 << 31;
 const WANTED: u32 = 1 << 30;
+/// Shares that can be out at once. More are not held but forgotten.
+const READERS_MAX: u32 = 1 << 29;
 
 /// The bare lock.
 pub struct SpinRwLock(AtomicU32);
 
 // SAFETY: a writer returns only from an exchange of "no reader, no writer" (or "one reader", which is the caller) for WRITER;
-// readers count themselves only while WRITER is not set; the orders are those of the essay.
+// readers count themselves only while WRITER is not set, and never beyond what the count holds; the orders are those of the essay.
 unsafe impl RawRwLock for SpinRwLock {
     type Held = ();
 
@@ -132,6 +134,9 @@ unsafe impl RawRwLock for SpinRwLock {
     fn try_read(&self, _: &'static Site) -> Option<()> {
         let word = self.0.load(Relaxed);
         let free = word & (WRITER | WANTED) == 0;
+        if free && word >= READERS_MAX {
+            too_many();
+        }
         (free && self.exchange(word, word + 1)).then_some(())
     }
 
@@ -184,6 +189,13 @@ unsafe impl RawRwLock for SpinRwLock {
     unsafe fn unlock_write(&self, (): ()) {
         self.0.fetch_and(!WRITER, order::publish());
     }
+}
+
+/// One more would be, in the end, one that the count cannot hold: it would run over into WANTED, and a writer would get in.
+#[cold]
+#[inline(never)]
+fn too_many() -> ! {
+    panic!("2^29 readers have a lock: somebody forgets what he has taken")
 }
 
 impl SpinRwLock {

@@ -78,3 +78,16 @@ fn a_profile_tells_readers_from_the_upgrade() {
     assert_eq!(count("profile: upgrade"), Some((3, 0)));
     assert_eq!(count("profile: read and leave"), Some((1, 0)));
 }
+
+/// Shares that are forgotten are never given back; their number must not grow into the bits beside it.
+#[test]
+fn one_reader_too_many_is_refused_and_no_writer_gets_in() {
+    for readers in [READERS_MAX, WANTED - 1] {
+        let lock = SpinRwLock(AtomicU32::new(readers));
+        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lock.try_read(site!("one more"))));
+        assert!(read.is_err(), "the share number {readers} was given out");
+        assert!(lock.try_write(site!("beside readers")).is_none());
+    }
+    let lock = SpinRwLock(AtomicU32::new(READERS_MAX - 1));
+    assert!(lock.try_read(site!("the last")).is_some());
+}
