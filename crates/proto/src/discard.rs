@@ -37,7 +37,7 @@ discards! {
     IpNotLocal,
     /// No route to the destination of something we wanted to send.
     IpNoRoute,
-    /// IPv6 routing header type 0 (RFC 5095) or one with segments left.
+    /// IPv6 routing header with segments left, of type 0 (RFC 5095) or any other.
     Ipv6RoutingHeader,
     /// Too many or unknown IPv6 extension headers.
     Ipv6ExtensionHeader,

@@ -54,7 +54,7 @@ pub enum Why {
     TooManyExtensions,
     /// A hop-by-hop header that is not the first header (RFC 8200 section 4.1).
     ExtensionOrder,
-    /// The deprecated type 0 routing header (RFC 5095).
+    /// The deprecated type 0 routing header (RFC 5095) with segments left.
     RoutingType0,
     /// A routing header with segments left: we are not a router on that path.
     RoutingHeader,
@@ -122,7 +122,7 @@ impl fmt::Display for Why {
             Why::TooManyOptions => "too many options",
             Why::TooManyExtensions => "too many extension headers",
             Why::ExtensionOrder => "hop-by-hop header not first",
-            Why::RoutingType0 => "type 0 routing header",
+            Why::RoutingType0 => "type 0 routing header with segments left",
             Why::RoutingHeader => "routing header with segments left",
             Why::Jumbogram => "jumbogram",
             Why::FragmentLength => "fragment beyond the largest datagram",

@@ -138,14 +138,14 @@ fn walk_far(mut next_header: u8, bytes: &[u8]) -> Result<Upper, Malformed> {
     Ok(Upper { protocol: next_header, offset, fragment })
 }
 
-/// A routing header may pass if it has been used up; type 0 never (RFC 5095 section 3).
+/// A routing header may pass if it has been used up. Type 0 is as one that nobody knows (RFC 5095 section 3).
 fn check_routing(header: &[u8]) -> Result<(), Malformed> {
     match *header {
-        [_, _, 0, ..] => Err(malformed(Why::RoutingType0)),
         //= https://www.rfc-editor.org/rfc/rfc8200#section-4.4
         //# If Segments Left is zero, the node must ignore the Routing header and proceed to process the next header in
         //# the packet
         [_, _, _, 0, ..] => Ok(()),
+        [_, _, 0, ..] => Err(malformed(Why::RoutingType0)),
         _ => Err(malformed(Why::RoutingHeader)),
     }
 }

@@ -107,7 +107,7 @@ fn an_atomic_fragment_is_walked_on() {
 
 #[test]
 fn what_we_refuse_has_a_name() {
-    assert_eq!(why(walk(43, &[6, 0, 0, 0, 0, 0, 0, 0])), Why::RoutingType0);
+    assert_eq!(why(walk(43, &[6, 0, 0, 1, 0, 0, 0, 0])), Why::RoutingType0);
     assert_eq!(why(walk(43, &[6, 0, 4, 1, 0, 0, 0, 0])), Why::RoutingHeader);
     assert_eq!(why(walk(0, &options(6, [0xc2, 4, 0, 1, 0, 0]))), Why::Jumbogram);
     assert_eq!(why(walk(0, &[])), Why::Jumbogram);
@@ -123,6 +123,15 @@ fn what_we_refuse_has_a_name() {
     let mut padding = vec![6, 3];
     padding.extend([0; 30]);
     assert_eq!(why(walk(60, &padding)), Why::TooManyOptions);
+}
+
+/// Whatever its type: also of type 0, which is no more than a type that nobody knows.
+#[test]
+fn a_routing_header_that_is_used_up_is_passed() {
+    for kind in [0, 2, 4, 253] {
+        let upper = Upper { protocol: 6, offset: 8, fragment: None };
+        assert_eq!(walk(43, &[6, 0, kind, 0, 0, 0, 0, 0]), Ok(upper), "type {kind}");
+    }
 }
 
 #[test]

@@ -105,7 +105,8 @@ fn extension_headers_are_walked() {
     let info = FragmentInfo { id: 0x0102_0304, offset: 8, more: true };
     assert_eq!(judge(44, &upper(&[17, 0, 0, 9, 1, 2, 3, 4])), Ok((17, 48, b"data".to_vec(), Some(info))));
     // Routing headers, unknown options, too much of everything.
-    assert_eq!(judge(43, &upper(&[6, 0, 0, 0, 0, 0, 0, 0])), Err(Discard::Ipv6RoutingHeader));
+    assert_eq!(judge(43, &upper(&[6, 0, 0, 0, 0, 0, 0, 0])), Ok((6, 48, b"data".to_vec(), None)));
+    assert_eq!(judge(43, &upper(&[6, 0, 0, 1, 0, 0, 0, 0])), Err(Discard::Ipv6RoutingHeader));
     assert_eq!(judge(43, &upper(&[6, 0, 2, 1, 0, 0, 0, 0])), Err(Discard::Ipv6RoutingHeader));
     assert_eq!(judge(60, &upper(&[6, 0, 0x80, 4, 0, 0, 0, 0])), Err(Discard::Ipv6ExtensionHeader));
     let chain: Vec<u8> = core::iter::repeat_n([60, 0, 1, 4, 0, 0, 0, 0], 50).flatten().collect();
