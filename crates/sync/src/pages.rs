@@ -4,6 +4,7 @@
 //! shared with a child is copied page by page, at the next write of whoever comes first, and that would be a lane in the middle of
 //! its work.
 
+use crate::fork::Birth;
 use std::ptr::NonNull;
 
 const PROT_READ_WRITE: i32 = 1 | 2;
@@ -34,6 +35,8 @@ pub(crate) enum InAChild {
 pub(crate) struct Pages {
     at: NonNull<u8>,
     len: usize,
+    child: InAChild,
+    birth: Birth,
 }
 
 impl Pages {
@@ -47,7 +50,7 @@ impl Pages {
         if at.addr() == usize::MAX {
             return None;
         }
-        let pages = Pages { at: NonNull::new(at)?, len };
+        let pages = Pages { at: NonNull::new(at)?, len, child, birth: Birth::here() };
         let advice: &[i32] = match child {
             InAChild::Nothing => &[MADV_DONTFORK],
             InAChild::Zeroes => &[MADV_WIPEONFORK, MADV_DONTDUMP],
@@ -69,7 +72,11 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: mapped in `zeroed` with this length, and unmapped once. In a child there may be nothing to unmap, which is no error.
+        // A child has nothing there, and its system may have put something else in the place since.
+        if self.child == InAChild::Nothing && !self.birth.is_here() {
+            return;
+        }
+        // SAFETY: mapped in `zeroed` with this length, in this process or in one of which it has a copy, and unmapped once.
         let _ = unsafe { munmap(self.at.as_ptr(), self.len) };
     }
 }
@@ -78,3 +85,30 @@ impl Drop for Pages {
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
+
+#[cfg(all(test, not(miri), not(laneway_loom)))]
+mod tests {
+    use super::*;
+    use crate::fork::in_a_child;
+
+    /// Where the parent has pages, a child has nothing, and its system may put something there.
+    #[test]
+    fn a_child_keeps_what_it_has_put_in_the_place() {
+        const LEN: usize = 1 << 20;
+        let pages = Pages::zeroed(LEN, InAChild::Nothing).expect("a mebibyte");
+        let place = pages.at().as_ptr();
+        let answer = in_a_child(move || {
+            // SAFETY: a new mapping; the place is a wish, which the system grants only if nothing is there.
+            let its = unsafe { mmap(place, LEN, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0) };
+            if its != place {
+                return 1;
+            }
+            // SAFETY: the child's own, and as long as this.
+            unsafe { its.write(7) };
+            drop(pages);
+            // SAFETY: as above: who has not mapped it does not unmap it.
+            unsafe { its.read() }
+        });
+        assert_eq!(answer.expect("the child was not killed"), 7);
+    }
+}
