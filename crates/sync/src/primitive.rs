@@ -2,8 +2,10 @@
 //! branches on the build.
 //!
 //! Besides the types, the seam names the memory orders by their purpose ([`order`]). In a normal build they are
-//! constants. In a model they can be weakened one at a time ([`Weakness`]), so that the models prove, on the very code
-//! that ships, that each order is needed and that the model would notice its loss.
+//! constants. In a model they can be weakened ([`Weakness`]), all of a purpose together or the one at one place, so that models show,
+//! on the very code that ships, that they would notice the loss. They do not show of each order by itself that it is needed: where it
+//! is known not to be, the code says so. And loom runs each thread in the order of its program: a load that a weak machine finishes after a
+//! later store is never seen late.
 
 #[cfg(laneway_loom)]
 pub(crate) use modelled::*;
@@ -33,6 +35,12 @@ mod real {
             127 => std::thread::yield_now(),
             _ => std::hint::spin_loop(),
         }
+    }
+
+    /// Frees what nobody looks at any more.
+    #[inline]
+    pub(crate) fn free<T: ?Sized>(old: Box<T>) {
+        drop(old);
     }
 
     /// One's own index: nobody else ever writes it.
@@ -132,6 +140,13 @@ mod modelled {
         loom::thread::yield_now();
     }
 
+    /// Ends a value and keeps its memory: a model that is meant to fail looks at it afterwards, and must find there what loom needs to
+    /// say so.
+    pub(crate) fn free<T: ?Sized>(old: Box<T>) {
+        // SAFETY: it comes from a box, which does not drop it any more.
+        unsafe { std::ptr::drop_in_place(Box::into_raw(old)) };
+    }
+
     /// One's own index. Not as a load: loom remembers one access per atomic, and this one would hide the other side's from it.
     pub(crate) fn own(index: &AtomicU64) -> u64 {
         // SAFETY: only the caller's side writes it, which loom checks.
@@ -167,36 +182,90 @@ mod modelled {
         ObserveRelaxed,
         NoAnnounceFence,
         ExchangeRelaxed,
+        /// The order that stands at one place, and no other.
+        At(Place),
+    }
+
+    /// Where an order is asked for.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) struct Place {
+        file: &'static str,
+        line: usize,
+        column: usize,
+    }
+
+    impl Weakness {
+        /// The first order within `statement`, which stands once in `text`, the text of the file whose path ends with `file`.
+        pub(crate) fn at(file: &'static str, text: &str, statement: &str) -> Self {
+            let mut found = text.match_indices(statement);
+            let (Some((begin, _)), None) = (found.next(), found.next()) else {
+                panic!("{statement:?} does not stand once in {file}");
+            };
+            let order = begin + statement.find("order::").expect("an order");
+            let line_begin = text[..order].rfind('\n').map_or(0, |end| end + 1);
+            Weakness::At(Place {
+                file,
+                line: text[..line_begin].lines().count() + 1,
+                column: text[line_begin..order].chars().count() + 1,
+            })
+        }
+
+        /// It is this order that is weak.
+        #[track_caller]
+        fn is_here(kind: Weakness) -> bool {
+            let caller = std::panic::Location::caller();
+            let is_weak = match WEAKNESS.get() {
+                Weakness::At(Place { file, line, column }) => {
+                    caller.file().ends_with(file)
+                        && (line, column) == (caller.line() as usize, caller.column() as usize)
+                }
+                weakness => weakness == kind,
+            };
+            WAS_WEAK.set(WAS_WEAK.get() || is_weak);
+            is_weak
+        }
     }
 
     thread_local! {
         // Per OS thread: loom runs a whole model on the thread that called it, and libtest gives each test its own.
         static WEAKNESS: std::cell::Cell<Weakness> = const { std::cell::Cell::new(Weakness::None) };
+        static WAS_WEAK: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
     }
 
-    /// Runs `model` over all schedules with one order weakened; returns how many schedules were begun, and whether
-    /// some schedule failed.
-    pub(crate) fn explore(weakness: Weakness, model: impl Fn() + Sync + Send + 'static) -> (usize, bool) {
+    /// Runs `model` over all schedules; returns how many were begun.
+    pub(crate) fn explore(model: impl Fn() + Sync + Send + 'static) -> usize {
         use std::sync::atomic::{AtomicUsize, Ordering};
         // Counted outside the model: a model that ran once would pass having tried nothing.
         let begun = std::sync::Arc::new(AtomicUsize::new(0));
         let counter = begun.clone();
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            model();
+        });
+        begun.load(Ordering::Relaxed)
+    }
+
+    /// What loom says of a look at something that another may be writing.
+    pub(crate) const RACE: &str = "Causality violation: Concurrent";
+
+    /// Demands that some schedule of `model`, with one order weakened, fails, and that it fails as `expected`: a model that
+    /// fails by its own clumsiness shows nothing.
+    #[track_caller]
+    pub(crate) fn caught(weakness: Weakness, expected: &str, model: impl Fn() + Sync + Send + 'static) {
         WEAKNESS.set(weakness);
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut builder = loom::model::Builder::new();
-            builder.preemption_bound = Some(3);
-            builder.check(move || {
-                counter.fetch_add(1, Ordering::Relaxed);
-                model();
-            });
-        }));
+        WAS_WEAK.set(false);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| explore(model)));
         WEAKNESS.set(Weakness::None);
-        if weakness == Weakness::None
-            && let Err(panic) = outcome
-        {
-            std::panic::resume_unwind(panic);
-        }
-        (begun.load(Ordering::Relaxed), outcome.is_err())
+        assert!(weakness == Weakness::None || WAS_WEAK.get(), "{weakness:?} is nowhere in this model");
+        let panic = match outcome {
+            Ok(schedules) => panic!("{weakness:?} is caught by none of {schedules} schedules"),
+            Err(panic) => panic,
+        };
+        let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        let said = said.unwrap_or("something that is no text");
+        assert!(said.contains(expected), "{weakness:?} is caught by {said:?} and not by {expected:?}");
     }
 
     /// Drops its value unless a panic is under way. After it has found a deadlock, loom refuses every further operation,
@@ -231,36 +300,31 @@ mod modelled {
     }
 
     pub(crate) mod order {
-        use super::{WEAKNESS, Weakness};
+        use super::Weakness;
         use loom::sync::atomic::{Ordering, fence};
 
+        #[track_caller]
         pub(crate) fn publish() -> Ordering {
-            match WEAKNESS.get() {
-                Weakness::PublishRelaxed => Ordering::Relaxed,
-                _ => Ordering::Release,
-            }
+            if Weakness::is_here(Weakness::PublishRelaxed) { Ordering::Relaxed } else { Ordering::Release }
         }
 
+        #[track_caller]
         pub(crate) fn observe() -> Ordering {
-            match WEAKNESS.get() {
-                Weakness::ObserveRelaxed => Ordering::Relaxed,
-                _ => Ordering::Acquire,
-            }
+            if Weakness::is_here(Weakness::ObserveRelaxed) { Ordering::Relaxed } else { Ordering::Acquire }
         }
 
+        #[track_caller]
         pub(crate) fn exchange() -> Ordering {
-            match WEAKNESS.get() {
-                Weakness::ExchangeRelaxed => Ordering::Relaxed,
-                _ => Ordering::AcqRel,
-            }
+            if Weakness::is_here(Weakness::ExchangeRelaxed) { Ordering::Relaxed } else { Ordering::AcqRel }
         }
 
         pub(crate) fn observe_fence() {
             fence(Ordering::Acquire);
         }
 
+        #[track_caller]
         pub(crate) fn announce_fence() {
-            if WEAKNESS.get() != Weakness::NoAnnounceFence {
+            if !Weakness::is_here(Weakness::NoAnnounceFence) {
                 fence(Ordering::SeqCst);
             }
         }

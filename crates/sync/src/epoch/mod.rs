@@ -66,7 +66,7 @@ mod loom;
 mod tests;
 
 use crate::padded::Padded;
-use crate::primitive::{Arc, AtomicPtr, AtomicU64, order};
+use crate::primitive::{Arc, AtomicPtr, AtomicU64, free, order, own};
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
@@ -99,11 +99,11 @@ pub struct Domain {
 impl Domain {
     /// A domain with places for `seats` readers that have rounds, and its one writer's side.
     pub fn new(seats: usize) -> (Arc<Domain>, Limbo) {
-        let free = |n| (0..n).map(|_| Padded(AtomicU64::new(FREE))).collect();
+        let places = |n| (0..n).map(|_| Padded(AtomicU64::new(FREE))).collect();
         let domain = Arc::new(Domain {
             epoch: Padded(AtomicU64::new(FIRST)),
-            seats: free(seats),
-            guards: free(GUARDS),
+            seats: places(seats),
+            guards: places(GUARDS),
             bin: Mutex::default(),
             left: Mutex::default(),
         });
@@ -124,6 +124,7 @@ impl Domain {
         loop {
             for place in &self.guards {
                 let now = self.epoch.load(order::observe());
+                // AcqRel is more than is needed: an exchange carries on the release of whoever has let go, and the fence orders what follows.
                 if place.load(Relaxed) == FREE && place.compare_exchange(FREE, now, order::exchange(), Relaxed).is_ok()
                 {
                     order::announce_fence();
@@ -177,7 +178,7 @@ impl Seat {
     #[inline]
     pub fn quiescent(&mut self) {
         let now = self.domain.epoch.load(order::observe());
-        if self.word().load(Relaxed) != now {
+        if own(self.word()) != now {
             self.word().store(now, order::publish());
         }
     }
@@ -193,7 +194,7 @@ impl Seat {
     /// If it is offline.
     #[inline]
     pub fn pin(&self) -> Pinned<'_> {
-        assert_ne!(self.word().load(Relaxed), OFFLINE, "a reader that said that it sleeps reads nothing");
+        assert_ne!(own(self.word()), OFFLINE, "a reader that said that it sleeps reads nothing");
         Pinned { domain: &self.domain, _not_send: PhantomData }
     }
 }
@@ -297,7 +298,7 @@ pub struct Limbo {
 impl Limbo {
     /// Keeps a value that has just been made unreachable until nobody can look at it any more.
     fn retire(&mut self, old: Retired) {
-        let epoch = self.domain.epoch.load(Relaxed) + 1;
+        let epoch = own(&self.domain.epoch) + 1;
         self.domain.epoch.store(epoch, order::publish());
         self.waiting.push_back((epoch, old));
         self.retired += 1;
@@ -315,7 +316,9 @@ impl Limbo {
         while let Some((epoch, _)) = self.waiting.front()
             && self.domain.all_have_seen(*epoch)
         {
-            self.waiting.pop_front();
+            if let Some((_, old)) = self.waiting.pop_front() {
+                free(old);
+            }
             n += 1;
         }
         self.freed += n as u64;

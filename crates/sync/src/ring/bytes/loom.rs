@@ -5,12 +5,25 @@
 //! in each model); the tables of the pool, which are `OnceLock`s and `std`'s too.
 
 use super::*;
-use crate::primitive::{Weakness, explore};
+use crate::primitive::{RACE, Weakness, caught, explore};
 use crate::ring::handout::handout;
 use std::sync::Arc as StdArc;
 
 fn pool() -> Arc<BlockPool> {
-    Arc::new(BlockPool::with_sizes([8, 16, 32], 64))
+    let pool = Arc::new(BlockPool::with_sizes([8, 16, 32], 64));
+    // What loom tracks in a slab is made here: `std`'s cell hands it over in a way that loom does not see, and every model would fail by
+    // that.
+    let all = [8, 16, 32].map(|size| pool.take(size).expect("one of each"));
+    all.into_iter().for_each(|block| pool.give(block));
+    pool
+}
+
+/// Somebody else is lent a block, writes into it, and gives it back: the one that was given back last, if it is of this size.
+fn lend(pool: &BlockPool) {
+    let lent = pool.take(8).expect("one that is free");
+    // SAFETY: loom tracks it.
+    unsafe { pool.exclusive(lent, 0, 8) }.fill(9);
+    pool.give(lent);
 }
 
 /// The application sends three words; the lane takes them and, whenever nothing waits, the block as well.
@@ -30,7 +43,9 @@ fn to_lane() {
             lane.advance(8);
             expected += 1;
         }
-        lane.retire();
+        if lane.retire() {
+            lend(&pool);
+        }
     }
     writer.join().expect("no panic");
     while !lane.front().is_empty() {
@@ -113,11 +128,11 @@ fn kept(gives: Gives) {
     }
     let sent = writer.join().expect("no panic");
     while let Some(first) = word(&kept, 0) {
-        assert_eq!(first, expected);
+        assert_eq!(first, expected, "something was lost");
         kept.release(8);
         expected += 1;
     }
-    assert_eq!(expected, sent + 1);
+    assert_eq!(expected, sent + 1, "something was lost");
     assert!(lane.retire());
     assert_eq!(pool.in_use(), 0);
 }
@@ -242,53 +257,50 @@ fn bytes_arrive_whole_and_blocks_go_home() {
         || alone_again(Renews::WhenNobodyHasIt),
         || handed_over(Remembers::Nothing),
     ] {
-        let (schedules, _) = explore(Weakness::None, model);
+        let schedules = explore(model);
         assert!(schedules > 1, "only {schedules} schedule was explored");
     }
 }
 
 #[test]
 fn a_relaxed_publication_is_caught() {
-    assert!(explore(Weakness::PublishRelaxed, to_lane).1);
-    assert!(explore(Weakness::PublishRelaxed, to_app).1);
-    assert!(explore(Weakness::PublishRelaxed, || kept(Gives::AfterItsLastLook)).1);
+    caught(Weakness::PublishRelaxed, RACE, to_lane);
+    caught(Weakness::PublishRelaxed, RACE, to_app);
+    caught(Weakness::PublishRelaxed, "something was lost", || kept(Gives::AfterItsLastLook));
 }
 
 #[test]
 fn a_relaxed_observation_is_caught() {
-    assert!(explore(Weakness::ObserveRelaxed, to_app).1);
-    assert!(explore(Weakness::ObserveRelaxed, || kept(Gives::AfterItsLastLook)).1);
+    caught(Weakness::ObserveRelaxed, RACE, to_app);
+    caught(Weakness::ObserveRelaxed, "something was lost", || kept(Gives::AfterItsLastLook));
 }
 
 #[test]
 fn a_count_that_publishes_or_observes_nothing_is_caught() {
     for weakness in [Weakness::PublishRelaxed, Weakness::ObserveRelaxed] {
-        assert!(explore(weakness, || alone_again(Renews::WhenNobodyHasIt)).1);
+        caught(weakness, RACE, || alone_again(Renews::WhenNobodyHasIt));
     }
 }
 
 #[test]
 fn one_that_is_made_as_new_in_somebodys_hands_is_caught() {
-    assert!(
-        std::panic::catch_unwind(|| explore(Weakness::None, || alone_again(Renews::WhenItsBytesAreTaken))).is_err()
-    );
+    caught(Weakness::None, RACE, || alone_again(Renews::WhenItsBytesAreTaken));
 }
 
 #[test]
 fn what_is_remembered_of_another_conversation_is_caught() {
-    assert!(std::panic::catch_unwind(|| explore(Weakness::None, || handed_over(Remembers::TheOneBefore))).is_err());
+    caught(Weakness::None, "left: 6\n right: 7", || handed_over(Remembers::TheOneBefore));
 }
 
 #[test]
 #[should_panic(expected = "closed before the bytes")]
 fn close_overtaking_data_is_caught() {
-    explore(Weakness::None, || close_behind_data(Closes::WhenItIsSeen));
+    explore(|| close_behind_data(Closes::WhenItIsSeen));
 }
 
 #[test]
 fn what_is_given_back_before_the_last_look_is_caught() {
-    let broken = || explore(Weakness::None, || kept(Gives::BeforeIt));
-    assert!(std::panic::catch_unwind(broken).is_err());
+    caught(Weakness::None, RACE, || kept(Gives::BeforeIt));
 }
 
 /// One direction by itself, for models of what no conversation does.
@@ -344,7 +356,7 @@ fn reclaims_by_memory() {
 
 #[test]
 fn a_block_given_back_by_memory_is_caught() {
-    assert!(std::panic::catch_unwind(|| explore(Weakness::None, reclaims_by_memory)).is_err());
+    caught(Weakness::None, "the chain was broken", reclaims_by_memory);
 }
 
 /// When a writer who needs a larger block gives the one back that he holds.
@@ -378,7 +390,7 @@ fn exchanged(exchanges: Exchanges) {
         while let Some((block, offset, _)) = direction.front(&mut reading) {
             // SAFETY: we are the reader.
             let word = unsafe { direction.bytes((block, offset, 8)) };
-            assert_eq!(word.first_chunk().copied().map(u64::from_ne_bytes), Some(expected));
+            assert_eq!(word.first_chunk().copied().map(u64::from_ne_bytes), Some(expected), "a word of another's");
             direction.advance(&mut reading, 8);
             expected += 1;
         }
@@ -391,12 +403,11 @@ fn exchanged(exchanges: Exchanges) {
 
 #[test]
 fn a_block_is_exchanged_when_all_is_read() {
-    let (schedules, _) = explore(Weakness::None, || exchanged(Exchanges::WhenAllIsRead));
+    let schedules = explore(|| exchanged(Exchanges::WhenAllIsRead));
     assert!(schedules > 1, "only {schedules} schedule was explored");
 }
 
 #[test]
 fn a_block_exchanged_with_something_in_it_is_caught() {
-    let broken = || explore(Weakness::None, || exchanged(Exchanges::Always));
-    assert!(std::panic::catch_unwind(broken).is_err());
+    caught(Weakness::None, "of another", || exchanged(Exchanges::Always));
 }

@@ -261,6 +261,7 @@ impl<'a> Direction<'a> {
         let at = own(&self.out.produced);
         let held = match self.writer_lends {
             true => own(&self.out.hold),
+            // AcqRel is more than is needed by itself: what the lane did with the block comes before `taken`, or before the pool has it.
             false => self.out.hold.swap(BUSY, order::exchange()),
         };
         let mut block = match (held as u32).checked_sub(1) {
@@ -433,6 +434,7 @@ impl<'a> Direction<'a> {
         if hold == NONE || hold == BUSY || self.out.produced.load(order::observe()) != own(self.taken) {
             return;
         }
+        // AcqRel is more than is needed by itself: the look at `hold` has observed the writer, and the pool hands over what we did.
         if self.out.hold.compare_exchange(hold, NONE, order::exchange(), Relaxed).is_ok() {
             self.pool.give(BlockId(hold as u32 - 1));
         }
