@@ -223,7 +223,7 @@ impl<S, K, L> LaneEnd<S, K, L> {
     /// Bytes that the application has sent and that were not given back.
     #[inline]
     pub fn waiting(&self) -> usize {
-        (self.pipe.app.out.produced.load(order::observe()) - self.pipe.lane.taken.load(Relaxed)) as usize
+        self.pipe.to_lane().waiting()
     }
 
     /// How many bytes the application has sent so far.

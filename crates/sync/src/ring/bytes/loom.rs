@@ -137,6 +137,24 @@ fn kept(gives: Gives) {
     assert_eq!(pool.in_use(), 0);
 }
 
+/// Who asks how much there is, while others write and read, hears of no more than there can be.
+fn asked_meanwhile() {
+    let (pipe, mut lane) = pipe(&pool(), 16, (), (), ());
+    let asks = pipe.clone();
+    let asker = ::loom::thread::spawn(move || {
+        let (readable, writable) = (asks.readable(), asks.writable());
+        assert!(readable <= 16 && writable <= 16, "{readable} to be read and room for {writable}, of 16");
+    });
+    let word = [7; 8];
+    assert_eq!(lane.fill(&word), 8);
+    assert_eq!(pipe.recv(&mut [0; 8]), 8);
+    assert_eq!((pipe.send(&word), pipe.send(&word)), (8, 8));
+    assert_eq!(lane.front().len(), 8);
+    lane.advance(8);
+    assert_eq!(pipe.send(&word), 8);
+    asker.join().expect("no panic");
+}
+
 /// When the lane of a model closes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Closes {
@@ -253,6 +271,7 @@ fn bytes_arrive_whole_and_blocks_go_home() {
         to_lane,
         to_app,
         kept_to_the_end,
+        asked_meanwhile,
         || close_behind_data(Closes::WhenItsBytesAreTaken),
         || alone_again(Renews::WhenNobodyHasIt),
         || handed_over(Remembers::Nothing),

@@ -377,6 +377,13 @@ impl<'a> Direction<'a> {
         unsafe { pool.shared(block, offset, len) }
     }
 
+    /// Bytes that are written and not read, as somebody sees it who may be neither the writer nor the reader. `taken` first: who has seen
+    /// it then finds a `produced` that is no less.
+    fn waiting(&self) -> usize {
+        let taken = self.taken.load(order::observe());
+        (self.out.produced.load(order::observe()) - taken) as usize
+    }
+
     /// What the reader knows of already.
     fn known(&self, reading: &Reading) -> usize {
         reading.produced_seen.wrapping_sub(own(self.taken) as u32) as usize
@@ -655,14 +662,14 @@ impl<S, K, L> Pipe<S, K, L> {
     /// Bytes that `recv` would find now.
     #[inline]
     pub fn readable(&self) -> usize {
-        (self.lane.out.produced.load(order::observe()) - self.app.taken.load(Relaxed)) as usize
+        self.to_app().waiting()
     }
 
     /// Bytes for which `send` would find room now, if the pool has blocks.
     #[inline]
     pub fn writable(&self) -> usize {
-        let waiting = self.app.out.produced.load(Relaxed) - self.lane.taken.load(order::observe());
-        self.lane.limit as usize - waiting as usize
+        // There may seem to wait more than may: what was taken and sent again while we looked.
+        self.limit().saturating_sub(self.to_lane().waiting())
     }
 
     /// The most bytes that can wait in one direction.
