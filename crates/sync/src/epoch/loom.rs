@@ -6,7 +6,7 @@
 //! What this does not cover: more than one reader with rounds and one guard; more than three preemptions per schedule.
 
 use super::*;
-use crate::primitive::{RACE, UnsafeCell, Weakness, caught, explore};
+use crate::primitive::{RACE, Unless, UnsafeCell, Weakness, caught, explore};
 
 struct Tracked(UnsafeCell<u32>);
 
@@ -67,6 +67,24 @@ fn looks_after_a_round() {
     reader.join().expect("no panic");
 }
 
+/// A reader looks, sleeps, and is awake again before the writer has seen that it slept.
+fn wakes_again() {
+    let (domain, mut limbo) = Domain::new(1);
+    let world = Arc::new(Published::new(&domain, Tracked::new(1)));
+    let theirs = world.clone();
+    let mut seat = Unless::panicking(Domain::seat(&domain).expect("free"));
+    seat.online();
+    let reader = ::loom::thread::spawn(move || {
+        assert!(theirs.load(&seat.pin()).look() < 3);
+        seat.offline();
+        seat.online();
+        seat
+    });
+    world.publish(Tracked::new(2), &mut limbo);
+    limbo.collect();
+    drop(reader.join().expect("no panic"));
+}
+
 /// A foreign thread under a guard.
 fn guarded() {
     let (domain, mut limbo) = Domain::new(0);
@@ -103,7 +121,7 @@ fn keeps_over_a_round() {
 
 #[test]
 fn nothing_is_freed_under_a_reader() {
-    for model in [rounds, looks_after_a_round, guarded] {
+    for model in [rounds, looks_after_a_round, wakes_again, guarded] {
         let schedules = explore(model);
         assert!(schedules > 1, "only {schedules} schedule was explored");
     }
@@ -118,6 +136,12 @@ fn a_missing_fence_is_caught() {
 fn an_epoch_that_comes_before_its_value_is_caught() {
     let epoch = Weakness::at("epoch/mod.rs", include_str!("mod.rs"), "epoch.store(epoch, order::publish())");
     caught(epoch, RACE, looks_after_a_round);
+}
+
+#[test]
+fn a_return_that_hides_a_sleep_is_caught() {
+    let statement = "self.word().store(now, order::publish());\n        order::announce_fence();";
+    caught(Weakness::at("epoch/mod.rs", include_str!("mod.rs"), statement), RACE, wakes_again);
 }
 
 #[test]

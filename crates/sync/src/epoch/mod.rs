@@ -170,7 +170,8 @@ impl Seat {
     /// The reader is awake. Needed before [`pin`](Self::pin), and after each [`offline`](Self::offline).
     pub fn online(&mut self) {
         let now = self.domain.epoch.load(order::observe());
-        self.word().store(now, Relaxed);
+        // Release: the writer may have missed that we slept, and what we looked at before comes before this too.
+        self.word().store(now, order::publish());
         order::announce_fence();
     }
 
