@@ -155,6 +155,28 @@ fn asked_meanwhile() {
     asker.join().expect("no panic");
 }
 
+/// The reading half is on another thread than the lane, which asks how much waits there, takes the block when nothing does, and lends it
+/// to somebody who writes.
+fn released_elsewhere() {
+    let pool = pool();
+    let (pipe, mut lane) = pipe(&pool, 16, (), (), ());
+    let mut kept = lane.part().expect("the first");
+    let reader = ::loom::thread::spawn(move || {
+        assert_eq!(pipe.send(&1u64.to_ne_bytes()), 8);
+        assert_eq!(kept.bytes(0).first_chunk().copied().map(u64::from_ne_bytes), Some(1));
+        kept.release(8);
+        kept
+    });
+    let waiting = lane.waiting();
+    assert!(waiting <= 8, "{waiting} wait, of 8");
+    if lane.retire() {
+        lend(&pool);
+    }
+    drop(reader.join().expect("no panic"));
+    assert!(lane.retire());
+    assert_eq!(pool.in_use(), 0);
+}
+
 /// When the lane of a model closes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Closes {
@@ -272,6 +294,7 @@ fn bytes_arrive_whole_and_blocks_go_home() {
         to_app,
         kept_to_the_end,
         asked_meanwhile,
+        released_elsewhere,
         || close_behind_data(Closes::WhenItsBytesAreTaken),
         || alone_again(Renews::WhenNobodyHasIt),
         || handed_over(Remembers::Nothing),
@@ -292,6 +315,12 @@ fn a_relaxed_publication_is_caught() {
 fn a_relaxed_observation_is_caught() {
     caught(Weakness::ObserveRelaxed, RACE, to_app);
     caught(Weakness::ObserveRelaxed, "something was lost", || kept(Gives::AfterItsLastLook));
+}
+
+#[test]
+fn a_release_elsewhere_that_is_not_observed_is_caught() {
+    let statement = "let taken = self.taken.load(order::observe());\n        if hold";
+    caught(Weakness::at("bytes/mod.rs", include_str!("mod.rs"), statement), RACE, released_elsewhere);
 }
 
 #[test]

@@ -438,7 +438,9 @@ impl<'a> Direction<'a> {
     /// The lane, as reader, takes the last block back if everything is read and nobody is writing.
     fn reclaim(&self) {
         let hold = self.out.hold.load(order::observe());
-        if hold == NONE || hold == BUSY || self.out.produced.load(order::observe()) != own(self.taken) {
+        // Not as one's own: a `KeptEnd` may be on another thread, and what it looked at comes before the block is another's.
+        let taken = self.taken.load(order::observe());
+        if hold == NONE || hold == BUSY || self.out.produced.load(order::observe()) != taken {
             return;
         }
         // AcqRel is more than is needed by itself: the look at `hold` has observed the writer, and the pool hands over what we did.
