@@ -127,7 +127,7 @@ fn pure(source: &Source, code: &str) -> Vec<Finding> {
     if !source.path.starts_with("crates/wire/src/") && !source.path.starts_with("crates/proto/src/") {
         return Vec::new();
     }
-    each_of(code, IMPURE, |line, word| at(source, line, RULE_PURE, word))
+    each_of(&with_whole_paths(code), IMPURE, |line, word| at(source, line, RULE_PURE, word))
 }
 
 fn asks_the_machine(source: &Source, code: &str) -> Vec<Finding> {
@@ -139,7 +139,7 @@ fn asks_the_machine(source: &Source, code: &str) -> Vec<Finding> {
         return Vec::new();
     }
     // A length of time is not a question; what time it is, is.
-    let code = code.replace("std::time::Duration", "");
+    let code = with_whole_paths(code).replace("std::time::Duration", "");
     each_of(&code, QUESTIONS, |line, word| at(source, line, RULE_MACHINE, word))
 }
 
@@ -226,6 +226,40 @@ fn each_of(text: &str, needles: &[&str], found: impl Fn(usize, &str) -> Finding)
             .extend(needles.iter().filter(|needle| contains_words(line, needle)).map(|needle| found(number, needle)));
     }
     findings
+}
+
+/// The code, and at the end of each line the whole paths of what a tree of names, `use a::{b, c::d};`, names there: a path that is
+/// written in pieces is no less used.
+fn with_whole_paths(code: &str) -> String {
+    let mut lines: Vec<String> = code.lines().map(str::to_owned).collect();
+    for (start, _) in code.match_indices("use ") {
+        if code[..start].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        let mut number = code[..start].matches('\n').count();
+        let mut outer: Vec<String> = Vec::new();
+        let mut path = String::new();
+        for c in code[start + "use ".len()..].chars() {
+            match c {
+                '{' => outer.push(path.clone()),
+                ',' | '}' | ';' => {
+                    if !outer.is_empty() && !path.is_empty() {
+                        lines[number].extend([" ", &path, ";"]);
+                    }
+                    path = if c == ',' { outer.last().cloned().unwrap_or_default() } else { String::new() };
+                    match c {
+                        ';' => break,
+                        '}' => _ = outer.pop(),
+                        _ => {}
+                    }
+                }
+                '\n' => number += 1,
+                ' ' if path.is_empty() || path.ends_with(':') => {}
+                c => path.push(c),
+            }
+        }
+    }
+    lines.join("\n")
 }
 
 fn contains_words(line: &str, needle: &str) -> bool {

@@ -60,6 +60,10 @@ fn a_clock_a_die_an_atomic_or_a_thread_in_proto_is_found() {
         "let x = rand::random();",
         "getrandom::fill(&mut seed);",
         "static mut NEXT: u32 = 0;",
+        "use std::sync::{Arc, atomic::AtomicU32};",
+        "use std::{\n    fmt,\n    sync::{Arc, atomic as a},\n};",
+        "use core::{fmt, time::Duration};",
+        "pub(crate) use std::{thread, vec::Vec};",
     ] {
         assert_eq!(rules("crates/proto/src/tcp/input.rs", planted), [RULE_PURE], "{planted}");
         assert_eq!(rules("crates/wire/src/ipv4.rs", planted), [RULE_PURE], "{planted}");
@@ -78,6 +82,12 @@ fn a_clock_outside_clock_rs_is_found() {
     assert_eq!(rules("crates/stack/src/clock.rs", planted), [""; 0]);
     assert_eq!(rules("crates/stack/src/runtime.rs", "use std::time::Duration;"), [""; 0]);
     assert_eq!(rules("crates/table/src/slab/mod.rs", "hash: RandomState::new(),"), [RULE_MACHINE]);
+    assert_eq!(rules("crates/stack/src/runtime.rs", "use std::{fmt, time::Duration};"), [""; 0]);
+    let found = found("crates/stack/src/runtime.rs", "use std::{\n    fmt,\n    time::{Duration, Instant},\n};");
+    assert_eq!(
+        found.iter().map(|finding| finding.place.as_str()).collect::<Vec<_>>(),
+        ["crates/stack/src/runtime.rs:3"]
+    );
 }
 
 #[test]
