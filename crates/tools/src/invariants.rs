@@ -16,6 +16,7 @@ const RULE_NO_QUOTE: &str = "stack contains no protocol rule: where an RFC is qu
 const RULE_MACHINE: &str = "only clock.rs and entropy.rs ask the machine for time and chance";
 const RULE_DEVICE: &str = "device reads wire formats only in memory/offload.rs and fault.rs";
 const RULE_PATH: &str = "a breadcrumb is a code span with the file's own name in brackets";
+const RULE_OPENS: &str = "every file on the packet's path opens with the path";
 const RULE_SILENT: &str =
     "nothing is said per packet: tracing is where stacks start, are asked and stop, and nowhere else";
 const RULE_FINISHED: &str = "nothing is left for later in the tree: it is an issue, or it is done";
@@ -192,18 +193,63 @@ fn quotes(source: &Source) -> Vec<Finding> {
     each_of(&source.text, &["rfc-editor.org", "//#"], |line, word| at(source, line, RULE_NO_QUOTE, word))
 }
 
-/// Brackets outside a code span would be read as a link by rustdoc.
+/// The files on the packet's path, and the stations at which each of them is. The worker drives the whole path and is no station of it.
+const STATIONS: &[(&str, &[&str])] = &[
+    ("crates/device/src/lib.rs", &["device::rx", "device::tx"]),
+    ("crates/device/src/memory/link.rs", &["device::rx", "device::tx"]),
+    ("crates/device/src/tun.rs", &["device::rx", "device::tx"]),
+    ("crates/proto/src/ethernet.rs", &["ethernet"]),
+    ("crates/proto/src/ip/input.rs", &["ip::input"]),
+    ("crates/proto/src/ip/mod.rs", &["ip::input", "ip::output"]),
+    ("crates/proto/src/ip/output.rs", &["ip::output"]),
+    ("crates/proto/src/tcp/input.rs", &["tcp::input"]),
+    ("crates/proto/src/tcp/mod.rs", &["tcp::input", "tcp::output"]),
+    ("crates/proto/src/tcp/output.rs", &["tcp::output"]),
+    ("crates/proto/src/tcp/prediction.rs", &["tcp::input", "tcp::output"]),
+    ("crates/proto/src/tcp/state.rs", &["tcp::state"]),
+    ("crates/stack/src/app.rs", &["application"]),
+    ("crates/stack/src/demux.rs", &["demux"]),
+    ("crates/stack/src/egress.rs", &["egress"]),
+    ("crates/stack/src/ingress.rs", &["ingress"]),
+    ("crates/stack/src/recent.rs", &["demux"]),
+    ("crates/stack/src/ways.rs", &["egress"]),
+    ("crates/stack/src/worker.rs", &[]),
+    ("crates/wire/src/ethernet.rs", &["ethernet"]),
+    ("crates/wire/src/flow.rs", &["demux"]),
+    ("crates/wire/src/ipv4.rs", &["ip::input"]),
+    ("crates/wire/src/ipv6.rs", &["ip::input"]),
+    ("crates/wire/src/segmentation.rs", &["device::tx"]),
+    ("crates/wire/src/tcp/emit.rs", &["tcp::output"]),
+    ("crates/wire/src/tcp/mod.rs", &["tcp::input"]),
+];
+
+const PATH_LINE: &str = "//! path: ";
+
+/// Brackets outside a code span would be read as a link by rustdoc; within it they are about the file's own stations, and no others.
 fn breadcrumb(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (number, line) in source.text.lines().enumerate() {
-        let Some(path) = line.strip_prefix("//! path: ") else { continue };
+        let Some(path) = line.strip_prefix(PATH_LINE) else { continue };
         let in_span = path.len() > 2 && path.starts_with('`') && path.ends_with('`') && path.matches('`').count() == 2;
-        let is_worker = source.path.ends_with("/worker.rs"); // it drives the whole path and is no station of it
-        if !in_span || (!path.contains('[') && !is_worker) {
+        let named: Vec<&str> = path.split('[').skip(1).map(|rest| rest.split(']').next().unwrap_or(rest)).collect();
+        let is_here = STATIONS.iter().any(|(file, stations)| *file == source.path && named == *stations);
+        if !in_span || !is_here {
             findings.push(at(source, number, RULE_PATH, path));
         }
     }
     findings
+}
+
+/// Every file on the path is there, and opens with it.
+pub fn stations(sources: &[Source]) -> Vec<Finding> {
+    let opens = |source: &Source| {
+        source.text.lines().take_while(|line| line.starts_with("//!")).any(|line| line.starts_with(PATH_LINE))
+    };
+    let is_missing = |file: &str| !sources.iter().any(|source| source.path == file && opens(source));
+    let missing = STATIONS.iter().filter(|(file, _)| is_missing(file));
+    missing
+        .map(|(file, _)| Finding { place: (*file).to_owned(), rule: RULE_OPENS, what: "no breadcrumb".into() })
+        .collect()
 }
 
 fn unfinished(source: &Source) -> Vec<Finding> {

@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     };
     let mut findings: Vec<_> = sources.iter().flat_map(invariants::check).collect();
     findings.extend(counted::check(&sources));
+    findings.extend(invariants::stations(&sources));
     findings.extend(links::check(&sources, links::on_disk(&root)));
     let (entries, found) = exceptions::check(&sources, links::on_disk(&root));
     findings.extend(found);

@@ -141,6 +141,30 @@ fn a_breadcrumb_that_rustdoc_would_take_for_a_link_is_found() {
 }
 
 #[test]
+fn a_breadcrumb_that_names_another_file_is_found() {
+    let (input, neither) = ("//! path: `demux → [tcp::input] → tcp::state`", "//! path: `demux → tcp::input`");
+    assert_eq!(rules("crates/proto/src/tcp/state.rs", input), [RULE_PATH]);
+    assert_eq!(rules("crates/proto/src/tcp/mod.rs", input), [RULE_PATH]);
+    assert_eq!(rules("crates/proto/src/tcp/loss.rs", input), [RULE_PATH]);
+    assert_eq!(rules("crates/wire/src/tcp/mod.rs", input), [""; 0]);
+    assert_eq!(rules("crates/stack/src/worker.rs", neither), [""; 0]);
+}
+
+#[test]
+fn a_file_on_the_path_that_does_not_open_with_it_is_found() {
+    let all = |text: &str| -> Vec<Source> {
+        STATIONS.iter().map(|(path, _)| Source { path: (*path).to_owned(), text: text.to_owned() }).collect()
+    };
+    let mut sources = all("//! What it owns.\n//!\n//! path: `…`\n");
+    assert_eq!(stations(&sources), []);
+    sources[3].text = "//! What it owns.\nfn f() {}\n//! path: `…`\n".to_owned();
+    sources.pop();
+    let found = stations(&sources);
+    let places: Vec<&str> = found.iter().map(|finding| finding.place.as_str()).collect();
+    assert_eq!(places, [STATIONS[3].0, STATIONS[STATIONS.len() - 1].0]);
+}
+
+#[test]
 fn what_is_left_for_later_is_found_in_every_kind_of_file() {
     let marks =
         [concat!("TO", "DO: later"), concat!("FIX", "ME"), concat!("    to", "do!()"), concat!("un", "implemented!()")];
