@@ -4,6 +4,7 @@
 //! that it was started with, so threads look at a table of their own.
 
 use crate::snapshot::Snapshot;
+use laneway_proto::ip::remote::can_be_remote;
 use laneway_wire::flow::Address;
 use std::net::IpAddr;
 
@@ -27,14 +28,12 @@ pub(super) fn source(world: &Snapshot, bound: IpAddr, to: IpAddr) -> Result<IpAd
     if to.is_broadcast() {
         return Err(Unreachable::Broadcast);
     }
-    let route = world.routes.lookup(to).ok_or(Unreachable::NoRoute)?;
-    // Of two addresses (RFC 3021) neither is all hosts, and of one neither.
-    if to.is_v4() && route.next_hop.is_none() && route.prefix.len() < 31 {
-        let hosts = u32::MAX.checked_shr(route.prefix.len().into()).unwrap_or(0);
-        if u32::from_be_bytes(to.octets_v4()) & hosts == hosts {
-            return Err(Unreachable::Broadcast);
-        }
+    if !world.addresses.can_be_remote(&to) {
+        // Nobody's, or ours; and otherwise that of all hosts of a network of ours.
+        let is_host = can_be_remote(&to, |to| world.addresses.contains(to));
+        return Err(if is_host { Unreachable::Broadcast } else { Unreachable::NoRoute });
     }
+    let route = world.routes.lookup(to).ok_or(Unreachable::NoRoute)?;
     if !ours.is_unspecified() {
         return Ok(bound);
     }
@@ -73,6 +72,8 @@ mod tests {
             ("0.0.0.0", "10.0.0.255", Err(Broadcast)),
             ("0.0.0.0", "255.255.255.255", Err(Broadcast)),
             ("0.0.0.0", "224.0.0.251", Err(Multicast)),
+            ("0.0.0.0", "10.0.0.2", Err(NoRoute)),
+            ("0.0.0.0", "127.0.0.1", Err(NoRoute)),
             ("::", "ff02::fb", Err(Multicast)),
         ] {
             assert_eq!(ask(&world, bound, to), answer.map(str::to_owned), "from {bound} to {to}");
