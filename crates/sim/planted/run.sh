@@ -14,7 +14,7 @@ threads=${THREADS:-$(nproc)}
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT INT TERM
 export CARGO_TARGET_DIR=${PLANTED_TARGET_DIR:-$copy/target}
-# The same code without the long link: sixteen builds are made here.
+# The same code without the long link: a build for each patch is made here.
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=none
 
 mkdir "$copy/tree"

@@ -69,6 +69,7 @@ impl Puppet {
         t.ends[end].id = Some(id);
         t.ends[end].lane = self.lane;
         t.ends[end].open = true;
+        t.ends[end].began_us = Some(stage.now_us);
         let plan = &t.plan.ends[end];
         cx.set_nodelay(id, plan.nodelay);
         cx.set_cork(id, plan.gathering == Gathering::Corked);
@@ -335,5 +336,6 @@ impl App for Puppet {
             stage.find("byte_stream", format!("talk {talk}: {what}"));
         }
         stage.talks[talk].ends[end].over = Some(reason);
+        stage.talks[talk].ends[end].over_us = Some(stage.now_us);
     }
 }

@@ -87,6 +87,10 @@ impl PathPlan {
     pub fn is_lossy(&self) -> bool {
         self.drop != [0, 0] || self.corrupt > 0 || self.blackout.is_some() || self.bottleneck.is_some()
     }
+    /// Whether every frame arrives, once, and in order.
+    pub fn is_orderly(&self) -> bool {
+        !self.is_lossy() && self.reorder == 0 && self.duplicate == 0 && self.narrow.is_none()
+    }
     /// Loss of a frame by chance on its way there, or of the answer on its way back, in thousandths.
     pub fn loss(&self) -> u64 {
         self.drop[0] + self.drop[1] + 2 * self.corrupt

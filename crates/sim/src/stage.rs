@@ -52,6 +52,10 @@ pub struct End {
     pub retries_at_us: u64,
     /// The connection was told to go, and its end may not be told of.
     pub gone: bool,
+    /// When it was told that its connection is there, and that it is over, in microseconds.
+    pub began_us: Option<u64>,
+    /// See `began_us`.
+    pub over_us: Option<u64>,
 }
 
 /// A conversation.
@@ -74,6 +78,10 @@ pub struct Talk {
     pub opened_us: u64,
     /// When the clock of sequence numbers, one in 4 µs (RFC 6528), comes to the end of what was said in the flow's former uses.
     pub spent_us: u64,
+    /// What was sent for it found the listener's queue full.
+    pub overflowed: bool,
+    /// What was sent for it was answered with a cookie.
+    pub cookie: bool,
 }
 
 impl Talk {
@@ -158,6 +166,8 @@ impl Stage {
                 haunted: false,
                 opened_us: 0,
                 spent_us: 0,
+                overflowed: false,
+                cookie: false,
             });
         }
         stage

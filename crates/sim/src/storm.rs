@@ -33,7 +33,17 @@ pub fn run_scenario(scenario: Scenario, sharing: SharingName, trace: bool) -> Ve
     run.unwrap_or_else(|_| {
         let what = PANIC.with(|p| p.borrow_mut().take()).unwrap_or_else(|| "a panic".into());
         let finding = Some(Finding { check: "panic", what, at_us: 0 });
-        Verdict { seed, kind, finding, virtual_us: 0, frames: 0, talks, retransmitted: 0, trace: Vec::new() }
+        Verdict {
+            seed,
+            kind,
+            finding,
+            virtual_us: 0,
+            frames: 0,
+            talks,
+            retransmitted: 0,
+            cookies: 0,
+            trace: Vec::new(),
+        }
     })
 }
 

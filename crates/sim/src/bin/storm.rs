@@ -89,6 +89,7 @@ struct Sums {
     frames: u64,
     talks: u64,
     retransmitted: u64,
+    cookies: u64,
     virtual_us: u64,
     kinds: BTreeMap<&'static str, u64>,
 }
@@ -103,6 +104,7 @@ impl Sums {
         self.frames += verdict.frames;
         self.talks += verdict.talks as u64;
         self.retransmitted += verdict.retransmitted;
+        self.cookies += verdict.cookies;
         self.virtual_us += verdict.virtual_us;
         *self.kinds.entry(verdict.kind).or_default() += 1;
     }
@@ -214,7 +216,7 @@ fn json(verdicts: &[Verdict], runs: u64, took: Duration, sums: &Sums, sharing: S
     });
     serde_json::json!({
         "sharing": sharing.name(), "worlds": runs, "seconds": took.as_secs_f64(), "conversations": sums.talks, "frames": sums.frames,
-        "retransmitted": sums.retransmitted, "virtual_s": sums.virtual_us as f64 / 1e6, "kinds": sums.kinds,
+        "retransmitted": sums.retransmitted, "cookies": sums.cookies, "virtual_s": sums.virtual_us as f64 / 1e6, "kinds": sums.kinds,
         "findings": findings.collect::<Vec<_>>(),
     })
 }

@@ -1,6 +1,6 @@
 //! Property: everything comes to an end in bounded virtual time, and only for a reason that the network or a peer has given.
 
-use crate::scenario::Scenario;
+use crate::scenario::{ListenPlan, MS, SECOND, Scenario};
 use crate::stage::Talk;
 use laneway_proto::tcp::CloseReason;
 
@@ -11,14 +11,8 @@ pub const STEPS_MAX: u64 = 1_000_000;
 /// Turns in a row, without anything to wait for, after which the world is said to spin.
 pub const SPINS_MAX: u32 = 300_000;
 
-/// What excuses an end that is not normal.
-pub struct Excuses {
-    /// A listener was full or not there, at some time.
-    pub refusals: bool,
-}
-
-/// Judges how the two ends of a conversation came to their ends.
-pub fn judge(scenario: &Scenario, talk: &Talk, excuses: &Excuses) -> Option<String> {
+/// Judges how the two ends of a conversation came to their ends. What excuses one is what happened to it, and not to its neighbours.
+pub fn judge(scenario: &Scenario, talk: &Talk) -> Option<String> {
     // What is left of a former use may reset it, or be all that one of its ends ever talks to.
     if talk.haunted {
         return None;
@@ -26,7 +20,8 @@ pub fn judge(scenario: &Scenario, talk: &Talk, excuses: &Excuses) -> Option<Stri
     let path = &scenario.path;
     let timed_out = talk.ends.iter().any(|e| e.over == Some(CloseReason::TimedOut));
     // The peer's path can fail, or ours back from it. A SYN is sent few times, data many.
-    let hopeless = path.blackout.is_some() || path.bottleneck.is_some() || path.loss() >= 100;
+    let hopeless = path.loss() >= 100 || is_cut_off(scenario, talk);
+    let refused = is_refused(scenario, talk);
     for (i, end) in talk.ends.iter().enumerate() {
         // A peer that has closed waits for our end in FIN-WAIT-2 only so long, and then knows nothing of us.
         let peer = &talk.ends[1 - i];
@@ -40,9 +35,7 @@ pub fn judge(scenario: &Scenario, talk: &Talk, excuses: &Excuses) -> Option<Stri
             continue;
         }
         // The acceptor heard no answer to its SYN-ACKs and gave up; whoever has nothing to say learns of that much later.
-        if i == 0 && end.over == Some(CloseReason::Reset) && end.said == 0 && peer.id.is_none() && path.loss() > 0 {
-            continue;
-        }
+        let unheard = i == 0 && peer.id.is_none() && (hopeless || end.said == 0 && path.loss() > 0);
         // Five answers in a row do get lost; nine do not.
         let config = &scenario.hosts[if i == 0 { talk.plan.from } else { 1 - talk.plan.from }].config;
         let probed_in_vain = talk.plan.ends[i].keepalive && config.tcp.tcp_keepalive_probes < 9 && path.loss() > 0;
@@ -52,13 +45,13 @@ pub fn judge(scenario: &Scenario, talk: &Talk, excuses: &Excuses) -> Option<Stri
         let in_vain = i == 0 && !end.open && talk.opened_us < talk.spent_us && !timestamps;
         let what = match end.over {
             Some(CloseReason::TimedOut) if in_vain => continue,
-            Some(CloseReason::TimedOut) if !hopeless && !excuses.refusals && !talk.rude && !probed_in_vain => {
+            Some(CloseReason::TimedOut) if !hopeless && !refused && !talk.rude && !probed_in_vain => {
                 "timed out on a network that works"
             }
-            Some(CloseReason::Reset) if !talk.rude && !timed_out && !excuses.refusals && !hopeless => {
+            Some(CloseReason::Reset) if !talk.rude && !timed_out && !refused && !unheard => {
                 "was reset, and nobody had a reason to"
             }
-            Some(CloseReason::Refused) if !excuses.refusals && !talk.rude && !scenario.crossing => {
+            Some(CloseReason::Refused) if !refused && !talk.rude && !scenario.crossing => {
                 "was refused, and somebody listened all the time"
             }
             _ => continue,
@@ -66,6 +59,52 @@ pub fn judge(scenario: &Scenario, talk: &Talk, excuses: &Excuses) -> Option<Stri
         return Some(format!("end {i} {what}: {:?} and {:?}", talk.ends[0], talk.ends[1]));
     }
     None
+}
+
+/// Whether the acceptor's host had a reason not to let it in, or to forget it.
+fn is_refused(scenario: &Scenario, talk: &Talk) -> bool {
+    let acceptor = &talk.ends[1];
+    let host = 1 - talk.plan.from;
+    let until_us = acceptor.began_us.unwrap_or(u64::MAX);
+    let listens = |l: &ListenPlan| {
+        (l.host, l.port) == (host, talk.plan.port) && l.from_us < talk.opened_us.max(1) && until_us <= l.until_us
+    };
+    let unheard_of = !scenario.crossing && !scenario.listeners.iter().any(listens);
+    // What follows a cookie may overtake the ACK that brings it back, or outlive it, and is refused.
+    let cookie = talk.cookie && !scenario.path.is_orderly();
+    unheard_of || cookie || talk.overflowed && acceptor.id.is_none()
+}
+
+/// Whether nothing passed for longer than its ends need to despair.
+fn is_cut_off(scenario: &Scenario, talk: &Talk) -> bool {
+    let path = &scenario.path;
+    let Some((from_us, until_us)) = path.blackout else { return false };
+    let over_us = talk.ends.iter().filter_map(|end| end.over_us).max().unwrap_or(u64::MAX);
+    if talk.opened_us > until_us || over_us < from_us {
+        return false;
+    }
+    let under_way = talk.ends.iter().any(|end| end.began_us.is_none_or(|at| at > from_us));
+    let patience = |end: usize| {
+        let plan = &talk.plan.ends[end];
+        let tcp = &scenario.hosts[if end == 0 { talk.plan.from } else { 1 - talk.plan.from }].config.tcp;
+        let doubling = |first_us: u64, retries: u8| (first_us << retries) - first_us;
+        let syn = if end == 0 { tcp.tcp_syn_retries } else { tcp.tcp_synack_retries };
+        let never = |applies: bool, us: u64| if applies { us } else { u64::MAX };
+        // From the first that is lost to the last.
+        [
+            never(under_way, doubling(SECOND, syn)),
+            never(plan.keepalive, u64::from(tcp.tcp_keepalive_probes - 1) * tcp.tcp_keepalive_intvl_us),
+            never(plan.user_timeout_ms > 0, u64::from(plan.user_timeout_ms) * MS),
+            doubling(200 * MS, tcp.tcp_retries2),
+        ]
+        .into_iter()
+        .min()
+        .unwrap_or(0)
+    };
+    // Chance may add to it at either end, and each time it does, what remains to be lost is half as long.
+    let luck = if path.loss() > 0 { 8 } else { 1 };
+    let round_trip_us = 2 * (path.delay_us + path.jitter_us + path.reorder_us);
+    until_us - from_us + round_trip_us >= patience(0).min(patience(1)) / luck
 }
 
 /// What still goes on when it should not: for the report of a stall.
