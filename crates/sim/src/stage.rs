@@ -132,6 +132,8 @@ pub struct Stage {
     pub crossing: bool,
     /// Memory is short: a stack may take nothing, and not say when it would.
     pub poor: bool,
+    /// Conversations of which something was read in this poll.
+    pub readers: Vec<usize>,
     agendas: [Vec<Agenda>; 2],
     count: u64,
 }
@@ -150,6 +152,7 @@ impl Stage {
             pattern,
             crossing: scenario.crossing,
             poor: scenario.kind == "memory",
+            readers: Vec::new(),
             agendas: [0, 1].map(|host| (0..agenda(host)).map(|_| Agenda::new()).collect()),
             count: 0,
         };
@@ -207,5 +210,8 @@ impl Stage {
         }
         let end = self.talks[talk].end_at(host);
         self.talks[talk].ends[end].heard += take as u64;
+        if take > 0 && self.readers.last() != Some(&talk) {
+            self.readers.push(talk);
+        }
     }
 }

@@ -118,7 +118,7 @@ impl World {
         let network = network(&scenario);
         let dice = Dice::new(scenario.seed, "world");
         World {
-            rfc: rfc::Rfc::new(&scenario.hosts),
+            rfc: rfc::Rfc::new(&scenario),
             scenario,
             now_us: 0,
             actors,
@@ -235,6 +235,42 @@ impl World {
             at => at.as_us().saturating_sub(HEAD_START_US).max(self.now_us + 1),
         };
         self.collect(host);
+        self.judge_windows(host);
+    }
+
+    /// Whoever has read all that has come must have said so, if the peer could believe that there is little room (RFC 9293 section 3.8.6.2.2).
+    fn judge_windows(&mut self, host: usize) {
+        let mut stage = self.stage.borrow_mut();
+        let readers = std::mem::take(&mut stage.readers);
+        if self.scenario.kind == "memory" {
+            return;
+        }
+        let plan = &self.scenario.hosts[host];
+        // Less than two segments are not worth saying, and a field that is not scaled says no more than it holds.
+        let least = u64::from(plan.config.tcp.tcp_rmem.0 / 2).min(65_535 - 2 * plan.mtu as u64);
+        let mut found = None;
+        for talk in readers {
+            let t = &stage.talks[talk];
+            let end = t.end_at(host);
+            let Some(flow) = t.flow.filter(|flow| stage.by_flow.get(flow) == Some(&talk)) else { continue };
+            let e = &t.ends[end];
+            if !e.open || e.deaf || e.over.is_some() || t.haunted {
+                continue;
+            }
+            let key = if end == 0 { flow } else { flow.reversed() };
+            if let Some((arrived, open)) = self.rfc.open_window(host, &key)
+                && arrived == e.heard
+                && open < least
+            {
+                found = Some(format!(
+                    "host {host} has read all {arrived} bytes of talk {talk}, and tells of room for {open}"
+                ));
+            }
+        }
+        drop(stage);
+        if let Some(what) = found {
+            self.find("rfc", what);
+        }
     }
 
     /// One poll of a host. A conversation whose segments come to it while a listener's queue is found full, or cookies are sent, may be

@@ -2,5 +2,6 @@
 
 pub mod byte_stream;
 pub mod liveness;
+pub mod loss;
 pub mod no_leak;
 pub mod rfc;

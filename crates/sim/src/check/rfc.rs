@@ -3,8 +3,10 @@
 //! The watcher sees each frame twice: when a host sends it, and when one reaches a host. So it knows what a sender can
 //! know, and judges by that alone. Of each flow it keeps the present conversation and the one before.
 
+use super::loss::{Heard, Repair, Sent};
 use crate::packet::Seen;
-use crate::scenario::HostPlan;
+use crate::scenario::Scenario;
+use laneway_proto::tcp::congestion::Algorithm;
 use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{Segment, SeqNum, Timestamps};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -101,6 +103,10 @@ struct Half {
     ended: bool,
     /// Its FIN went out before the peer's was acknowledged: it will keep TIME_WAIT.
     closes_first: bool,
+    /// What it does about losses.
+    repair: Repair,
+    /// The timestamp of the first FIN of it that has reached the other.
+    ts_of_fin: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -145,6 +151,8 @@ impl Half {
             reset: false,
             ended: false,
             closes_first: false,
+            repair: Repair::default(),
+            ts_of_fin: None,
         }
     }
 
@@ -178,6 +186,15 @@ struct Flow {
 /// What a host says in a conversation: from which byte, and how many.
 pub type Said<'a> = &'a dyn Fn(usize, u64, u64) -> Vec<u8>;
 
+/// What else there is to know of a segment that a host sends.
+struct Cx {
+    now_us: u64,
+    icmp: u64,
+    /// An ICMP message may have asked for it.
+    asked: bool,
+    algorithm: Algorithm,
+}
+
 /// The watcher.
 pub struct Rfc {
     flows: HashMap<FlowKey, Flow>,
@@ -188,6 +205,13 @@ pub struct Rfc {
     /// ICMP messages that have reached each host, and when the last one was: they may make it send again.
     icmp: [(u64, u64); 2],
     owing: Vec<FlowKey>,
+    /// How late each host's polls may be.
+    late_us: [u64; 2],
+    algorithm: [Algorithm; 2],
+    /// Nothing overtakes or is forged.
+    orderly: bool,
+    /// A host forgets no TIME-WAIT before its time.
+    patient: [bool; 2],
     /// Never twice the same.
     sent: u64,
 }
@@ -197,12 +221,25 @@ fn both(halves: &Halves) -> Option<(&Half, &Half)> {
 }
 
 impl Rfc {
-    /// Nothing seen yet, of hosts that are set up like this.
-    pub fn new(hosts: &[HostPlan; 2]) -> Self {
+    /// Nothing seen yet, of a world like this.
+    pub fn new(scenario: &Scenario) -> Self {
+        let hosts = &scenario.hosts;
         let ack_within_us =
             [0, 1].map(|h| hosts[h].config.tcp.delayed_ack_us.min(500_000) + hosts[h].poll_delay_us + LATE_US);
         let msl_us = hosts[0].config.tcp.msl_us;
-        Rfc { flows: HashMap::new(), msl_us, ack_within_us, icmp: [(0, 0); 2], owing: Vec::new(), sent: 1 << 32 }
+        let path = &scenario.path;
+        Rfc {
+            flows: HashMap::new(),
+            msl_us,
+            ack_within_us,
+            icmp: [(0, 0); 2],
+            owing: Vec::new(),
+            late_us: [0, 1].map(|h| hosts[h].poll_delay_us + LATE_US),
+            algorithm: [0, 1].map(|h| hosts[h].config.tcp.tcp_congestion_control),
+            orderly: path.reorder == 0 && path.duplicate == 0 && scenario.attacks.is_empty(),
+            patient: [0, 1].map(|h| hosts[h].config.tcp_max_tw_buckets > 1_000 && scenario.kind != "memory"),
+            sent: 1 << 32,
+        }
     }
 
     /// The flow as host 0 sees it.
@@ -235,7 +272,10 @@ impl Rfc {
             return on_reset(flow, host, seg);
         }
         if seg.flags.syn() {
-            let found = on_syn(flow, host, now_us, seg, v4, self.msl_us);
+            let msl_us = self.msl_us;
+            let woken = seg.flags.ack() && self.patient[host];
+            let found = woken.then(|| on_wake(flow, host, now_us, seg, msl_us)).flatten();
+            let found = found.or(on_syn(flow, host, now_us, seg, v4, msl_us));
             if !seg.flags.ack() {
                 flow.talk_now = talk;
             }
@@ -267,7 +307,8 @@ impl Rfc {
         me.owes_since_us = None;
         let peer = peer.as_ref()?;
         let stream = |from: usize, len: u64| talk.map(|talk| said(talk, from as u64, len));
-        let found = on_segment(me, peer, now_us, icmp, seg, &stream);
+        let cx = Cx { now_us, icmp, asked: icmp >= 1 << 32, algorithm: self.algorithm[host] };
+        let found = on_segment(me, peer, &cx, seg, &stream);
         if peer.fin.is_some_and(|fin| seg.ack.after(fin)) {
             me.fin_heard_us.get_or_insert(now_us);
         }
@@ -323,6 +364,9 @@ impl Rfc {
         }
         let before = peer.arrived.contiguous;
         peer.arrived.add(start, end);
+        if seg.flags.fin() && peer.ts_of_fin.is_none() {
+            peer.ts_of_fin = seg.options.timestamps.map(|ts| ts.val);
+        }
         if let Some(ts) = seg.options.timestamps
             && peer.ts_arrived.is_none_or(|last| ts.val.wrapping_sub(last) as i32 > 0)
         {
@@ -337,8 +381,29 @@ impl Rfc {
         let base = if seg.flags.ack() { seg.ack } else { me.iss + 1 };
         if me.offset(base).is_some() {
             let edge = base + (u32::from(seg.window.raw()) << scale);
+            // (A keepalive probe stands before what is next, and is believed in nothing.)
+            let bare = seg.seq_len() == 0 && me.may_send_to == Some(edge) && seg.seq.at_or_after(peer.arrived_to());
             me.may_send_to = Some(me.may_send_to.map_or(edge, |old| old.latest(edge)));
+            let was = me.una;
             me.una = me.una.latest(base);
+            if !late && !seg.flags.syn() {
+                let sack = me.offer.sack && peer.offer.sack;
+                let blocks = seg.options.sack.iter().filter(|block| block.start.after(me.una));
+                let heard = Heard {
+                    una: me.una,
+                    was,
+                    top: me.top,
+                    ack: base,
+                    sacked: sack.then(|| blocks.map(|block| block.end.offset_from(block.start).max(0) as u32).sum()),
+                    bare,
+                    echo: seg.options.timestamps.map(|ts| ts.echo),
+                    mss: peer.offer.mss,
+                };
+                me.repair.on_heard(&heard, now_us, self.orderly && !me.ended && !me.reset);
+                if me.repair.known_since_us == Some(now_us) {
+                    self.owing.push(name);
+                }
+            }
         }
         // Text with an acknowledgement that is too old need not be believed (RFC 5961 section 5.2).
         let fresh = seg.ack.at_or_after(me.una);
@@ -378,7 +443,16 @@ impl Rfc {
             let Some(flow) = flows.get(name) else { return false };
             let mut owes = false;
             for (host, me) in flow.now.iter().enumerate() {
-                let Some(since) = me.as_ref().and_then(|me| me.owes_since_us) else { continue };
+                let Some(me) = me.as_ref().filter(|me| !me.reset && !me.ended) else { continue };
+                if let Some(since) = me.repair.known_since_us {
+                    owes = true;
+                    if now_us > since + self.late_us[host] {
+                        let una = me.una.raw();
+                        found =
+                            Some(format!("{name:?}: host {host} knows that {una} is lost, and does not send it again"));
+                    }
+                }
+                let Some(since) = me.owes_since_us else { continue };
                 owes = true;
                 if now_us > since + within[host] {
                     found = Some(format!(
@@ -390,6 +464,21 @@ impl Rfc {
             owes
         });
         found
+    }
+
+    /// Bytes of text that have reached a host in order, and how many more it has told the peer that it takes. `None` once the peer's end
+    /// is among them.
+    pub fn open_window(&self, host: usize, key: &FlowKey) -> Option<(u64, u64)> {
+        let flow = self.flows.get(&Self::name(host, key))?;
+        let (me, peer) = (flow.now[host].as_ref()?, flow.now[1 - host].as_ref()?);
+        // A keepalive probe of who has said nothing but FIN looks like a second cookie's, and what it says of the window is not noted.
+        let clear = me.fin != Some(me.iss + 1) && !me.reset && !me.ended && !peer.reset;
+        let edge = me.edge.filter(|_| me.talks && clear)?;
+        let arrived = peer.arrived_to();
+        if peer.fin.is_some_and(|fin| arrived.after(fin)) || peer.arrived.contiguous == 0 {
+            return None;
+        }
+        Some((u64::from(peer.arrived.contiguous) - 1, edge.offset_from(arrived).max(0) as u64))
     }
 
     /// The first timestamp that a host has sent in a flow's present conversation, for forgeries.
@@ -407,6 +496,31 @@ impl Rfc {
         let flow = self.flows.get(&Self::name(host, key));
         flow.and_then(|f| both(&f.now)).is_some_and(|(a, b)| a.offer.timestamps && b.offer.timestamps)
     }
+}
+
+/// A SYN is answered, and whoever answers it should be in TIME-WAIT: is it one that may end that?
+fn on_wake(flow: &Flow, host: usize, now_us: u64, seg: &Segment<'_>, msl_us: u64) -> Option<String> {
+    let halves = if flow.now[host].is_some() { &flow.now } else { &flow.before };
+    let (me, peer) = (halves[host].as_ref()?, halves[1 - host].as_ref()?);
+    let fin = me.fin.filter(|_| me.closes_first && !me.reset && !me.ended && !peer.reset)?;
+    // It keeps time in milliseconds.
+    let waits = |since_us: u64| now_us + 2_000 < since_us + 2 * msl_us;
+    if !me.una.after(fin) || !me.fin_heard_us.is_some_and(waits) {
+        return None;
+    }
+    let later = (seg.ack - 1).after(peer.top);
+    let age = match (seg.options.timestamps, peer.ts_of_fin) {
+        (Some(ts), Some(last)) if me.offer.timestamps && peer.offer.timestamps => ts.echo.wrapping_sub(last) as i32,
+        _ => 0,
+    };
+    //= https://www.rfc-editor.org/rfc/rfc6191#section-2
+    (age < 0 || (age == 0 && !later)).then(|| {
+        let was = peer.top.raw();
+        format!(
+            "TIME-WAIT is given up for a SYN at {}, when {was} was heard before: {age} ms since",
+            (seg.ack - 1).raw()
+        )
+    })
 }
 
 /// An RST must be where its receiver expects it, or quote what it answers (RFC 9293 section 3.5.3).
@@ -552,8 +666,7 @@ fn timestamps(me: &mut Half, peer: Option<&Half>, ts: Option<Timestamps>, syn: b
 fn on_segment(
     me: &mut Half,
     peer: &Half,
-    now_us: u64,
-    icmp: u64,
+    cx: &Cx,
     seg: &Segment<'_>,
     stream: &dyn Fn(usize, u64) -> Option<Vec<u8>>,
 ) -> Option<String> {
@@ -606,14 +719,13 @@ fn on_segment(
             ));
         }
     }
-    on_text(me, peer, now_us, icmp, seg, stream)
+    on_text(me, peer, cx, seg, stream)
 }
 
 fn on_text(
     me: &mut Half,
     peer: &Half,
-    now_us: u64,
-    icmp: u64,
+    cx: &Cx,
     seg: &Segment<'_>,
     stream: &dyn Fn(usize, u64) -> Option<Vec<u8>>,
 ) -> Option<String> {
@@ -670,7 +782,21 @@ fn on_text(
         }
         me.fin = Some(at);
     }
-    let found = if seg.seq.before(me.top) { on_again(me, now_us, icmp, seg) } else { None };
+    let Cx { now_us, icmp, asked, algorithm } = *cx;
+    let mut found = if seg.seq.before(me.top) { on_again(me, now_us, icmp, seg) } else { None };
+    let sent = Sent {
+        seq: seg.seq,
+        end,
+        una: me.una,
+        top: me.top,
+        heard: me.heard + icmp,
+        mss: peer.offer.mss,
+        ts: seg.options.timestamps.map(|ts| ts.val),
+        timed: seg.seq.before(me.top)
+            && me.again.is_some_and(|again| again.seq == seg.seq && again.at_us == now_us && again.gap_us.is_some()),
+        asked,
+    };
+    found = found.or(me.repair.on_sent(&sent, algorithm));
     if seg.seq == me.una && !seg.seq.before(me.top) {
         me.again = Some(Again { seq: seg.seq, at_us: now_us, timed: true, gap_us: None, heard: me.heard + icmp });
     }

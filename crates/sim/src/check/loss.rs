@@ -1,0 +1,157 @@
+//! Property: a loss makes its sender slower, and is repaired as soon as enough speaks for it (RFC 5681, RFC 6675, RFC 6298 section 5).
+//!
+//! Judged by what the sender can know. What it may take for a mistake (RFC 3522), or for the doing of a router, is not judged.
+
+use laneway_proto::tcp::congestion::Algorithm;
+use laneway_wire::tcp::SeqNum;
+
+/// What one host does about the losses of what it says in one conversation.
+#[derive(Clone, Debug, Default)]
+pub struct Repair {
+    /// Everything before this was sent when something was last sent again.
+    recover: Option<SeqNum>,
+    /// The timer has run out: what had been heard by then, and bytes sent since.
+    timeout: Option<(u64, u32)>,
+    slower: Option<Slower>,
+    /// Acknowledgements in a row that moved nothing, where SACK was not agreed.
+    duplicates: u32,
+    /// It has known since then that what is oldest is lost, and has not sent it again.
+    pub known_since_us: Option<u64>,
+}
+
+/// A window that a loss has made narrower.
+#[derive(Clone, Copy, Debug)]
+struct Slower {
+    recover: SeqNum,
+    flight: u32,
+    most: u32,
+    /// The timestamp of what was sent again first.
+    ts: Option<u32>,
+}
+
+/// A segment with text or FIN that a host sends.
+pub struct Sent {
+    /// Its first number, and one past its last.
+    pub seq: SeqNum,
+    /// See `seq`.
+    pub end: SeqNum,
+    /// The oldest that is not acknowledged, and one past the last that was sent before, as the host can know.
+    pub una: SeqNum,
+    /// See `una`.
+    pub top: SeqNum,
+    /// Segments that the host has heard.
+    pub heard: u64,
+    /// The largest segment that the peer takes.
+    pub mss: u32,
+    /// Its timestamp.
+    pub ts: Option<u32>,
+    /// The timer has sent it.
+    pub timed: bool,
+    /// A router may have asked for it.
+    pub asked: bool,
+}
+
+/// An acknowledgement that reaches a host.
+pub struct Heard {
+    /// The oldest that is not acknowledged, after it and before it; and one past the last that was sent.
+    pub una: SeqNum,
+    /// See `una`.
+    pub was: SeqNum,
+    /// See `una`.
+    pub top: SeqNum,
+    /// It acknowledges this.
+    pub ack: SeqNum,
+    /// Bytes that it reports selectively; `None` if that was not agreed.
+    pub sacked: Option<u32>,
+    /// Neither text nor FIN, and the window as before.
+    pub bare: bool,
+    /// What it echoes.
+    pub echo: Option<u32>,
+    /// The largest segment that the peer takes.
+    pub mss: u32,
+}
+
+impl Repair {
+    /// The host sends.
+    pub fn on_sent(&mut self, sent: &Sent, algorithm: Algorithm) -> Option<String> {
+        let len = sent.end.offset_from(sent.seq) as u32;
+        let again = sent.seq.before(sent.top);
+        if again && sent.seq == sent.una {
+            self.known_since_us = None;
+            let flight = sent.top.offset_from(sent.una) as u32;
+            let settled = self.recover.is_none_or(|recover| sent.una.at_or_after(recover));
+            // Another repair before the last is over, or for a router's sake, says nothing of the window.
+            self.slower = None;
+            if settled && !sent.asked {
+                let reduced = match algorithm {
+                    Algorithm::Reno => flight / 2,
+                    Algorithm::Cubic => (u64::from(flight) * 7 / 10) as u32,
+                };
+                // Two segments is the least that a window is reduced to; a few more may be on their way for what has left the network.
+                let most = reduced.max(2 * sent.mss) + 3 * sent.mss;
+                self.slower = Some(Slower { recover: sent.top, flight, most, ts: sent.ts });
+            }
+        }
+        if again {
+            self.recover = Some(self.recover.map_or(sent.top, |recover| recover.latest(sent.top)));
+        }
+        //= https://www.rfc-editor.org/rfc/rfc5681#section-3.1
+        //# Furthermore, upon a timeout (as specified in [RFC2988]) cwnd MUST be
+        //# set to no more than the loss window, LW, which equals 1 full-sized
+        //# segment (regardless of the value of IW).
+        if sent.timed {
+            self.timeout = Some((sent.heard, 0));
+        }
+        if let Some((heard, bytes)) = &mut self.timeout
+            && *heard == sent.heard
+        {
+            *bytes += len;
+            if *bytes > sent.mss + 1 {
+                return Some(format!("{bytes} bytes since the timer ran out, and nothing was heard"));
+            }
+        }
+        let slower = self.slower.filter(|_| !again && !sent.asked)?;
+        let beyond = sent.una.offset_from(slower.recover);
+        let flight = sent.end.offset_from(sent.una) as u32;
+        if beyond < 0 {
+            return None;
+        }
+        let most = slower.most + beyond as u32;
+        if most > slower.flight {
+            self.slower = None; // it says nothing any more
+        } else if flight > most {
+            return Some(format!("{flight} bytes in flight, after a loss with {} in flight", slower.flight));
+        }
+        None
+    }
+
+    /// An acknowledgement reaches the host. `orderly`: acknowledgements do not overtake each other, so that the host believes each.
+    pub fn on_heard(&mut self, heard: &Heard, now_us: u64, orderly: bool) {
+        let moved = heard.una.after(heard.was);
+        if moved {
+            self.known_since_us = None;
+            self.duplicates = 0;
+        }
+        let repeats = !moved && heard.bare && heard.ack == heard.una && heard.una != heard.top;
+        self.duplicates += u32::from(repeats && heard.sacked.is_none());
+        if let Some(slower) = self.slower {
+            let mistaken = match (slower.ts, heard.echo) {
+                (Some(ts), Some(echo)) => moved && (echo.wrapping_sub(ts) as i32) < 0,
+                _ => false,
+            };
+            // A hole behind the repair: what is in flight can no longer be told from the numbers.
+            let holes = self.duplicates >= 3 || heard.sacked.unwrap_or(0) > 0;
+            if mistaken || holes && heard.una.at_or_after(slower.recover) {
+                self.slower = None;
+            }
+        }
+        if !orderly || heard.ack != heard.una || heard.una == heard.top {
+            return;
+        }
+        let enough = heard.sacked.map_or(self.duplicates >= 3, |bytes| bytes > 3 * heard.mss);
+        // Not while another loss is repaired (RFC 6582 section 3.2, step 1): its window decides when.
+        if enough && self.recover.is_none_or(|recover| heard.una.after(recover)) {
+            self.known_since_us.get_or_insert(now_us);
+        }
+    }
+}
