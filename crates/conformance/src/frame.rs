@@ -204,6 +204,11 @@ pub fn decode(bytes: &[u8], ends: &Ends) -> Result<Live, String> {
     if head[0] != wants || total != bytes.len() || !addresses {
         return Err(format!("the IP header is wrong: {head:02x?} before {} bytes", tcp.len()));
     }
+    // (An IPv6 header that begins with anything but 60 00 00 00 bears a traffic class or a flow label.)
+    let (hops, class) = if v4 { (head[8], u32::from(head[1])) } else { (head[7], long(head, 0) & 0x0fff_ffff) };
+    if hops != 64 || class != 0 {
+        return Err(format!("the IP header has {hops} hops left and the class {class:#x}: {head:02x?}"));
+    }
     if protocol != 6 {
         return Err(format!("a packet of protocol {protocol}, which scripts cannot expect: {bytes:02x?}"));
     }

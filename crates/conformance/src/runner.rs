@@ -30,6 +30,8 @@ const START_US: u64 = 3_600_000_000;
 const REMOTE_BASE: u32 = u32::MAX - 700;
 /// The longest that `*` waits.
 const PATIENCE_US: u64 = 600_000_000;
+/// After the last line nothing more may come for so long: a delayed ACK would have, a retransmission would not yet.
+const AFTERMATH_US: u64 = 150_000;
 /// Polls at one point in time before the runner says that the stack never comes to rest.
 const TURNS_MAX: usize = 10_000;
 /// Lines of the packet trace that a failure shows.
@@ -91,11 +93,17 @@ impl<'s> Runner<'s> {
     fn new(script: &'s Script) -> Result<Self, String> {
         let mut config = Config { connections: 16, ..Config::default() };
         let mut link = LinkConfig::default();
-        let (mut v6, mut tolerance_us, mut remote_base) = (false, 4_000, REMOTE_BASE);
+        let (mut v6, mut tolerance_us, mut remote_base) = (false, 2_000, REMOTE_BASE);
         for setting in &script.settings {
             let wrong = |e: String| fail(script, setting.line, &e);
             match setting.name.as_str() {
-                "ip_version" => v6 = setting.value == "ipv6",
+                "ip_version" => {
+                    v6 = match setting.value.as_str() {
+                        "ipv4" => false,
+                        "ipv6" => true,
+                        other => return Err(wrong(format!("there is no IP version '{other}': ipv4 or ipv6"))),
+                    }
+                }
                 "tolerance_usecs" => tolerance_us = value(setting).map_err(wrong)?,
                 "mtu" => link.mtu = value(setting).map_err(wrong)?,
                 "remote_isn" => remote_base = value(setting).map_err(wrong)?,
@@ -256,6 +264,9 @@ impl<'s> Runner<'s> {
         self.peer.tx.flush();
         self.turn()?;
         let answers = std::mem::take(&mut self.host.seats[0].app.answers);
+        if let Some((event, _)) = waiting.get(answers.len()) {
+            return Err(self.fail(event, "the application was not asked"));
+        }
         for ((event, call), answer) in waiting.into_iter().zip(answers) {
             self.answered(event, call, answer)?;
         }
@@ -404,6 +415,7 @@ impl<'s> Runner<'s> {
 
     fn finish(mut self) -> Result<(), String> {
         self.rest()?;
+        self.advance(self.now + AFTERMATH_US, true)?;
         match self.script.events.last() {
             Some(last) if !self.sent.is_empty() => {
                 let got = self.show(&self.sent[0].live);
@@ -521,6 +533,11 @@ impl<'s> Runner<'s> {
     fn answered(&mut self, event: &Event, call: &Call, answer: Answer) -> Result<(), String> {
         match answer {
             Answer::Connection(id) if call.verb == "connect" => {
+                // One that is under way is what a call that does not wait calls a success.
+                if let Some(error) = call.result.as_ref().filter(|r| r.starts_with("-1") && !r.contains("EINPROGRESS"))
+                {
+                    return Err(self.fail(event, &format!("wrong answer\n  expected {error}\n  got      a connection")));
+                }
                 let fd = call
                     .args
                     .first()
