@@ -28,7 +28,7 @@ pub fn strike(world: &mut World) {
     // What waits is taken in first, so that the victim is as it will be when the forgery comes.
     world.flush(host);
     for _ in 0..8 {
-        world.turn(host);
+        world.turn_all(host);
     }
     let mut victims: Vec<(usize, FlowKey, Standing)> = Vec::new();
     let stack = &mut world.actors[host].host;
@@ -60,7 +60,7 @@ pub fn strike(world: &mut World) {
         return;
     }
     world.flush(host);
-    world.turn(host);
+    world.turn_all(host);
     let mut after = None;
     world.actors[host].host.tables(lane, &mut |tables| after = find(tables, &key));
     let moved = match after {

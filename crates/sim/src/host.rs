@@ -45,6 +45,10 @@ impl std::str::FromStr for SharingName {
 pub trait AnyHost {
     /// One poll of every lane and of the control plane.
     fn turn(&mut self, now: Instant) -> Turn;
+    /// One poll of one lane.
+    fn turn_lane(&mut self, lane: usize, now: Instant) -> Turn;
+    /// One poll of the control plane; when it wants another.
+    fn turn_control(&mut self, now: Instant) -> Instant;
     /// Its control plane.
     fn control(&mut self) -> &mut Control;
     /// The counters of all lanes.
@@ -58,6 +62,12 @@ pub trait AnyHost {
 impl<S: Sharing> AnyHost for Host<LinkRx, LinkTx, Puppet, S> {
     fn turn(&mut self, now: Instant) -> Turn {
         self.turn(now)
+    }
+    fn turn_lane(&mut self, lane: usize, now: Instant) -> Turn {
+        self.seats[lane].turn(now)
+    }
+    fn turn_control(&mut self, now: Instant) -> Instant {
+        self.control.turn(now)
     }
     fn control(&mut self) -> &mut Control {
         &mut self.control

@@ -6,6 +6,7 @@ use crate::dice::Dice;
 use laneway_device::Medium;
 use laneway_proto::tcp::congestion::Algorithm;
 use laneway_stack::Config;
+use laneway_stack::steering::BUCKETS;
 
 /// One second, in the microseconds of this crate.
 pub const SECOND: u64 = 1_000_000;
@@ -51,6 +52,12 @@ pub struct HostPlan {
     pub ring_bytes: usize,
     /// It is polled up to this long after a frame has arrived.
     pub poll_delay_us: u64,
+    /// Its lanes are polled in any order, and now and then one of them is left out.
+    pub uneven: bool,
+    /// So many of a thousand frames come to a lane of chance, whatever their flow.
+    pub astray: u64,
+    /// When, which bucket of flows, to which lane.
+    pub moves: Vec<(u64, usize, usize)>,
 }
 
 /// What lies between the hosts. Rates are in thousandths.
@@ -213,6 +220,11 @@ pub struct Scenario {
 const BUDGET: u64 = 600_000;
 
 impl Scenario {
+    /// Whether no frame of a flow overtakes another within a host, from lane to lane.
+    pub fn is_steered(&self) -> bool {
+        self.hosts.iter().all(|host| host.astray == 0)
+    }
+
     /// The scenario of a seed.
     pub fn from_seed(seed: u64) -> Self {
         let mut dice = Dice::new(seed, "scenario");
@@ -330,6 +342,19 @@ impl Scenario {
                 Gathering::Corked,
             ]);
         }
+        // Likewise.
+        let mut dice_of_lanes = Dice::new(seed, "lanes");
+        for host in hosts.iter_mut().filter(|host| host.lanes > 1) {
+            host.uneven = dice_of_lanes.chance(500);
+            host.astray = dice_of_lanes.pick(&[0, 0, 0, 100, 1_000]);
+            let many = dice_of_lanes.pick(&[0, 0, 20, 200]);
+            let mut a_move = || {
+                let at_us = dice_of_lanes.below(end + SECOND);
+                (at_us, dice_of_lanes.below(BUCKETS as u64) as usize, dice_of_lanes.below(host.lanes as u64) as usize)
+            };
+            host.moves = (0..many).map(|_| a_move()).collect();
+            host.moves.sort_unstable();
+        }
         let attacks = if kind.starts_with("attack") {
             let many = dice.between(5, 60);
             let mut at: Vec<u64> = (0..many).map(|_| dice.below(end + 3 * path.delay_us + 300 * MS)).collect();
@@ -441,6 +466,9 @@ fn host(dice: &mut Dice, kind: &str, path: &PathPlan) -> HostPlan {
         segmentation: Segmentation::None,
         ring_bytes: if dice.chance(200) && path.flood.is_none() { 1 << 16 } else { 1 << 18 },
         poll_delay_us: dice.pick(&[0, 0, 10, 1_000]),
+        uneven: false,
+        astray: 0,
+        moves: Vec::new(),
     }
 }
 

@@ -23,11 +23,15 @@ use laneway_stack::steering::Steering;
 use laneway_stack::worker::Turn;
 use laneway_wire::flow::Address;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// The clock of every host begins here, as the product's does.
 const HEAD_START_US: u64 = 3_600 * SECOND;
+
+/// A lane that is left out has its next turn so much later at the most, if it is not left out again.
+const LAG_US: u64 = 500;
 
 /// One host and its wire.
 pub struct Actor {
@@ -35,6 +39,8 @@ pub struct Actor {
     wire: LinkQueue,
     wake_us: u64,
     poll_delay_us: u64,
+    uneven: Option<Dice>,
+    moves: VecDeque<(u64, usize, usize)>,
     listeners: Vec<(u64, Listening)>,
     /// Conversations for which something waits in the queue, and of which nobody here has heard yet.
     knocking: Vec<usize>,
@@ -108,6 +114,30 @@ pub(crate) fn link_header(medium: Medium, to: usize, v4: bool) -> Vec<u8> {
     header.extend(mac(1 - to));
     header.extend(if v4 { [0x08, 0x00] } else { [0x86, 0xdd] });
     header
+}
+
+impl Actor {
+    /// One poll of every lane in its place, and of the control plane; or, if they are uneven, of most of them in any order.
+    fn turn(&mut self, now: Instant) -> Turn {
+        let Some(dice) = &mut self.uneven else { return self.host.turn(now) };
+        let mut all = Turn { frames: 0, busy: false, deadline: Instant::NEVER };
+        let lanes = self.host.lanes();
+        let first = dice.below(lanes as u64) as usize;
+        let backwards = dice.chance(500);
+        for i in 0..lanes {
+            let lane = (first + if backwards { lanes - i } else { i }) % lanes;
+            if dice.chance(250) {
+                all.deadline = all.deadline.min(now.after_us(1 + dice.below(LAG_US)));
+                continue;
+            }
+            let turn = self.host.turn_lane(lane, now);
+            all.frames += turn.frames;
+            all.busy |= turn.busy;
+            all.deadline = all.deadline.min(turn.deadline);
+        }
+        all.deadline = all.deadline.min(self.host.turn_control(now));
+        all
+    }
 }
 
 impl World {
@@ -205,6 +235,7 @@ impl World {
     fn step(&mut self) {
         for host in 0..2 {
             self.listeners(host);
+            self.moves(host);
             if self.actors[host].wake_us <= self.now_us
                 || self.stage.borrow().due_us(host).is_some_and(|at| at <= self.now_us)
             {
@@ -280,20 +311,28 @@ impl World {
         self.stage.borrow_mut().now_us = self.now_us;
         let actor = &mut self.actors[host];
         if actor.knocking.is_empty() {
-            return actor.host.turn(now);
+            return actor.turn(now);
         }
         let before = refusals(&mut actor.host);
-        let turn = actor.host.turn(now);
+        let turn = actor.turn(now);
         let after = refusals(&mut actor.host);
         let stage = &mut *self.stage.borrow_mut();
         for talk in &actor.knocking {
             stage.talks[*talk].overflowed |= after.0 > before.0;
             stage.talks[*talk].cookie |= after.1 > before.1;
         }
-        if !turn.busy {
+        // A lane that was left out is to have its turn soon.
+        if !turn.busy && (actor.uneven.is_none() || turn.deadline > now.after_us(LAG_US)) {
             actor.knocking.clear();
         }
         turn
+    }
+
+    /// One poll of every lane of a host, whoever is left out otherwise.
+    pub(crate) fn turn_all(&mut self, host: usize) {
+        let uneven = self.actors[host].uneven.take();
+        self.turn(host);
+        self.actors[host].uneven = uneven;
     }
 
     /// Takes what a host has sent, and shows it to the watcher.
@@ -445,10 +484,21 @@ impl World {
                 Listening::End(id) => actor.host.control().unlisten(id),
             }
             // A turn reserves and asks, the next one listens.
+            let uneven = self.actors[host].uneven.take();
             self.poll(host);
             self.poll(host);
+            self.actors[host].uneven = uneven;
             self.actors[host].wake_us = self.now_us;
             self.collect(host);
+        }
+    }
+
+    /// Flows that begin from now on belong to other lanes.
+    fn moves(&mut self, host: usize) {
+        let actor = &mut self.actors[host];
+        while let Some((_, bucket, lane)) = actor.moves.pop_front_if(|(at, ..)| *at <= self.now_us) {
+            actor.host.control().move_bucket(bucket, lane).expect("there are both, and nothing refuses");
+            actor.wake_us = self.now_us;
         }
     }
 
@@ -457,7 +507,8 @@ impl World {
         let stage = self.stage.borrow();
         let hosts = (0..2).map(|host| {
             let listeners = self.actors[host].listeners.iter().map(|(at, _)| *at).min().unwrap_or(u64::MAX);
-            self.actors[host].wake_us.min(stage.due_us(host).unwrap_or(u64::MAX)).min(listeners)
+            let moves = self.actors[host].moves.front().map_or(u64::MAX, |(at, ..)| *at);
+            self.actors[host].wake_us.min(stage.due_us(host).unwrap_or(u64::MAX)).min(listeners).min(moves)
         });
         let attack = self.scenario.attacks.get(self.attacks).copied().unwrap_or(u64::MAX);
         hosts.min().unwrap_or(u64::MAX).min(self.network.due_us().unwrap_or(u64::MAX)).min(attack)
@@ -552,7 +603,16 @@ fn actor(scenario: &Scenario, sharing: SharingName, host: usize, stage: &Rc<RefC
     let secrets = BootSecrets::from_seed(scenario.seed.wrapping_mul(2).wrapping_add(host as u64));
     let steering = Steering::new(secrets.steering, plan.lanes);
     let header = scenario.medium.header_len();
-    let steer: Steer = Arc::new(move |frame: &[u8]| steering.queue_of_frame(frame, header));
+    let (lanes, astray) = (plan.lanes, plan.astray);
+    let steer: Steer = Arc::new(move |frame: &[u8]| {
+        // The device has no dice: what a frame holds is chance enough.
+        if astray == 0 {
+            return steering.queue_of_frame(frame, header);
+        }
+        let sum = frame.iter().fold(0u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)) >> 16;
+        let right = steering.queue_of_frame(frame, header);
+        if sum % 1_000 < astray { (right + (sum >> 20) as usize) % lanes } else { right }
+    });
     let config = LinkConfig {
         queues: plan.lanes,
         second_queues: Some(1),
@@ -586,6 +646,8 @@ fn actor(scenario: &Scenario, sharing: SharingName, host: usize, stage: &Rc<RefC
         wire: wire.remove(0),
         wake_us: 0,
         poll_delay_us: plan.poll_delay_us,
+        uneven: plan.uneven.then(|| Dice::new(scenario.seed.wrapping_add(host as u64), "uneven")),
+        moves: plan.moves.iter().copied().collect(),
         listeners: listeners.map(|(i, l)| (l.from_us, Listening::Begin(i))).collect(),
         knocking: Vec::new(),
     }

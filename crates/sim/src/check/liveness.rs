@@ -71,7 +71,7 @@ fn is_refused(scenario: &Scenario, talk: &Talk) -> bool {
     };
     let unheard_of = !scenario.crossing && !scenario.listeners.iter().any(listens);
     // What follows a cookie may overtake the ACK that brings it back, or outlive it, and is refused.
-    let cookie = talk.cookie && !scenario.path.is_orderly();
+    let cookie = talk.cookie && !(scenario.path.is_orderly() && scenario.is_steered());
     unheard_of || cookie || talk.overflowed && acceptor.id.is_none()
 }
 

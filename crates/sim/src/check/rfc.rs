@@ -5,7 +5,8 @@
 
 use super::loss::{Heard, Repair, Sent};
 use crate::packet::Seen;
-use crate::scenario::Scenario;
+use crate::scenario::{SECOND, Scenario};
+use laneway_device::Medium;
 use laneway_proto::tcp::congestion::Algorithm;
 use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{Segment, SeqNum, Timestamps};
@@ -193,6 +194,8 @@ struct Cx {
     /// An ICMP message may have asked for it.
     asked: bool,
     algorithm: Algorithm,
+    /// See [`Rfc`].
+    orderly: bool,
 }
 
 /// The watcher.
@@ -224,8 +227,10 @@ impl Rfc {
     /// Nothing seen yet, of a world like this.
     pub fn new(scenario: &Scenario) -> Self {
         let hosts = &scenario.hosts;
-        let ack_within_us =
-            [0, 1].map(|h| hosts[h].config.tcp.delayed_ack_us.min(500_000) + hosts[h].poll_delay_us + LATE_US);
+        // Whom a neighbour's answer does not reach asks again a second later, and what it would send waits.
+        let unanswered = scenario.medium == Medium::Ethernet && scenario.path.is_lossy();
+        let late_us = [0, 1].map(|h| hosts[h].poll_delay_us + LATE_US + if unanswered { 3 * SECOND } else { 0 });
+        let ack_within_us = [0, 1].map(|h| hosts[h].config.tcp.delayed_ack_us.min(500_000) + late_us[h]);
         let msl_us = hosts[0].config.tcp.msl_us;
         let path = &scenario.path;
         Rfc {
@@ -234,9 +239,9 @@ impl Rfc {
             ack_within_us,
             icmp: [(0, 0); 2],
             owing: Vec::new(),
-            late_us: [0, 1].map(|h| hosts[h].poll_delay_us + LATE_US),
+            late_us,
             algorithm: [0, 1].map(|h| hosts[h].config.tcp.tcp_congestion_control),
-            orderly: path.reorder == 0 && path.duplicate == 0 && scenario.attacks.is_empty(),
+            orderly: path.reorder == 0 && path.duplicate == 0 && scenario.is_steered() && scenario.attacks.is_empty(),
             patient: [0, 1].map(|h| hosts[h].config.tcp_max_tw_buckets > 1_000 && scenario.kind != "memory"),
             sent: 1 << 32,
         }
@@ -307,7 +312,7 @@ impl Rfc {
         me.owes_since_us = None;
         let peer = peer.as_ref()?;
         let stream = |from: usize, len: u64| talk.map(|talk| said(talk, from as u64, len));
-        let cx = Cx { now_us, icmp, asked: icmp >= 1 << 32, algorithm: self.algorithm[host] };
+        let cx = Cx { now_us, icmp, asked: icmp >= 1 << 32, algorithm: self.algorithm[host], orderly: self.orderly };
         let found = on_segment(me, peer, &cx, seg, &stream);
         if peer.fin.is_some_and(|fin| seg.ack.after(fin)) {
             me.fin_heard_us.get_or_insert(now_us);
@@ -763,7 +768,9 @@ fn on_text(
         }
         // RFC 6928: nothing but the initial window before anything is heard of it.
         let heard_at_first = *me.heard_at_first.get_or_insert(me.heard);
-        if me.heard == heard_at_first && (seg.seq + len).offset_from(me.iss + 1) as u32 > 10 * peer.offer.mss.max(536) {
+        // What has reached another lane of the host may be taken in only after the first flight, and then looks like a duplicate or two.
+        let most = (10 + if cx.orderly { 0 } else { 2 }) * peer.offer.mss.max(536);
+        if me.heard == heard_at_first && (seg.seq + len).offset_from(me.iss + 1) as u32 > most {
             return Some("more than the initial window before the first acknowledgement".into());
         }
     }
@@ -782,7 +789,7 @@ fn on_text(
         }
         me.fin = Some(at);
     }
-    let Cx { now_us, icmp, asked, algorithm } = *cx;
+    let Cx { now_us, icmp, asked, algorithm, .. } = *cx;
     let mut found = if seg.seq.before(me.top) { on_again(me, now_us, icmp, seg) } else { None };
     let sent = Sent {
         seq: seg.seq,
