@@ -13,12 +13,30 @@ use laneway_wire::tcp::{
 };
 use libfuzzer_sys::fuzz_target;
 
+/// Flags, most of them such that the connection goes on.
+#[derive(Debug)]
+struct Said(Flags);
+
+impl<'a> Arbitrary<'a> for Said {
+    fn arbitrary(data: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        let [kind, bits] = <[u8; 2]>::arbitrary(data)?;
+        Ok(Said(match kind % 32 {
+            0..=17 => Flags::ACK,
+            18..=26 => Flags::ACK | Flags::PSH,
+            27 => Flags::ACK | Flags::URG,
+            28 => Flags::ACK | Flags::FIN,
+            29 => Flags::RST,
+            _ => Flags::from_bits(bits),
+        }))
+    }
+}
+
 #[derive(Arbitrary, Debug)]
 enum Input {
     Segment {
         seq: i16,
         ack: i16,
-        flags: u8,
+        flags: Said,
         window: u16,
         urgent: u16,
         len: u16,
@@ -129,7 +147,7 @@ struct Peer {
     scale: u8,
     timestamps: bool,
     stamp: u32,
-    /// Segments with SYN or RST of the peer's, or other connections on the flow, make later checks meaningless.
+    /// Another connection on the flow makes later checks meaningless.
     wild: bool,
 }
 
@@ -145,6 +163,7 @@ impl Peer {
                 self.nxt = segment.seq + 1;
                 self.scale = segment.options.window_scale.map_or(0, |s| s.get());
             }
+            self.wild |= self.iss != Some(segment.seq);
             return;
         }
         let Some(iss) = self.iss else { return };
@@ -246,8 +265,7 @@ fuzz_target!(|data: &[u8]| {
         match input {
             Input::Segment { seq, ack, flags, window, urgent, len, stamp, sack } => {
                 let shift = |at: SeqNum, by: i16| SeqNum::new(at.raw().wrapping_add(i32::from(by) as u32));
-                let (seq, ack, flags) = (shift(peer.acked, seq), shift(peer.nxt, ack), Flags::from_bits(flags));
-                peer.wild |= flags.intersects(Flags::SYN | Flags::RST | Flags::FIN);
+                let (seq, ack, flags) = (shift(peer.acked, seq), shift(peer.nxt, ack), flags.0);
                 let mut options = stamped(&peer, clock.wrapping_add(i32::from(stamp.unwrap_or(0)) as u32));
                 if stamp.is_none() && flags.intersects(Flags::URG) {
                     options.timestamps = None;
@@ -257,16 +275,17 @@ fuzz_target!(|data: &[u8]| {
                     options.sack.push(SeqRange { start, end: start + u32::from(*len) * 100 });
                 }
                 let bytes = peer.segment(seq, ack, flags, window, urgent, len, options);
-                peer.sent = peer.sent.latest(seq + u32::from(len % 1_400));
+                // SYN and FIN have a number each.
+                let numbers = u32::from(flags.syn()) + u32::from(flags.fin());
+                peer.sent = peer.sent.latest(seq + u32::from(len % 1_400) + numbers);
                 rig.inject(&bytes);
             }
             Input::Proper { len, fin, window } => {
                 let seq = peer.acked.latest(isn + 1);
                 let flags = if fin { Flags::FIN | Flags::ACK } else { Flags::ACK };
-                peer.wild |= fin;
                 clock += 1;
                 let bytes = peer.segment(seq, peer.nxt, flags, window, 0, len, stamped(&peer, clock));
-                peer.sent = peer.sent.latest(seq + u32::from(len % 1_400));
+                peer.sent = peer.sent.latest(seq + u32::from(len % 1_400) + u32::from(fin));
                 rig.inject(&bytes);
             }
             Input::Write(len) => mind.verbs.push(Verb::Write(len, false)),
