@@ -50,4 +50,5 @@ fuzz_target!(|data: &[u8]| {
         });
         rig.check();
     }
+    rig.check_ends();
 });

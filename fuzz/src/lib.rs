@@ -77,11 +77,13 @@ pub struct Player<M> {
     pub mind: M,
     /// Connections that it has, the oldest first.
     pub open: Vec<ConnId>,
+    /// It aborts all that it has, and whatever it is given.
+    pub leaves: bool,
 }
 
 impl<M: Mind> App for Player<M> {
     fn on_poll(&mut self, cx: &mut Context<'_>) {
-        while self.open.len() > CONNECTIONS_MAX {
+        while self.open.len() > if self.leaves { 0 } else { CONNECTIONS_MAX } {
             cx.abort(self.open.remove(0));
         }
         self.mind.poll(cx);
@@ -229,6 +231,15 @@ impl<M: Mind> Rig<M> {
     /// Nothing is left of any connection.
     pub fn is_empty(&mut self) -> bool {
         self.left() == [0; 5]
+    }
+
+    /// The application aborts all that it has, and everybody is silent for longer than anything waits: then nothing may be left.
+    pub fn check_ends(&mut self) {
+        self.seat().app.leaves = true;
+        for _ in 0..4 {
+            self.pass(100_000_000, |_| {});
+        }
+        self.check_empty();
     }
 
     /// After everything is over nothing may be left.
