@@ -2,26 +2,13 @@
 
 mod common;
 
-use common::rounds;
+use common::{pair, rounds, stacks};
 use laneway::{Device, Event, Interest, Mode, Poller, Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
-
-fn stacks() -> (Stack, Stack) {
-    let (here, there) = Device::memory_pair(1).unwrap();
-    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().start().unwrap();
-    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
-    (server, client)
-}
-
-fn pair(server: &Stack, client: &Stack) -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind_on(server, "10.0.0.1:0").unwrap();
-    let stream = TcpStream::connect_on(client, listener.local_addr().unwrap()).unwrap();
-    (stream, listener.accept().unwrap().0)
-}
 
 /// One round trip: the lanes still serve others.
 fn others_are_served(server: &Stack, client: &Stack) {

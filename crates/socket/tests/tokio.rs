@@ -1,7 +1,10 @@
 //! Asynchronous programs on Laneway: streams, listeners, an unmodified axum application, and runtimes that go away.
 
+mod common;
+
 use axum::Router;
 use axum::routing::{get, post};
+use common::stacks;
 use laneway::tokio::{TcpListener, TcpStream, UdpSocket};
 use laneway::{Device, Stack};
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -10,13 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::time::timeout;
-
-fn stacks() -> (Stack, Stack) {
-    let (here, there) = Device::memory_pair(1).unwrap();
-    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().start().unwrap();
-    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
-    (server, client)
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_streams_both_ways() {

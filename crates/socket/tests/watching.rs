@@ -1,21 +1,11 @@
 //! Who is told of what: several that watch one socket, many sockets that one watches.
 
-use laneway::{Device, Event, Interest, Mode, Poller, Stack, TcpListener, TcpStream, UdpSocket};
+mod common;
+
+use common::{pair, stacks};
+use laneway::{Event, Interest, Mode, Poller, TcpListener, TcpStream, UdpSocket};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
-
-fn stacks() -> (Stack, Stack) {
-    let (here, there) = Device::memory_pair(1).unwrap();
-    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().start().unwrap();
-    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
-    (server, client)
-}
-
-fn pair(server: &Stack, client: &Stack) -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind_on(server, "10.0.0.1:0").unwrap();
-    let stream = TcpStream::connect_on(client, listener.local_addr().unwrap()).unwrap();
-    (stream, listener.accept().unwrap().0)
-}
 
 fn keys(poller: &Poller, patience: u64) -> Vec<usize> {
     let mut events: Vec<Event> = Vec::new();

@@ -1,6 +1,9 @@
 //! How much one `write` takes: as much as the kernel's.
 
-use laneway::{Device, Stack, TcpListener, TcpStream};
+mod common;
+
+use common::{pair, stacks};
+use laneway::{Stack, TcpStream};
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,13 +11,9 @@ use std::time::{Duration, Instant};
 const MUCH: usize = 4 << 20;
 
 /// Keep the stacks: their connections end with them.
-fn pair() -> ((Stack, Stack), TcpStream, TcpStream) {
-    let (here, there) = Device::memory_pair(1).unwrap();
-    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().start().unwrap();
-    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
-    let listener = TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
-    let stream = TcpStream::connect_on(&client, listener.local_addr().unwrap()).unwrap();
-    let other = listener.accept().unwrap().0;
+fn connected() -> ((Stack, Stack), TcpStream, TcpStream) {
+    let (server, client) = stacks();
+    let (stream, other) = pair(&server, &client);
     ((server, client), stream, other)
 }
 
@@ -24,7 +23,7 @@ fn pattern() -> Vec<u8> {
 
 #[test]
 fn a_write_that_may_wait_takes_all() {
-    let (_stacks, mut ours, their_end) = pair();
+    let (_stacks, mut ours, their_end) = connected();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut kernels = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let kernels_end = listener.accept().unwrap().0;
@@ -52,7 +51,7 @@ fn a_write_that_may_wait_takes_all() {
 
 #[test]
 fn a_write_whose_time_is_over_says_what_it_took() {
-    let (_stacks, mut stream, mut other) = pair();
+    let (_stacks, mut stream, mut other) = connected();
     stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     let data = pattern();
     let start = Instant::now();
@@ -67,7 +66,7 @@ fn a_write_whose_time_is_over_says_what_it_took() {
 
 #[test]
 fn a_write_during_which_the_connection_fails_says_what_it_took_and_the_next_says_why() {
-    let (_stacks, mut stream, other) = pair();
+    let (_stacks, mut stream, other) = connected();
     let resets = thread::spawn(move || {
         thread::sleep(Duration::from_millis(200));
         drop(other); // with bytes that nobody has read
@@ -81,7 +80,7 @@ fn a_write_during_which_the_connection_fails_says_what_it_took_and_the_next_says
 
 #[test]
 fn a_write_that_may_not_wait_takes_what_there_is_room_for() {
-    let (_stacks, mut stream, _other) = pair();
+    let (_stacks, mut stream, _other) = connected();
     stream.set_nonblocking(true).unwrap();
     assert!((1..MUCH).contains(&stream.write(&pattern()).unwrap()));
     let until = Instant::now() + Duration::from_secs(5);
