@@ -236,8 +236,12 @@ impl<M: Mind> Rig<M> {
     /// The application aborts all that it has, and everybody is silent for longer than anything waits: then nothing may be left.
     pub fn check_ends(&mut self) {
         self.seat().app.leaves = true;
-        for _ in 0..4 {
-            self.pass(100_000_000, |_| {});
+        // In small steps: a lane that waits for a neighbour looks each millisecond, and a leap would be one look.
+        for _ in 0..4_000 {
+            if self.is_empty() {
+                return;
+            }
+            self.pass(100_000, |_| {});
         }
         self.check_empty();
     }

@@ -64,7 +64,7 @@ fn stacks(path: &Path, connections: usize) -> (Stack, Stack) {
     let idle = || Hold { to_open: 0, opened: None };
     let server = Stack::builder(here).address("10.0.0.1/24").unwrap().pin(false).grace(Duration::from_millis(10));
     let server = server.control(ControlSocket::At(path.to_owned())).start(|_| idle()).unwrap();
-    server.listen("0.0.0.0:80".parse().unwrap(), 16_384).unwrap();
+    server.listen("0.0.0.0:80".parse().unwrap(), 4_096).unwrap();
     let (opened, is_open) = channel();
     let client = Stack::builder(there).address("10.0.0.2/24").unwrap().pin(false).grace(Duration::from_millis(10));
     let client = client
@@ -127,7 +127,7 @@ fn every_question_is_answered() {
     let rows = ss(&path, &[]);
     assert_eq!(rows.len(), 701);
     assert_eq!((&*rows[0].state, rows[0].local.to_string()), ("LISTEN", "0.0.0.0:80".into()));
-    assert!(rows[0].peer.is_none() && rows[0].lane.is_none() && rows[0].send_q >= 16_384);
+    assert!(rows[0].peer.is_none() && rows[0].lane.is_none() && rows[0].send_q >= 4_096);
     let mut peers: Vec<u16> = rows[1..].iter().map(|row| row.peer.unwrap().port()).collect();
     peers.sort_unstable();
     peers.dedup();
@@ -542,7 +542,7 @@ fn a_stack_whose_sockets_block_is_asked_too() {
     near.write_all(b"hello").unwrap();
     far.read_exact(&mut [0; 5]).unwrap();
 
-    let listening = ss(&path, &["listen"]);
+    let listening = ss(&path, &["listening"]);
     assert_eq!(listening.iter().map(|row| row.local).collect::<Vec<_>>(), [listener.local_addr().unwrap()]);
     let open = ss(&path, &["established"]);
     assert_eq!(

@@ -340,8 +340,8 @@ impl Builder {
     /// let stack = Stack::builder(device).address("10.0.0.1/24")?.control(ControlSocket::At(path.clone())).start()?;
     /// let _listener = TcpListener::bind_on(&stack, "10.0.0.1:80")?;
     ///
-    /// let rows = Client::connect(&path)?.ask(&Ask::Ss { states: vec!["listen".into()] })?;
-    /// let rows: Vec<SsRow> = rows.collect::<Result<_, _>>()?;
+    /// let mut asking = Client::connect(&path)?;
+    /// let rows: Vec<SsRow> = asking.ask(&Ask::Ss { states: vec!["listening".into()] })?.collect::<Result<_, _>>()?;
     /// assert_eq!(rows[0].local.to_string(), "10.0.0.1:80");
     /// # Ok(())
     /// # }
