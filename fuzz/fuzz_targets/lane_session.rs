@@ -163,7 +163,8 @@ impl Peer {
                 self.nxt = segment.seq + 1;
                 self.scale = segment.options.window_scale.map_or(0, |s| s.get());
             }
-            self.wild |= self.iss != Some(segment.seq);
+            // In the same moment another connection begins with the same number; but it answers another SYN.
+            self.wild |= self.iss != Some(segment.seq) || segment.ack != SeqNum::new(ISN) + 1;
             return;
         }
         let Some(iss) = self.iss else { return };
