@@ -158,13 +158,13 @@ impl Peer {
             self.stamp = stamp.val;
         }
         if segment.flags.syn() {
+            // The first handshake had one answer. In the same moment another connection may begin with the same numbers.
+            self.wild |= self.iss.is_some();
             if self.iss.is_none() {
                 self.iss = Some(segment.seq);
                 self.nxt = segment.seq + 1;
                 self.scale = segment.options.window_scale.map_or(0, |s| s.get());
             }
-            // In the same moment another connection begins with the same number; but it answers another SYN.
-            self.wild |= self.iss != Some(segment.seq) || segment.ack != SeqNum::new(ISN) + 1;
             return;
         }
         let Some(iss) = self.iss else { return };
