@@ -180,6 +180,8 @@ pub enum TunError {
         /// What the kernel said.
         error: io::Error,
     },
+    /// There is an interface of this name, and it is neither a TUN nor a TAP.
+    Foreign(String),
     /// The interface is there, but one setting of it was refused.
     Configure {
         /// The interface.
@@ -202,11 +204,15 @@ impl fmt::Display for TunError {
                 _ => write!(f, "/dev/net/tun cannot be opened: {error}"),
             },
             TunError::Config(what) => f.write_str(what),
+            TunError::Foreign(name) => write!(f, "the interface {name} is no TUN interface: choose another name"),
             TunError::Attach { name, error } => match error.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => write!(
-                    f,
-                    "the interface {name} may not be created without the capability CAP_NET_ADMIN: run as root, or have root make it once for you with `ip tuntap add dev {name} mode tun multi_queue user $USER`"
-                ),
+                Some(libc::EPERM | libc::EACCES) => {
+                    let name = name.replace("%d", "0"); // one that the kernel might have chosen
+                    write!(
+                        f,
+                        "the interface {name} may not be created without the capability CAP_NET_ADMIN: run as root, or have root make it once for you with `ip tuntap add dev {name} mode tun multi_queue user $USER`"
+                    )
+                }
                 Some(libc::EBUSY) => write!(f, "the interface {name} is in use by another program: stop that one, or choose another name"),
                 Some(libc::EINVAL) => write!(
                     f,
@@ -229,7 +235,7 @@ impl std::error::Error for TunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             TunError::Node(error) | TunError::Attach { error, .. } | TunError::Configure { error, .. } => Some(error),
-            TunError::Config(_) => None,
+            TunError::Config(_) | TunError::Foreign(_) => None,
         }
     }
 }
@@ -248,7 +254,9 @@ pub fn check_name(name: &str) -> Result<(), TunError> {
 impl Tun {
     /// Opens or creates the interface, sets it up, and brings it up if asked to.
     ///
-    /// An interface that was created here is gone when the last queue is dropped, unless [`Tun::set_persistent`] was called.
+    /// An interface that was created here is gone when the last queue is dropped, unless [`Tun::set_persistent`] was called. One that
+    /// somebody else has a queue of is refused and left as it is, although the kernel would give us further ones: two programs would
+    /// share its traffic, and set it up in turns.
     pub fn open(config: &TunConfig) -> Result<Tun, TunError> {
         if !(1..=QUEUES_MAX).contains(&config.queues) {
             return Err(TunError::Config(format!("a TUN device has 1 to {QUEUES_MAX} queues, not {}", config.queues)));
@@ -257,6 +265,15 @@ impl Tun {
         let mut name = config.name.clone();
         let mut files = Vec::with_capacity(config.queues);
         let mut multi_queue = config.queues > 1;
+        let found = configure::link::find_free(&name);
+        match found {
+            Ok(Some(link)) if !link.is_tun => return Err(TunError::Foreign(name)),
+            Ok(Some(link)) if link.is_held => {
+                return Err(TunError::Attach { name, error: io::Error::from_raw_os_error(libc::EBUSY) });
+            }
+            // If that cannot be learned, opening it will say what is wrong.
+            _ => {}
+        }
         for _ in 0..config.queues {
             let file = match attach(&mut name, config, multi_queue) {
                 // A persistent device that was made with many queues must be opened as such, even for one.
@@ -267,6 +284,11 @@ impl Tun {
                 other => other?,
             };
             files.push(file);
+        }
+
+        if matches!(found, Ok(None)) {
+            // Where it cannot be set, whoever takes the interface down gives it its addresses again.
+            let _ = configure::keep_addresses(&name);
         }
 
         let control = files[0].try_clone().map_err(TunError::Node)?;

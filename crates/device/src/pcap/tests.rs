@@ -1,6 +1,7 @@
 use pcap_file::DataLink;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
+use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
 use super::*;
@@ -172,26 +173,56 @@ fn several_taps_share_a_file() {
 
 #[test]
 fn a_full_disk_stops_the_capture_and_not_the_traffic() {
-    struct Full(usize);
+    struct Full(usize, Memory);
     impl Write for Full {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
-            Ok(bytes.len())
+            self.1.write(bytes)
         }
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
     }
-    let capture = Capture::new(Full(300)).unwrap();
+    let memory = Memory::default();
+    let capture = Capture::new(Full(300, memory.clone())).unwrap();
     let (mut a, mut b) = link(LinkConfig::default());
     let mut a = capture.tap("a", a.remove(0));
-    for _ in 0..10 {
-        a.tx.reserve(100).unwrap().fill(1);
-        a.tx.commit(100, TxMeta::default());
+    // There would be room for the last ones, but not for those before them.
+    for len in [100, 100, 100, 20, 20] {
+        a.tx.reserve(len).unwrap().fill(1);
+        a.tx.commit(len, TxMeta::default());
     }
     a.tx.flush();
-    assert_eq!(b[0].rx.poll(64), 10);
+    assert_eq!(b[0].rx.poll(64), 5);
     for _ in 0..2 {
         assert_eq!(capture.flush().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
+    let seen: Vec<usize> = read(&memory.0.lock().unwrap()).1.iter().map(|frame| frame.bytes.len()).collect();
+    assert_eq!(seen, [100], "nothing comes after what is missing");
+}
+
+/// What a trace writes: the beginning of each packet, and how many are missing.
+#[test]
+fn a_frame_that_is_cut_says_so_and_statistics_count_what_is_missing() {
+    let mut packet = udp(([192, 0, 2, 1], 1), ([192, 0, 2, 2], 2), &[7; 100]);
+    let partial = make_partial(&mut packet, Medium::Ip);
+    let mut writer = PcapngWriter::new(Vec::new()).unwrap();
+    let interface = writer.interface("lane 0", Medium::Ip).unwrap();
+    // Behind the checksum's place, before it, and before all that it is made of.
+    for len in [40, 24, 10] {
+        let whole = packet.len() as u32;
+        writer.frame_cut(interface, Direction::In, 1, &packet[..len], whole, Some(partial)).unwrap();
+    }
+    writer.statistics(interface, 2, /* received= */ 3, /* dropped= */ 4).unwrap();
+    let mut reader = PcapNgReader::new(&writer.get_ref()[..]).unwrap();
+    let (mut cut, mut counts) = (Vec::new(), Vec::new());
+    while let Some(block) = reader.next_block() {
+        match block.unwrap().into_owned() {
+            Block::EnhancedPacket(block) => cut.push((block.data.into_owned(), block.original_len as usize)),
+            Block::InterfaceStatistics(block) => counts.extend(block.options),
+            _ => {}
+        }
+    }
+    assert_eq!(cut, [40, 24, 10].map(|len| (packet[..len].to_vec(), packet.len())));
+    assert_eq!(counts, [InterfaceStatisticsOption::IsbIfRecv(7), InterfaceStatisticsOption::IsbIfDrop(4)]);
 }

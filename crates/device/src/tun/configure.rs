@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::{Prefix, TunConfig, TunError};
 
 mod held;
+pub(super) mod link;
 mod netlink;
 
 use netlink::{Message, NLM_F_ACK_CREATE_REPLACE, NLM_F_REQUEST, NLMSG_LEN};
@@ -42,6 +43,7 @@ pub(super) fn set_up(name: &str, config: &TunConfig) -> Result<(), TunError> {
         set_up_flag(name).map_err(failed("the state (up)".into()))?;
     }
     if config.up {
+        wait_until_running(name);
         config.addresses.iter().for_each(|prefix| wait_until_local(prefix.address));
     }
     for prefix in &config.routes {
@@ -154,6 +156,11 @@ pub fn set_up_flag(name: &str) -> io::Result<()> {
     ask(name, libc::SIOCSIFFLAGS as libc::Ioctl, |ifreq| ifreq.ifr_ifru.ifru_flags = flags).map(drop)
 }
 
+/// Has the interface keep its IPv6 addresses while it is down, as the kernel has every interface keep those of IPv4.
+pub(super) fn keep_addresses(name: &str) -> io::Result<()> {
+    std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/keep_addr_on_down"), "1")
+}
+
 // From `linux/rtnetlink.h` and `linux/if_addr.h`; libc's headers differ between targets.
 const RTM_NEWADDR: u16 = 20;
 const RTM_GETADDR: u16 = 22;
@@ -200,6 +207,18 @@ fn is_local(address: IpAddr) -> io::Result<bool> {
 fn wait_until_local(address: IpAddr) {
     for _ in 0..100 {
         if is_local(address).unwrap_or(false) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Waits until the kernel sends on the interface, but no longer than a tenth of a second.
+///
+/// Where nobody had a queue, it finds out in the background that there is one now, and drops what it is to send before.
+fn wait_until_running(name: &str) {
+    for _ in 0..100 {
+        if matches!(link::find(name), Ok(Some(link)) if link.is_running) {
             return;
         }
         std::thread::sleep(Duration::from_millis(1));

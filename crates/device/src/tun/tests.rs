@@ -144,13 +144,13 @@ fn the_kernel_hands_over_super_packets_only_when_asked() {
                 if bytes[0] == 0x45 && bytes[9] == 6 {
                     longest = longest.max(bytes.len());
                     total += bytes.len() - 40;
-                    assert_eq!(meta.gso_size != 0, bytes.len() > 1400, "a super-packet says so");
+                    assert_eq!(meta.gso_size != 0, bytes.len() > 40 + 536, "a super-packet says so");
                 }
                 // Ten segments of 536 bytes (we announced no MSS) are what a new connection may send.
                 total >= 5360
             });
             assert!(total >= 5360);
-            assert_eq!(longest > 1400, receive_super, "longest packet: {longest}");
+            assert_eq!(longest > 40 + 536, receive_super, "longest packet: {longest}");
             client.join().unwrap();
         }
     });
@@ -183,9 +183,9 @@ fn a_multi_queue_interface_persists_and_is_opened_again() {
         let tun = Tun::open(&four).unwrap();
         assert_eq!(tun.queues.len(), 4);
         tun.set_persistent(true).unwrap();
-        let busy = Tun::open(&TunConfig { name: "lwp".into(), medium: Medium::Ethernet, ..config() });
-        assert!(busy.unwrap_err().to_string().contains("exists with other properties"));
         drop(tun);
+        let other = Tun::open(&TunConfig { name: "lwp".into(), medium: Medium::Ethernet, ..config() });
+        assert!(other.unwrap_err().to_string().contains("exists with other properties"));
         // Now with one queue and nothing to set: it must find out by itself that the device wants many.
         let again = Tun::open(&TunConfig { name: "lwp".into(), up: false, ..TunConfig::default() }).unwrap();
         assert_eq!(again.name, "lwp");
@@ -200,7 +200,14 @@ fn errors_are_one_sentence_with_the_fix() {
     in_own_network("errors_are_one_sentence_with_the_fix", || {
         let _holder = Tun::open(&TunConfig { name: "lwb".into(), ..config() }).unwrap();
         let busy = Tun::open(&TunConfig { name: "lwb".into(), ..config() }).unwrap_err().to_string();
-        assert!(busy.contains("lwb") && (busy.contains("in use") || busy.contains("exists")), "{busy}");
+        assert!(busy.contains("the interface lwb is in use by another program"), "{busy}");
+        ip("link add lwf type veth");
+        let foreign = Tun::open(&TunConfig { name: "lwf".into(), ..config() }).unwrap_err().to_string();
+        assert_eq!(foreign, "the interface lwf is no TUN interface: choose another name");
+        assert_eq!(
+            Tun::open(&TunConfig { name: "lo".into(), ..config() }).unwrap_err().to_string(),
+            foreign.replace("lwf", "lo")
+        );
     });
     let long = Tun::open(&TunConfig { name: "a-name-that-is-too-long".into(), ..TunConfig::default() });
     assert!(long.unwrap_err().to_string().contains("1 to 15 bytes"));
@@ -212,8 +219,9 @@ fn errors_are_one_sentence_with_the_fix() {
     assert!(none.unwrap_err().to_string().contains("1 to 256 queues"));
     let missing = TunError::Node(io::Error::from_raw_os_error(libc::ENOENT)).to_string();
     assert!(missing.contains("modprobe tun"));
-    let forbidden = TunError::Attach { name: "x".into(), error: io::Error::from_raw_os_error(libc::EPERM) }.to_string();
-    assert!(forbidden.contains("CAP_NET_ADMIN") && forbidden.contains("ip tuntap add"));
+    let forbidden =
+        TunError::Attach { name: "x%d".into(), error: io::Error::from_raw_os_error(libc::EPERM) }.to_string();
+    assert!(forbidden.contains("CAP_NET_ADMIN") && forbidden.contains("ip tuntap add dev x0 "), "{forbidden}");
 }
 
 #[test]
@@ -319,5 +327,58 @@ fn what_an_earlier_program_asked_of_an_interface_is_forgotten() {
             }
         }
         assert!(queues.len() > 1, "the kernel spreads flows as it likes: {queues:?}");
+    });
+}
+
+#[test]
+fn an_interface_that_somebody_has_open_is_left_as_it_is() {
+    in_own_network("an_interface_that_somebody_has_open_is_left_as_it_is", || {
+        let steering = Some(SteeringConfig { key: [0x6d; 40], table: [2; BUCKETS] });
+        let first = TunConfig { name: "lwh".into(), queues: 4, steering, ..config() };
+        let mut tun = Tun::open(&first).unwrap();
+        assert!(tun.notes.is_empty(), "{:?}", tun.notes);
+        let second = TunConfig {
+            mtu: Some(1_300),
+            queues: 2,
+            steering: None,
+            addresses: vec![Prefix::new(Ipv4Addr::new(198, 51, 100, 1), 24)],
+            ..first.clone()
+        };
+        for down in [false, true] {
+            // Also where it is down, which tells nobody of its carrier by its flags.
+            ip(if down { "link set lwh down" } else { "link set lwh up" });
+            let said = Tun::open(&second).unwrap_err().to_string();
+            assert!(said.contains("the interface lwh is in use by another program"), "{said}");
+            assert_eq!(configure::mtu("lwh").unwrap(), 1_400);
+            assert!(UdpSocket::bind((Ipv4Addr::new(198, 51, 100, 1), 0)).is_err(), "it was given an address");
+        }
+        ip("link set lwh up");
+        for number in 0..32 {
+            kernel_socket(KERNEL4).send_to(&[number; 9], (OURS4, 7)).unwrap();
+        }
+        for (number, queue) in tun.queues.iter_mut().enumerate() {
+            let mut datagrams = 0;
+            for i in 0..queue.rx.poll(64) {
+                datagrams += usize::from(queue.rx.frame(i).bytes[9] == 17 && queue.rx.frame(i).bytes[0] == 0x45);
+            }
+            assert_eq!(datagrams, if number == 2 { 32 } else { 0 }, "queue {number}: another rule than ours");
+        }
+        // Whoever it outlives leaves it to the next.
+        tun.set_persistent(true).unwrap();
+        drop(tun);
+        Tun::open(&second).unwrap().set_persistent(false).unwrap();
+    });
+}
+
+#[test]
+fn an_interface_that_was_down_has_both_its_addresses_again() {
+    in_own_network("an_interface_that_was_down_has_both_its_addresses_again", || {
+        let mut tun = Tun::open(&TunConfig { name: "lwd".into(), ..config() }).unwrap();
+        ip("link set lwd down");
+        ip("link set lwd up");
+        for (kernel, ours) in [(IpAddr::from(KERNEL4), IpAddr::from(OURS4)), (KERNEL6.into(), OURS6.into())] {
+            kernel_socket(kernel).send_to(b"after", (ours, 7)).unwrap();
+            assert!(receive_until(&mut tun.queues[0].rx, |bytes, _| bytes.ends_with(b"after")), "{ours}");
+        }
     });
 }
