@@ -18,5 +18,5 @@ plain=$(count plain) && rcuref=$(count rcuref) && loop=$(count r0)
 awk -v plain="$plain" -v rcuref="$rcuref" -v loop="$loop" -v pairs="$pairs" 'BEGIN {
     printf "instructions per get and put: plain atomic pair %.2f, rcuref %.2f (x %.3f), compare-exchange loop %.2f\n",
         plain / pairs, rcuref / pairs, rcuref / plain, loop / pairs
-    exit !(plain > 0 && rcuref <= plain * 1.10)
+    exit !(plain > 0 && rcuref > 0 && rcuref <= plain * 1.10)
 }'

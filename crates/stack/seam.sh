@@ -15,5 +15,5 @@ direct=$(count direct)
 lane=$(count lane)
 awk -v direct="$direct" -v lane="$lane" -v lives="$lives" 'BEGIN {
     printf "instructions per life: direct %.1f, through the seam %.1f, ratio %.4f\n", direct / lives, lane / lives, lane / direct
-    exit !(direct > 0 && lane <= direct * 1.01)
+    exit !(direct > 0 && lane > 0 && lane <= direct * 1.01)
 }'

@@ -15,7 +15,7 @@
 //!
 //! # What is as in packetdrill
 //! - Times: `+.1` after the event before, `1.5` since the start, `+.2~+.3` a range, `*` whenever. An outbound packet may be
-//!   `--tolerance_usecs` (4000) early or late.
+//!   `--tolerance_usecs` (2000) early or late.
 //! - `<` is what the peer sends, `>` what we must send: flags (`S F R P . U E W`), `seq:end(length)`, `ack`, `win`, `urg`,
 //!   options. `win` and `urg` of `>` are compared if they are written; `<...>` accepts any options. No-operation padding is
 //!   not compared: no RFC says where it goes.

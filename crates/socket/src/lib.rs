@@ -22,4 +22,9 @@ pub mod tokio;
 pub use net::{
     Builder, Entered, Event, Incoming, Interest, Mode, Poller, Source, Stack, TcpListener, TcpStream, UdpSocket,
 };
-pub use on_lane::{Cidr, Config, Counters, Device, StartError};
+/// The snippets of the page for users.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../../../docs/using.md")]
+mod using {}
+
+pub use on_lane::{BindOptions, Cidr, Config, Counters, Device, StartError};

@@ -12,7 +12,7 @@ mod stream;
 mod udp;
 mod waiters;
 
-pub(crate) use driver::Driver;
+pub(crate) use driver::Drivers;
 pub use listener::TcpListener;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use stream::TcpStream;

@@ -204,6 +204,79 @@ story!(an_address_that_is_not_ours, |world, log| {
     log.say("bind", world.udp_server_at(world.foreign()).map(drop));
 });
 
+/// A name with the address of either world's server or client in the place of a word, and without the port.
+fn family(name: std::net::SocketAddr) -> String {
+    let ip = name.ip().to_string();
+    ["127.0.0.1", "10.0.0.1", "10.0.0.2"].into_iter().fold(ip, |ip, host| ip.replace(host, "host"))
+}
+
+story!(
+    /// Sockets that are bound to IPv6 name everybody as IPv6 does.
+    ipv4_peers_of_ipv6_sockets, |world, log| {
+    let mapped = |port: u16| {
+        let host = world.closed().ip();
+        std::net::SocketAddr::new(format!("::ffff:{host}").parse().unwrap(), port)
+    };
+    for at in ["[::]:0".parse().unwrap(), mapped(0)] {
+        let listener = world.listen_at(at).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        log.say("listens", listener.local_addr().map(family));
+        for to in [std::net::SocketAddr::new(world.closed().ip(), port), mapped(port)] {
+            let stream = world.connect(to).unwrap();
+            log.say("connected", stream.local_addr().map(family));
+            log.say("to", stream.peer_addr().map(family));
+            let (accepted, peer) = listener.accept().unwrap();
+            log.say("accepted", Ok(family(peer)));
+            log.say("peer", accepted.peer_addr().map(family));
+            log.say("clone's peer", accepted.try_clone().unwrap().peer_addr().map(family));
+            log.say("ours", accepted.local_addr().map(family));
+        }
+
+        let socket = world.udp_server_at(at).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        log.say("bound", socket.local_addr().map(family));
+        if at != "[::]:0".parse().unwrap() {
+            log.say("to IPv6", socket.send_to(b"x", "[::1]:9"));
+        }
+        let client = world.udp_client();
+        client.send_to(b"a", std::net::SocketAddr::new(world.closed().ip(), port)).unwrap();
+        let mut buf = [0; 8];
+        log.say("peek", socket.peek_from(&mut buf).map(|(_, from)| family(from)));
+        let (_, from) = socket.recv_from(&mut buf).unwrap();
+        log.say("from", Ok(family(from)));
+        for peer in [from, client.local_addr().unwrap()] {
+            log.say("answer", socket.send_to(b"b", peer));
+            log.say("heard", client.recv_from(&mut buf).map(|(n, from)| (n, family(from))));
+            log.say("connect", socket.connect(peer));
+            log.say("peer", socket.peer_addr().map(family));
+            log.say("ours", socket.local_addr().map(family));
+            log.say("send", socket.send(b"c"));
+            log.say("heard", client.recv_from(&mut buf).map(|(n, from)| (n, family(from))));
+            client.send_to(b"d", std::net::SocketAddr::new(world.closed().ip(), port)).unwrap();
+            log.say("from", socket.recv_from(&mut buf).map(|(n, from)| (n, family(from))));
+        }
+    }
+});
+
+/// Which the kernel has, so that there is nothing to compare.
+#[test]
+fn there_is_no_loopback() {
+    let world = Ours::new();
+    let _listener = world.listen_at("0.0.0.0:80".parse().unwrap()).unwrap();
+    let udp = world.udp_server();
+    for own in ["10.0.0.1:80", "127.0.0.1:80", "[::1]:80"] {
+        let connected = laneway::TcpStream::connect_on(&world.server, own).map(drop);
+        assert_eq!(connected.unwrap_err().kind(), io::ErrorKind::NetworkUnreachable, "{own}");
+    }
+    for own in ["10.0.0.1:80", "127.0.0.1:80"] {
+        assert_eq!(udp.send_to(b"x", own).unwrap_err().kind(), io::ErrorKind::NetworkUnreachable, "{own}");
+    }
+    for own in ["127.0.0.1:80", "[::1]:80"] {
+        let listens = world.listen_at(own.parse().unwrap()).map(drop);
+        assert_eq!(listens.unwrap_err().kind(), io::ErrorKind::AddrNotAvailable, "{own}");
+    }
+}
+
 story!(twice_the_same_address, |world, log| {
     let first = world.listen();
     log.say("listen", world.listen_at(first.local_addr().unwrap()).map(drop));

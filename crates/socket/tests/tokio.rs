@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::{get, post};
 use common::stacks;
 use laneway::tokio::{TcpListener, TcpStream, UdpSocket};
-use laneway::{Device, Stack};
+use laneway::{BindOptions, Device, Stack};
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -406,6 +406,52 @@ async fn an_unmodified_axum_application() {
         assert!(answer.starts_with("HTTP/1.1") && answer.contains(says), "{answer}");
     }
     serve.abort();
+}
+
+#[tokio::test]
+async fn what_a_socket_can_be_told() {
+    let (server, client) = stacks();
+    let (stream, mut other) = connected(&server, &client).await;
+    stream.set_keepalive(true).unwrap();
+    stream.set_tcp_user_timeout(Some(Duration::from_secs(7))).unwrap();
+    stream.set_ttl(stream.ttl().unwrap()).unwrap();
+    assert_eq!(stream.set_ttl(1).unwrap_err().kind(), ErrorKind::Unsupported);
+    let mut stream = stream.into_std().unwrap();
+    assert!(stream.keepalive().unwrap());
+    assert_eq!(stream.tcp_user_timeout().unwrap(), Some(Duration::from_secs(7)));
+    assert_eq!(io::Read::read(&mut stream, &mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    stream.set_nonblocking(false).unwrap();
+    other.write_all(b"for a thread").await.unwrap();
+    let mut bytes = [0; 12];
+    tokio::task::spawn_blocking(move || io::Read::read_exact(&mut stream, &mut bytes).map(|()| bytes))
+        .await
+        .unwrap()
+        .map(|bytes| assert_eq!(&bytes, b"for a thread"))
+        .unwrap();
+}
+
+#[tokio::test]
+async fn sockets_that_share_a_port() {
+    let (server, _client) = stacks();
+    let group = BindOptions { reuse_port: true, ..BindOptions::default() };
+    let listener = TcpListener::bind_with(&server, "10.0.0.1:80", group).await.unwrap();
+    TcpListener::bind_with(&server, "10.0.0.1:80", group).await.unwrap();
+    let alone = TcpListener::bind_on(&server, "10.0.0.1:80").await;
+    assert_eq!(alone.map(drop).unwrap_err().kind(), ErrorKind::AddrInUse);
+    assert_eq!(listener.into_std().unwrap().accept().map(drop).unwrap_err().kind(), ErrorKind::WouldBlock);
+    let socket = UdpSocket::bind_with(&server, "10.0.0.1:53", group).await.unwrap();
+    laneway::UdpSocket::bind_with(&server, "10.0.0.1:53", group).unwrap();
+    assert_eq!(socket.into_std().unwrap().recv(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+/// Who shuts down gracefully drops the listener first, and the connections go on; who drops the stack means all of it.
+#[tokio::test]
+async fn a_listener_does_not_keep_its_stack() {
+    let (server, _client) = stacks();
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:80").await.unwrap();
+    drop(server);
+    let said = timeout(Duration::from_secs(10), listener.accept()).await.expect("the stack has ended");
+    assert_eq!(said.map(drop).unwrap_err().kind(), ErrorKind::NetworkDown);
 }
 
 #[tokio::test]

@@ -17,6 +17,8 @@ pub struct Listener {
     /// The port.
     pub port: u16,
     backlog: usize,
+    /// Of those that may wait, how many may in the queue: the application has places for the rest.
+    places: usize,
     queue: VecDeque<ConnId>,
     /// The next listener on the same port.
     next: u16,
@@ -28,7 +30,7 @@ impl Listener {
         self.queue.len()
     }
 
-    /// How many may wait on this lane.
+    /// How many may wait on this lane, with those that the application has taken to hand them out.
     pub fn backlog(&self) -> usize {
         self.backlog
     }
@@ -56,7 +58,15 @@ impl Listeners {
         }
         let next = std::mem::replace(&mut self.by_port[usize::from(port)], id.0);
         let backlog = backlog.div_ceil(lanes) + 16;
-        self.all[at] = Some(Listener { binding, port, backlog, queue: VecDeque::new(), next });
+        self.all[at] = Some(Listener { binding, port, backlog, places: backlog, queue: VecDeque::new(), next });
+    }
+
+    /// So many connections may wait with the application, which takes them at once and hands them out. They are of the backlog: fewer
+    /// may wait in the queue.
+    pub(crate) fn hands_out(&mut self, id: ListenerId, places: usize) {
+        if let Some(Some(listener)) = self.all.get_mut(usize::from(id.0)) {
+            listener.places = listener.backlog.saturating_sub(places).max(1);
+        }
     }
 
     /// Removes a listener; the answer is the connections that nobody will accept, to be reset.
@@ -144,7 +154,7 @@ impl Listeners {
     /// Room for one more finished connection.
     #[inline]
     pub fn has_room(&self, id: ListenerId) -> bool {
-        self.all.get(usize::from(id.0)).and_then(Option::as_ref).is_some_and(|l| l.queue.len() < l.backlog)
+        self.all.get(usize::from(id.0)).and_then(Option::as_ref).is_some_and(|l| l.queue.len() < l.places)
     }
 
     /// Queues a finished connection. The caller has asked `has_room`.
@@ -168,3 +178,6 @@ impl Listeners {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

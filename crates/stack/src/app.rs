@@ -85,6 +85,12 @@ pub trait App {
     fn on_closed(&mut self, cx: &mut Context<'_>, connection: ConnId, token: u64, reason: CloseReason) {
         let _ = (cx, connection, token, reason);
     }
+    /// Whether a UDP socket is connected to `peer`; `None` if it is connected to nobody, and hears everybody. Who is connected to somebody else
+    /// is not asked for a datagram, and if nobody else hears it its sender is told that nobody is there.
+    fn peer_is(&self, socket: UdpId, peer: SocketAddr) -> Option<bool> {
+        let _ = (socket, peer);
+        None
+    }
     /// Somebody says that nothing listens where a datagram of this socket went.
     fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
         let _ = (cx, socket, to);
@@ -138,6 +144,9 @@ impl<A: App + ?Sized> App for Box<A> {
     }
     fn on_closed(&mut self, cx: &mut Context<'_>, connection: ConnId, token: u64, reason: CloseReason) {
         (**self).on_closed(cx, connection, token, reason);
+    }
+    fn peer_is(&self, socket: UdpId, peer: SocketAddr) -> Option<bool> {
+        (**self).peer_is(socket, peer)
     }
     fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
         (**self).on_unreachable(cx, socket, to);
@@ -194,6 +203,11 @@ impl Context<'_> {
         self.tables.prefetch(connection);
     }
 
+    /// Of a listener's backlog on this lane, so many places are the application's, which takes connections at once and hands them out.
+    pub(crate) fn hands_out(&mut self, listener: ListenerId, places: usize) {
+        self.tables.listeners.hands_out(listener, places);
+    }
+
     /// Takes a finished connection from a listener's queue on this lane.
     #[inline]
     pub fn accept(&mut self, listener: ListenerId) -> Option<ConnId> {
@@ -227,7 +241,7 @@ impl Context<'_> {
         let is_given = from.is_some();
         let from = &self.source(from, to)?;
         let ends = self.check_ends((from, is_given), to, port)?;
-        let random = self.local.entropy.next_u64();
+        let random = self.local.jitter.next_u64();
         let ask = Ask {
             steering: &self.local.steering,
             lane: self.local.id,
@@ -295,6 +309,16 @@ impl Context<'_> {
     /// Whether we can reach `to` from `from`, which must be ours if it was given, and what the path is like.
     #[inline(always)]
     fn check_ends(&mut self, (from, is_given): (&Address, bool), to: Address, port: u16) -> Result<Ends, Error> {
+        let place = PathPlace::between(from, &to);
+        // Nearly always somebody has connected between these two before, and their path knows the answer.
+        match self.local.paths.to_begin(place, &self.local.snapshot, from, &to) {
+            Some(path) if port != 0 => Ok(Ends { place, mtu: path.mtu, ts_offset: path.ts_offset }),
+            _ => self.check_ends_closely((*from, is_given), to, port),
+        }
+    }
+
+    #[inline(never)]
+    fn check_ends_closely(&mut self, (from, is_given): (Address, bool), to: Address, port: u16) -> Result<Ends, Error> {
         let Local { paths, snapshot, .. } = &mut *self.local;
         if from.is_v4() != to.is_v4() || port == 0 {
             return Err(Error::Invalid(format!(
@@ -304,9 +328,9 @@ impl Context<'_> {
         if !snapshot.addresses.can_be_remote(&to) {
             return Err(Error::NetworkUnreachable(to.to_ip()));
         }
-        let place = PathPlace::between(from, &to);
-        let path = paths.at(place, snapshot, from, &to).ok_or_else(|| Error::NetworkUnreachable(to.to_ip()))?;
-        if is_given && !snapshot.addresses.contains(from) {
+        let place = PathPlace::between(&from, &to);
+        let path = paths.at(place, snapshot, &from, &to).ok_or_else(|| Error::NetworkUnreachable(to.to_ip()))?;
+        if is_given && !snapshot.addresses.contains(&from) {
             return Err(Error::AddressNotAvailable(from.to_ip()));
         }
         Ok(Ends { place, mtu: path.mtu, ts_offset: path.ts_offset })
@@ -317,8 +341,8 @@ impl Context<'_> {
     fn open(&mut self, key: FlowKey, ends: &Ends, opening: Opening, token: u64, reuse: u8) -> ConnId {
         let now = self.local.now;
         let Opening { grant, hash, beyond } = opening;
-        let secrets = self.local.secrets.get();
-        let mut iss = isn::isn(&secrets.isn, &key, now.as_us());
+        let secret = self.local.secrets.get().isn;
+        let mut iss = isn::isn(&secret, &key, now.as_us());
         if let Some(least) = beyond
             && !iss.after(least)
         {
@@ -424,6 +448,12 @@ impl Context<'_> {
         if self.with(connection, |c, cx| c.close(cx)).is_none() {
             self.give_up(connection);
         }
+    }
+
+    /// Nobody is there any more for what the peer says, and `close` follows behind bytes that still come. A peer that does not take them is not
+    /// waited for longer than after a `close`.
+    pub(crate) fn orphan(&mut self, connection: ConnId) {
+        self.with(connection, |c, cx| c.orphan(cx));
     }
 
     /// Closes every connection of this lane.
@@ -549,6 +579,7 @@ impl Context<'_> {
 }
 
 /// The MSS that we announce on a path of `mtu`.
+#[inline]
 pub(crate) fn announced_mss(mtu: u32, v4: bool) -> u16 {
     mtu.saturating_sub(if v4 { 40 } else { 60 }).min(65_535) as u16
 }

@@ -18,6 +18,9 @@
 
 use laneway_wire::flow::Address;
 
+/// The highest [`Binding::rank`].
+pub(crate) const RANK_MAX: u8 = 3;
+
 /// Which space of ports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Transport {
@@ -87,7 +90,7 @@ impl Binding {
     #[inline]
     pub fn rank(&self, address: &Address) -> u8 {
         if self.address == *address {
-            3
+            RANK_MAX
         } else if self.address == Address::UNSPECIFIED_V4 {
             if address.is_v4() { 2 } else { 0 }
         } else if self.address == Address::UNSPECIFIED_V6 {

@@ -26,6 +26,9 @@ use std::hint::cold_path;
 /// An ACK out of the blue may carry a cookie for this long after cookies were last sent.
 pub(crate) const COOKIE_LIFE_US: u64 = 120_000_000;
 
+/// Handshakes that take over flows in TIME_WAIT may be so many at least, however few others may be.
+const RETURNING_MIN: usize = 64;
+
 /// A segment whose meaning has been read, with its flow.
 #[derive(Clone, Copy)]
 struct Arriving<'s, 'a> {
@@ -177,7 +180,7 @@ impl<T: Tx> Stage<'_, T> {
         came: &ingress::Arriving<'_>,
         segment: &Segment<'_>,
     ) -> Option<(u32, Fate)> {
-        let text = &Arriving { key: &came.key, hash: came.hash(&self.local.hash_key.get()), segment, came };
+        let text = &Arriving { key: &came.key, hash: came.hash(&self.local.hash_key), segment, came };
         match self.tables.lookup_hinted(hint, text.hash, text.key) {
             Some(handle) => match handle.kind() {
                 Kind::Connection => {
@@ -482,9 +485,8 @@ impl<T: Tx> Stage<'_, T> {
     #[inline]
     fn time_wait(&mut self, handle: Handle, arriving: &Arriving<'_, '_>) {
         let now = self.local.now;
-        let secrets = self.local.secrets.get();
-        let key = arriving.key;
-        let ts_offset = || isn::ts_offset(&secrets.timestamp, &key.local, &key.remote);
+        let (key, secrets) = (arriving.key, &self.local.secrets);
+        let ts_offset = || isn::ts_offset(&secrets.get().timestamp, &key.local, &key.remote);
         let tables = &mut *self.tables;
         let outcome = if handle.kind() == Kind::TimeWaitV4 {
             let record = tables.tw4.get(position(&tables.tw4, handle));
@@ -569,9 +571,17 @@ impl<T: Tx> Stage<'_, T> {
         if !self.tables.listeners.has_room(listener) {
             return self.accept_queue_full();
         }
-        // A cookie cannot promise to begin beyond the flow's former use; an entry in the place of its record takes no more room.
-        if least.is_none() && self.tables.half_open.len() >= self.local.config.tcp_max_syn_backlog {
-            return self.send_cookie(arriving);
+        let (under_way, most) = (self.tables.half_open.len(), self.local.config.tcp_max_syn_backlog);
+        if under_way >= most {
+            cold_path();
+            if least.is_none() {
+                return self.send_cookie(arriving);
+            }
+            // A cookie cannot promise to begin beyond the flow's former use. So whoever comes back to a flow has as many entries
+            // again, which a flood of strangers cannot take from him; beyond them the record stays, and he has to ask once more.
+            if under_way >= most.saturating_add(most.max(RETURNING_MIN)) {
+                return self.too_many_half_open();
+            }
         }
         let path = PathPlace::of(key);
         let (mtu, ts_offset) = path_facts(self.local, key, path);
@@ -583,8 +593,9 @@ impl<T: Tx> Stage<'_, T> {
         let index = self.tables.insert_half_open(*hash, half, arriving.came.mix, over);
         self.tables.timers.arm_tick(Handle::new(Kind::HalfOpen, index), next_tick(self.local.now, retry_at_ms));
         if egress::header_at(self.local, self.tx, key, path, &header) == egress::Sent::Full {
-            self.answer_later(index);
+            return self.answer_later(index);
         }
+        self.tables.counters.count(Mib::TcpOutSegs);
     }
 
     /// A SYN, or what ends a handshake, goes no further because nobody accepts those that wait. As in the kernel, the drops of a
@@ -594,6 +605,14 @@ impl<T: Tx> Stage<'_, T> {
         self.tables.counters.count(Mib::TcpExtListenOverflows);
         self.tables.counters.count(Mib::TcpExtListenDrops);
         self.tables.counters.discard(Discard::TcpListenOverflow);
+    }
+
+    /// A SYN goes no further because too many handshakes are under way.
+    #[cold]
+    fn too_many_half_open(&mut self) {
+        self.tables.counters.count(Mib::TcpExtListenDrops);
+        self.tables.counters.count(Mib::TcpExtTCPReqQFullDrop);
+        self.tables.counters.discard(Discard::TcpSynDropped);
     }
 
     /// The SYN-ACK of a half-open entry waits for room in the device, behind those that wait already. If they are too many, it is left to its
@@ -618,15 +637,17 @@ impl<T: Tx> Stage<'_, T> {
         let path = PathPlace::of(half.key());
         let (mtu, _) = path_facts(self.local, half.key(), path);
         let header = half.syn_ack(announced_mss(mtu, half.key().is_v4()), &cx!(self));
-        egress::header_at(self.local, self.tx, half.key(), path, &header) != egress::Sent::Full
+        if egress::header_at(self.local, self.tx, half.key(), path, &header) == egress::Sent::Full {
+            return false;
+        }
+        self.tables.counters.count(if half.is_repeated() { Mib::TcpRetransSegs } else { Mib::TcpOutSegs });
+        true
     }
 
     #[cold]
     fn send_cookie(&mut self, arriving: &Arriving<'_, '_>) {
         if !self.local.config.tcp.tcp_syncookies {
-            self.tables.counters.count(Mib::TcpExtListenDrops);
-            self.tables.counters.count(Mib::TcpExtTCPReqQFullDrop);
-            return self.tables.counters.discard(Discard::TcpSynDropped);
+            return self.too_many_half_open();
         }
         let mtu = self.local.paths.passing(&self.local.snapshot, arriving.key.remote).map(|path| path.mtu);
         let mss = announced_mss(mtu.unwrap_or(least_mtu(arriving.key)), arriving.key.is_v4());

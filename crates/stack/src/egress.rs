@@ -3,9 +3,10 @@
 //! path: `device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → [egress] → device::tx`
 
 use crate::counters::{Counters, Mib};
+use crate::entropy::KeptKey;
 use crate::lane::Local;
 use crate::mail::{LaneMail, ToControl};
-use crate::narrowing::Narrowing;
+use crate::mtu_news::MtuNews;
 use crate::neighbours::{Wait, WaitingRoom};
 use crate::snapshot::{Snapshot, mix_pair};
 use crate::ways::{WayRef, Ways};
@@ -24,6 +25,7 @@ use laneway_sync::prefetch::{LINE, prefetch_lines};
 use laneway_wire::checksum::{Sum, pseudo_header};
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::{Address, FlowKey};
+use laneway_wire::keyed_hash::HashKey;
 use laneway_wire::protocol;
 use laneway_wire::segmentation::Place;
 use laneway_wire::tcp::Header;
@@ -52,6 +54,8 @@ pub struct Path {
     /// The IP header of TCP segments.
     header: output::Template,
     resolved: bool,
+    /// We may connect by it: one end is ours, and the other can be another host's.
+    may_begin: bool,
     /// What it was worked out from.
     way: WayRef,
     src: Address,
@@ -164,7 +168,7 @@ pub struct Paths {
     mtu: u32,
     hop_limit: u8,
     /// The secret behind timestamp offsets.
-    timestamp: [u64; 2],
+    timestamp: KeptKey,
     now: Instant,
 }
 
@@ -183,7 +187,7 @@ impl Paths {
             mac: Mac(capabilities.mac),
             mtu: capabilities.mtu.min(65_535) as u32,
             hop_limit,
-            timestamp,
+            timestamp: KeptKey::new(HashKey::new(timestamp[0], timestamp[1])),
             now: Instant::ZERO,
         }
     }
@@ -213,6 +217,14 @@ impl Paths {
             self.renew(at, snapshot, src, dst);
         }
         self.places[at].as_mut()
+    }
+
+    /// The path for a new connection from `src` to `dst`, if that is known and nothing stands against it.
+    #[inline(always)]
+    pub fn to_begin(&self, place: PathPlace, snapshot: &Snapshot, src: &Address, dst: &Address) -> Option<&Path> {
+        let path = self.places[usize::from(place.0) % PATHS].as_ref()?;
+        let holds = self.generation == snapshot.generation && self.ways.holds(path.way);
+        (holds && path.may_begin && path.dst == *dst && path.src == *src).then_some(path)
     }
 
     /// The path to `dst` for a packet after which none will follow. It is not kept: a flood from everywhere would put those
@@ -313,10 +325,13 @@ impl Paths {
             let mut spec =
                 HeaderSpec::new(if src.is_unspecified() { source.unwrap_or(dst) } else { src }, dst, protocol::TCP);
             spec.hop_limit = self.hop_limit;
-            (output::Template::new(&spec), isn::ts_offset(&self.timestamp, &src, &dst))
+            let HashKey { k0, k1 } = self.timestamp.get();
+            (output::Template::new(&spec), isn::ts_offset(&[k0, k1], &src, &dst))
         });
         Path {
             way,
+            // Whenever our addresses change, all of it is worked out again.
+            may_begin: snapshot.addresses.contains(&src) && snapshot.addresses.can_be_remote(&dst),
             src,
             dst,
             next_hop,
@@ -351,13 +366,19 @@ impl Paths {
         news
     }
 
-    /// Time has passed: learned MTUs may have expired.
-    pub fn on_timeout(&mut self, now: Instant) {
+    /// Time has passed: learned MTUs may have expired. What connections go by now where they did, `news` is told.
+    pub(crate) fn on_timeout(&mut self, snapshot: &Snapshot, now: Instant, news: &mut MtuNews) {
         self.now = now;
         for learned in [&mut self.learned, &mut self.of_datagrams] {
             if learned.poll_timeout().is_some_and(|at| at <= now) {
                 learned.on_timeout(now);
                 self.ways.renew();
+            }
+        }
+        while self.of_datagrams.poll_forgotten().is_some() {}
+        while let Some(dst) = self.learned.poll_forgotten() {
+            if let Some(path) = self.passing(snapshot, dst) {
+                news.learn(dst, path.mtu);
             }
         }
     }
@@ -440,7 +461,7 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
     local.counters.count(Mib::IpOutRequests);
     local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
     if ip_len + tcp_len > mtu as usize {
-        narrow(&mut local.narrowing, key, mtu, (header_len, payload_len));
+        narrow(&mut local.mtu_news, key, mtu, (header_len, payload_len));
     }
     Sent::Yes
 }
@@ -449,11 +470,11 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
 /// segment may still get through, and if not, it is sent again as smaller ones.
 #[cold]
 #[inline(never)]
-fn narrow(narrowing: &mut Narrowing, key: &FlowKey, mtu: u32, (header_len, payload_len): (usize, usize)) {
+fn narrow(news: &mut MtuNews, key: &FlowKey, mtu: u32, (header_len, payload_len): (usize, usize)) {
     // Below the least that a connection sends, telling it changes nothing.
     let most = effective_mss(u16::MAX, mtu, key.local.is_v4(), header_len > 20);
     if payload_len > usize::from(most) {
-        narrowing.learn(key.remote, mtu);
+        news.learn(key.remote, mtu);
     }
 }
 
@@ -493,7 +514,7 @@ pub fn super_segment<T: Tx>(
     if path.header.len() + header_len + mss > path.mtu as usize {
         cold_path();
         let mtu = path.mtu;
-        narrow(&mut local.narrowing, key, mtu, (header_len, mss));
+        narrow(&mut local.mtu_news, key, mtu, (header_len, mss));
         match local.paths.at(place, &local.snapshot, &key.local, &key.remote) {
             Some(again) => path = again,
             None => return (Sent::Nowhere, plan.len),
@@ -715,6 +736,7 @@ pub fn header<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, header: &Head
     let pseudo = pseudo_header(&key.local, &key.remote, protocol::TCP, tcp_len as u32);
     let meta = checksum(tcp, (tcp_len, Sum::ZERO, pseudo), offloads.then_some(link_len + ip_len));
     tx.commit(total, meta);
+    local.counters.count(Mib::TcpOutSegs);
     local.counters.count(Mib::IpOutRequests);
     local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
     Sent::Yes
@@ -742,7 +764,7 @@ pub fn packet<T: Tx>(
     let mtu = path.mtu as usize;
     let mut payload = vec![0; payload_len];
     write(&mut payload);
-    let id = local.entropy.next_u64();
+    let id = local.chance.next_u64();
     let hop_limit = local.paths.hop_limit;
     let spec = &HeaderSpec { hop_limit, dont_fragment: false, id: id as u16, ..*spec };
     let ip_len = spec.len();
@@ -770,7 +792,7 @@ pub fn packet<T: Tx>(
 
 /// Sends an IP packet that is complete.
 pub fn raw<T: Tx>(local: &mut Local, tx: &mut T, dst: Address, packet: &[u8]) -> Sent {
-    let Some(path) = local.paths.get(&local.snapshot, dst) else { return Sent::Nowhere };
+    let Some(path) = local.paths.get(&local.snapshot, dst) else { return no_route(&mut local.counters) };
     tx.on_behalf(&local.snapshot, path.route);
     if !path.resolved {
         let next_hop = path.next_hop;

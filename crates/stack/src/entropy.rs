@@ -5,7 +5,8 @@ use laneway_proto::tcp::listen::Secrets;
 use laneway_sync::fork::Secret;
 use laneway_wire::keyed_hash::HashKey;
 
-/// A small generator for choices that need not be secret (jitter, tie-breaks), and the source of secrets at start.
+/// A small generator for choices that need not be secret (jitter, tie-breaks). Whoever sees what it gives can compute the rest: what
+/// others see comes from [`Chance`].
 #[derive(Clone, Debug)]
 pub struct Entropy(u64);
 
@@ -37,6 +38,28 @@ impl Entropy {
     }
 }
 
+/// What nobody can foresee, also who has seen much of it: a keyed hash of how often it was asked, under a key that serves nothing else.
+/// A hash for each value, so not for what is asked per segment.
+#[derive(Debug)]
+pub struct Chance {
+    key: KeptKey,
+    lane: u64,
+    asked: u64,
+}
+
+impl Chance {
+    /// That of a lane, by its number. The same key gives the same run, and each lane another.
+    pub fn new(key: HashKey, lane: usize) -> Self {
+        Chance { key: KeptKey::new(key), lane: lane as u64, asked: 0 }
+    }
+
+    /// The next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.asked += 1;
+        self.key.get().sip13_words(&[self.lane, self.asked])
+    }
+}
+
 /// Every secret of one stack. All lanes share them: a cookie or sequence number may be checked on any.
 #[derive(Clone)]
 pub struct BootSecrets {
@@ -46,8 +69,8 @@ pub struct BootSecrets {
     pub flow: HashKey,
     /// For ephemeral ports (RFC 6056).
     pub port: HashKey,
-    /// For choosing IP identifications and the like.
-    pub seed: u64,
+    /// For choosing IP identifications and the like: see [`Chance`].
+    pub chance: HashKey,
     /// The Toeplitz key that steers flows to lanes, where the choice is ours.
     pub steering: [u8; 40],
 }
@@ -83,13 +106,13 @@ impl BootSecrets {
         let tcp = Secrets { isn: [word(), word()], timestamp: [word(), word()], cookie: [word(), word()] };
         let flow = HashKey { k0: word(), k1: word() };
         let port = HashKey { k0: word(), k1: word() };
-        let seed = word();
+        let chance = HashKey { k0: word(), k1: word() };
         let mut steering = [0; 40];
         fill(&mut steering);
         while !reaches_every_bucket(&steering) {
             fill(&mut steering);
         }
-        BootSecrets { tcp, flow, port, seed, steering }
+        BootSecrets { tcp, flow, port, chance, steering }
     }
 }
 
@@ -98,8 +121,8 @@ impl BootSecrets {
 impl Drop for BootSecrets {
     fn drop(&mut self) {
         self.tcp = Secrets { isn: [0; 2], timestamp: [0; 2], cookie: [0; 2] };
-        (self.flow, self.port) = (HashKey::new(0, 0), HashKey::new(0, 0));
-        (self.seed, self.steering) = (0, [0; 40]);
+        (self.flow, self.port, self.chance) = (HashKey::new(0, 0), HashKey::new(0, 0), HashKey::new(0, 0));
+        self.steering = [0; 40];
         std::hint::black_box(self); // somebody may look: the stores are not idle
     }
 }
@@ -146,3 +169,6 @@ impl std::fmt::Debug for BootSecrets {
         f.write_str("BootSecrets { .. }")
     }
 }
+
+#[cfg(test)]
+mod tests;

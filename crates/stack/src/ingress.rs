@@ -3,6 +3,7 @@
 //! path: `device::rx → [ingress] → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → egress → device::tx`
 
 use crate::counters::Mib;
+use crate::entropy::KeptKey;
 use crate::lane::Local;
 pub use crate::moving::Via;
 use crate::tables::Handle;
@@ -14,7 +15,6 @@ use laneway_proto::ip::input::{self, Packet, PlainTcp};
 use laneway_wire::checksum::{verify_transport, verify_transport_v4};
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::{Address, FlowKey};
-use laneway_wire::keyed_hash::HashKey;
 use laneway_wire::protocol;
 
 /// A TCP segment that is for us, its checksum verified, on its way to its connection. Its meaning is read only when its
@@ -43,9 +43,15 @@ pub struct Arriving<'a> {
 
 impl Arriving<'_> {
     /// The hash of its flow in the index.
-    #[inline]
-    pub fn hash(&self, key: &HashKey) -> u64 {
-        if self.hash != 0 { self.hash } else { self.key.hash(key) }
+    #[inline(always)]
+    pub fn hash(&self, key: &KeptKey) -> u64 {
+        if self.hash != 0 { self.hash } else { self.hash_now(key) }
+    }
+
+    /// Nobody needed it before: the flow was found without.
+    #[inline(never)]
+    fn hash_now(&self, key: &KeptKey) -> u64 {
+        self.key.hash(&key.get())
     }
 
     /// Its PSH bit.
@@ -181,10 +187,9 @@ fn supersedes(before: &Arriving<'_>, next: &Arriving<'_>) -> bool {
         && grown(24) >= 0
 }
 
-/// Takes the link header off, and reads on.
+/// Takes the link header off, and reads on. Whoever lent the frame has counted it.
 #[inline(always)]
 pub fn frame<'a>(local: &mut Local, frame: RxFrame<'a>, ours: Mac, batch: &mut Batch<'a>) -> Other<'a> {
-    local.counters.count(Mib::IpInReceives);
     local.counters.add(Mib::IpExtInOctets, frame.bytes.len() as u64);
     if local.medium == Medium::Ip {
         return packet(local, frame.bytes, frame.meta, false, batch);
@@ -229,7 +234,7 @@ fn plain_segment<'a>(
     batch: &mut Batch<'a>,
 ) -> bool {
     let PlainTcp { src, dst, addresses, tcp } = *plain;
-    if group || !local.snapshot.addresses.contains(&dst) {
+    if group || !local.snapshot.addresses.contains_v4(dst.octets_v4()) {
         return false;
     }
     segment(local, bytes, (src, dst), tcp, meta, || verify_transport_v4(addresses, protocol::TCP, tcp), batch);
@@ -344,3 +349,6 @@ fn drop<'a>(local: &mut Local, discard: Discard) -> Other<'a> {
     local.counters.discard(discard);
     None
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,10 +7,10 @@ use crate::bound::BoundPorts;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::egress::Paths;
-use crate::entropy::{BootSecrets, Entropy, KeptKey, KeptSecrets};
+use crate::entropy::{BootSecrets, Chance, Entropy, KeptKey, KeptSecrets};
 use crate::mail::LaneMail;
 use crate::moving::Moving;
-use crate::narrowing::Narrowing;
+use crate::mtu_news::MtuNews;
 use crate::neighbours::WaitingRoom;
 use crate::sharing::{Product, Sharing, Site};
 use crate::snapshot::Snapshot;
@@ -42,12 +42,16 @@ pub struct Local {
     pub(crate) config: Arc<Config>,
     pub(crate) secrets: KeptSecrets,
     pub(crate) hash_key: KeptKey,
-    pub(crate) entropy: Entropy,
+    /// For what others see: identifications, the price of ICMP messages.
+    pub(crate) chance: Chance,
+    /// For the ports of active opens: which of two steps the search goes on by. A hash for each `connect` would be dear, and of this
+    /// nobody sees more than that step; where the search begins is a hash under [`BootSecrets::port`].
+    pub(crate) jitter: Entropy,
     pub(crate) steering: Steering,
     pub(crate) snapshot: Snapshot,
     pub(crate) paths: Paths,
     pub(crate) bound: BoundPorts,
-    pub(crate) narrowing: Narrowing,
+    pub(crate) mtu_news: MtuNews,
     /// Buckets that move to or from this lane.
     pub(crate) moving: Moving,
     pub(crate) udp: UdpSockets,
@@ -115,18 +119,21 @@ impl<S: Sharing> Lane<S> {
     pub fn new(parts: LaneParts<S>) -> Self {
         let LaneParts { id, shared, config, secrets, steering, capabilities, mail, snapshot } = parts;
         let offload = !config.software_checksums;
+        let mut chance = Chance::new(secrets.chance, id);
+        let jitter = Entropy::from_seed(chance.next_u64());
         let local = Local {
             id,
             now: Instant::ZERO,
             busy: false,
             secrets: KeptSecrets::new(&secrets.tcp),
             hash_key: KeptKey::new(secrets.flow),
-            entropy: Entropy::from_seed(secrets.seed ^ (id as u64).wrapping_mul(0x9e37_79b9)),
+            chance,
+            jitter,
             snapshot,
             paths: Paths::new(&capabilities, config.ip_default_ttl, secrets.tcp.timestamp),
             steering,
             bound: BoundPorts::default(),
-            narrowing: Narrowing::default(),
+            mtu_news: MtuNews::default(),
             moving: Moving::default(),
             udp: UdpSockets::default(),
             waiting: WaitingRoom::default(),

@@ -22,7 +22,7 @@ pub mod listing;
 pub mod lock_order;
 pub mod mail;
 mod moving;
-mod narrowing;
+mod mtu_news;
 pub mod neighbours;
 pub mod port_set;
 pub mod ports;

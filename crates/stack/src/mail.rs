@@ -243,3 +243,6 @@ pub fn exchange(lanes: usize) -> (Vec<ControlMail>, Vec<LaneMail>) {
     }
     (control, mail)
 }
+
+#[cfg(test)]
+mod tests;

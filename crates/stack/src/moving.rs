@@ -17,7 +17,7 @@ use crate::counters::Mib;
 use crate::lane::{Lane, Local};
 use crate::mail::ToControl;
 use crate::sharing::{Sharing, Site};
-use crate::steering::{BUCKETS, Table};
+use crate::steering::{BUCKETS, Steering, Table};
 use crate::tables::Tables;
 use laneway_device::BATCH_MAX;
 use laneway_proto::ip::input::Packet;
@@ -156,10 +156,19 @@ impl Moving {
     }
 
     /// Something is due although nothing arrives.
-    pub(crate) fn deadline(&self, now: Instant) -> Instant {
-        let waits = |leaving: &Leaving| matches!(leaving.stage, Stage::Switched { .. });
-        let waits = self.next.is_some() || !self.reports.is_empty() || self.leaving.iter().any(waits);
-        if waits { now.after_us(STRAGGLER_US) } else { Instant::NEVER }
+    pub(crate) fn deadline(&self, now: Instant, tables: &Tables, steering: &Steering) -> Instant {
+        let soon = now.after_us(STRAGGLER_US);
+        let due = |leaving: &Leaving| match &leaving.stage {
+            Stage::Deciding | Stage::Drained => Instant::NEVER,
+            Stage::Switched { .. } => soon,
+            // A flow ends in a turn, after which this is asked again: while it is there, nobody need look.
+            Stage::Handed(walk, _) if walk.stays(tables, |key| steering.bucket(key) == leaving.bucket) => {
+                Instant::NEVER
+            }
+            Stage::Handed(_, again) => *again,
+        };
+        let first = self.leaving.iter().map(due).min().unwrap_or(Instant::NEVER);
+        if self.next.is_some() || !self.reports.is_empty() { first.min(soon) } else { first }
     }
 
     /// Mail of this lane must wait: what is still in our own queue came before it.
@@ -401,7 +410,8 @@ pub(crate) fn go_on<S: Sharing>(lane: &mut Lane<S>, frames: usize) -> bool {
 #[derive(Default)]
 struct Walk {
     part: Part,
-    next: u32,
+    /// Where it goes on in this part, once that has been begun.
+    next: Option<u32>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -445,7 +455,7 @@ impl Walk {
                 Part::TimeWaitV6 | Part::End => (Part::End, self.records(&tables.tw6, &mut looks, &wanted)),
             };
             match found {
-                Found::None => *self = Walk { part, next: 0 },
+                Found::None => *self = Walk { part, next: None },
                 found => return found,
             }
         }
@@ -459,15 +469,15 @@ impl Walk {
         key: impl Fn(u32) -> Option<FlowKey>,
         wanted: &impl Fn(&FlowKey) -> bool,
     ) -> Found {
-        while self.next < end {
+        for at in self.next.unwrap_or(0)..end {
+            self.next = Some(at);
             if *looks == 0 {
                 return Found::NotYet;
             }
             *looks -= 1;
-            if key(self.next).is_some_and(|key| wanted(&key)) {
+            if key(at).is_some_and(|key| wanted(&key)) {
                 return Found::One;
             }
-            self.next += 1;
         }
         Found::None
     }
@@ -479,20 +489,38 @@ impl Walk {
         wanted: &impl Fn(&FlowKey) -> bool,
     ) -> Found {
         let Some((head, _)) = queue.front() else { return Found::None };
-        if self.next.wrapping_sub(head) as usize > queue.len() {
-            self.next = head; // those in between have been reaped
+        let mut at = self.next.unwrap_or(head);
+        if at.wrapping_sub(head) as usize > queue.len() {
+            at = head; // those in between have been reaped
         }
-        while self.next != queue.end() {
+        while at != queue.end() {
+            self.next = Some(at);
             if *looks == 0 {
                 return Found::NotYet;
             }
             *looks -= 1;
-            if queue.get(self.next).is_some_and(|record| !record.is_dead() && wanted(&record.key())) {
+            if queue.get(at).is_some_and(|record| !record.is_dead() && wanted(&record.key())) {
                 return Found::One;
             }
-            self.next = self.next.wrapping_add(1);
+            at = at.wrapping_add(1);
         }
         Found::None
+    }
+
+    /// A flow that is wanted is still where it has stopped.
+    fn stays(&self, tables: &Tables, wanted: impl Fn(&FlowKey) -> bool) -> bool {
+        fn record<T: TimeWait>(queue: &Fifo<T>, at: u32) -> Option<FlowKey> {
+            queue.get(at).filter(|record| !record.is_dead()).map(|record| record.key())
+        }
+        let Some(at) = self.next else { return false };
+        let key = match self.part {
+            Part::HalfOpen => tables.half_open.get(at).map(|half| *half.key()),
+            Part::Connections => tables.slots.get(at).map(|slot| *slot.key()),
+            Part::TimeWaitV4 => record(&tables.tw4, at),
+            Part::TimeWaitV6 => record(&tables.tw6, at),
+            Part::End => None,
+        };
+        key.is_some_and(|key| wanted(&key))
     }
 }
 

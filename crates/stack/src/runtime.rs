@@ -79,7 +79,8 @@ pub struct Options {
     pub bells: Option<Bells>,
     /// A capture that wants to know the time.
     pub capture: Option<Capture>,
-    /// Called by a thread that fails, with a sentence.
+    /// Called once with a sentence when a thread of the stack has failed: on a thread of its own, and with the stack already stopping.
+    /// So it may ask the stack anything, stop it or drop it. [`Runtime::stop`] elsewhere waits for it; if it panics, nothing else comes of that.
     pub on_failure: Option<Tell>,
     /// What the queues of a TUN interface count themselves, by lane: added to the lanes' counters.
     pub tun: Vec<Arc<TunCounters>>,
@@ -156,6 +157,8 @@ struct Shared {
     running: AtomicUsize,
     failure: Mutex<Option<String>>,
     on_failure: Option<Tell>,
+    /// The thread that calls `on_failure`.
+    telling: Mutex<Option<JoinHandle<()>>>,
     clock: Clock,
     medium: Medium,
     /// Which flow is in which bucket; who owns that, the control plane knows.
@@ -198,10 +201,28 @@ impl Shared {
         if first {
             tracing::error!("{sentence}");
         }
-        if first && let Some(tell) = &self.on_failure {
-            tell(&sentence);
-        }
         self.begin_stop();
+        if first && let Some(tell) = &self.on_failure {
+            self.tell(Arc::clone(tell), sentence);
+        }
+    }
+
+    /// On a thread that nobody but [`Runtime::stop`] waits for: whoever is told may ask the lanes, and wait for them to end.
+    fn tell(&self, tell: Tell, sentence: String) {
+        let here = (Arc::clone(&tell), sentence.clone());
+        let told = move |(tell, sentence): (Tell, String)| _ = catch_unwind(AssertUnwindSafe(|| tell(&sentence)));
+        match thread::Builder::new().name("failure".into()).spawn(move || told((tell, sentence))) {
+            Ok(telling) => *self.telling.lock().unwrap_or_else(PoisonError::into_inner) = Some(telling),
+            Err(_) => told(here),
+        }
+    }
+
+    /// Waits until it has been told, unless the caller is who is told.
+    fn await_told(&self) {
+        let telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(telling) = telling.filter(|telling| telling.thread().id() != thread::current().id()) {
+            let _ = telling.join();
+        }
     }
 }
 
@@ -245,6 +266,7 @@ impl Runtime {
             running: AtomicUsize::new(lanes),
             failure: Mutex::new(None),
             on_failure: options.on_failure.clone(),
+            telling: Mutex::new(None),
             clock,
             medium: seats.first().map_or(Medium::Ip, |seat| seat.lane.medium()),
             steering: seats.first().map(|seat| seat.lane.local.steering.clone()),
@@ -471,6 +493,7 @@ impl Runtime {
         if let Some(control) = self.control.take() {
             sum.merge(&control.join().unwrap_or_default());
         }
+        self.shared.await_told();
         tracing::info!("the stack has stopped");
         sum
     }

@@ -78,7 +78,7 @@ impl<T: Tx> Stage<'_, T> {
                 if !self.allowed(|local| &mut local.echo_rate) {
                     return;
                 }
-                let group = packet.is_group_addressed() || packet.link_broadcast;
+                let group = packet.is_group_addressed();
                 let first = self.local.snapshot.addresses.iter().find(|a| a.is_v4() == packet.dst.is_v4()).copied();
                 let from = if group { first.unwrap_or(packet.dst) } else { packet.dst };
                 let reply = icmp::echo_reply(packet, echo, from);
@@ -156,7 +156,7 @@ impl<T: Tx> Stage<'_, T> {
                     let mtu = error.mtu.unwrap_or(0);
                     if let Some(mtu) = self.local.paths.on_packet_too_big(remote, mtu, self.local.now) {
                         let _ = self.local.mail.to_control.push(ToControl::PathMtu(remote, mtu));
-                        self.local.narrowing.learn(remote, mtu);
+                        self.local.mtu_news.learn(remote, mtu);
                     }
                 }
             }
@@ -188,11 +188,17 @@ impl<T: Tx> Stage<'_, T> {
             return None;
         }
         let hash = self.tables.hash(key);
-        let socket = self.local.udp.find(&key.local, key.local_port, hash);
+        let socket = self.udp_socket(key, hash);
         if socket.is_none() {
             self.local.counters.discard(Discard::IcmpUnverified);
         }
         socket
+    }
+
+    /// The socket that has a flow.
+    fn udp_socket(&self, key: &FlowKey, hash: u64) -> Option<UdpId> {
+        let peer = SocketAddr::new(key.remote.to_ip(), key.remote_port);
+        self.local.udp.find(key, hash, |socket| self.app.peer_is(socket, peer))
     }
 
     fn udp(&mut self, packet: &Packet<'_>, bytes: &[u8], vouched: Vouched) {
@@ -211,7 +217,7 @@ impl<T: Tx> Stage<'_, T> {
             return;
         }
         let hash = datagram.key.hash(&self.local.hash_key.get());
-        let Some(socket) = self.local.udp.find(&datagram.key.local, datagram.key.local_port, hash) else {
+        let Some(socket) = self.udp_socket(&datagram.key, hash) else {
             self.local.counters.count(Mib::UdpNoPorts);
             self.local.counters.discard(Discard::UdpNoPort);
             return self.problem(packet, Problem::PortUnreachable);
@@ -238,9 +244,6 @@ impl<T: Tx> Stage<'_, T> {
     }
 
     fn problem(&mut self, packet: &Packet<'_>, problem: Problem) {
-        if packet.link_broadcast {
-            return;
-        }
         if let Some(reply) = icmp::error_reply(packet, problem)
             && self.allowed(|local| &mut local.icmp_rate)
         {
@@ -251,7 +254,7 @@ impl<T: Tx> Stage<'_, T> {
     }
 
     fn allowed(&mut self, limit: impl FnOnce(&mut Local) -> &mut RateLimit) -> bool {
-        let (random, now) = (self.local.entropy.next_u64() as u32, self.local.now);
+        let (random, now) = (self.local.chance.next_u64() as u32, self.local.now);
         let allowed = limit(self.local).allow(now, random);
         if !allowed {
             self.local.counters.discard(Discard::IcmpRateLimited);

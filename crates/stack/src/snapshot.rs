@@ -51,6 +51,8 @@ pub struct News {
 #[repr(align(128))]
 pub struct AddressSet {
     places: Box<[Address]>,
+    /// Those of IPv4 among them again, as four bytes: nearly every packet asks for one of these. 0 is an empty place.
+    places_v4: Box<[u32]>,
     all: Vec<Address>,
     /// The same with the broadcast addresses of our networks: what no other host has.
     taken: Box<[Address]>,
@@ -62,22 +64,19 @@ impl Default for AddressSet {
     }
 }
 
-#[inline]
-fn fold(address: &Address) -> u64 {
-    u64::from(address.folded())
-}
-
 /// A place for an address in a small table. Not secret: both tables are of our own addresses and paths.
 #[inline]
 fn mix(address: &Address) -> usize {
-    (fold(address).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
+    (u64::from(address.folded()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
 }
 
 /// A place for a pair of addresses.
 #[inline]
 pub(crate) fn mix_pair(a: &Address, b: &Address) -> usize {
-    ((fold(a) << 32 | fold(b)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
-        ^ (fold(a).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 37) as usize
+    // Both halves of the product, because the lower one's bits know nothing of the upper ones of what was multiplied.
+    let both = a.folded_wide().rotate_left(32) ^ b.folded_wide();
+    let product = u128::from(both) * 0x9e37_79b9_7f4a_7c15;
+    ((product as u64 ^ (product >> 64) as u64) >> 40) as usize
 }
 
 /// Marks an empty place: no host has the unspecified address.
@@ -113,6 +112,26 @@ fn is_in(places: &[Address], address: &Address) -> bool {
     }
 }
 
+/// A table of the IPv4 addresses among these.
+fn spread_v4(all: &[Address]) -> Box<[u32]> {
+    let all: Vec<[u8; 4]> = all.iter().filter(|address| address.is_v4()).map(Address::octets_v4).collect();
+    let mut places = vec![0; (all.len() * 4).next_power_of_two().max(16)].into_boxed_slice();
+    for octets in all {
+        let mut at = mix_v4(octets) & (places.len() - 1);
+        while places[at] != 0 {
+            at = (at + 1) & (places.len() - 1);
+        }
+        places[at] = u32::from_ne_bytes(octets);
+    }
+    places
+}
+
+/// A place for an IPv4 address.
+#[inline]
+fn mix_v4(octets: [u8; 4]) -> usize {
+    (u64::from(u32::from_ne_bytes(octets)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
+}
+
 impl AddressSet {
     /// A set of these addresses.
     pub fn new(addresses: &[Address]) -> Self {
@@ -121,7 +140,7 @@ impl AddressSet {
         all.sort_by_key(|a| a.octets());
         all.dedup();
         let places = spread(&all);
-        AddressSet { taken: places.clone(), places, all }
+        AddressSet { taken: places.clone(), places, places_v4: spread_v4(&all), all }
     }
 
     /// A set of the addresses that we have in these networks, each with the length of its prefix.
@@ -140,6 +159,21 @@ impl AddressSet {
     #[inline]
     pub fn contains(&self, address: &Address) -> bool {
         is_in(&self.places, address)
+    }
+
+    /// The same for IPv4.
+    #[inline(always)]
+    pub fn contains_v4(&self, octets: [u8; 4]) -> bool {
+        let (word, mask) = (u32::from_ne_bytes(octets), self.places_v4.len() - 1);
+        let mut at = mix_v4(octets);
+        loop {
+            // There is always an empty place, so this ends.
+            let place = self.places_v4[at & mask];
+            if place == word || place == 0 {
+                return place != 0;
+            }
+            at += 1;
+        }
     }
 
     /// Whether another host can have this address.

@@ -185,6 +185,7 @@ impl Tables {
 
     /// Chooses the local port of an active open, with the hash of the new flow and, if it takes a TIME_WAIT record over, that
     /// record and where the new ISS must lie beyond. The record is given up.
+    #[inline(always)]
     pub fn allocate(&mut self, ask: &Ask<'_>, now: Instant, delay_ms: u32) -> Result<Opening, Exhausted> {
         let mut last = None;
         let Tables { ports, flows, slots, half_open, tw4, tw6, hash_key, .. } = self;
@@ -209,7 +210,7 @@ impl Tables {
     }
 
     /// As `lookup`, with a guess that is right nearly always.
-    #[inline]
+    #[inline(always)]
     pub fn lookup_hinted(&self, hint: Option<Handle>, hash: u64, key: &FlowKey) -> Option<Handle> {
         match hint {
             Some(handle) if self.is_flow(handle, key) => Some(handle),

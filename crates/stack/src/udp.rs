@@ -1,12 +1,15 @@
 //! Owns UDP sockets on a lane: who gets a datagram, and what waits to be sent.
 
+#[cfg(test)]
+mod tests;
+
 use crate::app::UdpId;
-use crate::binding::Binding;
+use crate::binding::{Binding, RANK_MAX};
 use crate::counters::{Counters, Mib};
 use crate::snapshot::Snapshot;
 use laneway_proto::udp::PAYLOAD_MAX;
-use laneway_wire::flow::Address;
-use std::collections::VecDeque;
+use laneway_wire::flow::{Address, FlowKey};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 /// Datagrams that wait for the end of the poll.
@@ -20,7 +23,6 @@ pub fn payload_max(to: &SocketAddr) -> usize {
 struct Socket {
     id: UdpId,
     binding: Binding,
-    port: u16,
 }
 
 /// A datagram to go out.
@@ -40,7 +42,10 @@ pub struct Outgoing {
 /// The sockets of one lane.
 #[derive(Default)]
 pub struct UdpSockets {
-    sockets: Vec<Socket>,
+    /// Those of each port, in the order in which they were bound: a datagram asks no others.
+    by_port: BTreeMap<u16, Vec<Socket>>,
+    /// The port of each, by name.
+    ports: BTreeMap<u16, u16>,
     /// What waits to be sent.
     pub outgoing: VecDeque<Outgoing>,
 }
@@ -48,26 +53,41 @@ pub struct UdpSockets {
 impl UdpSockets {
     /// Binds a socket under an id that the control thread chose.
     pub fn bind(&mut self, id: UdpId, binding: Binding, port: u16) {
-        self.sockets.push(Socket { id, binding, port });
+        self.ports.insert(id.0, port);
+        self.by_port.entry(port).or_default().push(Socket { id, binding });
     }
 
     /// Unbinds it.
     pub fn unbind(&mut self, id: UdpId) {
-        self.sockets.retain(|s| s.id != id);
+        let Some(port) = self.ports.remove(&id.0) else { return };
+        let Some(sockets) = self.by_port.get_mut(&port) else { return };
+        sockets.retain(|s| s.id != id);
+        if sockets.is_empty() {
+            self.by_port.remove(&port);
+        }
     }
 
     /// Whether a socket is bound under this id.
     pub(crate) fn has(&self, id: UdpId) -> bool {
-        self.sockets.iter().any(|s| s.id == id)
+        self.ports.contains_key(&id.0)
     }
 
-    /// Who gets a datagram for this address and port: an exact binding before one for any address of the family, before one
+    /// Who gets a datagram of this flow: who is connected to its sender before who hears everybody (`peer_is` knows; see
+    /// [`App::peer_is`](crate::app::App::peer_is)); of these an exact binding before one for any address of the family, before one
     /// for any of both. Of a group (`SO_REUSEPORT`) the hash of the flow chooses; of others that share an address
     /// (`SO_REUSEADDR`) the one that was bound last.
-    pub fn find(&self, address: &Address, port: u16, hash: u64) -> Option<UdpId> {
-        let ranked = |s: &&Socket| if s.port == port { s.binding.rank(address) } else { 0 };
-        let rank = self.sockets.iter().map(|s| ranked(&s)).max().filter(|rank| *rank > 0)?;
-        let best = || self.sockets.iter().filter(|s| ranked(s) == rank);
+    pub fn find(&self, flow: &FlowKey, hash: u64, peer_is: impl Fn(UdpId) -> Option<bool>) -> Option<UdpId> {
+        let sockets = self.by_port.get(&flow.local_port)?;
+        let ranked = |s: &&Socket| match s.binding.rank(&flow.local) {
+            0 => 0,
+            rank => match peer_is(s.id) {
+                None => rank,
+                Some(true) => RANK_MAX + rank,
+                Some(false) => 0,
+            },
+        };
+        let rank = sockets.iter().map(|s| ranked(&s)).max().filter(|rank| *rank > 0)?;
+        let best = || sockets.iter().filter(|s| ranked(s) == rank);
         let last = best().next_back()?;
         let group = || best().filter(|s| s.binding.options.reuse_port);
         let members = group().count() as u64;
@@ -85,7 +105,8 @@ impl UdpSockets {
         snapshot: &Snapshot,
         counters: &mut Counters,
     ) -> bool {
-        let Some(socket) = self.sockets.iter().find(|s| s.id == id) else { return false };
+        let Some(&port) = self.ports.get(&id.0) else { return false };
+        let Some(socket) = self.by_port.get(&port).and_then(|s| s.iter().find(|s| s.id == id)) else { return false };
         if data.len() > payload_max(&to) {
             return false;
         }
@@ -111,7 +132,7 @@ impl UdpSockets {
         }
         self.outgoing.push_back(Outgoing {
             local,
-            local_port: socket.port,
+            local_port: port,
             remote,
             remote_port: to.port(),
             data: data.to_vec(),

@@ -15,12 +15,13 @@ use crate::lane::{Lane, Local};
 use crate::listing;
 use crate::mail::{ToControl, ToLane};
 use crate::moving::{self, Note};
-use crate::narrowing;
+use crate::mtu_news;
 use crate::sharing::apart::Later;
 use crate::sharing::{Sharing, Site};
 use crate::slow_path::{self, Slow};
 use crate::tables::{Handle, Kind, Tables, Tcb};
 use laneway_device::{BATCH_MAX, Medium, Rx, RxFrame, RxMeta, Tx};
+use laneway_proto::ip::input;
 use laneway_proto::ip::reassembly::Reassembled;
 use laneway_proto::tcp::nagle::Segmentation;
 use laneway_proto::tcp::output::{Held, Kind as PlanKind};
@@ -78,6 +79,7 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
         lane.local.adopt();
     }
     if frames > 0 {
+        lane.local.counters.add(Mib::IpInReceives, frames as u64);
         let rx = &*rx;
         batch(lane, frames, |i| (rx.frame(i), None), tx, app);
     }
@@ -95,9 +97,9 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
         let mut tables = lane.shared.enter(Site::Verb);
         app.on_poll(&mut Context { tables: &mut tables, local: &mut lane.local });
     }
-    let narrowing = lane.local.narrowing.is_under_way();
-    if narrowing {
-        narrowing::walk(&mut lane.shared.enter(Site::Verb), &mut lane.local);
+    let mtu_news = lane.local.mtu_news.is_under_way();
+    if mtu_news {
+        mtu_news::walk(&mut lane.shared.enter(Site::Verb), &mut lane.local);
     }
     lane.local.waits_for_neighbour = false;
     let unfinished = output(lane, tx, app) && !lane.local.waits_for_neighbour;
@@ -113,8 +115,7 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
     }
     app.on_poll_end();
     let feeds = !lane.local.starving.is_empty() && lane.can_feed();
-    let busy =
-        frames > 0 || mailed || moving || timers || commands || unfinished || narrowing || feeds || app.is_busy();
+    let busy = frames > 0 || mailed || moving || timers || commands || unfinished || mtu_news || feeds || app.is_busy();
     lane.local.busy = busy;
     lane.local.counters.count(if busy { Mib::PollsBusy } else { Mib::PollsIdle });
     // A busy lane turns again at once, and need not ask when.
@@ -345,7 +346,7 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
             }
             ToLane::PathMtu(remote, mtu) => {
                 if local.paths.on_packet_too_big(remote, mtu, local.now).is_some() {
-                    local.narrowing.learn(remote, mtu);
+                    local.mtu_news.learn(remote, mtu);
                 }
             }
             ToLane::DatagramMtu(remote, mtu) => {
@@ -378,7 +379,7 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
 }
 
 fn send_waited<T: Tx>(local: &mut Local, tx: &mut T, next_hop: laneway_wire::flow::Address, packet: &[u8]) {
-    let dst = crate::steering::flow_of_packet(packet).map_or(next_hop, |flow| flow.local);
+    let dst = input::input(packet, /* header_checksum_verified= */ true).map_or(next_hop, |packet| packet.dst);
     let _ = egress::raw(local, tx, dst, packet);
 }
 
@@ -401,7 +402,7 @@ fn expire<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) 
     tables.maintain(MAINTAIN_MAX);
     if now >= local.housekeeping_at {
         local.housekeeping_at = now.after_us(100_000);
-        local.paths.on_timeout(now);
+        local.paths.on_timeout(&local.snapshot, now, &mut local.mtu_news);
         let given_up = local.waiting.on_timeout(now);
         local.counters.discard_all(laneway_proto::discard::Discard::NeighbourUnreachable, given_up);
         Stage { tables: &mut *tables, local: &mut *local, tx: &mut *tx, app: &mut *app }.give_up_fragments();
@@ -444,6 +445,7 @@ fn connection_timer(tables: &mut Tables, local: &mut Local, app: &mut dyn App, h
             }
             if handshake.has_retry_due() {
                 tables.counters.count(Mib::ConnectRetries);
+                tables.counters.count(Mib::TcpExtTCPTimeouts);
             }
             handshake.deadline()
         }
@@ -466,7 +468,7 @@ fn half_open_timer<T: Tx>(stage: &mut Stage<'_, T>, handle: Handle) {
         }
         let at = half.retry_at_ms();
         stage.tables.timers.arm_tick(handle, next_tick(now, at));
-        stage.tables.counters.count(Mib::TcpRetransSegs);
+        stage.tables.counters.count(Mib::TcpExtTCPTimeouts);
         stage.send_syn_ack(index);
     } else {
         let at = half.retry_at_ms();
@@ -535,11 +537,11 @@ fn settle<G: Segmentation, T: Tx>(
     let Tcb::Synchronized(connection) = &mut slot.tcb else { return settle_any::<G, T>(tables, local, tx, app, index) };
     let Some(plan) = connection.decide_usual::<G>() else { return settle_any::<G, T>(tables, local, tx, app, index) };
     // Where requests and responses take turns this is all that there is.
-    let stopped = send((connection, slot.path), plan, &mut tables.counters, local, tx);
-    connection.pause();
-    if let Some(stopped) = stopped {
+    if let Some(stopped) = send((connection, slot.path), plan, &mut tables.counters, local, tx) {
+        connection.pause();
         return stopped;
     }
+    connection.settle_usual(&mut tables.pool);
     slot.touched = false;
     let deadline = connection.deadline();
     tables.timers.arm(Handle::new(Kind::Connection, index), deadline);
@@ -568,7 +570,7 @@ fn settle_any<G: Segmentation, T: Tx>(
                     Sent::Yes | Sent::Nowhere => {}
                 }
                 handshake.commit(&Cx { now, config: &local.config.tcp, pool: &mut tables.pool });
-                tables.counters.count(Mib::TcpOutSegs);
+                tables.counters.count(if handshake.retries() > 0 { Mib::TcpRetransSegs } else { Mib::TcpOutSegs });
             }
             tables.timers.arm(handle, handshake.deadline());
             slot.touched = false;
@@ -709,7 +711,10 @@ fn send_super<T: Tx>(
 fn commit(connection: &mut Connection, plan: &Plan, counters: &mut Counters, now: Instant) {
     let carries_ack = connection.commit(plan, now);
     let segments = u64::from(plan.segments);
-    counters.add(Mib::TcpOutSegs, segments);
+    // What leaves again is not counted as sent, as RFC 4022 has it and the kernel.
+    if plan.kind != PlanKind::Again {
+        counters.add(Mib::TcpOutSegs, segments);
+    }
     match plan.kind {
         PlanKind::New if carries_ack => counters.count(Mib::TcpAcksPiggybacked),
         PlanKind::Ack => counters.count(Mib::TcpExtTCPPureAcks),
@@ -760,8 +765,8 @@ impl<S: Sharing> Lane<S> {
             return self.local.now;
         }
         let neighbour = if self.local.waits_for_neighbour { self.local.now.after_us(1_000) } else { Instant::NEVER };
-        let moving = self.local.moving.deadline(self.local.now);
         let tables = self.shared.enter(Site::Look);
+        let moving = self.local.moving.deadline(self.local.now, &tables, &self.local.steering);
         let waits = if tables.time_waits > 0 || !tables.tw4.is_empty() {
             self.local.now.after_us(10_000)
         } else {

@@ -527,6 +527,25 @@ fn a_port_left_to_us_is_of_the_range_and_not_reserved_and_runs_out() {
     });
 }
 
+/// `connect` has one port to choose from, and two sockets are bound to that.
+#[test]
+fn a_port_that_two_have_bound_is_kept_until_both_have_gone() {
+    let config = Config { ip_local_port_range: (40_000, 40_000), ..Config::default() };
+    let mut ours = Ours::new(&config);
+    ours.peer.listen("10.0.0.9:80".parse().unwrap(), 64, ours.now).unwrap();
+    let options = BindOptions { reuse_address: true, ..BindOptions::default() };
+    let mut bind = || ours.host.bind("10.0.0.1:40000".parse().unwrap(), options, ours.now).unwrap().0;
+    let [first, second] = [bind(), bind()];
+    for (bound, is_free) in [(first, false), (second, true)] {
+        ours.host.control.unbind(bound);
+        ours.turn(2);
+        ours.tell(move |cx| {
+            let outcome = cx.connect(None, Address::from_v4([10, 0, 0, 9]), 80, 0);
+            assert_eq!(outcome.is_ok(), is_free, "{outcome:?}");
+        });
+    }
+}
+
 #[test]
 fn a_port_that_connections_use_is_passed_over_when_it_is_left_to_us() {
     let config = Config { ip_local_port_range: (40_000, 40_009), ..Config::default() };

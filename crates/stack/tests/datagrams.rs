@@ -40,7 +40,11 @@ impl Side {
     }
 
     fn bind(&mut self, at: &str) -> Arc<UdpTicket> {
-        let (id, at) = self.host.control.bind_udp_with(at.parse().unwrap(), BindOptions::default()).unwrap();
+        self.bind_with(at, BindOptions::default())
+    }
+
+    fn bind_with(&mut self, at: &str, options: BindOptions) -> Arc<UdpTicket> {
+        let (id, at) = self.host.control.bind_udp_with(at.parse().unwrap(), options).unwrap();
         self.desk.bind_udp(id, at)
     }
 
@@ -93,6 +97,33 @@ fn what_is_sent_before_the_lane_knows_the_socket_goes_out() {
     arrives([client, server], &from, &to);
 }
 
+/// `SO_REUSEPORT`: the hash of the flow chooses, the same one each time.
+#[test]
+fn sockets_of_a_group_share_those_who_send_to_them() {
+    let [mut server, mut client] = Side::pair();
+    let options = BindOptions { reuse_port: true, ..BindOptions::default() };
+    let group: Vec<_> = (0..3).map(|_| server.bind_with("10.0.0.1:53", options)).collect();
+    let senders: Vec<_> = (0..48).map(|n| client.bind(&format!("10.0.0.2:{}", 5_000 + n))).collect();
+    server.turn(4);
+    client.turn(4);
+    let mut shares = Vec::new();
+    for _ in 0..2 {
+        for sender in &senders {
+            assert!(sender.send(group[0].at, b"to one of you"));
+            client.desk.send_datagrams(sender);
+        }
+        client.turn(8);
+        server.turn(8);
+        let heard = |socket: &Arc<UdpTicket>| -> Vec<u16> {
+            std::iter::from_fn(|| received(socket)).map(|(from, _)| from.port()).collect()
+        };
+        shares.push(group.iter().map(heard).collect::<Vec<_>>());
+    }
+    assert_eq!(shares[0].iter().map(Vec::len).sum::<usize>(), senders.len());
+    assert!(shares[0].iter().all(|share| share.len() > 4), "{shares:?}");
+    assert_eq!(shares[0], shares[1]);
+}
+
 #[test]
 fn what_finds_its_socket_full_is_counted_as_the_kernel_does() {
     let [mut server, mut client] = Side::pair();
@@ -112,6 +143,38 @@ fn what_finds_its_socket_full_is_counted_as_the_kernel_does() {
     assert_eq!(counters.get(Mib::UdpInErrors), lost);
     assert_eq!(counters.discarded(Discard::UdpQueueFull), lost);
     assert_eq!(counters.get(Mib::UdpInDatagrams), sent - lost, "what is lost has not come in");
+}
+
+/// As a server has it that gives each of its clients a socket: all at one port, and one more for who is new.
+#[test]
+fn who_is_connected_takes_its_peer_s_datagrams_and_no_others() {
+    let [mut server, mut client] = Side::pair();
+    let options = BindOptions { reuse_address: true, ..BindOptions::default() };
+    let clients = ["10.0.0.2:5000", "10.0.0.2:5001"].map(|at| client.bind(at));
+    let ours = server.bind_with("10.0.0.1:53", options);
+    clients.iter().for_each(|from| from.connect(ours.at, from.at.ip()));
+    ours.connect(clients[0].at, ours.at.ip());
+    let mut all_send = |server: &mut Side| {
+        for from in &clients {
+            assert!(from.send(ours.at, b"hello"));
+            client.desk.send_datagrams(from);
+        }
+        for _ in 0..8 {
+            client.turn(1);
+            server.turn(1);
+        }
+        clients.each_ref().map(|from| from.take_refused())
+    };
+    assert_eq!(all_send(&mut server), [false, true], "nobody hears the second");
+    assert_eq!(received(&ours), Some((clients[0].at, b"hello".to_vec())));
+    assert_eq!(received(&ours), None);
+    // Who was bound last would hear both if they were equals.
+    let other = server.bind_with("10.0.0.1:53", options);
+    assert_eq!(all_send(&mut server), [false, false]);
+    for (socket, from) in [(&ours, &clients[0]), (&other, &clients[1])] {
+        assert_eq!(received(socket), Some((from.at, b"hello".to_vec())));
+        assert_eq!(received(socket), None);
+    }
 }
 
 /// Sends more datagrams in one poll than may wait.

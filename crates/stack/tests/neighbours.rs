@@ -5,6 +5,7 @@ use laneway_device::{Medium, Rx, Tx, TxMeta};
 use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
 use laneway_proto::ip::output::{self, HeaderSpec};
+use laneway_proto::ip::route::{Prefix, Route, RouteTable};
 use laneway_proto::time::Instant;
 use laneway_stack::app::{App, ConnId, Context};
 use laneway_stack::config::Config;
@@ -16,7 +17,40 @@ use laneway_wire::arp::{Operation, Packet};
 use laneway_wire::checksum::Sum;
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::Address;
-use laneway_wire::protocol;
+use laneway_wire::icmpv4::Echo;
+use laneway_wire::{icmpv6, ndp, protocol};
+use std::net::IpAddr;
+
+/// Says something each second on a connection that it opens, for ten seconds of fifty, and sends back what it hears.
+struct Talker {
+    connects: bool,
+    at: Instant,
+    connection: Option<ConnId>,
+    heard: usize,
+}
+
+impl App for Talker {
+    fn on_poll(&mut self, cx: &mut Context<'_>) {
+        if std::mem::take(&mut self.connects) {
+            cx.connect(None, HERE, 80, 0).expect("there are ports");
+        }
+        let talks = cx.now().as_ms() / 1_000 % 50 < 10 && cx.now() >= self.at;
+        if let Some(id) = self.connection.filter(|_| talks) {
+            self.at = cx.now().after_us(1_000_000);
+            assert_eq!(cx.send(id, b"still there?"), 12);
+        }
+    }
+    fn on_connect(&mut self, _: &mut Context<'_>, id: ConnId) {
+        self.connection = Some(id);
+    }
+    fn on_data(&mut self, cx: &mut Context<'_>, id: ConnId, data: &[u8]) -> usize {
+        self.heard += data.len();
+        if self.connection.is_none() {
+            cx.send(id, data);
+        }
+        data.len()
+    }
+}
 
 struct Nobody;
 impl App for Nobody {
@@ -46,9 +80,13 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        World::with("10.0.0.1/16")
+    }
+
+    fn with(address: &str) -> Self {
         let (queues, mut other) = memory::link(LinkConfig { medium: Medium::Ethernet, ..LinkConfig::default() });
         let (now, mac) = (Instant::from_us(3_600_000_000), Mac(queues[0].tx.capabilities().mac));
-        let network = Network { addresses: vec!["10.0.0.1/16".parse().unwrap()], gateways: vec![] };
+        let network = Network { addresses: vec![address.parse().unwrap()], gateways: vec![] };
         let secrets = BootSecrets::from_seed(1);
         let host = Host::new(Config::default(), &network, &secrets, queues, now, |_| Nobody).unwrap();
         World { host, other: other.remove(0), mac, now }
@@ -71,6 +109,14 @@ impl World {
         output::emit(&spec, &mut packet, echo.len());
         packet[spec.len()..].copy_from_slice(&echo);
         self.send(EtherType::IPV4, Mac([2, 0, 0, 0, 0, 9]), &packet);
+    }
+
+    fn send_v6(&mut self, from: Address, to: Address, message: &icmpv6::Message<'_>) {
+        let spec = HeaderSpec { hop_limit: 255, ..HeaderSpec::new(from, to, protocol::ICMPV6) };
+        let mut packet = vec![0; spec.len() + message.len()];
+        output::emit(&spec, &mut packet, message.len());
+        message.emit(&mut packet[spec.len()..], &from, &to);
+        self.send(EtherType::IPV6, MAC, &packet);
     }
 
     fn arp(&mut self, operation: Operation, sender: Address, sender_mac: Mac) {
@@ -104,6 +150,14 @@ fn heard(frame: &[u8]) -> Option<Said> {
     if frame[12..14] == [8, 6] {
         let packet = Packet::parse(bytes).expect("we can write ARP");
         return (packet.operation == Operation::Request).then_some(Said::Who(packet.target, to == Mac::BROADCAST));
+    }
+    if frame[12..14] == [0x86, 0xdd] {
+        let at = |from: usize| Address::from_v6(bytes[from..from + 16].try_into().expect("a header"));
+        return match (bytes[6] == protocol::ICMPV6).then(|| bytes[40])? {
+            129 => Some(Said::Echo(at(24), to)),
+            135 => Some(Said::Who(at(48), !to.is_unicast())),
+            _ => None,
+        };
     }
     let at = Address::from_v4(bytes[16..20].try_into().expect("a header"));
     (bytes[9] == protocol::ICMPV4).then_some(Said::Echo(at, to))
@@ -180,6 +234,48 @@ fn a_neighbour_that_is_used_is_asked_whether_it_is_still_there() {
     assert_eq!(world.wait(50), [Said::Echo(NEIGHBOUR, other)]);
 }
 
+/// RFC 4861 section 7.3.1: who acknowledges what is said to him need not be asked whether he is there.
+#[test]
+fn a_conversation_vouches_for_its_neighbour() {
+    let (first, second) = memory::link(LinkConfig { medium: Medium::Ethernet, ..LinkConfig::default() });
+    let mut now = Instant::from_us(3_600_000_000);
+    let mut ends = [first, second].into_iter();
+    let [mut server, mut client] = [("10.0.0.1/16", false), ("10.0.0.2/16", true)].map(|(address, connects)| {
+        let network = Network { addresses: vec![address.parse().unwrap()], gateways: vec![] };
+        let app = |_| Talker { connects, at: Instant::ZERO, connection: None, heard: 0 };
+        let (secrets, end) = (BootSecrets::from_seed(connects.into()), ends.next().unwrap());
+        Host::<_, _, Talker>::new(Config::default(), &network, &secrets, end, now, app).unwrap()
+    });
+    server.listen("10.0.0.1:80".parse().unwrap(), 16, now).unwrap();
+    let mut asked = Vec::new();
+    for _ in 0..4 {
+        for _ in 0..5_000 {
+            client.turn(now);
+            server.turn(now);
+            now = now.after_us(10_000);
+        }
+        // What has come, and is no packet that was sent, is a question or an answer of ARP.
+        let (sent, came) = (client.counters().get(Mib::IpOutRequests), server.counters().get(Mib::IpInReceives));
+        asked.push(came - sent);
+    }
+    assert!(client.seats[0].app.heard > 30 * 12, "{} bytes came back", client.seats[0].app.heard);
+    assert!(
+        asked[0] > 0 && asked[1..].iter().all(|all| *all == asked[0]),
+        "asked until the end of each round: {asked:?}"
+    );
+}
+
+/// RFC 1122 section 2.3.2.2 wants one to be kept at least; the rest is counted.
+#[test]
+fn what_finds_no_room_to_wait_for_a_neighbour_is_counted() {
+    let mut world = World::new();
+    (0..5).for_each(|_| world.ping(NEIGHBOUR));
+    world.wait(50);
+    assert_eq!(world.discarded(Discard::NeighbourQueueFull), 2);
+    world.arp(Operation::Reply, NEIGHBOUR, MAC);
+    assert_eq!(world.wait(50), [0; 3].map(|_| Said::Echo(NEIGHBOUR, MAC)));
+}
+
 #[test]
 fn somebody_else_who_has_our_address_is_counted() {
     let mut world = acquainted();
@@ -200,4 +296,24 @@ fn a_flood_of_questions_leaves_room_for_answers_of_the_lane() {
     let passed_over = world.discarded(Discard::SteerRingFull);
     assert!((1_000..1_500).contains(&passed_over), "{passed_over}");
     world.host.listen("0.0.0.0:80".parse().unwrap(), 16, world.now).expect("the lane says that it listens");
+}
+
+/// A router of IPv6 may be known by the address that it has on the link alone, to which no route leads. What has waited for it goes there,
+/// whatever it is.
+#[test]
+fn what_has_waited_for_a_router_is_sent_to_it() {
+    let address = |text: &str| Address::from(text.parse::<IpAddr>().unwrap());
+    let (here, router, far) = (address("fd00::1"), address("fe80::1"), address("2001:db8::7"));
+    let mut world = World::with("fd00::1/64");
+    let prefix = Prefix::of(far, 32).unwrap();
+    let route = Route { prefix, next_hop: Some(router), interface: 0, mtu: None, source: Some(here) };
+    world.host.control.replace_routes(RouteTable::builder().add(route).build().unwrap());
+    world.wait(10);
+    world.send_v6(far, here, &icmpv6::Message::EchoRequest(Echo { id: 1, seq: 1, data: b"who waits" }));
+    assert_eq!(world.wait(50), [Said::Who(router, true)]);
+    let (target_link, solicited) = (Some(MAC), true);
+    let advert =
+        ndp::Message::NeighbourAdvert { target: router, router: true, solicited, override_entry: true, target_link };
+    world.send_v6(router, here, &icmpv6::Message::Ndp(advert));
+    assert_eq!(world.wait(50), [Said::Echo(far, MAC)]);
 }

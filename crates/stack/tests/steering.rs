@@ -266,7 +266,7 @@ struct World {
 
 impl World {
     fn new(lanes: usize, rss: Rss, config: &Config) -> Self {
-        let secrets = [BootSecrets::from_seed(1), BootSecrets::from_seed(2)];
+        let secrets = [BootSecrets::from_seed(3), BootSecrets::from_seed(4)];
         // A queue that lends fewer frames than asked for is empty, as the kernel's is: one that gathers from several senders need not be.
         let lanes = [lanes, if matches!(rss, Rss::AtOnce | Rss::WhenTold) { 1 } else { lanes }];
         let steering = [0, 1].map(|end: usize| Steering::new(secrets[end].steering, lanes[end]));

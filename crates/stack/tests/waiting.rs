@@ -5,7 +5,7 @@ use laneway_device::memory::{LinkConfig, LinkQueue, LinkRx, LinkTx, link};
 use laneway_device::{Rx, Tx};
 use laneway_proto::discard::Discard;
 use laneway_proto::time::Instant;
-use laneway_stack::app::{App, ConnId, Context};
+use laneway_stack::app::{App, ConnId, Context, ListenerId};
 use laneway_stack::config::Config;
 use laneway_stack::control::Network;
 use laneway_stack::counters::Mib;
@@ -27,12 +27,19 @@ struct Told {
     message: usize,
     taken: Vec<u8>,
     writable: Vec<ConnId>,
+    /// Accepts nobody.
+    is_deaf: bool,
 }
 
 impl App for Told {
     fn on_poll(&mut self, cx: &mut Context<'_>) {
         while let Some(mut verb) = self.verbs.pop_front() {
             verb(cx);
+        }
+    }
+    fn on_acceptable(&mut self, cx: &mut Context<'_>, listener: ListenerId) {
+        while let Some(id) = if self.is_deaf { None } else { cx.accept(listener) } {
+            self.on_accept(cx, id);
         }
     }
     fn on_connect(&mut self, _: &mut Context<'_>, id: ConnId) {
@@ -317,4 +324,39 @@ fn who_asks_again_and_again_while_the_device_is_full_is_not_remembered_each_time
     let answered = answered(full(20));
     assert!(answered.len() <= 64 + 128, "the ring and as many as the backlog, not {}", answered.len());
     assert!(PORTS.into_iter().all(|port| answered.contains(&port)));
+}
+
+/// Who gives up before he is accepted leaves his place to the next.
+#[test]
+fn who_waits_to_be_accepted_and_goes_takes_no_room() {
+    let mut world = World::new(&Config::default(), 0);
+    world.server.listen("0.0.0.0:81".parse().unwrap(), 1, world.now).unwrap();
+    world.server.seats[0].app.is_deaf = true;
+    for n in 1..=60 {
+        world.tell_client(|cx| _ = cx.connect(None, Address::from_v4([10, 0, 0, 1]), 81, 0).unwrap());
+        let connected = world.client.seats[0].app.connections.clone();
+        assert_eq!(connected.len(), n);
+        world.tell_client(move |cx| cx.abort(connected[n - 1]));
+    }
+    let counters = world.server.counters();
+    assert_eq!((counters.get(Mib::TcpPassiveOpens), counters.get(Mib::TcpExtListenOverflows)), (60, 0));
+}
+
+/// A lane that has nothing but TIME_WAIT records sleeps, and wakes for them.
+#[test]
+fn a_lane_asleep_looks_after_its_time_wait_records() {
+    let mut world = World::new(&Config::default(), 1);
+    let id = world.client.seats[0].app.connections[0];
+    world.tell_client(move |cx| cx.close(id));
+    assert_eq!(world.client.counters().get(Mib::TcpExtTW), 1);
+    let began = world.now;
+    loop {
+        let turn = world.client.turn(world.now);
+        if world.client.counters().get(Mib::TcpExtTWKilled) > 0 {
+            break;
+        }
+        world.now = if turn.busy { world.now.after_us(100) } else { turn.deadline };
+        assert!(world.now.since_us(began) < 61_000_000, "it would sleep until somebody wakes it");
+    }
+    assert!(world.now.since_us(began) >= 59_000_000, "2·MSL");
 }

@@ -1,8 +1,9 @@
 //! What cores share: the few primitives through which one thread hands something to another.
 //!
 //! Each primitive has a room of its own: `mod.rs` (an essay, then the code), `tests.rs` (what it promises), `loom.rs`
-//! (a model of every interleaving, and known-broken variants that the model must catch). Nothing here knows what the
-//! bytes that pass through it mean.
+//! (a model of every interleaving, and known-broken variants that the model must catch). The last four of this list hand
+//! nothing over, and are a file each. Nothing here knows what the bytes that pass through
+//! it mean.
 //!
 //! * [`ring::records`] — one producer, one consumer, records of any length, written and read in place.
 //! * [`ring::items`] — one producer, one consumer, values of one type.

@@ -50,7 +50,7 @@ impl Sum {
     }
 
     /// Few bytes: one addition with carry for each eight of them, which no vector beats before it has got going.
-    #[inline]
+    #[inline(always)]
     fn of_few(bytes: &[u8]) -> Sum {
         let (blocks, mut rest) = bytes.as_chunks::<64>();
         let mut sum = Sum::ZERO;

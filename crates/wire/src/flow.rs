@@ -76,6 +76,13 @@ impl Address {
         a ^ b.rotate_left(9) ^ c.rotate_left(18) ^ d
     }
 
+    /// The same in two words.
+    #[inline(always)]
+    pub const fn folded_wide(&self) -> u64 {
+        let [a, b, c, d] = self.0;
+        pair(a, b) ^ pair(c, d)
+    }
+
     /// `0.0.0.0` or `::`.
     #[inline]
     pub const fn is_unspecified(&self) -> bool {

@@ -1,7 +1,8 @@
 //! SipHash-1-3 over whole 64-bit words, under a secret key.
 //!
 //! Whoever does not know the key cannot choose inputs that collide, so he cannot make a bucket long. (SipHash-1-3 is
-//! what Rust's own `HashMap` uses; its full strength as a MAC is not needed here, where no output is ever shown.)
+//! what Rust's own `HashMap` uses. Where its output is shown, whole or in part, as in sequence numbers and IP identifications, it
+//! stands for a random function; the strength of SipHash-2-4 as a MAC is not needed.)
 //! Lengths are constants in the hot callers, so rounds and loads are laid out in a row without a branch.
 
 #[cfg(test)]

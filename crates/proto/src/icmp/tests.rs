@@ -120,6 +120,52 @@ fn an_error_about_nothing_of_ours_is_unverified() {
     let mut later = packet(address(true, 1), address(true, 2), protocol::TCP, &TCP);
     later[7] = 1;
     assert_eq!(judge(&too_big(true, &later, 1400)).err(), Some(Discard::IcmpUnverified));
+    for (offset, is_first) in [(0, true), (8, false)] {
+        let mut fragment = [0; ipv6::FRAGMENT_HEADER_LEN];
+        ipv6::Fragment { offset, more: true, id: 9 }.emit(protocol::TCP, &mut fragment);
+        let quoted = packet(address(false, 1), address(false, 2), 44, &[&fragment[..], &TCP].concat());
+        assert_eq!(judge(&too_big(false, &quoted, 1400)).is_ok(), is_first, "at {offset}");
+    }
+    // Nor has what says that its ports lie within its own header.
+    let mut short = packet(address(true, 1), address(true, 2), protocol::TCP, &TCP);
+    short[0] = 0x44;
+    assert_eq!(judge(&too_big(true, &short, 1400)).err(), Some(Discard::IcmpUnverified));
+}
+
+/// We send from single addresses only, and whoever complains answers there.
+#[test]
+fn an_error_that_came_to_a_group_is_unverified() {
+    for v4 in [true, false] {
+        let ours = packet(address(v4, 1), address(v4, 2), protocol::TCP, &TCP);
+        let bytes = too_big(v4, &ours, 1400);
+        let complaint = ip::input::input(&bytes, false).unwrap();
+        assert!(input(&complaint).is_ok());
+        assert_eq!(input(&Packet { link_broadcast: true, ..complaint }), Err(Discard::IcmpUnverified));
+    }
+}
+
+/// RFC 1812 section 5.2.7.1 has three codes for what a filter refuses, of which we send one.
+#[test]
+fn every_code_of_unreachable_has_its_kind() {
+    use icmpv4::unreachable;
+    let ours = packet(address(true, 1), address(true, 2), protocol::TCP, &TCP);
+    for (code, kind) in [
+        (unreachable::NETWORK, ErrorKind::NetworkUnreachable),
+        (1, ErrorKind::HostUnreachable),
+        (unreachable::PROTOCOL, ErrorKind::ProtocolUnreachable),
+        (unreachable::PORT, ErrorKind::PortUnreachable),
+        (unreachable::FRAGMENTATION_NEEDED, ErrorKind::PacketTooBig),
+        (5, ErrorKind::HostUnreachable),
+        (unreachable::NETWORK_PROHIBITED, ErrorKind::Prohibited),
+        (unreachable::HOST_PROHIBITED, ErrorKind::Prohibited),
+        (unreachable::PROHIBITED, ErrorKind::Prohibited),
+    ] {
+        let message = icmpv4::Message::DestinationUnreachable { code, next_hop_mtu: 0, quoted: &ours };
+        let unused = icmpv6::Message::DestinationUnreachable { code, quoted: &ours };
+        let bytes = icmp_packet(address(true, 99), address(true, 1), message, unused);
+        let Ok(Incoming::Error(error)) = judge(&bytes) else { panic!("code {code}") };
+        assert_eq!(error.kind, kind, "code {code}");
+    }
 }
 
 #[test]
@@ -213,6 +259,10 @@ fn the_rate_holds_on_average_and_cannot_be_counted() {
     let mut limit = RateLimit::new(100, 50);
     let allowed = (0..100_000u64).filter(|i| limit.allow(Instant::from_us(i * 1000), random())).count();
     assert!((9_000..11_500).contains(&allowed), "{allowed} in 100 s at 100/s");
+    // An hour of silence earns no more than a burst.
+    let later = Instant::from_us(3_600_000_000);
+    let burst = (0..1000).filter(|_| limit.allow(later, random())).count();
+    assert!((20..110).contains(&burst), "{burst}");
 }
 
 proptest! {

@@ -38,7 +38,9 @@ pub struct PathMtuCache {
     config: Config,
     entries: BTreeMap<[u32; 4], Entry>,
     /// Every entry once per update, in the order of expiry; a record whose time is not its entry's is stale.
-    expiry: VecDeque<(Instant, [u32; 4])>,
+    expiry: VecDeque<(Instant, Address)>,
+    /// Those of which nothing is known any more, and nobody was told yet.
+    forgotten: Vec<Address>,
     /// Updates that may still be believed, in millionths.
     credit: u64,
     refilled: Instant,
@@ -57,6 +59,7 @@ impl PathMtuCache {
             config,
             entries: BTreeMap::new(),
             expiry: VecDeque::new(),
+            forgotten: Vec::new(),
             credit: u64::from(config.updates_per_s_max) * 1_000_000,
             refilled: Instant::ZERO,
         }
@@ -92,7 +95,7 @@ impl PathMtuCache {
         self.on_timeout(now);
         let expires = now.after_us(self.config.expire_us);
         self.entries.insert(dst.words(), Entry { mtu, expires });
-        self.expiry.push_back((expires, dst.words()));
+        self.expiry.push_back((expires, dst));
         while self.entries.len() > self.config.entries_max || self.expiry.len() > 2 * self.config.entries_max + 1 {
             self.forget_first();
         }
@@ -106,6 +109,12 @@ impl PathMtuCache {
         {
             self.forget_first();
         }
+    }
+
+    /// A destination that was forgotten since this was asked last: what the link carries holds again, which whoever was told otherwise should
+    /// hear (RFC 1191 section 6.3). To be asked until it says `None`, after `on_timeout`.
+    pub fn poll_forgotten(&mut self) -> Option<Address> {
+        self.forgotten.pop()
     }
 
     /// When something has to be forgotten next. Changes after `on_packet_too_big` and `on_timeout`.
@@ -124,10 +133,11 @@ impl PathMtuCache {
     }
 
     fn forget_first(&mut self) {
-        if let Some((at, key)) = self.expiry.pop_front()
-            && self.entries.get(&key).is_some_and(|entry| entry.expires == at)
+        if let Some((at, dst)) = self.expiry.pop_front()
+            && self.entries.get(&dst.words()).is_some_and(|entry| entry.expires == at)
         {
-            self.entries.remove(&key);
+            self.entries.remove(&dst.words());
+            self.forgotten.push(dst);
         }
     }
 

@@ -257,6 +257,46 @@ fn nonsense_is_refused() {
     assert!(cache.is_empty());
 }
 
+//= https://www.rfc-editor.org/rfc/rfc6980#section-5
+//# Nodes MUST silently ignore the following Neighbor Discovery and SEcure Neighbor Discovery messages if the packets
+//# carrying them include an IPv6 Fragmentation Header
+#[test]
+fn neighbour_discovery_in_fragments_is_refused() {
+    let mut cache = cache();
+    cache.lookup(NOW, v6(2));
+    let whole = Packet {
+        src: v6(2),
+        dst: v6(1),
+        protocol: 58,
+        hop_limit: 255,
+        ecn: 0,
+        header: &[],
+        payload: &[],
+        fragment: None,
+        link_broadcast: false,
+    };
+    let first = Some(ip::input::FragmentInfo { id: 1, offset: 0, more: true });
+    let said = advert(Some(EVIL), true, true);
+    let refused = cache.on_ndp(&Packet { fragment: first, ..whole }, &said, OURS, is_local, NOW);
+    assert_eq!((refused, state(&cache, v6(2))), (Err(Discard::NeighbourMalformed), "incomplete"));
+    assert_eq!(cache.on_ndp(&whole, &said, OURS, is_local, NOW), Ok(None));
+    assert_eq!(state(&cache, v6(2)), "reachable");
+}
+
+/// RFC 4861 section 6.1.2: who is no neighbour advertises no router.
+#[test]
+fn a_router_speaks_from_its_own_link() {
+    use laneway_wire::ndp::RouterAdvert;
+    let mut cache = cache();
+    let far = Address::from_v6([0x20, 1, 13, 184, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    let said = Message::RouterAdvert(RouterAdvert { source_link: Some(EVIL), ..RouterAdvert::default() });
+    for (from, outcome, believed) in [(far, Err(Discard::NeighbourMalformed), None), (v6(2), Ok(None), Some(EVIL))] {
+        cache.lookup(NOW, from);
+        assert_eq!(hear_ndp(&mut cache, from, v6(1), 255, said, NOW), outcome, "{from}");
+        assert_eq!(cache.peek(from), believed, "{from}");
+    }
+}
+
 #[test]
 fn a_solicitation_is_answered_to_its_sender_or_to_all() {
     let mut cache = cache();
@@ -382,6 +422,33 @@ fn a_scan_is_bounded_and_spares_the_answered() {
     for last in 10..20 {
         assert_eq!(cache.peek(v4(last)), Some(PEER), "{last}");
     }
+}
+
+/// Of those that have answered, who has been used least lately makes room; and the hand comes by everybody.
+#[test]
+fn who_is_used_stays() {
+    let answered = |cache: &mut NeighbourCache, last, now| {
+        cache.lookup(now, v4(last));
+        hear_arp(cache, Reply, (v4(last), PEER), v4(1), now).unwrap();
+    };
+    let mut cache = NeighbourCache::new(Config { entries_max: 32, ..Config::default() });
+    (2..34).for_each(|last| answered(&mut cache, last, NOW));
+    // The oldest is the gateway, to which everything goes.
+    cache.lookup(NOW, v4(2));
+    for last in 34..98 {
+        let now = at(u64::from(last));
+        assert_eq!(cache.lookup(now, v4(2)), Resolution::Known(PEER));
+        answered(&mut cache, last, now);
+    }
+    assert_eq!(cache.peek(v4(2)), Some(PEER));
+    let mut left: Vec<Address> = cache.iter().map(|(ip, _)| ip).collect();
+    left.sort_by_key(|ip| ip.octets());
+    assert_eq!(left[1..], (67..98).map(v4).collect::<Vec<_>>(), "the latest beside it");
+
+    let mut cache = NeighbourCache::new(Config { entries_max: 64, ..Config::default() });
+    (2..66).for_each(|last| answered(&mut cache, last, NOW));
+    (66..130).for_each(|last| answered(&mut cache, last, at(u64::from(last))));
+    assert!((2..66).all(|last| cache.peek(v4(last)).is_none()), "each of the old ones has made room");
 }
 
 proptest! {

@@ -67,6 +67,11 @@ impl BufferPool {
         self.free[0].iter().nth_back(1).map(|memory| &memory[APART..])
     }
 
+    /// Whether half of what may be lent is left when a ring for so many bytes is.
+    fn can_spare(&self, bytes: usize) -> bool {
+        class_of(bytes).is_some_and(|class| self.lent + class_bytes(class) <= self.quota / 2)
+    }
+
     /// The largest ring that it could lend now.
     fn largest(&self) -> usize {
         let left = self.quota.saturating_sub(self.lent);
@@ -86,7 +91,21 @@ impl BufferPool {
                 self.kept -= size;
                 Some(memory)
             }
-            None => Some(fresh(size)),
+            None => {
+                self.make_room();
+                Some(fresh(size))
+            }
+        }
+    }
+
+    /// What is kept of other sizes goes back to the system where it would be more than the quota together with what is lent.
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self) {
+        for class in (0..CLASSES).rev() {
+            while self.lent + self.kept > self.quota && self.free[class].pop().is_some() {
+                self.kept -= class_bytes(class);
+            }
         }
     }
 
@@ -284,10 +303,12 @@ impl Ring {
         if self.push(&bytes[..part], extent, pool) { part } else { 0 }
     }
 
-    /// Writes `bytes` at `gap` bytes beyond the ordered ones, where they wait for the gap to fill.
+    /// Writes `bytes` at `gap` bytes beyond the ordered ones, where they wait for the gap to fill. For that a pool lends no more than half
+    /// of what it has: a peer can take much memory so with one byte, and have nobody read it.
     #[must_use]
     pub fn put(&mut self, gap: u32, bytes: &[u8], extent: u32, pool: &mut BufferPool) -> bool {
-        if !self.reserve(self.len as usize + gap as usize + bytes.len(), extent, pool) {
+        let needed = self.len as usize + gap as usize + bytes.len();
+        if needed > self.lent() && !pool.can_spare(needed) || !self.reserve(needed, extent, pool) {
             return false;
         }
         self.write_at(self.len + gap, bytes);

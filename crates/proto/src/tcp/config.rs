@@ -94,9 +94,9 @@ impl Config {
         if !self.tcp_window_scaling {
             return 0;
         }
-        // Units that the largest window is full of, each as large as what the field can say: rounded up to a power of two.
-        let units = self.tcp_rmem.1.div_ceil(65_535).max(1);
-        units.next_power_of_two().trailing_zeros().min(14) as u8
+        // Each bit of how often the largest window is more than the field can say halves it once.
+        let beyond = self.tcp_rmem.1.saturating_sub(1) / 65_535;
+        (u32::BITS - beyond.leading_zeros()).min(14) as u8
     }
 }
 

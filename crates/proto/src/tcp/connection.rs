@@ -11,7 +11,7 @@ use super::state::{Event, State};
 use super::{BufferPool, Config, Cx};
 use crate::time::Instant;
 use laneway_wire::flow::FlowKey;
-use laneway_wire::tcp::{SeqNum, UnscaledWindow, Window, WindowScale};
+use laneway_wire::tcp::{SeqNum, Window, WindowScale};
 
 /// What two ends settled in a handshake: the only thing that a [`Connection`] can be made of.
 #[derive(Clone, Copy, Debug)]
@@ -205,6 +205,8 @@ pub(super) struct Send {
     pub(super) up: SeqNum,
     /// Payload bytes of a full segment: options of every segment are already taken off.
     pub(super) mss: u16,
+    /// What the peer announced: more than that it does not take, whatever the path carries.
+    pub(super) peer_mss: u16,
     pub(super) scale: WindowScale,
     pub(super) buf: SendQueue,
     /// How much is in it.
@@ -335,6 +337,7 @@ impl Connection {
                 sml: una,
                 up: una,
                 mss,
+                peer_mss: agreed.peer_mss,
                 scale: agreed.snd_scale,
                 buf: SendQueue::default(),
                 queued: 0,
@@ -542,14 +545,20 @@ impl Connection {
     /// Close both ways: what is queued is still sent, then FIN; text that still arrives is answered with RST. Unread
     /// bytes mean that the peer's data is being thrown away, and then the connection is reset (RFC 2525 section 2.17).
     pub fn close(&mut self, cx: &mut Cx<'_>) {
-        if !self.rcv.buf.is_empty() {
-            return self.close_unread(cx);
-        }
-        self.facts.set(Facts::RECEIVE_SHUT);
+        self.orphan(cx);
         self.shutdown();
         if self.state == State::FinWait2 {
             self.keep_at = cx.now.after_us(cx.config.tcp_fin_timeout_us);
         }
+    }
+
+    /// The application has gone, and its last bytes are still to come from where it left them: as [`close`](Self::close), but for
+    /// the FIN, which follows with a `close` behind those bytes.
+    pub fn orphan(&mut self, cx: &mut Cx<'_>) {
+        if !self.rcv.buf.is_empty() {
+            return self.close_unread(cx);
+        }
+        self.facts.set(Facts::RECEIVE_SHUT);
     }
 
     /// Closed with bytes unread. Where both sides have said all and heard all, that is nobody's business: above all TIME-WAIT is not
@@ -790,78 +799,6 @@ impl Connection {
         (now.as_ms() as u32).wrapping_add(self.ts_offset)
     }
 
-    /// What the window field says next, and the right edge that this means. RFC 9293 section 3.8.6.2.2: the edge moves
-    /// only by steps worth moving; rounding by the scale is upwards, so that the edge never moves left.
-    #[inline]
-    pub(super) fn advertise(&self) -> (UnscaledWindow, SeqNum) {
-        let free = self.rcv.buf_max.saturating_sub(self.rcv.buf.len());
-        let target = self.rcv.nxt + free;
-        let step = u32::from(self.rcv.mss).min(self.rcv.buf_max / 2) as i32;
-        let edge = if target.offset_from(self.rcv.adv) >= step { target } else { self.rcv.adv };
-        let open = edge.offset_from(self.rcv.nxt).max(0) as u32;
-        let scale = self.rcv.scale.get();
-        let field = ((open + ((1 << scale) - 1)) >> scale).min(65_535);
-        // The edge that is remembered is not the rounded one: else every small segment would push it a little further.
-        let told = self.rcv.nxt + open.min(field << scale);
-        (UnscaledWindow::new(field as u16), told.latest(self.rcv.adv))
-    }
-
-    /// The farthest right edge that any ACK of ours can have meant.
-    ///
-    //= https://www.rfc-editor.org/rfc/rfc7323#section-2.4
-    //# The receiver MUST honor, as in window, any segment that would have been in window for any <ACK> sent by the
-    //# receiver.
-    #[inline]
-    pub(super) fn right_edge(&self) -> SeqNum {
-        self.rcv.adv + ((1u32 << self.rcv.scale.get()) - 1)
-    }
-
-    /// How many bytes from RCV.NXT on can be kept: what rounding by the scale may have promised is kept, too, but once and not with each
-    /// segment again.
-    #[inline]
-    pub(super) fn most_ahead(&self) -> i32 {
-        let most = self.rcv.buf_max.saturating_add((1 << self.rcv.scale.get()) - 1);
-        most.saturating_sub(self.rcv.buf.len()).min(i32::MAX as u32) as i32
-    }
-
-    /// Bookkeeping after the application has taken `n` bytes: the window may open, the buffer may grow.
-    #[inline(always)]
-    pub(super) fn on_read(&mut self, n: u32, cx: &mut Cx<'_>) {
-        self.rcv.read = self.rcv.read.saturating_add(n);
-        if self.rcv.read > self.rcv.buf_max / 2 {
-            self.tune(cx);
-        }
-    }
-
-    /// Dynamic right-sizing: once a round trip, a buffer twice what was read in it, so that slow start is never held back by us.
-    /// Memory is lent only when something is in the buffer.
-    #[inline(never)]
-    fn tune(&mut self, cx: &mut Cx<'_>) {
-        let (now_ms, round_ms) = (cx.now.as_ms() as u32, self.round_ms());
-        // What a reader leaves who lags only grows old in a larger buffer, and out of the cache: he has room enough.
-        let lags = self.rcv.buf.len() > self.rcv.buf_max / 4;
-        if !lags && now_ms.wrapping_sub(self.rcv.tuned_ms) <= round_ms {
-            let most = cx.config.tcp_rmem.1.max(self.rcv.buf_max);
-            self.rcv.buf_max = self.rcv.read.saturating_mul(2).clamp(self.rcv.buf_max, most);
-        }
-        self.rcv.read = 0;
-        self.rcv.tuned_ms = now_ms;
-        // An urgent mark that was passed would lie ahead again after half of the circle. Here it is noticed long before.
-        if self.urgent_ahead().is_none() {
-            self.facts.clear(Facts::URGENT_IN);
-        }
-    }
-
-    /// The round trip that autotuning goes by, in milliseconds, at least one. What is received tells it best; what was sent may be long ago.
-    /// If nothing does it is taken for long: too large a buffer costs memory, too small a one the rate, for as long as the connection lives.
-    fn round_ms(&self) -> u32 {
-        const UNKNOWN_US: u32 = 100_000;
-        match self.rcv.round_ms {
-            0 => (self.rtt.srtt_us().unwrap_or(UNKNOWN_US) / 1_000).max(1),
-            measured => measured.into(),
-        }
-    }
-
     /// Moves to CLOSED and gives all memory back; after a normal end, all but what the application has not read yet.
     pub(super) fn die(&mut self, reason: CloseReason, cx: &mut Cx<'_>) {
         self.state = State::Closed;
@@ -877,7 +814,7 @@ impl Connection {
     }
 
     /// Gives the buffers back: to be called before the connection is dropped in any other way than by its own end.
-    #[inline]
+    #[inline(always)]
     pub fn release(&mut self, pool: &mut BufferPool) {
         self.snd.buf.clear(pool);
         self.snd.queued = 0;
@@ -886,18 +823,19 @@ impl Connection {
         self.board = None;
     }
 
-    /// The path's MTU has become smaller: later segments fit it, and what is in flight is sent again in segments that
+    /// The path carries another MTU than it did: later segments fit it. If it is smaller, what is in flight is sent again in segments that
     /// do (RFC 1191 section 6.5). The caller has validated the ICMP message against `sequence()`.
     pub fn on_path_mtu(&mut self, mtu: u32) {
         let timestamps = self.facts.has(Facts::TIMESTAMPS);
-        let mss = effective_mss(u16::MAX, mtu, self.key.is_v4(), timestamps);
-        if mss >= self.snd.mss {
+        let mss = effective_mss(self.snd.peer_mss, mtu, self.key.is_v4(), timestamps);
+        if mss == self.snd.mss {
             return;
         }
+        let is_narrower = mss < self.snd.mss;
         self.snd.mss = mss;
         self.congestion.on_mss(u32::from(mss));
         // A probe of a closed window is sent again by its own timer, and as much of it as fits.
-        if self.flight() > 0 && !self.facts.has(Facts::PERSIST) {
+        if is_narrower && self.flight() > 0 && !self.facts.has(Facts::PERSIST) {
             self.phase = Phase::Loss;
             self.recover = self.snd.nxt;
             self.rexmit_nxt = self.snd.una;

@@ -217,7 +217,9 @@ impl Handshake {
         if let Some(next) = self.state.on(Event::Syn) {
             self.state = next;
         }
-        self.peer = Some(peer);
+        // Another SYN is answered as the first was, which serves as the challenge of RFC 5961 section 4: it may be old, or anyone's. A peer that has
+        // really begun anew resets what it did not mean.
+        self.peer.get_or_insert(peer);
         self.due = true;
         Outcome::Waiting(None)
     }

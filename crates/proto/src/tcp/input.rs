@@ -10,7 +10,7 @@ use crate::discard::Discard;
 use crate::time::Instant;
 use core::hint::cold_path;
 use core::ops::ControlFlow::{self, Break, Continue};
-use laneway_wire::tcp::{Flags, Segment, SeqNum, Timestamps};
+use laneway_wire::tcp::{Flags, Segment, SeqNum, UnscaledWindow};
 
 /// An application with a thread of its own has so long to answer before what was pushed is acknowledged without it, in
 /// microseconds. Short: its peer may hold the rest of its message back until then (Nagle).
@@ -18,8 +18,6 @@ const LATE_ANSWER_US: u64 = 1_000;
 /// The same where each side has waited for the other's word so far: nothing is held back there, and the answer will come. Less than
 /// the shortest time after which a sender repeats itself.
 const PATIENT_ANSWER_US: u64 = 100_000;
-/// What answers something older than this is no round trip; or it was forged.
-const LONGEST_ROUND_MS: u32 = 60_000;
 /// So many exchanges in a row make a conversation.
 const CONVERSATION: u32 = EXCHANGES_MAX;
 
@@ -86,11 +84,16 @@ impl Connection {
     pub fn on_super_segment<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) {
         // What "every second full-sized segment" is measured in is what the network carried, not what it was merged to.
         let size = size.min(seg.payload.len()).min(usize::from(u16::MAX)) as u16;
-        self.heard_ms = cx.now.as_ms() as u32;
         self.tally.segs_in = self.tally.segs_in.wrapping_add(carried(seg.payload.len(), size));
         if self.predicts(seg) {
             return self.take_predicted(seg, size, cx, arrival);
         }
+        self.take_unpredicted(seg, size, cx, arrival);
+    }
+
+    /// One that was not expected. By itself: what asks every step has no registers to spare for those that were.
+    #[inline(never)]
+    fn take_unpredicted<'a>(&mut self, seg: &Segment<'a>, size: u16, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) {
         if let Break(discard) = self.segment_arrives(seg, size, cx, arrival) {
             arrival.discard = discard;
         }
@@ -171,15 +174,20 @@ impl Connection {
             }
             return Break(Some(Discard::TcpOutOfWindow));
         }
-        // Only now (RFC 7323 section 5.3, R3): what is not acceptable could come from anyone.
+        Continue(InWindow(seg))
+    }
+
+    /// RFC 7323 section 5.3, R3, and only of a segment whose acknowledgement is acceptable, too, as the kernel has it: whoever met the window
+    /// with a timestamp of his own choice would else have all that the peer says refused as old.
+    #[inline]
+    fn note_timestamp(&mut self, seg: &Segment<'_>, now: Instant) {
         if self.facts.has(Facts::TIMESTAMPS)
             && let Some(ts) = seg.options.timestamps
             && seg.seq.at_or_before(self.rcv.acked)
         {
             self.ts_recent = ts.val;
-            self.ts_recent_ms = cx.now.as_ms() as u32;
+            self.ts_recent_ms = now.as_ms() as u32;
         }
-        Continue(InWindow(seg))
     }
 
     /// Text that ends exactly where we stand is a duplicate of what we have; without text it is the ordinary ACK.
@@ -267,8 +275,12 @@ impl Connection {
                 arrival.challenged = self.challenge(cx);
                 return Break(Some(Discard::TcpAckInvalid));
             }
+            self.heard_ms = cx.now.as_ms() as u32;
             return Continue(Acceptable(seg)); // an old duplicate: its text may still be new
         }
+        // Only now: what says less than this could come from anyone, and is no sign of life.
+        self.heard_ms = cx.now.as_ms() as u32;
+        self.note_timestamp(seg, cx.now);
         let window = (seg.window << self.snd.scale).get();
         let same_window = window == self.snd.wnd;
         if seg.ack.after(self.snd.una) {
@@ -383,6 +395,7 @@ impl Connection {
         let now = cx.now;
         let acked = seg.ack.offset_from(self.snd.una) as u32;
         let fin_acked = self.facts.has(Facts::FIN_SENT) && seg.ack == self.snd.nxt;
+        let progress_ms = self.progress_ms;
         self.count_acked(seg.ack, acked, acked - u32::from(fin_acked), cx);
         if self.phase != Phase::Open || self.dup_acks != 0 || self.board.is_some() || !seg.options.sack.is_empty() {
             cold_path();
@@ -392,8 +405,7 @@ impl Connection {
         self.rearm_rexmt(seg.ack, cx);
         if self.facts.has(Facts::PERSIST) {
             cold_path();
-            self.facts.clear(Facts::PERSIST);
-            self.rtt.on_window_open();
+            self.on_probe_taken(seg, progress_ms, now);
         }
 
         if fin_acked && let Some(next) = self.state.on(Event::AckOfFin) {
@@ -406,6 +418,18 @@ impl Connection {
                 _ => {}
             }
         }
+    }
+
+    /// What a probe of a closed window carried was taken. If the window is still closed, that says no more than an answer without it would: a peer
+    /// that takes text byte by byte has neither the probes come faster, nor one who waits for progress wait for longer.
+    fn on_probe_taken(&mut self, seg: &Segment<'_>, progress_ms: u32, now: Instant) {
+        if seg.window == UnscaledWindow::new(0) && self.snd.queued > 0 {
+            self.progress_ms = progress_ms;
+            self.rexmt_at = now.after_us(self.rtt.rto_us().into());
+            return self.heed_user_timeout(now);
+        }
+        self.facts.clear(Facts::PERSIST);
+        self.rtt.on_window_open();
     }
 
     /// Sixth: the urgent pointer (RFC 6093: it points behind the last urgent byte, which stays in line).
@@ -587,41 +611,6 @@ impl Connection {
         self.rcv.nxt = self.rcv.nxt + 1;
         self.facts.set(Facts::ACK_NOW);
         true
-    }
-
-    /// Text came in segments of this size. From those that are full, and from those that are not though their sender had more to say, it is
-    /// learned what a full one is.
-    #[inline(always)]
-    pub(super) fn note_size(&mut self, size: u16, pushed: bool, timestamps: Option<Timestamps>, now: Instant) {
-        if size >= self.rcv.mss {
-            self.note_full(size, timestamps, now);
-        } else if !pushed {
-            self.note_smaller(size);
-        }
-    }
-
-    /// A full segment: who sends those fills a window each round trip, and what they answer is as old as that (RFC 7323 section 4.1 is
-    /// of the sender, who alone may time his retransmissions by it; this is for the size of our buffer).
-    #[inline(never)]
-    fn note_full(&mut self, size: u16, timestamps: Option<Timestamps>, now: Instant) {
-        self.rcv.mss = size;
-        let Some(ts) = timestamps else { return };
-        let age_ms = self.ts_now(now).wrapping_sub(ts.echo);
-        if age_ms <= LONGEST_ROUND_MS {
-            let (known, age_ms) = (u32::from(self.rcv.round_ms), age_ms.max(1));
-            self.rcv.round_ms = if known == 0 { age_ms } else { (7 * known + age_ms).div_ceil(8) } as u16;
-        }
-    }
-
-    /// A segment that is smaller than full ones were, and not the last of what was written. Twice the same size: the path became
-    /// narrower, and this is a full one now.
-    #[cold]
-    #[inline(never)]
-    fn note_smaller(&mut self, size: u16) {
-        if size == self.rcv.smaller && size >= 536 {
-            self.rcv.mss = size;
-        }
-        self.rcv.smaller = size;
     }
 
     #[inline(always)]

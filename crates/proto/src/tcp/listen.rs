@@ -157,6 +157,12 @@ impl HalfOpen {
         true
     }
 
+    /// A SYN-ACK was sent before.
+    #[inline]
+    pub fn is_repeated(&self) -> bool {
+        self.retries > 0 || self.flags & REPEATED != 0
+    }
+
     #[inline]
     fn scaling(&self) -> bool {
         self.scale != NO_SCALE
@@ -234,9 +240,13 @@ impl HalfOpen {
         if self.flags & TIMESTAMPS != 0 {
             match seg.options.timestamps {
                 Some(ts) if (ts.val.wrapping_sub(self.ts_recent) as i32) >= 0 => {}
-                _ => {
+                Some(_) => {
                     cold_path();
-                    return Outcome::Ignore(Discard::TcpPaws);
+                    return Outcome::Challenge; // RFC 7323 section 5.3, R1
+                }
+                None => {
+                    cold_path();
+                    return Outcome::Ignore(Discard::TcpPaws); // RFC 7323 section 3.2
                 }
             }
         }

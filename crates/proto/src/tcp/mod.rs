@@ -40,6 +40,7 @@ pub mod sack;
 pub mod state;
 pub mod timers;
 pub mod timewait;
+mod window;
 
 pub use buffer::{BufferPool, Ring};
 pub use config::Config;

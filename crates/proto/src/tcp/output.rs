@@ -107,7 +107,7 @@ impl Connection {
     #[inline(always)]
     pub fn decide<S: Segmentation>(&self, now: Instant) -> Option<Plan> {
         if self.state == State::Closed {
-            return self.decide_reset();
+            return if self.facts.has(Facts::RESET_DUE) { Some(self.reset()) } else { None };
         }
         if self.phase != Phase::Open
             && let Some(plan) = self.decide_again()
@@ -152,19 +152,18 @@ impl Connection {
 
     #[cold]
     #[inline(never)]
-    fn decide_reset(&self) -> Option<Plan> {
-        let flags = Flags::RST | Flags::ACK;
-        self.facts.has(Facts::RESET_DUE).then_some(Plan {
+    fn reset(&self) -> Plan {
+        Plan {
             kind: Kind::Reset,
             seq: self.acceptable_seq(),
             len: 0,
-            flags,
+            flags: Flags::RST | Flags::ACK,
             header_len: 20,
             mss: self.snd.mss,
             segments: 1,
             small: false,
             window: (UnscaledWindow::new(0), self.rcv.adv),
-        })
+        }
     }
 
     /// A retransmission, if something is lost and the congestion window has room: as much of what lies together as the

@@ -2,13 +2,15 @@
 //! and the same on the way out.
 //!
 //! On a connection in ESTABLISHED on which nothing is amiss nearly every segment is the next one, acknowledges something of what is
-//! under way or carries text while nothing is, and says nothing else. What happens to it is what the steps of [`input`](super::input) do,
-//! which are asked about everything that is not just so. And where requests and responses take turns, nearly all that is ever said is
-//! what was just queued, in one segment: [`output`](super::output) would plan the same. A test does both to the same connections and compares.
+//! under way or carries text while nothing is, and says nothing else but that it is the last. What happens to it is what the steps of
+//! [`input`](super::input) do, which are asked about everything that is not just so. And where requests and responses take turns, nearly
+//! all that is ever said is what was just queued, in one segment, and in the end the FIN: [`output`](super::output) would plan the same. A
+//! test does both to the same connections and compares.
 //!
 //! path: `device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → [tcp::output] → ip::output → egress → device::tx`
 
 use super::Cx;
+use super::buffer::BufferPool;
 use super::connection::{Connection, Facts, Phase};
 use super::input::Arrival;
 use super::nagle::Segmentation;
@@ -32,7 +34,7 @@ impl Connection {
             && self.rcv.ooo.is_none()
             && self.rcv.buf.is_empty();
         undisturbed
-            && seg.flags.without(Flags::PSH) == Flags::ACK
+            && seg.flags.without(Flags::PSH | Flags::FIN) == Flags::ACK
             && seg.seq == self.rcv.nxt
             && (ts.val.wrapping_sub(self.ts_recent) as i32) >= 0
             // What it acknowledges is under way, and it is no repetition.
@@ -57,6 +59,7 @@ impl Connection {
             self.ts_recent = ts.val;
             self.ts_recent_ms = cx.now.as_ms() as u32;
         }
+        self.heard_ms = cx.now.as_ms() as u32;
         let acked = seg.ack.offset_from(self.snd.una) as u32;
         if acked > 0 {
             self.count_acked(seg.ack, acked, acked, cx);
@@ -73,16 +76,22 @@ impl Connection {
             self.note_ack_pending(seg.flags.psh(), cx);
             arrival.text = seg.payload;
         }
+        if seg.flags.fin() {
+            self.rcv.fin = seg.seq + seg.payload.len() as u32;
+            self.facts.set(Facts::FIN_SEEN);
+        }
     }
 
     /// What [`decide`](Self::decide) would say if it is the usual: everything that is queued, in one segment, with nothing under way;
-    /// and with it the FIN, if that follows. Nothing is left to say when that is committed, nor for [`settle`](Self::settle) to do: call
-    /// [`pause`](Self::pause).
+    /// and with it the FIN, if that follows, or the FIN alone. Nothing is left to say when that is committed: then call
+    /// [`settle_usual`](Self::settle_usual).
     #[inline(always)]
     pub fn decide_usual<S: Segmentation>(&self) -> Option<Plan> {
         const ASKED: u32 = Facts::TIMESTAMPS | Facts::CORK | Facts::MORE;
+        const LAST: u32 = Facts::FIN_QUEUED | Facts::FIN_SENT;
         let (len, mss, fin) = (self.snd.queued, u32::from(self.snd.mss), self.facts.has(Facts::FIN_QUEUED));
-        let usual = len > 0
+        let has_to_say = len > 0 || (self.facts.are(LAST, Facts::FIN_QUEUED) && self.state != State::Closed);
+        let usual = has_to_say
             && len <= mss
             && len + u32::from(fin) <= self.snd.wnd
             && self.snd.nxt == self.snd.una
@@ -90,7 +99,7 @@ impl Connection {
             && self.rcv.ooo.is_none();
         // Nothing is queued on a connection that is closed, nor lost where all is acknowledged.
         debug_assert!(!usual || self.state != State::Closed && self.phase == Phase::Open);
-        let flags = Flags::ACK | Flags::PSH;
+        let flags = if len > 0 { Flags::ACK | Flags::PSH } else { Flags::ACK };
         usual.then(|| Plan {
             kind: Kind::New,
             seq: self.snd.nxt,
@@ -99,9 +108,19 @@ impl Connection {
             header_len: PLAIN_HEADER,
             mss: self.snd.mss,
             segments: 1,
-            small: S::notes_small(len, mss),
+            small: len > 0 && S::notes_small(len, mss),
             window: self.advertise(),
         })
+    }
+
+    /// What [`settle`](Self::settle) would do once that was committed: it is under way, and nothing holds more of it back.
+    #[inline(always)]
+    pub fn settle_usual(&mut self, pool: &mut BufferPool) {
+        if self.snd.queued == 0 {
+            self.snd.buf.give_back(pool);
+        } else {
+            self.pause();
+        }
     }
 }
 

@@ -169,14 +169,20 @@ impl Connection {
             self.keep_at = Instant::NEVER;
             return;
         }
-        let idle_us = u64::from((cx.now.as_ms() as u32).wrapping_sub(self.heard_ms)) * 1_000;
+        let idle_ms = (cx.now.as_ms() as u32).wrapping_sub(self.heard_ms);
+        let idle_us = u64::from(idle_ms) * 1_000;
+        // As with the kernel's `TCP_USER_TIMEOUT`, which decides instead of the number of probes if it is set.
+        let over = match self.user_timeout_ms {
+            0 => self.probes >= cx.config.tcp_keepalive_probes,
+            limit_ms => self.probes > 0 && idle_ms >= limit_ms,
+        };
         if idle_us < cx.config.tcp_keepalive_time_us && self.probes == 0 {
             self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_time_us - idle_us);
         } else if self.flight() > 0 || self.snd.queued > 0 {
             // The retransmission or persist timer asks already, and it decides how long.
             self.probes = 0;
             self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_time_us);
-        } else if self.probes >= cx.config.tcp_keepalive_probes {
+        } else if over {
             self.give_up(cx);
         } else {
             self.probes += 1;

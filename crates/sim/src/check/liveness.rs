@@ -11,6 +11,10 @@ pub const STEPS_MAX: u64 = 1_000_000;
 /// Turns in a row, without anything to wait for, after which the world is said to spin.
 pub const SPINS_MAX: u32 = 300_000;
 
+/// A handshake that took a second, or of which something was lost, leaves a connection that waits so long before it repeats what it says
+/// first (RFC 6298 sections 2.2 and 5.7). Within that a user timeout may end it with a single loss.
+const RTO_FIRST_MAX_US: u64 = 3 * SECOND;
+
 /// Judges how the two ends of a conversation came to their ends. What excuses one is what happened to it, and not to its neighbours.
 pub fn judge(scenario: &Scenario, talk: &Talk) -> Option<String> {
     // What is left of a former use may reset it, or be all that one of its ends ever talks to.
@@ -94,7 +98,7 @@ fn is_cut_off(scenario: &Scenario, talk: &Talk) -> bool {
         [
             never(under_way, doubling(SECOND, syn)),
             never(plan.keepalive, u64::from(tcp.tcp_keepalive_probes - 1) * tcp.tcp_keepalive_intvl_us),
-            never(plan.user_timeout_ms > 0, u64::from(plan.user_timeout_ms) * MS),
+            never(plan.user_timeout_ms > 0, (u64::from(plan.user_timeout_ms) * MS).saturating_sub(RTO_FIRST_MAX_US)),
             doubling(200 * MS, tcp.tcp_retries2),
         ]
         .into_iter()

@@ -21,6 +21,9 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+/// What a client takes of an answer at the least, over all of the time that is spent waiting for it, in bytes a second.
+const SPEED_MIN: u64 = 256 << 10;
+
 /// Why a client is cut off.
 pub(super) enum Cut {
     /// After this sentence.
@@ -76,7 +79,7 @@ impl Manners {
 
 /// Answers one question.
 pub(super) fn answer(stream: &UnixStream, asker: &Asker, about: &About, ask: &Ask) -> Result<(), Cut> {
-    let mut out = Out { stream, buffer: Vec::with_capacity(1 << 16), rows: 0 };
+    let mut out = Out { stream, buffer: Vec::with_capacity(1 << 16), rows: 0, taken: 0, waited: Duration::ZERO };
     match ask {
         Ask::Hello {} => out.row(&Hello {
             laneway: env!("CARGO_PKG_VERSION").into(),
@@ -150,6 +153,9 @@ struct Out<'a> {
     stream: &'a UnixStream,
     buffer: Vec<u8>,
     rows: u64,
+    /// Bytes that the client has taken, and how long it was waited for.
+    taken: u64,
+    waited: Duration,
 }
 
 impl Out<'_> {
@@ -162,7 +168,13 @@ impl Out<'_> {
     }
 
     fn flush(&mut self) -> Result<(), Cut> {
-        write_within(self.stream, &self.buffer, PATIENCE)?;
+        self.taken += self.buffer.len() as u64;
+        // It may be slow now and then, and not all the time: as a listing of millions has many pieces, who took each of them in the
+        // last moment would keep his place for days.
+        let all = PATIENCE + Duration::from_micros(self.taken.saturating_mul(1_000_000) / SPEED_MIN);
+        let began = Instant::now();
+        write_within(self.stream, &self.buffer, PATIENCE.min(all.saturating_sub(self.waited)))?;
+        self.waited += began.elapsed();
         self.buffer.clear();
         Ok(())
     }

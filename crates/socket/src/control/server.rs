@@ -43,6 +43,8 @@ pub enum OpenError {
     Stranger(PathBuf),
     /// The directory is not ours alone.
     Unsafe(PathBuf),
+    /// There is something else where the directory would be.
+    NoDirectory(PathBuf),
     /// There is no such place, or the name cannot be.
     Nowhere(String),
     /// The system refuses.
@@ -72,6 +74,11 @@ impl fmt::Display for OpenError {
             OpenError::Unsafe(path) => write!(
                 f,
                 "the directory {} belongs to another user or can be written by others: make it yours alone with `chmod 700`, or choose another place for the control socket",
+                path.display()
+            ),
+            OpenError::NoDirectory(path) => write!(
+                f,
+                "{} is there already and is no directory: remove it, or choose another place for the control socket",
                 path.display()
             ),
             OpenError::Nowhere(what) => f.write_str(what),
@@ -139,7 +146,10 @@ fn private_directory(directory: &Path) -> Result<(), OpenError> {
         Err(error) => return Err(failed(error)),
     }
     let found = fs::symlink_metadata(directory).map_err(failed)?;
-    let ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
+    if !found.is_dir() {
+        return Err(OpenError::NoDirectory(directory.to_owned()));
+    }
+    let ours = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
     if ours { Ok(()) } else { Err(OpenError::Unsafe(directory.to_owned())) }
 }
 
@@ -283,4 +293,34 @@ fn question(mut stream: &UnixStream, waiting: &mut Vec<u8>, patience: Duration) 
 
 pub(super) fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_directory_is_ours_alone_or_is_refused() {
+        let place = std::env::temp_dir().join(format!("laneway-private-{}", std::process::id()));
+        fs::create_dir(&place).expect("a directory");
+        let made = place.join("made");
+        assert!(private_directory(&made).is_ok(), "it is made where there is none");
+        let mode = |path: &Path| fs::metadata(path).map(|found| found.mode() & 0o777).expect("it is there");
+        assert_eq!(mode(&made), 0o700);
+        for (bits, is_safe) in [(0o755, true), (0o700, true), (0o720, false), (0o702, false), (0o777, false)] {
+            fs::set_permissions(&made, fs::Permissions::from_mode(bits)).expect("it is ours");
+            match private_directory(&made) {
+                Ok(()) => assert!(is_safe, "{bits:o}"),
+                Err(why) => assert!(!is_safe && matches!(why, OpenError::Unsafe(_)), "{bits:o}: {why}"),
+            }
+        }
+        fs::write(place.join("file"), "").expect("a file");
+        symlink(&made, place.join("link")).expect("a link");
+        for other in ["file", "link"] {
+            let refused = private_directory(&place.join(other));
+            assert!(matches!(refused, Err(OpenError::NoDirectory(_))), "{other}");
+        }
+        fs::remove_dir_all(&place).expect("it is ours");
+    }
 }

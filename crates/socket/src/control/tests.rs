@@ -417,6 +417,31 @@ fn silent_and_slow_clients_are_bounded_and_cut_off() {
     assert!(stopping.elapsed() < Duration::from_secs(5), "a client holds up the end");
 }
 
+/// Every piece is taken in time, and the whole is not.
+#[test]
+fn a_client_that_drips_is_cut_off() {
+    let place = Place::new();
+    let path = place.socket();
+    let (server, client) = stacks(&path, 4_000);
+    let begin = Instant::now();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.write_all(b"{\"v\":1,\"ask\":\"ss\"}\n").unwrap();
+    let (mut some, mut taken, mut last) = ([0; 2_048], 0, Vec::new());
+    while begin.elapsed() < Duration::from_secs(30) {
+        let Ok(n @ 1..) = stream.read(&mut some) else { break };
+        taken += n;
+        last = some[..n].to_vec();
+        // What lay ready when it was cut off can be read all the same.
+        if begin.elapsed() < Duration::from_secs(12) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    assert!(begin.elapsed() < Duration::from_secs(25), "it is served for as long as it likes");
+    assert!(!String::from_utf8_lossy(&last).contains("\"end\""), "{taken} bytes were all");
+    client.stop();
+    server.stop();
+}
+
 #[test]
 fn clients_that_wait_do_not_hold_up_the_end() {
     let place = Place::new();

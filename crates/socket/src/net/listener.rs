@@ -2,8 +2,9 @@
 
 use super::TcpStream;
 use super::stack::{Inner, Stack};
-use super::{each, set_ttl};
+use super::{each, named, set_ttl};
 use crate::error::Why;
+use crate::on_lane::BindOptions;
 use laneway_stack::threads::accept::Acceptors;
 use laneway_stack::threads::desk::Desk;
 use std::io;
@@ -80,9 +81,28 @@ impl TcpListener {
         Self::bind_on(&Stack::current()?, addr)
     }
 
-    /// Listens on a stack. Port 0: one that is free.
+    /// Listens on a stack. Port 0: one that is free. `SO_REUSEADDR` is set, as `std` does: the port is free again at once when the
+    /// listener is closed.
     pub fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpListener> {
-        each(addr, |addr| stack.listen(addr))
+        Self::bind_with(stack, addr, BindOptions { reuse_address: true, ..BindOptions::default() })
+    }
+
+    /// As [`bind_on`](Self::bind_on), with these options and no others.
+    ///
+    /// ```
+    /// use laneway::{BindOptions, TcpListener};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (here, _there) = laneway::Device::memory_pair(1)?;
+    /// # let stack = laneway::Stack::builder(here).address("10.0.0.1/24")?.start()?;
+    /// let group = BindOptions { reuse_port: true, ..BindOptions::default() };
+    /// let first = TcpListener::bind_with(&stack, "10.0.0.1:80", group)?;
+    /// let second = TcpListener::bind_with(&stack, "10.0.0.1:80", group)?; // each is given its share of the connections
+    /// assert_eq!(first.local_addr()?, second.local_addr()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn bind_with<A: ToSocketAddrs>(stack: &Stack, addr: A, options: BindOptions) -> io::Result<TcpListener> {
+        each(addr, |addr| stack.listen(addr, options))
     }
 
     fn check(&self) -> io::Result<()> {
@@ -139,7 +159,8 @@ impl TcpListener {
         if let Some(lane) = starved {
             self.0.desk.refill(lane, self.0.acceptors.id);
         }
-        Ok((TcpStream::new(newcomer.talk, self.0.desk.clone()), newcomer.peer))
+        let is_v6 = self.0.acceptors.at.is_ipv6();
+        Ok((TcpStream::new(newcomer.talk, self.0.desk.clone(), is_v6), named(is_v6, newcomer.peer)))
     }
 
     /// Every connection that comes, for ever.

@@ -17,9 +17,17 @@ pub use udp::UdpSocket;
 use crate::error::Why;
 use laneway_stack::threads::desk::Desk;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+/// An address as a socket names it: to one whose own address is of IPv6, an IPv4 address wears the clothes of IPv6, as the kernel has it.
+fn named(is_v6: bool, at: SocketAddr) -> SocketAddr {
+    match at.ip() {
+        IpAddr::V4(ip) if is_v6 => SocketAddr::new(ip.to_ipv6_mapped().into(), at.port()),
+        _ => at,
+    }
+}
 
 /// Tries each address until one does.
 fn each<A: ToSocketAddrs, T>(addresses: A, mut act: impl FnMut(SocketAddr) -> io::Result<T>) -> io::Result<T> {

@@ -1,6 +1,6 @@
 //! Owns the handle of a stack whose sockets are used from any thread.
 
-use super::{TcpListener, UdpSocket};
+use super::{TcpListener, UdpSocket, named};
 use crate::control::ControlSocket;
 use crate::error::{Why, refused};
 use crate::on_lane::{
@@ -16,7 +16,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 /// A running stack whose sockets are used from any thread. Clones are the same stack; when the last one is dropped it
-/// stops, and whoever waits on one of its sockets gets an error.
+/// stops, and whoever waits on one of its sockets gets an error. Sockets are no handles: they do not keep it.
+///
+/// Dropping the last one waits, as [`stop`](Self::stop) does, for connections to end, up to the [grace](Builder::grace) period. So keep one where
+/// that may be waited for, and not in a task of a runtime.
 ///
 /// ```
 /// use laneway::{Device, Stack, TcpListener, TcpStream};
@@ -57,7 +60,7 @@ pub(crate) struct Inner {
     lanes: usize,
     backlog: usize,
     #[cfg(feature = "tokio")]
-    pub(crate) drivers: Mutex<Vec<crate::tokio::Driver>>,
+    pub(crate) drivers: crate::tokio::Drivers,
 }
 
 static INSTALLED: RwLock<Option<Stack>> = RwLock::new(None);
@@ -172,16 +175,19 @@ impl Stack {
         stack.map(on_lane::Stack::stop)
     }
 
-    /// A listener on every lane. Its port is free again at once when it is closed, as `std::net` has it.
-    pub(super) fn listen(&self, at: SocketAddr) -> io::Result<TcpListener> {
+    /// A listener on every lane.
+    pub(super) fn listen(&self, at: SocketAddr, options: BindOptions) -> io::Result<TcpListener> {
         let backlog = self.0.backlog;
-        let options = BindOptions { reuse_address: true, ..BindOptions::default() };
+        let is_v6 = at.is_ipv6();
         let (id, at) = self.with(|stack| stack.listen_with(at, backlog, options))?;
+        let at = named(is_v6, at);
         Ok(TcpListener::new(self, self.0.desk.listen(id, at, backlog)))
     }
 
-    pub(super) fn bind_udp(&self, at: SocketAddr) -> io::Result<UdpSocket> {
-        let (id, at) = self.with(|stack| stack.bind_udp_with(at, BindOptions::default()))?;
+    pub(super) fn bind_udp(&self, at: SocketAddr, options: BindOptions) -> io::Result<UdpSocket> {
+        let is_v6 = at.is_ipv6();
+        let (id, at) = self.with(|stack| stack.bind_udp_with(at, options))?;
+        let at = named(is_v6, at);
         Ok(UdpSocket::new(self, self.0.desk.bind_udp(id, at)))
     }
 
@@ -312,7 +318,9 @@ impl Builder {
         self.change(|inner| inner.grace(grace))
     }
 
-    /// Called, on the thread that fails, with a sentence.
+    /// Called once with a sentence when a thread of the stack has failed: on a thread of its own, and with the stack already stopping.
+    /// So it may call anything, [`Stack::stop`] too, and drop the stack; what asks the lanes may be told that they have ended. A
+    /// `stop` on another thread waits for it. If it panics, nothing else comes of that.
     pub fn on_failure(self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.change(|inner| inner.on_failure(tell))
     }
@@ -380,7 +388,7 @@ impl Builder {
             lanes,
             backlog,
             #[cfg(feature = "tokio")]
-            drivers: Mutex::default(),
+            drivers: Arc::default(),
         })))
     }
 

@@ -1,7 +1,7 @@
 //! Owns a TCP connection that threads use.
 
 use super::stack::Stack;
-use super::{after, deadline, each, left, set_timeout, set_ttl, timeout};
+use super::{after, deadline, each, left, named, set_timeout, set_ttl, timeout};
 use crate::error::Why;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::words::{
@@ -47,11 +47,13 @@ pub struct TcpStream {
     /// Until the drop, which gives it to the lane.
     talk: Option<Talk>,
     desk: Arc<Desk>,
+    /// Its addresses are named as those of IPv6, though they be of IPv4.
+    is_v6: bool,
 }
 
 impl TcpStream {
-    pub(super) fn new(talk: Talk, desk: Arc<Desk>) -> Self {
-        TcpStream { talk: Some(talk), desk }
+    pub(super) fn new(talk: Talk, desk: Arc<Desk>, is_v6: bool) -> Self {
+        TcpStream { talk: Some(talk), desk, is_v6 }
     }
 
     /// Opens a connection on the [current](Stack::current) stack.
@@ -104,7 +106,7 @@ impl TcpStream {
             return Err(Why::Forked.into());
         }
         let talk = desk.connect(None, *addr);
-        Ok(TcpStream::new(talk, desk))
+        Ok(TcpStream::new(talk, desk, addr.is_ipv6()))
     }
 
     /// Whether the connection is established; why it failed, if it did.
@@ -336,7 +338,7 @@ impl TcpStream {
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.check()?;
         let flow = self.talk().lane().flow().ok_or(Why::NotConnected)?;
-        Ok(SocketAddr::new(flow.local.to_ip(), flow.local_port))
+        Ok(named(self.is_v6, SocketAddr::new(flow.local.to_ip(), flow.local_port)))
     }
 
     /// The peer's address.
@@ -346,14 +348,14 @@ impl TcpStream {
         if self.talk().lane().status.load(Acquire) & (CONNECTED | GONE) != CONNECTED {
             return Err(Why::NotConnected.into());
         }
-        Ok(SocketAddr::new(flow.remote.to_ip(), flow.remote_port))
+        Ok(named(self.is_v6, SocketAddr::new(flow.remote.to_ip(), flow.remote_port)))
     }
 
     /// Another handle of the same connection.
     pub fn try_clone(&self) -> io::Result<TcpStream> {
         self.check()?;
         self.talk().app().handles.fetch_add(1, Relaxed);
-        Ok(TcpStream::new(self.talk().clone(), self.desk.clone()))
+        Ok(TcpStream::new(self.talk().clone(), self.desk.clone(), self.is_v6))
     }
 
     /// Shuts one direction, or both. What was written before still goes out, and then a FIN.

@@ -1,8 +1,9 @@
 //! Owns a UDP socket that threads use.
 
 use super::stack::{Inner, Stack};
-use super::{deadline, each, left, set_timeout, set_ttl, timeout};
+use super::{deadline, each, left, named, set_timeout, set_ttl, timeout};
 use crate::error::Why;
+use crate::on_lane::BindOptions;
 use laneway_stack::threads::desk::{Desk, UdpTicket};
 use laneway_stack::threads::words::{Fault, READ, ROOM, WRITE};
 use laneway_stack::udp::payload_max;
@@ -90,7 +91,12 @@ impl UdpSocket {
 
     /// A socket on a stack. Port 0: one that is free.
     pub fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<UdpSocket> {
-        each(addr, |addr| stack.bind_udp(addr))
+        Self::bind_with(stack, addr, BindOptions::default())
+    }
+
+    /// As [`bind_on`](Self::bind_on), with socket options.
+    pub fn bind_with<A: ToSocketAddrs>(stack: &Stack, addr: A, options: BindOptions) -> io::Result<UdpSocket> {
+        each(addr, |addr| stack.bind_udp(addr, options))
     }
 
     pub(crate) fn ticket(&self) -> &Arc<UdpTicket> {
@@ -145,7 +151,7 @@ impl UdpSocket {
             socket.receive(peek, |from, data| {
                 let n = data.len().min(buf.len());
                 buf[..n].copy_from_slice(&data[..n]);
-                (n, from)
+                (n, named(socket.at.is_ipv6(), from))
             })
         })
     }
@@ -195,7 +201,7 @@ impl UdpSocket {
         if ours == Ipv6Addr::UNSPECIFIED || ours.to_canonical().is_ipv4() == theirs.is_ipv4() {
             return Ok(self.0.desk.source(self.0.ticket.at.ip(), theirs).map_err(Why::from)?);
         }
-        Err(if ours.is_ipv4() { Why::Family } else { Why::Fault(Fault::NetworkUnreachable) }.into())
+        Err(if ours.to_canonical().is_ipv4() { Why::Family } else { Why::Fault(Fault::NetworkUnreachable) }.into())
     }
 
     /// Sends a datagram to the peer.
@@ -224,7 +230,8 @@ impl UdpSocket {
     /// The peer that it is connected to.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.check()?;
-        Ok(self.0.ticket.peer().ok_or(Why::NotConnected)?)
+        let peer = self.0.ticket.peer().ok_or(Why::NotConnected)?;
+        Ok(named(self.0.ticket.at.is_ipv6(), peer))
     }
 
     /// Another handle of the same socket.

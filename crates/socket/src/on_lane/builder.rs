@@ -16,6 +16,7 @@ use laneway_stack::sharing::{self, LaneOwned};
 use laneway_stack::snapshot::Snapshot;
 use laneway_stack::steering::{Source, Steering};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -265,7 +266,9 @@ impl Builder {
         self
     }
 
-    /// Called, on the thread that fails, with a sentence.
+    /// Called once with a sentence when a thread of the stack has failed: on a thread of its own, and with the stack already stopping.
+    /// So it may call anything, [`Stack::stop`] too, and drop the stack; what asks the lanes may be told that they have ended. A
+    /// `stop` on another thread waits for it. If it panics, nothing else comes of that.
     pub fn on_failure(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.options.on_failure = Some(Arc::new(tell));
         self
@@ -301,6 +304,7 @@ impl Builder {
                 self.run(queues, *secrets, "memory".into(), Vec::new(), app)
             }
             Kind::Tun { name, mtu } => {
+                self.check_control()?;
                 let secrets = BootSecrets::from_system();
                 let tun = self.open_tun(name, mtu, &secrets)?;
                 self.options.tun = tun.counters;
@@ -374,6 +378,17 @@ impl Builder {
         let spin = self.spin.unwrap_or(Duration::from_micros(if crowded { 0 } else { 50 }));
         self.options.spin_us = spin.as_micros() as u64;
         Ok(())
+    }
+
+    /// A stack that answers at our control socket is asked after before the interface is touched, which may be its own.
+    fn check_control(&self) -> Result<(), StartError> {
+        let Some(socket) = &self.control else { return Ok(()) };
+        let path = socket.path().map_err(|why| StartError::Control(OpenError::Nowhere(why)))?;
+        match UnixStream::connect(&path) {
+            Ok(_) => Err(StartError::Control(OpenError::Live(path))),
+            // Whatever else is there is told apart when the socket is made.
+            Err(_) => Ok(()),
+        }
     }
 
     fn open_tun(&mut self, name: String, mtu: Option<usize>, secrets: &BootSecrets) -> Result<Tun, StartError> {

@@ -151,3 +151,15 @@ fn the_other_usable_address() {
     assert_eq!(other("fd00::1/127").as_deref(), Some("fd00::/127"));
     assert_eq!(other("fd00::1/128"), None);
 }
+
+/// Before the interface is asked for, and not after it has been given what this stack wanted of it.
+#[test]
+fn a_stack_that_answers_at_the_control_socket_is_found_before_the_interface_is_touched() {
+    let path = std::env::temp_dir().join(format!("laneway-before-{}.sock", std::process::id()));
+    let _listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    let builder = Stack::builder(Device::tun("no interface's name")).address("10.0.0.1/24").expect("an address");
+    let refused = builder.control(crate::control::ControlSocket::At(path.clone())).start(|_| Echo);
+    std::fs::remove_file(&path).expect("it is ours");
+    let Err(said) = refused.map_err(|error| error.to_string()) else { panic!("there is one") };
+    assert!(said.starts_with("another stack answers at the control socket"), "{said}");
+}

@@ -1,7 +1,7 @@
 //! Owns what ties a stack's sockets to a runtime: the task that learns which are ready, and each socket's place with it.
 
 use super::waiters::{Side, Waits};
-use crate::net::{self, Event, Interest, Mode, Poller, Source, Stack};
+use crate::net::{self, Event, Interest, Mode, Poller, Source};
 use ::tokio::io::unix::AsyncFd;
 use ::tokio::io::{self as tokio_io, Ready};
 use ::tokio::runtime::{Handle, Id};
@@ -82,10 +82,13 @@ impl Drop for Task {
     }
 }
 
+/// The drivers of one stack. Sockets have them and not the stack, which would not end while one of them is there.
+pub(crate) type Drivers = Arc<Mutex<Vec<Driver>>>;
+
 /// The driver of this runtime, begun if this is the first socket. Those of runtimes that are gone are forgotten.
-fn driver(stack: &Stack) -> io::Result<Arc<Shared>> {
+fn driver(drivers: &Drivers) -> io::Result<Arc<Shared>> {
     let runtime = Handle::try_current().map_err(io::Error::other)?;
-    let mut drivers = lock(&stack.0.drivers);
+    let mut drivers = lock(drivers);
     drivers.retain(|driver| driver.shared.upgrade().is_some_and(|shared| !shared.over.load(Acquire)));
     if let Some(shared) = drivers.iter().find(|d| d.runtime == runtime.id()).and_then(|d| d.shared.upgrade()) {
         return Ok(shared);
@@ -137,8 +140,8 @@ pub(super) struct Registration {
 
 impl Registration {
     /// A place with the driver of the runtime that this is called in.
-    pub(super) fn new(stack: &Stack, source: &impl Source) -> io::Result<Self> {
-        let shared = driver(stack)?;
+    pub(super) fn new(drivers: &Drivers, source: &impl Source) -> io::Result<Self> {
+        let shared = driver(drivers)?;
         let key = shared.next_key.fetch_add(1, Relaxed);
         let waits = Arc::new(Mutex::new(Waits::default()));
         lock(&shared.waits).insert(key, waits.clone());

@@ -1,9 +1,10 @@
 //! Owns a TCP listener that tasks use.
 
 use super::TcpStream;
-use super::driver::Registration;
+use super::driver::{Drivers, Registration};
 use super::waiters::Side;
 use crate::net::Stack;
+use crate::on_lane::BindOptions;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::task::{Context, Poll};
@@ -34,7 +35,7 @@ use std::task::{Context, Poll};
 pub struct TcpListener {
     registration: Registration,
     inner: crate::TcpListener,
-    stack: Stack,
+    drivers: Drivers,
 }
 
 impl TcpListener {
@@ -48,10 +49,22 @@ impl TcpListener {
         Self::from_std(stack, crate::TcpListener::bind_on(stack, addr)?)
     }
 
+    /// As [`bind_on`](Self::bind_on), with these options and no others: see [`TcpListener::bind_with`](crate::TcpListener::bind_with).
+    pub async fn bind_with<A: ToSocketAddrs>(stack: &Stack, addr: A, options: BindOptions) -> io::Result<TcpListener> {
+        Self::from_std(stack, crate::TcpListener::bind_with(stack, addr, options)?)
+    }
+
     /// Hands a listener to the runtime that this is called in.
     pub fn from_std(stack: &Stack, listener: crate::TcpListener) -> io::Result<TcpListener> {
-        let registration = Registration::new(stack, &listener)?;
-        Ok(TcpListener { registration, inner: listener, stack: stack.clone() })
+        let registration = Registration::new(&stack.0.drivers, &listener)?;
+        Ok(TcpListener { registration, inner: listener, drivers: stack.0.drivers.clone() })
+    }
+
+    /// Takes it away from the runtime. It stays non-blocking, as tokio's does, until [`set_nonblocking`](crate::TcpListener::set_nonblocking)
+    /// says otherwise.
+    pub fn into_std(self) -> io::Result<crate::TcpListener> {
+        self.inner.set_nonblocking(true)?;
+        Ok(self.inner)
     }
 
     /// Waits for a connection. Any number of tasks may wait; each connection is one task's.
@@ -67,12 +80,22 @@ impl TcpListener {
 
     fn taken(&self, accepted: io::Result<(crate::TcpStream, SocketAddr)>) -> io::Result<(TcpStream, SocketAddr)> {
         let (stream, peer) = accepted?;
-        Ok((TcpStream::from_std(&self.stack, stream)?, peer))
+        Ok((TcpStream::new(&self.drivers, stream)?, peer))
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.inner.local_addr()
+    }
+
+    /// `IP_TTL`: see [`TcpListener::set_ttl`](crate::TcpListener::set_ttl).
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.inner.set_ttl(ttl)
+    }
+
+    /// `IP_TTL`.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.inner.ttl()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Owns a TCP connection that tasks use.
 
-use super::driver::Registration;
+use super::driver::{Drivers, Registration};
 use super::readiness::tells_readiness;
 use super::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::waiters::Side;
@@ -70,8 +70,18 @@ impl TcpStream {
 
     /// Hands a connection to the runtime that this is called in.
     pub fn from_std(stack: &Stack, stream: crate::TcpStream) -> io::Result<TcpStream> {
+        Self::new(&stack.0.drivers, stream)
+    }
+
+    /// Takes it away from the runtime. It stays non-blocking, as tokio's does, until [`set_nonblocking`](crate::TcpStream::set_nonblocking)
+    /// says otherwise.
+    pub fn into_std(self) -> io::Result<crate::TcpStream> {
+        Ok(self.inner)
+    }
+
+    pub(super) fn new(drivers: &Drivers, stream: crate::TcpStream) -> io::Result<TcpStream> {
         stream.set_nonblocking(true)?; // its thread has other tasks, and does no lane's work
-        Ok(TcpStream { registration: Registration::new(stack, &stream)?, inner: stream })
+        Ok(TcpStream { registration: Registration::new(drivers, &stream)?, inner: stream })
     }
 
     /// The local address.
@@ -92,6 +102,36 @@ impl TcpStream {
     /// `TCP_NODELAY`.
     pub fn nodelay(&self) -> io::Result<bool> {
         self.inner.nodelay()
+    }
+
+    /// `SO_KEEPALIVE`, with the times of the stack's configuration.
+    pub fn set_keepalive(&self, keepalive: bool) -> io::Result<()> {
+        self.inner.set_keepalive(keepalive)
+    }
+
+    /// `SO_KEEPALIVE`.
+    pub fn keepalive(&self) -> io::Result<bool> {
+        self.inner.keepalive()
+    }
+
+    /// `TCP_USER_TIMEOUT`: how long sent bytes may stay unacknowledged. `None`: as long as retransmission goes on.
+    pub fn set_tcp_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.inner.set_tcp_user_timeout(timeout)
+    }
+
+    /// `TCP_USER_TIMEOUT`.
+    pub fn tcp_user_timeout(&self) -> io::Result<Option<Duration>> {
+        self.inner.tcp_user_timeout()
+    }
+
+    /// `IP_TTL`: see [`TcpStream::set_ttl`](crate::TcpStream::set_ttl).
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.inner.set_ttl(ttl)
+    }
+
+    /// `IP_TTL`.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.inner.ttl()
     }
 
     /// `SO_LINGER`: see [`TcpStream::set_linger`](crate::TcpStream::set_linger).

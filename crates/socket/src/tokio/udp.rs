@@ -4,6 +4,7 @@ use super::driver::Registration;
 use super::readiness::tells_readiness;
 use super::waiters::Side;
 use crate::net::Stack;
+use crate::on_lane::BindOptions;
 use ::tokio::io::ReadBuf;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -46,10 +47,21 @@ impl UdpSocket {
         Self::from_std(stack, crate::UdpSocket::bind_on(stack, addr)?)
     }
 
+    /// As [`bind_on`](Self::bind_on), with socket options.
+    pub async fn bind_with<A: ToSocketAddrs>(stack: &Stack, addr: A, options: BindOptions) -> io::Result<UdpSocket> {
+        Self::from_std(stack, crate::UdpSocket::bind_with(stack, addr, options)?)
+    }
+
     /// Hands a socket to the runtime that this is called in.
     pub fn from_std(stack: &Stack, socket: crate::UdpSocket) -> io::Result<UdpSocket> {
         socket.set_nonblocking(true)?;
-        Ok(UdpSocket { registration: Registration::new(stack, &socket)?, inner: socket })
+        Ok(UdpSocket { registration: Registration::new(&stack.0.drivers, &socket)?, inner: socket })
+    }
+
+    /// Takes it away from the runtime. It stays non-blocking, as tokio's does, until [`set_nonblocking`](crate::UdpSocket::set_nonblocking)
+    /// says otherwise.
+    pub fn into_std(self) -> io::Result<crate::UdpSocket> {
+        Ok(self.inner)
     }
 
     /// Where it is bound.
@@ -142,6 +154,31 @@ impl UdpSocket {
     /// As [`recv_from`](Self::recv_from), and leaves it there.
     pub async fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.registration.wait(Side::Reader, || self.inner.peek_from(buf)).await
+    }
+
+    /// `IP_TTL`: see [`UdpSocket::set_ttl`](crate::UdpSocket::set_ttl).
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.inner.set_ttl(ttl)
+    }
+
+    /// `IP_TTL`.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.inner.ttl()
+    }
+
+    /// `SO_BROADCAST`: see [`UdpSocket::set_broadcast`](crate::UdpSocket::set_broadcast).
+    pub fn set_broadcast(&self, broadcast: bool) -> io::Result<()> {
+        self.inner.set_broadcast(broadcast)
+    }
+
+    /// `SO_BROADCAST`: no.
+    pub fn broadcast(&self) -> io::Result<bool> {
+        self.inner.broadcast()
+    }
+
+    /// Datagrams that found the socket's queue full and were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.inner.dropped()
     }
 
     /// Why a datagram could not be delivered, if the network said so and nobody was told yet.

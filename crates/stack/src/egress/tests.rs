@@ -5,6 +5,7 @@ use crate::entropy::Entropy;
 use crate::snapshot::AddressSet;
 use hashbrown::HashMap;
 use laneway_proto::ip::route::{Prefix, RouteTable};
+use laneway_sync::fork::in_a_child;
 use std::sync::Arc;
 
 const LINK: Capabilities = Capabilities {
@@ -39,8 +40,8 @@ fn facts(path: Option<&mut Path>) -> Option<impl PartialEq + std::fmt::Debug + u
     path.map(|path| {
         let mut header = vec![0; path.header.len()];
         path.header.emit(&mut header, 100);
-        let Path { next_hop, link, resolved, route, mtu, source, ts_offset, .. } = *path;
-        (next_hop, link, header, resolved, route, mtu, source, ts_offset)
+        let Path { next_hop, link, resolved, may_begin, route, mtu, source, ts_offset, .. } = *path;
+        (next_hop, link, header, resolved, may_begin, route, mtu, source, ts_offset)
     })
 }
 
@@ -129,7 +130,11 @@ impl World {
                 self.newest.neighbours = Arc::new(self.neighbours.clone());
             }
             7 => {
-                let address = self.address();
+                let address = match self.below(4) {
+                    0 => v4([10, 0, 0, 1]),
+                    1 => v6(1),
+                    _ => self.address(),
+                };
                 match self.addresses.iter().position(|other| *other == address) {
                     Some(at) => drop(self.addresses.remove(at)),
                     None if self.addresses.len() > 4 => drop(self.addresses.remove(0)),
@@ -148,7 +153,7 @@ fn what_is_kept_is_what_would_be_looked_up() {
     let mut world = World::new();
     let mut kept = paths();
     let (mut now, mut learned) = (Instant::from_us(1_000_000), Vec::new());
-    let (mut same, mut missed) = (0, 0);
+    let (mut same, mut missed, mut begun) = (0, 0, 0);
     let pairs: Vec<(Address, Address)> = (0..60)
         .map(|_| {
             let dst = world.address();
@@ -172,13 +177,13 @@ fn what_is_kept_is_what_would_be_looked_up() {
             let _ = kept.on_packet_too_big(dst, mtu, now);
             learned.push((dst, mtu, now));
         }
-        kept.on_timeout(now);
+        kept.on_timeout(&world.newest, now, &mut MtuNews::default());
         let mut fresh = paths();
         for (dst, mtu, at) in &learned {
-            fresh.on_timeout(*at);
+            fresh.on_timeout(&world.newest, *at, &mut MtuNews::default());
             let _ = fresh.on_packet_too_big(*dst, *mtu, *at);
         }
-        fresh.on_timeout(now);
+        fresh.on_timeout(&world.newest, now, &mut MtuNews::default());
         for _ in 0..20 {
             let (src, dst) = pairs[world.below(60) as usize];
             let place = usize::from(PathPlace::between(&src, &dst).0);
@@ -186,6 +191,10 @@ fn what_is_kept_is_what_would_be_looked_up() {
             let is = facts(kept.between(&world.newest, &src, &dst));
             assert_eq!(is, facts(fresh.between(&world.newest, &src, &dst)), "from {src} to {dst}");
             same += usize::from(before.is_some() && before == kept.places[place].map(|path| path.way));
+            let may = kept.to_begin(PathPlace::between(&src, &dst), &world.newest, &src, &dst).is_some();
+            let ours = &world.newest.addresses;
+            assert_eq!(may, ours.contains(&src) && ours.can_be_remote(&dst) && kept.places[place].is_some());
+            begun += usize::from(may);
         }
         // So is what is kept for strangers, and it takes nobody's place.
         let ways = |paths: &Paths| paths.places.iter().map(|path| path.map(|path| path.way)).collect::<Vec<_>>();
@@ -200,6 +209,7 @@ fn what_is_kept_is_what_would_be_looked_up() {
         assert!(before == ways(&kept));
     }
     assert!(same > 3_000 && missed > 100, "{same} looks found what was kept, {missed} snapshots were missed");
+    assert!((1_000..19_000).contains(&begun), "{begun} of 20,000 might have begun a connection");
 }
 
 /// The table of the lab's flapping: the network in use, and others that nobody is in.
@@ -269,4 +279,21 @@ fn next_hops_are_confirmed_once_a_second_however_often_routes_are_replaced() {
     now.neighbours = Arc::default();
     now.follow(&before);
     assert!(!paths.between(&now, &src, &dst).expect("a route").resolved);
+}
+
+/// A child that works a path out anew has another offset: it has not the secret.
+#[test]
+#[cfg(not(miri))]
+fn a_child_learns_no_timestamp_offset() {
+    let prefix = Prefix::of(v4([10, 0, 0, 0]), 8).expect("a length");
+    let mut world = World::new();
+    let route = Route { prefix, next_hop: None, interface: 0, mtu: None, source: None };
+    world.newest.routes = Arc::new(table(&[route]));
+    let (from, to) = (v4([10, 0, 0, 1]), v4([10, 0, 0, 2]));
+    let offset = |paths: &mut Paths| paths.between(&world.newest, &from, &to).map(|path| path.ts_offset);
+    let mut ours = paths();
+    let known = offset(&mut ours).expect("a path");
+    let mut others = paths();
+    let same = in_a_child(|| u8::from(offset(&mut others) == Some(known))).expect("a child");
+    assert_eq!((same, offset(&mut others)), (0, Some(known)));
 }

@@ -102,7 +102,7 @@ fn a_walk_stays_with_what_it_finds_until_that_is_gone() {
             left = t.slots.iter().filter(|(_, slot)| odd(slot.key())).count();
             found = Some(match walk.go_on(t, 7, odd) {
                 Found::One => {
-                    let index = walk.next;
+                    let index = walk.next.expect("it stands there");
                     assert!(t.slots.get(index).is_some_and(|slot| odd(slot.key())));
                     t.remove(index);
                     false
@@ -117,4 +117,56 @@ fn a_walk_stays_with_what_it_finds_until_that_is_gone() {
     }
     assert_eq!(left, 0);
     tables(&mut world, &mut |t| assert!(!t.slots.is_empty(), "the even ones are still there"));
+}
+
+/// Connections to `world` that the client has closed, and that wait there.
+fn time_waits(world: &mut World, wanted: usize) {
+    world.client.seats[0].app.to_open = wanted;
+    world.turn(50);
+    world.client.seats[0].app.to_close = wanted;
+    world.turn(50);
+    assert_eq!(world.client.seats[0].lane.tables(|t| t.tw4.len()), wanted);
+}
+
+#[test]
+fn a_walk_begins_with_the_oldest_record_also_where_positions_begin_anew() {
+    let mut world = World::new();
+    time_waits(&mut world, 1);
+    let record = world.client.seats[0].lane.tables(|t| *t.tw4.front().expect("it waits").1);
+    let mut queue = Fifo::starting_at(0u32.wrapping_sub(laneway_table::fifo::CHUNK as u32));
+    for _ in 0..2 * laneway_table::fifo::CHUNK {
+        queue.push(record);
+    }
+    let mut walk = Walk { part: Part::TimeWaitV4, next: None };
+    assert!(matches!(walk.records(&queue, &mut 1, &|_| true), Found::One));
+    assert_eq!(walk.next, Some(queue.head()), "records before position 0 were passed over");
+}
+
+/// A lane that has nothing else to do says soon after the end of a bucket's last flow that none is left.
+#[test]
+fn the_last_flow_of_a_bucket_is_missed_soon_after_its_end_and_not_waited_for_with_looks() {
+    let mut world = World::new();
+    time_waits(&mut world, 1);
+    let lane = &mut world.client.seats[0].lane;
+    let key = lane.tables(|t| t.tw4.front().expect("it waits").1.key());
+    let (now, local) = (world.now, &mut lane.local);
+    let bucket = local.steering.bucket(&key);
+    local.moving.handed = 1 << bucket;
+    let stage = Stage::Handed(Walk::default(), now);
+    local.moving.leaving.push(Leaving { bucket, to: 1, holds: false, stage });
+    let deadline = |world: &mut World| {
+        let lane = &mut world.client.seats[0].lane;
+        lane.local.moving.deadline(world.now, lane.shared.enter(Site::Look), &lane.local.steering)
+    };
+    world.turn(1);
+    assert_eq!(deadline(&mut world), Instant::NEVER, "the record is there, and its end will be a turn");
+    world.now = world.now.after_us(30_000_000);
+    world.turn(1);
+    assert!(world.client.seats[0].lane.tables(|t| t.tw4.is_empty()));
+    let due = deadline(&mut world);
+    assert!(due <= world.now.after_us(AGAIN_US), "nobody would look for a second");
+    world.now = due;
+    world.turn(1);
+    assert!(world.client.seats[0].lane.local.moving.is_drained(bucket));
+    assert_eq!(deadline(&mut world), Instant::NEVER);
 }

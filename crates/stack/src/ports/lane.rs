@@ -224,7 +224,7 @@ impl LanePorts {
     }
 
     /// Everything that depends on who owns which bucket and on the family is there; the answer is the lane's layout.
-    #[inline]
+    #[inline(always)]
     fn prepare(&mut self, ask: &Ask<'_>) -> usize {
         if self.classes[usize::from(ask.local.is_v4())].is_none() {
             self.make_classes(ask.local.is_v4());
@@ -287,7 +287,7 @@ impl LanePorts {
     }
 
     /// The hash of a destination, and the destination if it is known.
-    #[inline]
+    #[inline(always)]
     fn look_up(&mut self, key: &FlowKey) -> (u64, Option<u32>) {
         let place = (mix_pair(&key.local, &key.remote) ^ usize::from(key.remote_port)) % RECENT;
         let recent = self.recent[place];
@@ -473,7 +473,7 @@ impl LanePorts {
     }
 
     /// Notes a flow that begins.
-    #[inline]
+    #[inline(always)]
     fn begin(&mut self, destination: u32, port: u16) -> Claim {
         let Some(whose) = self.destinations.get_mut(destination) else { return Claim::NONE };
         let before = whose.in_use.last;

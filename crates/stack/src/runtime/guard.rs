@@ -92,6 +92,9 @@ impl<A: App> App for Guarded<A> {
     fn on_datagram(&mut self, cx: &mut Context<'_>, socket: UdpId, from: SocketAddr, data: &[u8]) {
         self.0.on_datagram(cx, socket, from, data);
     }
+    fn peer_is(&self, socket: UdpId, peer: SocketAddr) -> Option<bool> {
+        self.0.peer_is(socket, peer)
+    }
     fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
         self.0.on_unreachable(cx, socket, to);
     }

@@ -144,7 +144,7 @@ fn a_lane_that_panics_takes_the_stack_down_and_says_so() {
     let (done, _ended) = channel();
     let said = Arc::new(Mutex::new(String::new()));
     let hear = Arc::clone(&said);
-    let on_failure: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |what| *hear.lock().unwrap() = what.to_owned());
+    let on_failure: Tell = Arc::new(move |what: &str| *hear.lock().unwrap() = what.to_owned());
     let options = Options { pin: false, grace_us: 100_000, on_failure: Some(on_failure), ..Options::default() };
     let (server, client) = pair(2, 1, Panics::OnPoll, done, options);
     let start = std::time::Instant::now();
@@ -157,6 +157,54 @@ fn a_lane_that_panics_takes_the_stack_down_and_says_so() {
     assert!(failure.starts_with("lane ") && failure.ends_with("planted"), "{failure}");
     assert_eq!(*said.lock().unwrap(), failure);
     drop(client);
+}
+
+/// A stack of two lanes, one of which panics; what `told` does about it, to the stack itself, is done within a few seconds.
+fn fails(told: impl Fn(&mut Option<Runtime>) + Send + Sync + 'static) -> Option<Runtime> {
+    let (place, (done, ended)) = (Arc::new(Mutex::new(None)), channel());
+    let stack = Arc::clone(&place);
+    let on_failure: Tell = Arc::new(move |_| {
+        let mut stack = stack.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = catch_unwind(AssertUnwindSafe(|| told(&mut stack)));
+        drop(stack);
+        done.send(()).unwrap();
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    let mut stack = place.lock().unwrap();
+    let options = Options { pin: false, grace_us: 100_000, on_failure: Some(on_failure), ..Options::default() };
+    let (server, client) = pair(2, 1, Panics::OnPoll, channel().0, options);
+    *stack = Some(server);
+    drop(stack);
+    ended.recv_timeout(Duration::from_secs(10)).expect("who was told is stuck");
+    drop(client);
+    place.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+#[test]
+fn who_is_told_of_a_failure_may_stop_the_stack() {
+    assert!(fails(|stack| assert!(stack.take().unwrap().stop().failure.is_some())).is_none());
+    assert!(fails(|stack| drop(stack.take())).is_none());
+}
+
+#[test]
+fn who_is_told_of_a_failure_may_ask_the_stack() {
+    let stack = fails(|stack| {
+        let stack = stack.as_ref().unwrap();
+        assert!(stack.failure().is_some());
+        let _ = stack.counters(); // as far as the other lane still answers
+        let bound = stack.bind("10.0.0.1:0".parse().unwrap(), BindOptions::default());
+        assert_eq!(bound, Err(Error::Closed));
+    });
+    assert!(stack.unwrap().stop().failure.is_some());
+}
+
+#[test]
+fn who_panics_when_told_of_a_failure_keeps_the_stack_from_nothing() {
+    let stack = fails(|_| panic!("planted, by who is told")).unwrap();
+    let (stopped, ended) = channel();
+    thread::spawn(move || stopped.send((stack.counters().map(drop), stack.stop().failure)));
+    let (_, failure) = ended.recv_timeout(Duration::from_secs(10)).expect("the other lane goes on");
+    assert!(failure.unwrap().ends_with("planted"));
 }
 
 #[test]

@@ -46,6 +46,9 @@ impl App for Later<'_> {
     fn on_closed(&mut self, cx: &mut Context<'_>, connection: ConnId, token: u64, reason: CloseReason) {
         self.app.on_closed(cx, connection, token, reason);
     }
+    fn peer_is(&self, socket: UdpId, peer: SocketAddr) -> Option<bool> {
+        self.app.peer_is(socket, peer)
+    }
     fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
         self.app.on_unreachable(cx, socket, to);
     }

@@ -273,7 +273,7 @@ fn site_of(slot: Option<&Slot>) -> Site {
 
 fn is_established(tables: &Tables, arriving: &Arriving<'_>) -> bool {
     let handle = tables
-        .lookup(arriving.hash(&tables.hash_key.get()), &arriving.key)
+        .lookup(arriving.hash(&tables.hash_key), &arriving.key)
         .filter(|handle| handle.kind() == Kind::Connection);
     let slot = handle.and_then(|handle| tables.slots.get(handle.index()));
     matches!(slot, Some(Slot { tcb: Tcb::Synchronized(connection), .. }) if connection.state() == State::Established)

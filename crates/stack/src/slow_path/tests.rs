@@ -18,7 +18,8 @@ use laneway_proto::udp;
 use laneway_wire::checksum::{Sum, pseudo_header};
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::{Address, FlowKey};
-use laneway_wire::protocol;
+use laneway_wire::icmpv4::Echo;
+use laneway_wire::{icmpv6, protocol};
 
 struct Nobody;
 impl App for Nobody {
@@ -187,6 +188,8 @@ fn what_is_not_tcp_may_be_cut_by_routers() {
         u16::from_be_bytes([answer[4], answer[5]])
     };
     assert_ne!(id(), id(), "so its pieces must not be taken for another's (RFC 6864)");
+    let reset = world.ask(&whole(protocol::TCP, &syn(&key, 0))).expect("nobody listens");
+    assert_eq!((reset[9], reset[8]), (protocol::TCP, 5), "of what strangers are told, too");
 }
 
 /// RFC 8200 section 4.7.
@@ -203,6 +206,39 @@ fn that_nothing_follows_an_ipv6_header_is_no_error() {
     };
     assert_eq!((ask(59, &[]), ask(59, b"ignored")), (None, None));
     assert!(ask(200, b"unknown").is_some(), "which is one");
+}
+
+/// Of a datagram nobody can tell who has seen it. So what is said of one is believed only if there is a socket that may have sent it.
+#[test]
+fn a_path_is_no_narrower_for_datagrams_that_nobody_sends() {
+    let [here, there] = [1, 2].map(|last| Address::from_v6([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]));
+    let packet = |(src, dst), protocol, payload: &[u8]| {
+        let spec = HeaderSpec::new(src, dst, protocol);
+        let mut packet = vec![0; spec.len() + payload.len()];
+        output::emit(&spec, &mut packet, payload.len());
+        packet[spec.len()..].copy_from_slice(payload);
+        packet
+    };
+    let icmp = |message: icmpv6::Message<'_>| {
+        let mut bytes = vec![0; message.len()];
+        message.emit(&mut bytes, &there, &here);
+        packet((there, here), protocol::ICMPV6, &bytes)
+    };
+    let mut sent = vec![0; udp::HEADER_LEN + 10];
+    udp::emit(&FlowKey { local: here, remote: there, local_port: 53, remote_port: 7 }, &[7; 10], &mut sent);
+    let quoted = packet((here, there), protocol::UDP, &sent);
+    let request = icmp(icmpv6::Message::EchoRequest(Echo { id: 1, seq: 1, data: &[7; 1_400] }));
+    for is_bound in [false, true] {
+        let mut world = World::on(Medium::Ip, 1);
+        if is_bound {
+            world.host.control.bind_udp("[fd00::1]:53".parse().unwrap()).unwrap();
+            world.host.turn(world.now);
+        }
+        assert_eq!(world.ask(&icmp(icmpv6::Message::PacketTooBig { mtu: 1_280, quoted: &quoted })), None);
+        let answer = world.ask(&request).expect("an echo");
+        assert_eq!(answer.len() < request.len(), is_bound, "in pieces: {}", answer.len());
+        assert_eq!(world.host.counters().discarded(Discard::IcmpUnverified), u64::from(!is_bound));
+    }
 }
 
 /// An echo request.
@@ -227,6 +263,28 @@ fn who_asks_for_many_echoes_keeps_nobody_from_being_told_of_errors() {
     let answered = (0..200).filter(|_| world.ask(&datagram).is_some()).count();
     assert!((1..100).contains(&answered), "errors are limited: {answered} of 200");
     assert!(world.ask(&whole(protocol::ICMPV4, &echo(1))).is_some());
+}
+
+/// A kind is limited for itself: about fifty at once, and then a thousand a second.
+#[test]
+fn each_kind_of_icmp_message_has_its_own_rate() {
+    let mut world = World::on(Medium::Ip, 1);
+    let (echo, stray) = (whole(protocol::ICMPV4, &echo(1)), whole(protocol::UDP, &datagram(&flow(&world, 0), 10)));
+    let both = |world: &mut World| [&echo, &stray].map(|packet| world.ask(packet).is_some() as usize);
+    let mut sums = [0; 2];
+    let mut ask = |world: &mut World, times: usize| {
+        (0..times).for_each(|_| both(world).into_iter().zip(&mut sums).for_each(|(one, sum)| *sum += one));
+        std::mem::take(&mut sums)
+    };
+    let at_once = ask(&mut world, 200);
+    assert!(at_once.iter().all(|count| (25..=90).contains(count)), "{at_once:?} at once");
+    let mut in_a_second = [0; 2];
+    for _ in 0..500 {
+        world.now = world.now.after_us(2_000);
+        let more = ask(&mut world, 4);
+        in_a_second.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+    }
+    assert!(in_a_second.iter().all(|count| (850..=1_150).contains(count)), "{in_a_second:?} in a second");
 }
 
 /// From one of our own addresses, from a network as a whole: nobody has sent that, and who was answered would be another.

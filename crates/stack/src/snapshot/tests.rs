@@ -17,10 +17,12 @@ fn a_set_holds_its_addresses_and_no_others() {
     assert!(displaced > 50, "{displaced} of them do not lie there");
     for address in &ours {
         assert!(set.contains(address), "{address}");
+        assert_eq!(set.contains_v4(address.octets_v4()), address.is_v4(), "{address}");
     }
     for i in 0..1_000 {
         let other = address(0x0a00_0002 + 2 * i);
         assert!(!set.contains(&other), "{other}");
+        assert!(!set.contains_v4(other.octets_v4()), "{other}");
     }
 }
 
@@ -30,6 +32,7 @@ fn the_unspecified_address_is_never_ours() {
         let set = AddressSet::new(ours);
         assert!(!set.contains(&Address::UNSPECIFIED_V4));
         assert!(!set.contains(&Address::UNSPECIFIED_V6));
+        assert!(!set.contains_v4([0; 4]));
         assert_eq!(set.contains(&address(1)), !ours.is_empty());
     }
 }

@@ -64,6 +64,8 @@ pub struct Acceptors {
 pub(super) struct LaneAcceptor {
     pub(super) shared: Arc<Acceptors>,
     offers: Offers<Talk, 3>,
+    /// How many it holds: those of the backlog that wait here. The others wait with the lane.
+    pub(super) places: usize,
     /// Established in this poll. They are offered at its end, with what came for them meanwhile.
     staged: Vec<(Talk, Peer)>,
     /// Something was published since threads were last told.
@@ -74,8 +76,9 @@ pub(super) struct LaneAcceptor {
 impl Acceptors {
     /// A listener and each lane's side of it.
     pub(super) fn new(id: ListenerId, at: SocketAddr, lanes: usize, backlog: usize) -> (Arc<Self>, Vec<LaneAcceptor>) {
-        let (offers, takers): (Vec<_>, Vec<_>) =
-            (0..lanes).map(|_| handout((backlog.div_ceil(lanes) + 16).min(1 << 16))).unzip();
+        // Half of what may wait on a lane, as rings have it. The lane has room for a burst while places here are made free again.
+        let places = 1 << ((backlog.div_ceil(lanes) + 16) / 2).ilog2().min(16);
+        let (offers, takers): (Vec<_>, Vec<_>) = (0..lanes).map(|_| handout(places)).unzip();
         let shared = Arc::new(Acceptors {
             id,
             at,
@@ -92,6 +95,7 @@ impl Acceptors {
         let side = |offers| LaneAcceptor {
             shared: shared.clone(),
             offers,
+            places,
             staged: Vec::new(),
             news: false,
             watches: Watches::default(),

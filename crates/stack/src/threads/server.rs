@@ -1,5 +1,8 @@
 //! Owns a lane's side of thread sockets: the application that lives on the lane and serves those on other threads.
 
+#[cfg(test)]
+mod tests;
+
 use super::accept::LaneAcceptor;
 use super::datagram::LaneDatagrams;
 use super::desk::{Command, Desk, Inbox, refuse};
@@ -102,6 +105,10 @@ pub struct Server {
     free: Vec<u32>,
     /// Records with news.
     news: Vec<u32>,
+    /// Listeners with news, by name: of a thousand that are idle none is looked at.
+    listener_news: Vec<ListenerId>,
+    /// UDP sockets with news.
+    socket_news: Vec<UdpId>,
     /// Those that hold blocks.
     lenders: Lenders,
     /// Those for which there was no block.
@@ -130,6 +137,8 @@ impl Server {
             records: Vec::new(),
             free: Vec::new(),
             news: Vec::new(),
+            listener_news: Vec::new(),
+            socket_news: Vec::new(),
             lenders: Lenders::default(),
             hungry: Hungry::default(),
             farewells: Vec::new(),
@@ -279,6 +288,9 @@ impl Server {
                 self.remove(index, None)
             }
             return false;
+        }
+        if record.closing && record.waiting() > 0 {
+            cx.orphan(id);
         }
         let goes_on = if left == 0 { !record.closing } else { record.waiting() > 0 };
         let (mut sent, mut all) = (0, true);
@@ -470,6 +482,7 @@ impl Server {
             Command::Connect { end, from, to, tried } => self.connect(cx, end, from, to, tried),
             Command::Listen(side) => {
                 let id = side.shared.id;
+                cx.hands_out(id, side.places);
                 self.listeners.insert(id.0, side);
                 self.offer(cx, id);
             }
@@ -520,6 +533,17 @@ impl Server {
         self.sockets.get_mut(&id.0).map(Box::as_mut)
     }
 
+    /// Does something with a UDP socket's side; its threads are told at the end of the poll if there is news then.
+    fn with_socket<T>(&mut self, id: UdpId, act: impl FnOnce(&mut LaneDatagrams) -> T) -> Option<T> {
+        let side = self.socket(id)?;
+        let had_news = side.news != 0;
+        let done = act(side);
+        if !had_news && side.news != 0 {
+            self.socket_news.push(id);
+        }
+        Some(done)
+    }
+
     fn connect(&mut self, cx: &mut Context<'_>, end: TalkEnd, from: Option<Address>, to: SocketAddr, tried: usize) {
         end.pipe().lane().lane.store(self.lane as u16, Release);
         match cx.connect(from, Address::from(to.ip()), to.port(), 0) {
@@ -568,6 +592,9 @@ impl Server {
                 talk.lane().status.store(CONNECTED, Release);
                 end
             });
+            if !side.has_news() {
+                self.listener_news.push(listener);
+            }
             side.stage(end.share(), &flow);
             let holds = end.holds();
             let index = self.insert(end, id);
@@ -644,13 +671,16 @@ impl App for Server {
             && let Some(ticket) = self.inbox.woken_udp.pop()
         {
             let is_early = !cx.has_udp(ticket.id);
-            let Some(side) = self.socket(ticket.id) else { continue };
+            if self.socket(ticket.id).is_none() {
+                continue;
+            }
             if is_early {
                 self.desk.send_datagrams(&ticket); // the next poll knows the socket
                 break;
             }
             let max = DATAGRAMS_MAX - datagrams;
-            let n = side.drain(max, |to, data| _ = cx.send_datagram(ticket.id, to, data));
+            let send = |to: SocketAddr, data: &[u8]| _ = cx.send_datagram(ticket.id, to, data);
+            let n = self.with_socket(ticket.id, |side| side.drain(max, send)).unwrap_or(0);
             datagrams += n;
             if n == max {
                 self.desk.send_datagrams(&ticket); // there may be more
@@ -663,12 +693,14 @@ impl App for Server {
     }
 
     fn on_poll_end(&mut self) {
-        let listeners = self.listeners.values().any(LaneAcceptor::has_news);
-        let sockets = self.sockets.values().any(|side| side.news != 0);
-        if self.news.is_empty() && self.farewells.is_empty() && !listeners && !sockets {
+        let others = self.listener_news.len() + self.socket_news.len();
+        if self.news.is_empty() && self.farewells.is_empty() && others == 0 {
             return self.stock.settle(self.now);
         }
-        self.listeners.values_mut().for_each(LaneAcceptor::publish);
+        // One that has ended meanwhile has told everybody already.
+        for id in &self.listener_news {
+            self.listeners.get_mut(&id.0).into_iter().for_each(LaneAcceptor::publish);
+        }
         look_fence(); // one for all that this poll has published
         for (i, &index) in self.news.iter().enumerate() {
             // What those that come later will need is fetched meanwhile: the record, and then what it leads to.
@@ -699,8 +731,12 @@ impl App for Server {
             watches.look();
             self.stock.give(end);
         }
-        self.listeners.values_mut().for_each(LaneAcceptor::tell);
-        self.sockets.values_mut().for_each(|side| side.tell());
+        for id in self.listener_news.drain(..) {
+            self.listeners.get_mut(&id.0).into_iter().for_each(LaneAcceptor::tell);
+        }
+        for id in self.socket_news.drain(..) {
+            self.sockets.get_mut(&id.0).into_iter().for_each(|side| side.tell());
+        }
         self.stock.settle(self.now);
     }
 
@@ -804,17 +840,17 @@ impl App for Server {
     }
 
     fn on_datagram(&mut self, cx: &mut Context<'_>, socket: UdpId, from: SocketAddr, data: &[u8]) {
-        if let Some(side) = self.socket(socket)
-            && !side.deliver(from, data)
-        {
+        if self.with_socket(socket, |side| side.deliver(from, data)) == Some(false) {
             cx.datagram_without_room();
         }
     }
 
+    fn peer_is(&self, socket: UdpId, peer: SocketAddr) -> Option<bool> {
+        self.sockets.get(&socket.0)?.shared.heard.is(peer)
+    }
+
     fn on_unreachable(&mut self, _: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
-        if let Some(side) = self.socket(socket) {
-            side.refuse(to);
-        }
+        self.with_socket(socket, |side| side.refuse(to));
     }
 }
 

@@ -39,7 +39,10 @@ impl<T: Copy> Fifo<T> {
         Self::starting_at(0)
     }
 
-    fn starting_at(base: u32) -> Self {
+    /// Empty, and as if `base` records had gone through it already: for trying out what happens where positions begin anew. `base` must be
+    /// a multiple of [`CHUNK`].
+    pub fn starting_at(base: u32) -> Self {
+        debug_assert!(base.is_multiple_of(CHUNK as u32), "a chunk begins at a multiple of its length");
         Self { chunks: VecDeque::new(), spare: Vec::new(), base, head: base, len: 0 }
     }
 
@@ -69,8 +72,9 @@ impl<T: Copy> Fifo<T> {
     pub fn push(&mut self, record: T) -> u32 {
         assert!(self.len < 1 << 31, "a queue holds fewer than 2^31 records, so that positions stay unique");
         let position = self.head.wrapping_add(self.len);
-        // The place comes first: then nothing has to hold the record meanwhile, and it is written there.
-        if self.chunks.back().is_none_or(|chunk| chunk.len() == CHUNK) {
+        // The place comes first: then nothing has to hold the record meanwhile, and it is written there. All chunks but the last are
+        // full, so it is the next behind them if that is, too.
+        if position.wrapping_sub(self.base) as usize == self.chunks.len() * CHUNK {
             self.add_chunk();
         }
         let Some(chunk) = self.chunks.back_mut() else { unreachable!("a chunk was added if there was none") };

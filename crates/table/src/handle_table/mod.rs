@@ -287,27 +287,30 @@ impl Generation {
     #[inline(always)]
     fn locate(&self, hash: u64, handle: u32) -> Option<(usize, usize)> {
         let tag = tag_of(hash);
-        let home = hash as usize;
-        for passed in 0..=self.buckets.mask() {
-            let at = home.wrapping_add(passed);
+        let mut at = hash as usize;
+        let mut passed = 0;
+        loop {
             let bucket = self.buckets.at(at);
             for slot in bucket.matching(tag) {
                 if bucket.handle(slot) == handle {
                     return Some((at, slot));
                 }
             }
-            if !bucket.overflows() {
+            // Nearly always it was at home, and nothing was asked before.
+            if !bucket.overflows() || passed == self.buckets.mask() {
                 return None;
             }
+            passed += 1;
+            at = at.wrapping_add(1);
         }
-        None
     }
 
     #[inline(always)]
     fn insert(&mut self, hash: u64, handle: u32) {
         let tag = tag_of(hash);
         let mut at = hash as usize;
-        for _ in 0..=self.buckets.mask() {
+        let mut passed = 0;
+        loop {
             let bucket = self.buckets.at_mut(at);
             if let Some(slot) = bucket.vacant().first() {
                 bucket.fill(slot, tag, handle);
@@ -315,9 +318,10 @@ impl Generation {
                 return;
             }
             bucket.count_passed();
+            assert!(passed < self.buckets.mask(), "a generation is never more than four fifths full");
+            passed += 1;
             at = at.wrapping_add(1);
         }
-        unreachable!("a generation is never more than four fifths full");
     }
 
     #[inline]

@@ -117,7 +117,11 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
         let (at, slot) = Self::split(handle);
         let chunk = &mut self.chunks[at];
         let next = chunk.sides[slot].next_vacant;
-        chunk.slots[slot].get_or_insert_with(|| make(handle));
+        let vacant = &mut chunk.slots[slot];
+        // It is; and where that is known nothing is there that would have to be dropped.
+        if vacant.is_none() {
+            *vacant = Some(make(handle));
+        }
         self.vacant = next;
         self.len += 1;
         // Whoever adds one often adds more, and a large one, freed a while ago, comes from far.
@@ -210,7 +214,7 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
     #[inline]
     pub fn generation(&self, handle: u32) -> u32 {
         let (at, slot) = Self::split(handle);
-        self.chunks.get(at).map_or(0, |chunk| chunk.sides[slot].generation)
+        if at < self.chunks.len() { self.chunks[at].sides[slot].generation } else { 0 }
     }
 
     /// Asks for the lines of a value: the first four at most; if the values are so many that it pays.

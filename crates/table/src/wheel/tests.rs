@@ -197,3 +197,14 @@ fn time_does_not_run_backwards() {
     wheel.advance(150, 9, |key, at| got.push((key, at)));
     assert_eq!(got, [(1, 150)]);
 }
+
+#[test]
+fn what_a_budget_leaves_over_is_due_now() {
+    let mut wheel = Wheel::new(0);
+    (0..3).for_each(|key| wheel.arm(key, 10));
+    wheel.arm(3, 1_000);
+    assert!(wheel.advance(10, 2, |_, at| assert_eq!(at, 10)));
+    assert_eq!(wheel.next_tick_hint(), Some(10), "one of them is left");
+    assert!(!wheel.advance(10, 2, |_, at| assert_eq!(at, 10)));
+    assert!(wheel.next_tick_hint().is_some_and(|tick| (11..=1_000).contains(&tick)));
+}

@@ -114,6 +114,29 @@ fn extension_headers_are_walked() {
     assert_eq!(judge(60, &[6]), Err(Discard::IpMalformed));
 }
 
+/// The short way takes nothing that a close look would refuse, or read otherwise: whatever single byte of the header is another.
+#[test]
+fn what_is_plain_is_what_a_close_look_finds() {
+    let good = packet(v4([192, 0, 2, 2]), v4(OURS), protocol::TCP, &[7; 24]);
+    assert!(plain_tcp(&good).is_some());
+    for (at, value) in (0..20).flat_map(|at| (0..=255).map(move |value| (at, value))) {
+        for (mended, len) in [(true, 44), (false, 44), (true, 43), (true, 60)] {
+            let mut bytes = good.clone();
+            bytes.resize(len, 0);
+            bytes[at] = value;
+            if mended && !(10..12).contains(&at) {
+                bytes[10..12].fill(0);
+                let checksum = Sum::of(&bytes[..20]).checksum();
+                bytes[10..12].copy_from_slice(&checksum);
+            }
+            let Some(plain) = plain_tcp(&bytes) else { continue };
+            let Ok(close) = input(&bytes, false) else { panic!("byte {at} is {value}, of {len}: it is no packet") };
+            let read = (close.src, close.dst, close.payload, close.protocol, close.fragment);
+            assert_eq!(read, (plain.src, plain.dst, plain.tcp, protocol::TCP, None), "byte {at} is {value}, of {len}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), version in 0u8..3, verified: bool) {

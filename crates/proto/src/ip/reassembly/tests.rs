@@ -239,6 +239,19 @@ fn a_flood_of_small_fragments_has_no_memory_of_its_own() {
     assert!(held.max() <= Some(16), "the budget counts 8 bytes");
 }
 
+/// What is whole at once leaves nothing behind until its time would have come.
+#[test]
+fn whole_datagrams_leave_no_record_of_themselves() {
+    let mut reassembly = Reassembly::new(Config { entries_max: 4, ..Config::default() });
+    for id in 0..1_000 {
+        feed(&mut reassembly, &Fragment { id, ..fragment(0, 8, true) }, NOW).unwrap();
+        let whole = feed(&mut reassembly, &Fragment { id, ..fragment(8, 8, false) }, NOW).unwrap();
+        assert!(whole.is_some());
+        let records: usize = reassembly.queues.iter().map(VecDeque::len).sum();
+        assert!(records <= 2 * 4 + 1, "{records} records of {} datagrams", reassembly.len());
+    }
+}
+
 /// Whatever their hashes, datagrams are told apart, and each is found where it was put.
 #[test]
 fn datagrams_of_one_chain_are_told_apart() {

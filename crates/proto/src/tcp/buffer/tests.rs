@@ -95,3 +95,42 @@ fn rings_of_two_pools_share_no_line() {
         [0, 1].map(|of| rings.iter().flat_map(|rings| lines(&rings[of])).collect::<std::collections::HashSet<_>>());
     assert!(ours.is_disjoint(&theirs));
 }
+
+/// Peers that say one byte each far beyond a gap: what that takes leaves half of the memory to others.
+#[test]
+fn early_bytes_take_no_more_than_half() {
+    let mut pool = BufferPool::new(1 << 20);
+    let mut rings: Vec<Ring> = Vec::new();
+    loop {
+        let mut ring = Ring::default();
+        if !ring.put(20_000, &[1], 0, &mut pool) {
+            break;
+        }
+        rings.push(ring);
+    }
+    assert_eq!(pool.lent(), 1 << 19, "{} rings of 32 KiB", rings.len());
+    let mut honest = Ring::default();
+    assert!(honest.push(&[1; 1_000], 0, &mut pool));
+    assert!(honest.put(10, &[2], 0, &mut pool), "what its ring has room for costs nothing");
+    assert!(!honest.put(5_000, &[2], 0, &mut pool));
+}
+
+#[test]
+fn what_is_lent_and_what_is_kept_are_together_no_more_than_the_quota() {
+    let quota = 1 << 20;
+    let mut pool = BufferPool::new(quota);
+    for bytes in [512, 2_048, 512, 8_192, 500_000, 512] {
+        let mut rings = Vec::new();
+        loop {
+            let mut ring = Ring::default();
+            if !ring.push(&vec![0; bytes], 0, &mut pool) {
+                break;
+            }
+            assert!(pool.lent() + pool.kept() <= quota, "lent {}, kept {}", pool.lent(), pool.kept());
+            rings.push(ring);
+        }
+        assert!(!rings.is_empty(), "there is room for rings of {bytes} bytes");
+        rings.iter_mut().for_each(|ring| ring.release(&mut pool));
+        assert!(pool.lent() + pool.kept() <= quota);
+    }
+}

@@ -1,8 +1,8 @@
-use super::super::connection::Agreed;
 use super::super::connection::tests::{agreed, established, text};
 use super::*;
 use crate::tcp::buffer::BufferPool;
 use crate::tcp::config::Config;
+use crate::tcp::connection::Agreed;
 use crate::tcp::nagle::Lane;
 
 const NOW: Instant = Instant::from_us(5_000_000);
@@ -205,51 +205,27 @@ fn as_much_is_kept_as_there_is_memory_for() {
     assert_eq!((read == bytes, segments), (true, 19), "the room that a piece left is used at once");
 }
 
-/// The path of the sender becomes narrower: every second segment of those that fit it is acknowledged, and not every thirteenth.
+/// Whoever meets the window, but neither knows what we have sent nor where we stand, says nothing about the peer's clock: what the peer says next would
+/// be refused as older than that.
 #[test]
-fn what_is_a_full_segment_is_learned_anew() {
-    let config = Config { quick_acks: 0, ..Config::default() };
-    let (mut connection, mut pool) = (established(&config, NOW), pool());
-    let mut acks = [0, 0];
-    for (phase, size) in [(0, 8_948); 4].into_iter().chain([(1, 1_448); 8]) {
-        let payload = vec![0; size];
-        let seg = Segment { flags: Flags::ACK, ..text(&connection, &payload) };
-        take_in(&mut connection, &seg, size, &mut pool, NOW);
-        while let Some(plan) = connection.decide::<Lane>(NOW) {
-            acks[phase] += 1;
-            connection.commit(&plan, NOW);
-        }
-    }
-    assert_eq!(acks[0], 2);
-    assert!(acks[1] >= 3, "{} for eight segments", acks[1]);
-}
-
-/// A stream into a connection whose handshake told no round trip: its buffer grows as that of another, by what its segments answer.
-#[test]
-fn who_only_receives_finds_out_how_far_the_sender_is() {
+fn a_blind_segment_does_not_set_the_peer_s_clock() {
+    use laneway_wire::tcp::{Options, Timestamps};
     let config = Config::default();
-    let grown = |rtt_us: Option<u32>, timestamps: bool| {
-        let agreed = Agreed { rtt_us, timestamps, ..agreed() };
+    for flags in [Flags::RST, Flags::SYN, Flags::ACK, Flags::PSH] {
+        let agreed = Agreed { timestamps: true, ts_recent: 1_000, ..agreed() };
         let (mut connection, mut pool) = (Connection::new(&agreed, 1_500, &config, NOW), pool());
-        let mut now = NOW;
-        for _ in 0..20_000 {
-            now = now.after_us(100);
-            // It answers what we said 50 ms ago.
-            let echo = (now.as_ms() as u32).wrapping_sub(50);
-            let timestamps = timestamps.then_some(Timestamps { val: now.as_ms() as u32, echo });
-            let options = laneway_wire::tcp::Options { timestamps, ..Default::default() };
-            let seg = Segment { options, ..text(&connection, &[7; 1_448]) };
-            take_in(&mut connection, &seg, 1_448, &mut pool, now);
-            while let Some(plan) = connection.decide::<Lane>(now) {
-                connection.commit(&plan, now);
-            }
-        }
-        connection.receive_buffer()
-    };
-    let near = grown(Some(50_000), false);
-    assert!(near > 500_000, "14.5 MB/s over 50 ms: {near} bytes");
-    for (rtt_us, timestamps) in [(None, true), (Some(1_000), true), (None, false)] {
-        let found = grown(rtt_us, timestamps);
-        assert!(found >= near, "{found} bytes where the handshake said {rtt_us:?}, with timestamps: {timestamps}");
+        let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
+        let forged = Segment {
+            seq: connection.rcv.nxt - 1_000,
+            ack: connection.snd.nxt + 0x5000_0000,
+            flags,
+            options: Options::timestamps(Timestamps { val: 1_000 + 0x7000_0000, echo: 7 }),
+            ..text(&connection, &[0; 1_460])
+        };
+        assert!(connection.on_segment(&forged, &mut cx).discard.is_some());
+        let options = Options::timestamps(Timestamps { val: 1_001, echo: 7 });
+        let honest = Segment { options, ..text(&connection, b"honest") };
+        let arrival = connection.on_segment(&honest, &mut cx);
+        assert_eq!((arrival.discard, arrival.text), (None, &b"honest"[..]), "after {flags:?}");
     }
 }

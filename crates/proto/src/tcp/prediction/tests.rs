@@ -68,7 +68,6 @@ fn facts(c: &Connection, now: Instant) -> String {
 /// The way of everything that is not predicted.
 fn ask_every_step<'a>(c: &mut Connection, seg: &Segment<'a>, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) {
     let size = seg.payload.len().min(usize::from(u16::MAX)) as u16;
-    c.heard_ms = cx.now.as_ms() as u32;
     c.tally.segs_in = c.tally.segs_in.wrapping_add(1);
     if let Break(discard) = c.segment_arrives(seg, size, cx, arrival) {
         arrival.discard = discard;
@@ -174,7 +173,7 @@ impl Side {
         }
         if *predicts && let Some(plan) = c.decide_usual::<Lane>() {
             let _ = c.commit(&plan, now);
-            c.pause();
+            c.settle_usual(pool);
             assert!(!c.has_more());
             return (said + &format!("{plan:?}None"), predicted + 1);
         }
@@ -225,6 +224,14 @@ fn requests_and_responses_are_predicted() {
     let events: Vec<Event> =
         (0..20).flat_map(|_| [text.clone(), text.clone(), Event::Send(3_000), ack.clone()]).collect();
     assert_eq!(compare(true, false, &events), 60);
+}
+
+/// The peer's last segment, and our FIN when nothing else is left to say.
+#[test]
+fn the_end_of_a_conversation_is_predicted() {
+    let last = Event::Segment { seq: 9, ack: 9, len: 2, flags: 0, ts: 2, window: 5, taken: 5, sack: false };
+    assert_eq!(compare(true, false, &[Event::Send(200), last.clone(), Event::Shutdown]), 3);
+    assert_eq!(compare(true, false, &[Event::Send(200), last, Event::Last(200)]), 3);
 }
 
 /// What was acknowledged selectively is forgotten when all is acknowledged: that is no plain acknowledgement.

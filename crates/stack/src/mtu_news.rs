@@ -1,5 +1,5 @@
-//! Owns telling connections that the path to their peer has become narrower: a walk over all of them, for which nothing is
-//! kept on their path, a few thousand slots a poll, so that no ICMP message holds a lane up.
+//! Owns telling connections that the path to their peer has become narrower, or is as wide again as it was: a walk over all of them, for which
+//! nothing is kept on their path, a few thousand slots a poll, so that no ICMP message holds a lane up.
 //!
 //! One walk serves every peer that is known when it begins; what is learnt meanwhile has the next. So there is never more
 //! to do than two walks, however many messages come. A connection that is made meanwhile has the new MTU from its path.
@@ -12,9 +12,9 @@ use laneway_wire::flow::Address;
 /// Slots looked at in one poll.
 const LOOKS_MAX: u32 = 2_048;
 
-/// Paths that have become narrower, of which not every connection knows yet.
+/// Paths that carry another MTU than they did, of which not every connection knows yet.
 #[derive(Default)]
-pub(crate) struct Narrowing {
+pub(crate) struct MtuNews {
     /// Those that the walk is about, with their MTU.
     walking: HashMap<Address, u32>,
     /// The slot that it looks at next.
@@ -23,8 +23,8 @@ pub(crate) struct Narrowing {
     waiting: HashMap<Address, u32>,
 }
 
-impl Narrowing {
-    /// The path to `remote` carries only `mtu` bytes now.
+impl MtuNews {
+    /// The path to `remote` carries `mtu` bytes now.
     pub(crate) fn learn(&mut self, remote: Address, mtu: u32) {
         self.waiting.insert(remote, mtu);
     }
@@ -38,17 +38,17 @@ impl Narrowing {
 /// Goes on with the walk.
 #[cold]
 pub(crate) fn walk(tables: &mut Tables, local: &mut Local) {
-    let narrowing = &mut local.narrowing;
-    if narrowing.walking.is_empty() {
-        std::mem::swap(&mut narrowing.walking, &mut narrowing.waiting);
-        narrowing.next = 0;
+    let news = &mut local.mtu_news;
+    if news.walking.is_empty() {
+        std::mem::swap(&mut news.walking, &mut news.waiting);
+        news.next = 0;
     }
     let end = tables.slots.end();
-    let until = end.min(narrowing.next.saturating_add(LOOKS_MAX));
-    for index in narrowing.next..until {
+    let until = end.min(news.next.saturating_add(LOOKS_MAX));
+    for index in news.next..until {
         tables.slots.prefetch(index + 4);
         if let Some(Slot { tcb: Tcb::Synchronized(connection), touched, .. }) = tables.slots.get_mut(index)
-            && let Some(mtu) = narrowing.walking.get(&connection.key().remote)
+            && let Some(mtu) = news.walking.get(&connection.key().remote)
         {
             connection.on_path_mtu(*mtu);
             if !*touched {
@@ -57,9 +57,9 @@ pub(crate) fn walk(tables: &mut Tables, local: &mut Local) {
             }
         }
     }
-    narrowing.next = until;
+    news.next = until;
     if until == end {
-        narrowing.walking.clear();
+        news.walking.clear();
     }
 }
 

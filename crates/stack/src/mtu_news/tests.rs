@@ -28,7 +28,7 @@ fn open(many: usize) -> World {
 fn all_hear_of_it_and_no_poll_tells_more_than_its_share() {
     let mut world = open(MANY);
     let server = Address::from_v4([10, 0, 0, 1]);
-    world.client.seats[0].lane.local.narrowing.learn(server, 1_000);
+    world.client.seats[0].lane.local.mtu_news.learn(server, 1_000);
     let mut told = 0;
     for poll in 1.. {
         let turn = world.client.turn(world.now);
@@ -41,23 +41,23 @@ fn all_hear_of_it_and_no_poll_tells_more_than_its_share() {
             break;
         }
     }
-    assert!(!world.client.seats[0].lane.local.narrowing.is_under_way());
+    assert!(!world.client.seats[0].lane.local.mtu_news.is_under_way());
 }
 
 #[test]
 fn what_is_learnt_during_a_walk_has_the_next_and_others_are_left_alone() {
     let mut world = open(MANY);
     let (server, other) = (Address::from_v4([10, 0, 0, 1]), Address::from_v4([10, 0, 0, 9]));
-    world.client.seats[0].lane.local.narrowing.learn(other, 600);
+    world.client.seats[0].lane.local.mtu_news.learn(other, 600);
     world.client.turn(world.now);
     // While that walk is beyond the first connections, news comes twice, and the last word counts.
-    world.client.seats[0].lane.local.narrowing.learn(server, 1_200);
-    world.client.seats[0].lane.local.narrowing.learn(server, 1_000);
+    world.client.seats[0].lane.local.mtu_news.learn(server, 1_200);
+    world.client.seats[0].lane.local.mtu_news.learn(server, 1_000);
     let polls = 2 * MANY.div_ceil(LOOKS_MAX as usize);
     for _ in 0..polls {
         world.client.turn(world.now);
     }
-    assert!(!world.client.seats[0].lane.local.narrowing.is_under_way(), "two walks were not enough");
+    assert!(!world.client.seats[0].lane.local.mtu_news.is_under_way(), "two walks were not enough");
     assert_eq!((narrow(&mut world, 1_000), narrow(&mut world, 600)), (MANY, 0));
 }
 
@@ -82,5 +82,5 @@ fn a_route_that_carries_less_is_heard_of_by_those_who_send_more() {
     assert_eq!(narrow(&mut world, 64), 20);
     world.client.seats[0].app.to_say = 3_000;
     world.turn(1_000);
-    assert!(!world.client.seats[0].lane.local.narrowing.is_under_way());
+    assert!(!world.client.seats[0].lane.local.mtu_news.is_under_way());
 }

@@ -1,0 +1,123 @@
+//! Owns the receive window: what the peer is told that it may send, what a full segment of its is, and how large our buffer becomes.
+//!
+//! Whoever only receives learns all that from what arrives: the largest segments are full ones, and what they answer is a round trip old.
+
+use super::Cx;
+use super::connection::{Connection, Facts};
+use crate::time::Instant;
+use laneway_wire::tcp::{SeqNum, Timestamps, UnscaledWindow};
+
+/// What answers something older than this is no round trip; or it was forged.
+const LONGEST_ROUND_MS: u32 = 60_000;
+
+impl Connection {
+    /// What the window field says next, and the right edge that this means. RFC 9293 section 3.8.6.2.2: the edge moves
+    /// only by steps worth moving; rounding by the scale is upwards, so that the edge never moves left.
+    #[inline]
+    pub(super) fn advertise(&self) -> (UnscaledWindow, SeqNum) {
+        let free = self.rcv.buf_max.saturating_sub(self.rcv.buf.len());
+        let target = self.rcv.nxt + free;
+        let step = u32::from(self.rcv.mss).min(self.rcv.buf_max / 2) as i32;
+        let edge = if target.offset_from(self.rcv.adv) >= step { target } else { self.rcv.adv };
+        let open = edge.offset_from(self.rcv.nxt).max(0) as u32;
+        let scale = self.rcv.scale.get();
+        let field = ((open + ((1 << scale) - 1)) >> scale).min(65_535);
+        // The edge that is remembered is not the rounded one: else every small segment would push it a little further.
+        let told = self.rcv.nxt + open.min(field << scale);
+        (UnscaledWindow::new(field as u16), told.latest(self.rcv.adv))
+    }
+
+    /// The farthest right edge that any ACK of ours can have meant.
+    ///
+    //= https://www.rfc-editor.org/rfc/rfc7323#section-2.4
+    //# The receiver MUST honor, as in window, any segment that would have been in window for any <ACK> sent by the
+    //# receiver.
+    #[inline]
+    pub(super) fn right_edge(&self) -> SeqNum {
+        self.rcv.adv + ((1u32 << self.rcv.scale.get()) - 1)
+    }
+
+    /// How many bytes from RCV.NXT on can be kept: what rounding by the scale may have promised is kept, too, but once and not with each
+    /// segment again.
+    #[inline]
+    pub(super) fn most_ahead(&self) -> i32 {
+        let most = self.rcv.buf_max.saturating_add((1 << self.rcv.scale.get()) - 1);
+        most.saturating_sub(self.rcv.buf.len()).min(i32::MAX as u32) as i32
+    }
+
+    /// Bookkeeping after the application has taken `n` bytes: the window may open, the buffer may grow.
+    #[inline(always)]
+    pub(super) fn on_read(&mut self, n: u32, cx: &mut Cx<'_>) {
+        self.rcv.read = self.rcv.read.saturating_add(n);
+        if self.rcv.read > self.rcv.buf_max / 2 {
+            self.tune(cx);
+        }
+    }
+
+    /// Dynamic right-sizing: once a round trip, a buffer twice what was read in it, so that slow start is never held back by us.
+    /// Memory is lent only when something is in the buffer.
+    #[inline(never)]
+    fn tune(&mut self, cx: &mut Cx<'_>) {
+        let (now_ms, round_ms) = (cx.now.as_ms() as u32, self.round_ms());
+        // What a reader leaves who lags only grows old in a larger buffer, and out of the cache: he has room enough.
+        let lags = self.rcv.buf.len() > self.rcv.buf_max / 4;
+        if !lags && now_ms.wrapping_sub(self.rcv.tuned_ms) <= round_ms {
+            let most = cx.config.tcp_rmem.1.max(self.rcv.buf_max);
+            self.rcv.buf_max = self.rcv.read.saturating_mul(2).clamp(self.rcv.buf_max, most);
+        }
+        self.rcv.read = 0;
+        self.rcv.tuned_ms = now_ms;
+        // An urgent mark that was passed would lie ahead again after half of the circle. Here it is noticed long before.
+        if self.urgent_ahead().is_none() {
+            self.facts.clear(Facts::URGENT_IN);
+        }
+    }
+
+    /// The round trip that autotuning goes by, in milliseconds, at least one. What is received tells it best; what was sent may be long ago.
+    /// If nothing does it is taken for long: too large a buffer costs memory, too small a one the rate, for as long as the connection lives.
+    fn round_ms(&self) -> u32 {
+        const UNKNOWN_US: u32 = 100_000;
+        match self.rcv.round_ms {
+            0 => (self.rtt.srtt_us().unwrap_or(UNKNOWN_US) / 1_000).max(1),
+            measured => measured.into(),
+        }
+    }
+
+    /// Text came in segments of this size. From those that are full, and from those that are not though their sender had more to say, it is
+    /// learned what a full one is.
+    #[inline(always)]
+    pub(super) fn note_size(&mut self, size: u16, pushed: bool, timestamps: Option<Timestamps>, now: Instant) {
+        if size >= self.rcv.mss {
+            self.note_full(size, timestamps, now);
+        } else if !pushed {
+            self.note_smaller(size);
+        }
+    }
+
+    /// A full segment: who sends those fills a window each round trip, and what they answer is as old as that (RFC 7323 section 4.1 is
+    /// of the sender, who alone may time his retransmissions by it; this is for the size of our buffer).
+    #[inline(never)]
+    fn note_full(&mut self, size: u16, timestamps: Option<Timestamps>, now: Instant) {
+        self.rcv.mss = size;
+        let Some(ts) = timestamps else { return };
+        let age_ms = self.ts_now(now).wrapping_sub(ts.echo);
+        if age_ms <= LONGEST_ROUND_MS {
+            let (known, age_ms) = (u32::from(self.rcv.round_ms), age_ms.max(1));
+            self.rcv.round_ms = if known == 0 { age_ms } else { (7 * known + age_ms).div_ceil(8) } as u16;
+        }
+    }
+
+    /// A segment that is smaller than full ones were, and not the last of what was written. Twice the same size: the path became
+    /// narrower, and this is a full one now.
+    #[cold]
+    #[inline(never)]
+    fn note_smaller(&mut self, size: u16) {
+        if size == self.rcv.smaller && size >= 536 {
+            self.rcv.mss = size;
+        }
+        self.rcv.smaller = size;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+use super::super::connection::tests::{agreed, established, text};
+use super::*;
+use crate::tcp::buffer::BufferPool;
+use crate::tcp::config::Config;
+use crate::tcp::connection::Agreed;
+use crate::tcp::nagle::Lane;
+use laneway_wire::tcp::{Flags, Options, Segment};
+
+const NOW: Instant = Instant::from_us(5_000_000);
+
+/// Takes a segment in; the application reads all of its text. Says how many segments that is answered by.
+fn take_in(
+    connection: &mut Connection,
+    seg: &Segment<'_>,
+    config: &Config,
+    pool: &mut BufferPool,
+    now: Instant,
+) -> u32 {
+    let mut cx = Cx { now, config, pool };
+    let arrival = connection.on_segment(seg, &mut cx);
+    connection.finish(&arrival, arrival.text.len(), &mut cx);
+    let mut answers = 0;
+    while let Some(plan) = connection.decide::<Lane>(now) {
+        answers += 1;
+        connection.commit(&plan, now);
+    }
+    answers
+}
+
+/// The path of the sender becomes narrower: every second segment of those that fit it is acknowledged, and not every thirteenth.
+#[test]
+fn what_is_a_full_segment_is_learned_anew() {
+    let config = Config { quick_acks: 0, ..Config::default() };
+    let (mut connection, mut pool) = (established(&config, NOW), BufferPool::new(1 << 26));
+    let mut acks = [0, 0];
+    for (phase, size) in [(0, 8_948); 4].into_iter().chain([(1, 1_448); 8]) {
+        let payload = vec![0; size];
+        let seg = Segment { flags: Flags::ACK, ..text(&connection, &payload) };
+        acks[phase] += take_in(&mut connection, &seg, &config, &mut pool, NOW);
+    }
+    assert_eq!(acks[0], 2);
+    assert!(acks[1] >= 3, "{} for eight segments", acks[1]);
+}
+
+/// A stream into a connection whose handshake told no round trip: its buffer grows as that of another, by what its segments answer.
+#[test]
+fn who_only_receives_finds_out_how_far_the_sender_is() {
+    let config = Config::default();
+    let grown = |rtt_us: Option<u32>, timestamps: bool| {
+        let agreed = Agreed { rtt_us, timestamps, ..agreed() };
+        let (mut connection, mut pool) = (Connection::new(&agreed, 1_500, &config, NOW), BufferPool::new(1 << 26));
+        let mut now = NOW;
+        for _ in 0..20_000 {
+            now = now.after_us(100);
+            // It answers what we said 50 ms ago.
+            let echo = (now.as_ms() as u32).wrapping_sub(50);
+            let timestamps = timestamps.then_some(Timestamps { val: now.as_ms() as u32, echo });
+            let options = Options { timestamps, ..Default::default() };
+            let seg = Segment { options, ..text(&connection, &[7; 1_448]) };
+            take_in(&mut connection, &seg, &config, &mut pool, now);
+        }
+        connection.receive_buffer()
+    };
+    let near = grown(Some(50_000), false);
+    assert!(near > 500_000, "14.5 MB/s over 50 ms: {near} bytes");
+    for (rtt_us, timestamps) in [(None, true), (Some(1_000), true), (None, false)] {
+        let found = grown(rtt_us, timestamps);
+        assert!(found >= near, "{found} bytes where the handshake said {rtt_us:?}, with timestamps: {timestamps}");
+    }
+}

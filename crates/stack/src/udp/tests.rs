@@ -1,0 +1,67 @@
+//! Who gets a datagram, told in one walk over all sockets; the index by port must say the same.
+
+use super::*;
+use crate::binding::BindOptions;
+use proptest::prelude::*;
+
+/// What is said of `find`, word for word: the best rank of all; of those a member of the group, or the one that was bound last.
+fn told(
+    all: &[(UdpId, Binding, u16)],
+    flow: &FlowKey,
+    hash: u64,
+    peer_is: impl Fn(UdpId) -> Option<bool>,
+) -> Option<UdpId> {
+    let rank = |(id, binding, port): &(UdpId, Binding, u16)| match (binding.rank(&flow.local), peer_is(*id)) {
+        (0, _) | (_, Some(false)) => 0,
+        _ if *port != flow.local_port => 0,
+        (rank, None) => rank,
+        (rank, Some(true)) => RANK_MAX + rank,
+    };
+    let best = all.iter().map(rank).max().filter(|best| *best > 0)?;
+    let all: Vec<_> = all.iter().filter(|socket| rank(socket) == best).collect();
+    let group: Vec<_> = all.iter().filter(|(_, binding, _)| binding.options.reuse_port).collect();
+    let last = all.last()?;
+    Some(match group.len() {
+        members if members > 1 && last.1.options.reuse_port => group[(hash % members as u64) as usize].0,
+        _ => last.0,
+    })
+}
+
+fn address(which: u8) -> Address {
+    match which {
+        0 => Address::UNSPECIFIED_V6,
+        1 => Address::UNSPECIFIED_V4,
+        2 => Address::from_v4([10, 0, 0, 1]),
+        3 => Address::from_v4([10, 0, 1, 1]),
+        _ => Address::from_v6([0xfd; 16]),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn the_index_by_port_finds_whom_a_walk_over_all_finds(
+        steps in prop::collection::vec((0..5u8, 1..4u16, any::<[bool; 3]>(), 0..4u8), 1..24),
+        flows in prop::collection::vec((2..5u8, 1..4u16, any::<u64>(), any::<[u8; 3]>()), 1..24),
+    ) {
+        let (mut sockets, mut all) = (UdpSockets::default(), Vec::new());
+        for (name, (at, port, [reuse_address, reuse_port, only_v6], unbinds)) in steps.into_iter().enumerate() {
+            let binding = Binding { address: address(at), options: BindOptions { reuse_address, reuse_port, only_v6 }, listens: false };
+            let id = UdpId(name as u16);
+            sockets.bind(id, binding, port);
+            all.push((id, binding, port));
+            if unbinds == 0 {
+                let (gone, ..) = all.remove(all.len() / 2);
+                sockets.unbind(gone);
+                prop_assert!(!sockets.has(gone));
+            }
+        }
+        prop_assert!(all.iter().all(|(id, ..)| sockets.has(*id)));
+        for (at, port, hash, connected) in flows {
+            let flow = FlowKey { local: address(at), remote: address(at), local_port: port, remote_port: 9 };
+            let peer_is = |id: UdpId| connected.contains(&(id.0 as u8)).then_some(id.0.is_multiple_of(2));
+            prop_assert_eq!(sockets.find(&flow, hash, peer_is), told(&all, &flow, hash, peer_is));
+        }
+    }
+}
