@@ -1,7 +1,9 @@
 //! Owns which running stack a command asks, and how it fails when there is none.
 
 use crate::failure::Failure;
+use crate::plain::Plain;
 use laneway::control::{self, AskError, Client, FindError};
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -46,14 +48,17 @@ impl From<AskError> for Failure {
     }
 }
 
-/// Standard output, written in large pieces. Somebody who reads no more (`| head`) is no failure: then this ends the
+/// Standard output, written in large pieces, and [`Plain`]. Somebody who reads no more (`| head`) is no failure: then this ends the
 /// program, quietly.
-pub struct Out(io::BufWriter<io::Stdout>);
+pub struct Out {
+    to: io::BufWriter<io::Stdout>,
+    text: String,
+}
 
 impl Out {
     /// Begins.
     pub fn new() -> Self {
-        Out(io::BufWriter::with_capacity(1 << 16, io::stdout()))
+        Out { to: io::BufWriter::with_capacity(1 << 16, io::stdout()), text: String::new() }
     }
 
     /// Writes a line.
@@ -63,12 +68,15 @@ impl Out {
 
     /// Writes what it is given.
     pub fn all(&mut self, what: std::fmt::Arguments<'_>) -> Result<(), Failure> {
-        self.0.write_fmt(what).or_else(gone)
+        self.text.clear();
+        // A string takes anything; what does not give itself as text is left out.
+        let _ = Plain(&mut self.text).write_fmt(what);
+        self.to.write_all(self.text.as_bytes()).or_else(gone)
     }
 
     /// Hands everything over.
     pub fn flush(&mut self) -> Result<(), Failure> {
-        self.0.flush().or_else(gone)
+        self.to.flush().or_else(gone)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Owns how a command fails: a sentence for a person, and a code for a script.
 
+use crate::plain::Plain;
 use laneway::on_lane::StartError;
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// Why a command did not do what it was asked for.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Misuse(what) | Failure::Failed(what) => f.write_str(what),
+            Failure::Misuse(what) | Failure::Failed(what) => Plain(f).write_str(what),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Owns the log: what is said on stderr beside a command's own words, as `LANEWAY_LOG` asks for it.
 //!
 //! Nothing is said per packet: events come from where a stack starts, listens, is asked and stops, and from what a lane
-//! says once a second at the most.
+//! says once a second at the most. Nobody waits for who reads the log, least of all a lane: see [`aside`](crate::aside).
 
+use crate::aside::Aside;
 use crate::failure::Failure;
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
@@ -15,20 +16,25 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// Who says anything.
 const TARGETS: [&str; 2] = ["laneway", "laneway_stack"];
 
-/// Begins to say what the environment asks for; warnings if it asks for nothing.
-pub fn begin() -> Result<(), Failure> {
+/// Begins to say what the environment asks for; warnings if it asks for nothing. What it gives is to be finished in the end.
+pub fn begin() -> Result<Aside, Failure> {
     let text = match std::env::var(VARIABLE) {
         Ok(text) => text,
         Err(std::env::VarError::NotPresent) => String::new(),
         Err(std::env::VarError::NotUnicode(_)) => return Err(Failure::Misuse(wrong("it is not UTF-8"))),
     };
     let filter = filter(&text).map_err(|what| Failure::Misuse(wrong(&what)))?;
+    let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("the log cannot be begun: {error}"));
+    let missed = |lines| format!("laneway: {lines} lines of the log were lost here, because nobody read it in time\n");
+    let aside = Aside::start("log", std::io::stderr(), missed).map_err(|error| failed(&error))?;
+    let writer = aside.clone();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(move || writer.clone())
         .with_ansi(std::io::stderr().is_terminal())
         .try_init()
-        .map_err(|error| Failure::Failed(format!("the log cannot be begun: {error}")))
+        .map_err(|error| failed(&error))?;
+    Ok(aside)
 }
 
 fn wrong(what: &str) -> String {

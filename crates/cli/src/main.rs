@@ -3,18 +3,26 @@
 //! Exit codes: 0 it worked, 1 it failed, 2 it was asked for something that cannot be (misuse, a missing privilege).
 #![forbid(unsafe_code)]
 
+mod aside;
 mod ask;
 mod cmd;
 mod counters;
 mod failure;
 mod http;
 mod log;
+mod open_files;
 mod parse;
+mod plain;
 mod settings;
 mod signals;
 
 use clap::{Parser, Subcommand};
+use failure::Failure;
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// So long the end waits for who reads the log.
+const LOG_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A user-space TCP/IP stack in which every core has its own lane.
 #[derive(Parser)]
@@ -55,7 +63,22 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    let result = log::begin().and_then(|()| match cli.command {
+    let result = log::begin().and_then(|log| {
+        let result = run(cli.command);
+        log.finish(LOG_PATIENCE);
+        result
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("laneway: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
         Command::Demo(args) => cmd::demo::run(args),
         Command::Serve(args) => cmd::serve::run(args),
         Command::Doctor(args) => cmd::doctor::run(args),
@@ -69,12 +92,5 @@ fn main() -> ExitCode {
         Command::Steer(args) => cmd::steer::run(args),
         Command::Bench(args) => cmd::lab::bench(args),
         Command::Lab(args) => cmd::lab::lab(args),
-    });
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("laneway: {failure}");
-            ExitCode::from(failure.code())
-        }
     }
 }

@@ -15,10 +15,15 @@ use laneway_stack::device::tun::check_name;
 use laneway_stack::proto::tcp::buffer::LARGEST;
 use laneway_stack::proto::tcp::congestion::Algorithm;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
+
+/// The longest file, in bytes.
+const FILE_MAX: u64 = 1 << 20;
 
 /// What a file says.
 #[derive(Default, Debug)]
@@ -303,12 +308,20 @@ impl Given<'_> {
 
 /// Reads a file, and says everything that is wrong with it, a sentence each.
 pub fn read(path: &Path) -> Result<Settings, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::Misuse(format!(
-            "the configuration {} cannot be read: {error}; name another with --config",
+    let mut text = String::new();
+    // Not all that has a name has an end.
+    let outcome = File::open(path).and_then(|file| file.take(FILE_MAX + 1).read_to_string(&mut text));
+    let why = match outcome {
+        Ok(_) if text.len() as u64 > FILE_MAX => Some(format!("it has more than {FILE_MAX} bytes")),
+        Ok(_) => None,
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(why) = why {
+        return Err(Failure::Misuse(format!(
+            "the configuration {} cannot be read: {why}; name another with --config",
             path.display()
-        ))
-    })?;
+        )));
+    }
     let settings = parse(path, &text).map_err(|wrong| Failure::Misuse(wrong.join("\nlaneway: ")))?;
     tracing::info!(path = %path.display(), settings = settings.lines.len(), "the configuration is loaded");
     Ok(settings)

@@ -154,6 +154,9 @@ check_misuse() {
     local out code
     out=$(on "$binary" serve "$www" --tun lw0 --addr 10.79.0.2/24 2>&1)
     code=$?
+    [ $code = 2 ] && grep -q 'another stack answers' <<<"$out" && ok "busy control socket" "refused" || bad "busy control socket" "code $code: $out"
+    out=$(on "$binary" serve "$www" --tun lw0 --addr 10.79.0.2/24 --control none 2>&1)
+    code=$?
     [ $code = 2 ] && grep -q 'in use by another program' <<<"$out" && ok "busy interface" "refused" || bad "busy interface" "code $code: $out"
     out=$(on "$binary" serve "$www" --tun lw1 --addr $v4/24 2>&1)
     code=$?

@@ -181,6 +181,7 @@ fn configurations_that_cannot_be() {
     refused(&["demo", "--config", path], &says);
     refused(&serve(&["--addr", "10.77.1.2/24", "--config", path]), &says);
     refused(&["config", "check", "/no/such.toml"], &["/no/such.toml cannot be read"]);
+    refused(&["config", "check", "/dev/zero"], &["/dev/zero cannot be read", "1048576 bytes", "name another"]);
     refused(&["config"], &["Usage"]);
     std::fs::write(&file, "[interface]\naddr = \"10.77.1.2/32\"\n[sysctl]\nmsl = \"1s\"\n").expect("a file");
     let output = laneway(&["config", "show", "--config", path, "--json"]);

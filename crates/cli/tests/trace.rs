@@ -1,10 +1,11 @@
-//! `laneway trace --json` against a stack that sends what a stack would.
+//! `laneway trace` against a stack that sends what a stack would.
 
 use laneway_stack::device::Medium;
 use laneway_stack::device::pcap::{Direction, PcapngWriter};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A packet to port 80.
 fn packet(source: [u8; 4]) -> Vec<u8> {
@@ -61,4 +62,59 @@ fn what_a_frame_begins_with_is_not_guessed() {
         assert_eq!((&row["src"], &row["dst"]), (&format!("{a}.{b}.{c}.{d}").into(), &"10.0.0.1".into()), "{row}");
         assert_eq!(row["dst_port"].as_u64(), (number % 2 == 0).then_some(80), "{row}");
     }
+}
+
+/// Begins to trace a stack that sends one packet and then nothing, and hangs up; what has come of it, and of its file.
+fn hang_up(name: &str, command: &mut Command, then: &[&str]) -> (Child, u64) {
+    let mut capture = PcapngWriter::new(Vec::new()).expect("a Vec takes everything");
+    let interface = capture.interface("lane0", Medium::Ip).expect("a Vec takes everything");
+    capture.frame_cut(interface, Direction::In, 1, &packet([10, 0, 0, 2]), 40, None).expect("a Vec takes everything");
+    let answer = [b"{\"pcapng\":true}\n", &capture.get_ref()[..]].concat();
+    let place = std::env::temp_dir().join(format!("laneway-{name}-{}", std::process::id()));
+    std::fs::create_dir(&place).expect("a directory");
+    let (socket, file) = (place.join("x.sock"), place.join("x.pcapng"));
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let stack = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("somebody asks");
+        BufReader::new(&client).read_line(&mut String::new()).expect("a question");
+        client.write_all(&answer).expect("it is read");
+        let _ = client.read(&mut [0]); // until somebody wants no more
+    });
+    let command = command.args(["trace", "--ring", "5", "-w"]).arg(&file).arg("--control").arg(&socket);
+    let mut child = command.stderr(Stdio::null()).spawn().expect("the program can be executed");
+    let until = Instant::now() + Duration::from_secs(10);
+    while !file.exists() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for signal in then {
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(child.try_wait().expect("it is ours").is_none(), "it has ended before {signal}");
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args([*signal, id.as_str()]).status().expect("there is kill(1)").success());
+    }
+    while child.try_wait().expect("it is ours").is_none() {
+        assert!(Instant::now() < until, "it does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    stack.join().expect("somebody has asked");
+    let written = std::fs::metadata(&file).expect("it is written").len();
+    std::fs::remove_dir_all(&place).expect("it is ours");
+    (child, written)
+}
+
+#[test]
+fn what_the_ring_holds_is_written_when_the_terminal_goes() {
+    // Also where the tests themselves are to outlive a terminal.
+    let hearing = ["--default-signal=HUP", env!("CARGO_BIN_EXE_laneway")];
+    let (mut child, written) = hang_up("hup", Command::new("env").args(hearing), &["-HUP"]);
+    assert!(child.wait().expect("it is ours").success());
+    assert!(written > 100, "{written} bytes, without the packet");
+}
+
+#[test]
+fn who_is_to_outlive_the_terminal_does() {
+    let ignoring = ["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_laneway")];
+    let (mut child, written) = hang_up("nohup", Command::new("sh").args(ignoring), &["-HUP", "-TERM"]);
+    assert!(child.wait().expect("it is ours").success());
+    assert!(written > 100, "{written} bytes, without the packet");
 }

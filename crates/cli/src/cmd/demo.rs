@@ -16,7 +16,7 @@ use laneway_stack::runtime::cores;
 use serde_json::json;
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::sync::{Arc, Barrier};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 /// What a client asks, in bytes: what `curl` sends for a short address.
@@ -108,8 +108,6 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     }
     args.msl = Some(config.tcp.msl_us);
     let bar = progress(&args);
-    // Everybody waits at the barrier, so that a turn begins on all cores at once and nobody disturbs the other's.
-    let barrier = Arc::new(Barrier::new(count + 1));
     let turn = Duration::from_secs_f64(args.seconds);
     let capture = match &args.pcap {
         Some(path) => Some(ours::capture(path)?),
@@ -118,9 +116,9 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     let settings = ours::Settings { conns: args.conns as usize, config, capture: capture.clone() };
     let mut workers = Vec::new();
     for core in 0..count {
-        let (barrier, settings) = (Arc::clone(&barrier), settings.clone());
-        let (tell, told) = std::sync::mpsc::channel();
-        let (rounds, alone, pin) = (args.rounds, args.alone, usable.get(core).copied());
+        let settings = settings.clone();
+        let ((order, orders), (tell, told)) = (channel(), channel());
+        let (alone, pin) = (args.alone, usable.get(core).copied());
         let worker = std::thread::Builder::new().name(format!("core-{core}"));
         let worker = worker.spawn(move || {
             if let Some(pin) = pin {
@@ -128,19 +126,19 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
             }
             let mut ours = ours::Pair::new(core, &settings);
             let mut kernel = (!alone).then(|| kernel::Pair::new(core, settings.conns));
-            for _ in 0..rounds {
-                barrier.wait();
-                let _ = tell.send(Ok(ours.run(turn)));
-                barrier.wait();
-                if let Some(kernel) = &mut kernel {
-                    let _ = tell.send(kernel.as_mut().map_err(|e| e.clone()).and_then(|pair| pair.run(turn)));
-                }
+            for who in orders {
+                let tally = match &mut kernel {
+                    Some(kernel) if who == KERNEL => {
+                        kernel.as_mut().map_err(|e| e.clone()).and_then(|pair| pair.run(turn))
+                    }
+                    _ => Ok(ours.run(turn)),
+                };
+                let _ = tell.send(tally);
             }
-            barrier.wait();
             ours.facts()
         });
         let worker = worker.map_err(|error| Failure::Failed(format!("no thread can be had: {error}")))?;
-        workers.push((worker, told));
+        workers.push((worker, order, told));
     }
 
     let mut rounds: [Vec<f64>; 2] = Default::default();
@@ -148,14 +146,12 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     let mut kernel_error = None;
     let mut out = Out::new();
     for round in 0..args.rounds {
-        for who in 0..2 {
-            barrier.wait();
-            if who == 1 && args.alone {
-                continue;
-            }
+        for who in 0..if args.alone { KERNEL } else { KERNEL + 1 } {
             bar.set_message(format!("round {} of {}: {}", round + 1, args.rounds, NAMES[who]));
             let mut rate = 0.0;
-            for (_, told) in &workers {
+            // A turn begins on all cores at once, and when it has ended on all: nobody disturbs the other's. One who cannot hear has ended.
+            workers.iter().for_each(|(_, order, _)| _ = order.send(who));
+            for (_, _, told) in &workers {
                 match wait_for(told, &bar) {
                     Ok(tally) => {
                         rate += tally.done as f64 / tally.seconds;
@@ -181,9 +177,9 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
             }
         }
     }
-    barrier.wait();
     let mut facts = ours::Facts::default();
-    for (worker, _) in workers {
+    for (worker, order, _) in workers {
+        drop(order);
         let more = worker
             .join()
             .map_err(|_| Failure::Failed("a worker of the demo failed; what it said stands above".into()))?;
@@ -207,6 +203,8 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
 }
 
 const NAMES: [&str; 2] = ["Laneway", "Linux loopback"];
+/// Its place among them.
+const KERNEL: usize = 1;
 
 fn progress(args: &Args) -> ProgressBar {
     if args.json || !std::io::stderr().is_terminal() {

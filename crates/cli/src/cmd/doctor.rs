@@ -6,7 +6,7 @@ use laneway_stack::device::Medium;
 use laneway_stack::device::steering_ebpf::{Steering, even_table};
 use laneway_stack::device::tun::{Tun, TunConfig, TunError};
 use laneway_stack::runtime::cores;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Gid, Resource, getegid, geteuid, getgroups, getrlimit};
 use serde_json::json;
 use std::fs;
 
@@ -78,8 +78,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
             out.line(format_args!("{:33}→ {fix}", ""))?;
         }
     }
-    let can_serve = !lines.iter().any(|l| l.check == "TUN interface" && l.state == State::Missing);
-    let serve = if can_serve { "works here" } else { "does not work for this user yet: see above" };
+    let serve = match lines.iter().find(|l| l.check == "TUN interface").map(|l| l.state) {
+        Some(State::Missing) => "does not work for this user yet: see above",
+        Some(State::Limited) => "works here, on an interface that was made ready: see above",
+        _ => "works here",
+    };
     out.line("\nlaneway demo   works here, without privileges")?;
     out.line(format_args!("laneway serve  {serve}"))?;
     out.flush()
@@ -170,6 +173,10 @@ fn interfaces() -> Vec<Line> {
         |queues: usize, offload: bool| Tun::open(&TunConfig { queues, offload, up: false, ..TunConfig::default() });
     let single = match open(1, false) {
         Ok(tun) => Line::good("TUN interface", format!("can be made (tried with {})", tun.name)),
+        Err(TunError::Attach { .. }) if !made_ready().is_empty() => {
+            let found = format!("none can be made; {} was made ready for this user", made_ready().join(", "));
+            return vec![Line::limited("TUN interface", found, format!("laneway serve DIR --tun {}", made_ready()[0]))];
+        }
         Err(error @ TunError::Attach { .. }) => {
             let fix = "run with sudo, or have root make one ready: sudo ip tuntap add dev lw0 mode tun multi_queue user $USER && sudo ip address add 10.9.0.1/24 dev lw0 && sudo ip link set lw0 up";
             return vec![Line::missing("TUN interface", error.to_string(), fix)];
@@ -191,6 +198,31 @@ fn interfaces() -> Vec<Line> {
     vec![single, many, offload]
 }
 
+/// The TUN interfaces that this user may open without a privilege.
+fn made_ready() -> Vec<String> {
+    let user = geteuid().as_raw();
+    let groups: Vec<u32> = getgroups().unwrap_or_default().into_iter().chain([getegid()]).map(Gid::as_raw).collect();
+    let Ok(interfaces) = fs::read_dir("/sys/class/net") else { return Vec::new() };
+    let names = interfaces.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let is_ready = |name: &String| {
+        let of = |what: &str| read(&format!("/sys/class/net/{name}/{what}"));
+        let said = (of("tun_flags"), of("owner"), of("group"));
+        let (Some(flags), Some(owner), Some(group)) = said else { return false };
+        may_open(&flags, &owner, &group, user, &groups)
+    };
+    let mut ready: Vec<String> = names.filter(is_ready).collect();
+    ready.sort();
+    ready
+}
+
+/// The kernel's rule, of what it says of an interface: it is a TUN, and for this user and one of these groups; -1 is anybody.
+fn may_open(flags: &str, owner: &str, group: &str, user: u32, groups: &[u32]) -> bool {
+    const IFF_TUN: u32 = 1;
+    let flags = flags.strip_prefix("0x").and_then(|hex| u32::from_str_radix(hex, 16).ok()).unwrap_or(0);
+    let is = |who: &str, ours: &[u32]| who == "-1" || who.parse().is_ok_and(|who| ours.contains(&who));
+    flags & IFF_TUN != 0 && is(owner, &[user]) && is(group, groups)
+}
+
 fn steering() -> Line {
     match Steering::load(&[0x6d; 40], Medium::Ip, &even_table(2)) {
         Ok(_) => Line::good("steering eBPF", "the kernel can choose lanes by our hash"),
@@ -209,14 +241,12 @@ fn limit(value: Option<u64>) -> String {
 fn files() -> Line {
     let now = getrlimit(Resource::Nofile);
     let found = format!("{} (most: {})", limit(now.current), limit(now.maximum));
-    if now.current.is_none_or(|n| n >= 65_536) {
+    // What asks for files asks for as many as may be had.
+    if now.maximum.is_none_or(|n| n >= 65_536) {
         return Line::good("open files", found);
     }
-    let fix = match now.maximum {
-        Some(most) if most < 65_536 => "sudo prlimit --pid $$ --nofile=1048576:1048576",
-        _ => "ulimit -n 65536",
-    };
-    Line::limited("open files", found, format!("{fix}    (each large file under way needs one)"))
+    let fix = "sudo prlimit --pid $$ --nofile=1048576:1048576    (each large file under way needs one on each lane)";
+    Line::limited("open files", found, fix)
 }
 
 fn locked_memory() -> Line {
@@ -265,5 +295,19 @@ fn virtual_machine() -> Line {
         )
     } else {
         Line::good("machine", "no hypervisor seen")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_open_an_interface_that_was_made_ready() {
+        let (tun, tap) = ("0x5901", "0x5902");
+        let may = |flags, owner, group| may_open(flags, owner, group, 1_000, &[100, 200]);
+        assert!(may(tun, "1000", "-1") && may(tun, "-1", "200") && may(tun, "-1", "-1") && may(tun, "1000", "100"));
+        assert!(!may(tap, "1000", "-1") && !may(tun, "0", "-1") && !may(tun, "1000", "0") && !may(tun, "0", "100"));
+        assert!(!may("", "1000", "-1"));
     }
 }

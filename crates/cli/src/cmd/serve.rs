@@ -1,5 +1,6 @@
 //! `laneway serve`: a directory over HTTP, on a TUN interface.
 
+use crate::aside::Aside;
 use crate::failure::Failure;
 use crate::http::files::Root;
 use crate::http::patience::Patience;
@@ -7,10 +8,9 @@ use crate::http::server::Server;
 use crate::http::warm::Warmer;
 use crate::settings::{self, Settings};
 use crate::signals::{self, Event};
-use crate::{counters, parse};
+use crate::{counters, open_files, parse};
 use laneway::control::ControlSocket;
 use laneway::on_lane::{Cidr, Counters, Device, Rates, References, Sharing, Stack, contains};
-use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -19,11 +19,11 @@ use std::time::Duration;
 /// Serves a directory over HTTP/1.1 on a TUN interface, to anyone who can reach it.
 ///
 /// The kernel's end of the interface gets an address of the same network, so that `curl http://ADDRESS/` works at once.
-/// SIGUSR1 prints the counters, and so does the end.
+/// SIGUSR1 prints the counters, and so does the end: SIGINT, SIGTERM, or SIGHUP unless it was ignored at the start.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Args {
-    /// The directory.
+    /// The directory. It is opened once: one that is put in its place later is not served before the next start.
     dir: PathBuf,
     /// Name of the TUN interface; it is created if it does not exist.
     #[arg(long, value_name = "NAME")]
@@ -80,6 +80,9 @@ pub struct Args {
     json: bool,
 }
 
+/// So long the end waits for who reads the last report.
+const OUTPUT_PATIENCE: Duration = Duration::from_secs(2);
+
 const EXAMPLE: &str = "Example (needs CAP_NET_ADMIN):\n  sudo laneway serve . --tun lw0 --addr 10.9.0.2/24 --addr fd09::2/64 &\n  curl http://10.9.0.2/\n  curl 'http://[fd09::2]/'";
 
 fn sharing_names() -> clap::builder::PossibleValuesParser {
@@ -93,6 +96,7 @@ fn references_names() -> clap::builder::PossibleValuesParser {
 /// Runs until it is told to end.
 pub fn run(mut args: Args) -> Result<(), Failure> {
     let root = open_root(&args.dir)?;
+    open_files::raise();
     if let Some(lanes) = args.lanes
         && !(1..=256).contains(&lanes)
     {
@@ -107,6 +111,8 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     check_overlap(&args)?;
     let (events, heard) = channel();
     signals::listen(events.clone()).map_err(|error| Failure::Failed(format!("signals cannot be heard: {error}")))?;
+    let out = Aside::start("reports", std::io::stdout(), missed(args.json))
+        .map_err(|error| Failure::Failed(format!("no thread for the output can be had: {error}")))?;
 
     let mut config = settings.config.clone();
     if let Some(msl) = args.msl {
@@ -151,13 +157,13 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     let stack = builder.start(|_lane| Server::new(root.clone(), warmer.clone(), Patience::default()))?;
     warmer.attach(stack.waker());
     stack.listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), args.port), backlog)?;
-    say_hello(&args, &stack, found.into_iter().chain(no_socket));
+    say_hello(&out, &args, &stack, found.into_iter().chain(no_socket));
 
     let mut failure = None;
     while let Ok(event) = heard.recv() {
         match event {
             Event::Report => match stack.counters() {
-                Ok(counters) => say_counters(&args, &counters),
+                Ok(counters) => say_counters(&out, &args, &counters),
                 Err(_) => break,
             },
             Event::End => break,
@@ -168,7 +174,8 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
         }
     }
     let ended = stack.stop();
-    say_counters(&args, &ended.counters);
+    say_counters(&out, &args, &ended.counters);
+    out.finish(OUTPUT_PATIENCE);
     match failure.or(ended.failure) {
         Some(what) => Err(Failure::Failed(what)),
         None => Ok(()),
@@ -270,13 +277,13 @@ fn urls(args: &Args) -> Vec<String> {
     args.addr.iter().map(url).collect()
 }
 
-fn say_hello(args: &Args, stack: &Stack, more: impl Iterator<Item = String>) {
+fn say_hello(out: &Aside, args: &Args, stack: &Stack, more: impl Iterator<Item = String>) {
     let urls = urls(args);
     let notes: Vec<String> = stack.notes().iter().cloned().chain(more).collect();
     if args.json {
         let control = stack.control_path().map(Path::to_string_lossy);
         let hello = serde_json::json!({"event": "serving", "urls": urls, "device": stack.device(), "lanes": stack.lanes(), "notes": notes, "control": control});
-        return say(&format!("{hello}\n"));
+        return out.say(format!("{hello}\n").as_bytes());
     }
     let mut hello = format!("serving {} at {}\n", args.dir.display(), urls.join(" and "));
     hello += &format!("device: {}, {} lanes\n", stack.device(), stack.lanes());
@@ -286,19 +293,22 @@ fn say_hello(args: &Args, stack: &Stack, more: impl Iterator<Item = String>) {
     for note in &notes {
         hello += &format!("note: {note}\n");
     }
-    say(&(hello + "SIGUSR1 prints the counters; Ctrl-C ends\n"));
+    out.say((hello + "SIGUSR1 prints the counters; Ctrl-C ends\n").as_bytes());
 }
 
-fn say_counters(args: &Args, counters: &Counters) {
-    say(&if args.json {
+fn say_counters(out: &Aside, args: &Args, counters: &Counters) {
+    let text = if args.json {
         format!("{}\n", serde_json::json!({"event": "counters", "counters": counters::json(counters)}))
     } else {
         counters::table(counters)
-    });
+    };
+    out.say(text.as_bytes());
 }
 
-/// Nobody may be listening any more; that is no reason to serve no more.
-fn say(text: &str) {
-    let mut out = std::io::stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+/// The sentence about reports that were lost.
+fn missed(json: bool) -> impl Fn(u64) -> String {
+    move |reports| match json {
+        true => format!("{}\n", serde_json::json!({"event": "lost", "reports": reports})),
+        false => format!("{reports} reports were lost here, because nobody read them in time\n"),
+    }
 }

@@ -12,15 +12,19 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, opena
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Files up to this size are kept in memory, in bytes.
 const SMALL_MAX: u64 = 65_536;
 /// Bytes of files that a lane keeps.
 const CACHE_MAX: usize = 32 << 20;
+/// How often a file is asked for again while others are renamed.
+const TRIES: u32 = 8;
 /// Files that a lane keeps.
 const CACHE_ENTRIES_MAX: usize = 4_096;
+/// Large files of which a lane knows at least whether somebody reads them.
+const SHARED_MIN: usize = 64;
 /// How long a kept file is believed to be current, in microseconds.
 const FRESH_US: u64 = 500_000;
 /// Two changes of a file that are further apart have different times: file systems count whole seconds, or two at once.
@@ -88,11 +92,15 @@ impl Root {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let path = if path.is_empty() { b"." } else { path };
         let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        match openat2(&*self.0, path, flags, Mode::empty(), how) {
-            // An old kernel, or a container that does not know the call: segment by segment, following no link.
-            Err(Errno::NOSYS | Errno::PERM) => self.open_step_by_step(path, flags | OFlags::NOFOLLOW),
-            Err(Errno::AGAIN) => openat2(&*self.0, path, flags, Mode::empty(), how),
-            other => other,
+        let mut tries = 0..TRIES;
+        loop {
+            match openat2(&*self.0, path, flags, Mode::empty(), how) {
+                // Something was renamed or mounted meanwhile, so the kernel cannot say that this is beneath.
+                Err(Errno::AGAIN) if tries.next().is_some() => {}
+                // An old kernel, or a container that does not know the call: segment by segment, following no link.
+                Err(Errno::NOSYS | Errno::PERM) => return self.open_step_by_step(path, flags | OFlags::NOFOLLOW),
+                other => return other,
+            }
         }
     }
 
@@ -136,9 +144,19 @@ struct Kept {
     is_settled: bool,
 }
 
+/// A large file that somebody reads, perhaps.
+struct Shared {
+    file: Weak<OwnedFd>,
+    stamp: Arc<Stamp>,
+}
+
 /// Finds files for one lane.
 pub struct Files {
     root: Root,
+    /// By path. However many read a file, it is open once: there are more connections than descriptors.
+    shared: HashMap<Box<[u8]>, Shared>,
+    /// At so many of them, those that nobody reads any more are left out.
+    shared_max: usize,
     kept: HashMap<Box<[u8]>, Kept>,
     kept_bytes: usize,
     pages: Pages,
@@ -147,7 +165,14 @@ pub struct Files {
 impl Files {
     /// Finds files beneath `root`.
     pub fn new(root: Root) -> Self {
-        Files { root, kept: HashMap::new(), kept_bytes: 0, pages: Pages::default() }
+        Files {
+            root,
+            shared: HashMap::new(),
+            shared_max: SHARED_MIN,
+            kept: HashMap::new(),
+            kept_bytes: 0,
+            pages: Pages::default(),
+        }
     }
 
     /// What a target, as it was written in the request, leads to.
@@ -206,7 +231,7 @@ impl Files {
         let mime = mime::of(&path);
         if stamp.len > SMALL_MAX {
             self.forget(target);
-            return Found::Large { file: Arc::new(file), stamp, mime };
+            return self.share(path, file, stamp, mime);
         }
         if let Some(kept) = self.kept.get_mut(target)
             && kept.small.stamp == stamp
@@ -235,6 +260,26 @@ impl Files {
             self.forget(target); // who asks next does not get what was caught in the middle
         }
         Found::Small(small)
+    }
+
+    #[cfg(test)]
+    pub fn remembered(&self) -> usize {
+        self.shared.len()
+    }
+
+    /// The file that has just been opened, or the same one as others read it already.
+    fn share(&mut self, path: Vec<u8>, file: OwnedFd, stamp: Arc<Stamp>, mime: &'static str) -> Found {
+        let same = self.shared.get(&*path).filter(|shared| shared.stamp == stamp);
+        if let Some(file) = same.and_then(|shared| shared.file.upgrade()) {
+            return Found::Large { file, stamp, mime };
+        }
+        if self.shared.len() >= self.shared_max {
+            self.shared.retain(|_, shared| shared.file.strong_count() > 0);
+            self.shared_max = SHARED_MIN.max(2 * self.shared.len());
+        }
+        let file = Arc::new(file);
+        self.shared.insert(path.into(), Shared { file: Arc::downgrade(&file), stamp: Arc::clone(&stamp) });
+        Found::Large { file, stamp, mime }
     }
 
     fn forget(&mut self, target: &[u8]) {

@@ -140,6 +140,7 @@ fn escape(text: &str) -> String {
             '>' => out += "&gt;",
             '"' => out += "&quot;",
             '\'' => out += "&#39;",
+            c if c.is_control() => out.push('\u{fffd}'), // a terminal may show the page as it is, and would obey
             c => out.push(c),
         }
     }

@@ -85,7 +85,16 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
     let bad = |status| Read::Bad(Bad::new(status, bytes));
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut head = httparse::Request::new(&mut fields);
-    let len = match head.parse(&bytes[..bytes.len().min(HEAD_MAX + 1)]) {
+    let kept = &bytes[..bytes.len().min(HEAD_MAX + 1)];
+    let mut later;
+    let parsed = match head.parse(kept) {
+        Err(httparse::Error::Version) => {
+            later = [httparse::EMPTY_HEADER; FIELDS_MAX];
+            parse_later(kept, &mut head, &mut later)
+        }
+        parsed => parsed,
+    };
+    let len = match parsed {
         Ok(httparse::Status::Complete(len)) => len,
         Ok(httparse::Status::Partial) if bytes.len() > HEAD_MAX => return bad(too_long(bytes)),
         Ok(httparse::Status::Partial) => return Read::Partial,
@@ -170,6 +179,28 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
         None => return refuse(Status::BadRequest),
     }
     Read::Request(request, len)
+}
+
+/// Reads on behind a version that is not known, if it is a later one of HTTP/1 (RFC 9110 section 2.5): as the highest that is.
+fn parse_later<'h, 'b>(
+    bytes: &'b [u8],
+    head: &mut httparse::Request<'h, 'b>,
+    fields: &'h mut [httparse::Header<'b>],
+) -> httparse::Result<usize> {
+    let unknown = Err(httparse::Error::Version);
+    let Some(target) = head.path else { return unknown };
+    let version = target.as_ptr().addr() + target.len() - bytes.as_ptr().addr();
+    let at = match bytes.get(version..).unwrap_or_default() {
+        [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\r', b'\n', ..] => version + 11,
+        [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\n', ..] => version + 10,
+        _ => return unknown,
+    };
+    let (len, count) = match httparse::parse_headers(&bytes[at..], fields)? {
+        httparse::Status::Complete((len, found)) => (len, found.len()),
+        httparse::Status::Partial => return Ok(httparse::Status::Partial),
+    };
+    (head.version, head.headers) = (Some(1), &mut fields[..count]);
+    Ok(httparse::Status::Complete(at + len))
 }
 
 fn too_long(bytes: &[u8]) -> Status {

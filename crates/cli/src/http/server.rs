@@ -4,7 +4,7 @@ use super::files::{Files, Found, Root};
 use super::patience::Patience;
 use super::request::{self, Bad, HEAD_MAX, Read, Request};
 use super::respond::{self, Manner, Status};
-use super::warm::Warmer;
+use super::warm::{Reading, Warmer};
 use laneway::on_lane::{App, CloseReason, ConnId, Context, Instant};
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -33,7 +33,7 @@ enum Body {
         end: usize,
     },
     File {
-        file: Arc<OwnedFd>,
+        reading: Arc<Reading>,
         at: u64,
         end: u64,
         /// A piece is being read from the disk.
@@ -194,7 +194,7 @@ impl Server {
                 respond::file_head(out, &selected, &stamp, mime, &manner);
                 let (at, end) = (selected.bytes.start, selected.bytes.end);
                 if !request.head_only && end > at {
-                    conn.body = Body::File { file, at, end, on_disk: false };
+                    conn.body = Body::File { reading: Arc::new(Reading(file)), at, end, on_disk: false };
                 }
             }
             Found::Page(bytes) => {
@@ -242,7 +242,7 @@ impl Server {
                     conn.body = Body::None;
                 }
                 Body::File { on_disk: true, .. } => return,
-                Body::File { file, at, end, on_disk } => {
+                Body::File { reading, at, end, on_disk } => {
                     if given >= TURN_MAX {
                         conn.deadline_us = now_us + self.patience.stall_us;
                         return self.runnable.push((slot, id));
@@ -257,12 +257,12 @@ impl Server {
                         }
                         return;
                     }
-                    let got = match read_at(file, &mut self.chunk[..want], *at) {
+                    let got = match read_at(&reading.0, &mut self.chunk[..want], *at) {
                         Ok(0) => return cx.abort(id), // cut short meanwhile: the length that was promised cannot be kept
                         Ok(got) => got,
                         Err(Errno::AGAIN) => {
                             let ahead = usize::try_from(*end - *at).unwrap_or(usize::MAX).min(1 << 20);
-                            *on_disk = self.warmer.want(file, *at, ahead, cx.lane(), id);
+                            *on_disk = self.warmer.want(reading, *at, ahead, cx.lane(), id);
                             if !*on_disk {
                                 cx.abort(id);
                             }

@@ -9,6 +9,7 @@ use super::warm::Warmer;
 use laneway::on_lane::{Address, App, CloseReason, ConnId, Context, Device, Stack, Waker};
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -195,7 +196,10 @@ struct Shelf(PathBuf);
 
 impl Shelf {
     fn new(name: &str) -> (Shelf, Files) {
-        let dir = std::env::temp_dir().join(format!("laneway-shelf-{name}-{}", std::process::id()));
+        // Tests of one name run side by side in one process, and each removes its own.
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let number = MADE.fetch_add(1, Relaxed);
+        let dir = std::env::temp_dir().join(format!("laneway-shelf-{name}-{}-{number}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir(&dir).unwrap();
         let files = Files::new(Root::open(&dir).unwrap());
@@ -219,6 +223,41 @@ fn page(found: Found) -> Arc<[u8]> {
         Found::Nothing(status) => panic!("{status:?} instead of a page"),
         _ => panic!("no page"),
     }
+}
+
+/// Whoever takes a large file slowly keeps it open. As many as there are connections must not use up what may be open.
+#[test]
+fn a_large_file_is_open_once_for_all_who_read_it() {
+    let (shelf, mut files) = Shelf::new("shared");
+    let path = shelf.0.join("big");
+    std::fs::write(&path, vec![1; 100_000]).unwrap();
+    let find = |files: &mut Files, target: &[u8]| match files.find(target, 0) {
+        Found::Large { file, .. } => file,
+        Found::Nothing(status) => panic!("{}: {status:?}", String::from_utf8_lossy(target)),
+        _ => panic!("no large file"),
+    };
+    let open = || {
+        let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        all.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to.starts_with(&shelf.0) && to != shelf.0)).count()
+    };
+    let mut readers: Vec<_> = (0..2_000).map(|_| find(&mut files, b"/big")).collect();
+    readers.push(find(&mut files, b"/./%62ig"));
+    assert_eq!(open(), 1);
+    // Who comes later reads what is there now, and the others what they began with.
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, vec![2; 100_001]).unwrap();
+    let other = find(&mut files, b"/big");
+    assert!(!Arc::ptr_eq(&other, &readers[0]));
+    assert_eq!(open(), 2);
+    drop((readers, other));
+    assert_eq!(open(), 0);
+    // And those that nobody reads are not remembered for ever.
+    for number in 0..1_000 {
+        let name = format!("n{number}");
+        std::fs::hard_link(&path, shelf.0.join(&name)).unwrap();
+        drop(find(&mut files, format!("/{name}").as_bytes()));
+    }
+    assert!(files.remembered() <= 64);
 }
 
 #[test]
@@ -368,18 +407,25 @@ fn refusals() {
         ("BREW / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "501"),
         ("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", "501"),
         ("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", "413"),
+        ("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n", "413"),
         ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1x\r\n\r\n", "400"),
         ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", "400"),
         ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "400"),
         ("GET / HTTP/1.1\r\n\r\n", "400"),
         ("GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", "400"),
+        ("GET / HTTP/1.0\r\nHost: x\r\nHost: y\r\n\r\n", "400"),
         ("GET / HTTP/2.0\r\nHost: x\r\n\r\n", "505"),
+        ("GET / HTTP/1.20\r\nHost: x\r\n\r\n", "505"),
+        ("GET / HTTP/1.2\r\nHost: x\r\nHost: y\r\n\r\n", "400"),
+        ("BREW / HTTP/1.9\nHost: x\nConnection: close\n\n", "501"),
         ("nonsense\r\n\r\n", "400"),
         ("\x00\x01\x02\r\n\r\n", "400"),
     ] {
         let line = status(request);
         assert!(line.starts_with(&format!("HTTP/1.1 {says} ")), "{request:?}: {line}");
     }
+    // RFC 9110 section 2.5: a later minor version is served as the highest that we know.
+    assert!(status("GET /hello.txt HTTP/1.2\r\nHost: x\r\nConnection: close\r\n\r\n").contains(" 200 "));
     // Whoever asks for a head gets none but the head, however bad the question.
     for bad in ["Host: x\r\nHost: y\r\n", "Host: x\r\nTransfer-Encoding: chunked\r\n", "\x01\r\n"] {
         let answer = site.ask(&format!("HEAD / HTTP/1.1\r\n{bad}\r\n"));

@@ -5,15 +5,35 @@
 use laneway::on_lane::{ConnId, Waker};
 use rustix::fd::OwnedFd;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+/// One answer that is being read from a file, which others may be read from too.
+pub struct Reading(pub Arc<OwnedFd>);
 
 /// A piece of a file that is wanted in memory.
-struct Job {
-    file: Arc<OwnedFd>,
+struct Piece {
+    /// Gone with the connection, and then nothing is read for it any more, nor the file kept open.
+    reading: Weak<Reading>,
     offset: u64,
     len: usize,
+}
+
+/// And by whom.
+struct Job {
+    piece: Piece,
     lane: usize,
     connection: ConnId,
+}
+
+impl Piece {
+    /// Reads it; false: nobody wants it any more.
+    fn read(&self, scratch: &mut [u8]) -> bool {
+        let Some(reading) = self.reading.upgrade() else { return false };
+        // Only the reading counts. An error meets the lane too, and there somebody knows what to do.
+        let len = self.len.min(scratch.len());
+        let _ = rustix::io::pread(&*reading.0, &mut scratch[..len], self.offset);
+        true
+    }
 }
 
 /// Asks for pieces of files, and learns which have come.
@@ -40,9 +60,9 @@ impl Warmer {
         std::thread::Builder::new().name("disk".into()).spawn(move || {
             let mut scratch = vec![0; 1 << 20];
             for job in work {
-                // Only the reading counts. An error meets the lane too, and there somebody knows what to do.
-                let len = job.len.min(scratch.len());
-                let _ = rustix::io::pread(&*job.file, &mut scratch[..len], job.offset);
+                if !job.piece.read(&mut scratch) {
+                    continue;
+                }
                 done.ready[job.lane].lock().unwrap_or_else(PoisonError::into_inner).push(job.connection);
                 if let Some(waker) = done.waker.get() {
                     waker.wake(job.lane);
@@ -58,8 +78,9 @@ impl Warmer {
     }
 
     /// Wants a piece of a file in memory. False: nobody reads any more.
-    pub fn want(&self, file: &Arc<OwnedFd>, offset: u64, len: usize, lane: usize, connection: ConnId) -> bool {
-        self.jobs.send(Job { file: Arc::clone(file), offset, len, lane, connection }).is_ok()
+    pub fn want(&self, reading: &Arc<Reading>, offset: u64, len: usize, lane: usize, connection: ConnId) -> bool {
+        let piece = Piece { reading: Arc::downgrade(reading), offset, len };
+        self.jobs.send(Job { piece, lane, connection }).is_ok()
     }
 
     /// Connections of this lane that can go on.
@@ -69,5 +90,21 @@ impl Warmer {
             // It is being added to: whoever adds rings afterwards.
             Err(_) => Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_read_for_a_connection_that_has_gone() {
+        let file = Arc::new(OwnedFd::from(std::fs::File::open("/dev/zero").expect("it is there")));
+        let reading = Arc::new(Reading(Arc::clone(&file)));
+        let piece = Piece { reading: Arc::downgrade(&reading), offset: 0, len: 8 };
+        assert!(piece.read(&mut [1; 8]));
+        drop(reading);
+        assert!(!piece.read(&mut [1; 8]));
+        assert_eq!(Arc::strong_count(&file), 1, "what is queued keeps nothing open");
     }
 }

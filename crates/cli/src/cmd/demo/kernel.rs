@@ -2,6 +2,7 @@
 
 use super::ours::thread_cpu;
 use super::{REQUEST, RESPONSE, Tally};
+use crate::open_files;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -11,7 +12,6 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, bind, connect, ipproto, listen, recv,
     send, socket_with, sockopt,
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
@@ -41,16 +41,14 @@ pub struct Pair {
     failed: u64,
 }
 
-/// Lets this process open as many files as the turns need: two sockets for each connection, and what every program has. A shell
-/// usually allows fewer than may be asked for. Otherwise: how many are needed, and how many may be had.
+/// Lets this process open as many files as the turns need: two sockets for each connection, and what every program has.
+/// Otherwise: how many are needed, and how many may be had.
 pub fn make_room(cores: usize, conns: usize) -> Result<(), (u64, u64)> {
     let needed = (cores * (2 * conns + 4) + 64) as u64;
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|now| now >= needed) {
-        return Ok(());
+    match open_files::raise() {
+        Some(most) if most < needed => Err((needed, most)),
+        _ => Ok(()),
     }
-    let wanted = Rlimit { current: Some(needed), maximum: limit.maximum };
-    setrlimit(Resource::Nofile, wanted).map_err(|_| (needed, limit.maximum.or(limit.current).unwrap_or(0)))
 }
 
 fn say(what: &'static str) -> impl Fn(Errno) -> String {
