@@ -66,13 +66,15 @@ fuzz() {
 # Unpacked into target/tools and not installed: the package would start a server of its own.
 nginx() {
     local at=target/tools/nginx
-    PATH="$PATH:/usr/sbin:/sbin" command -v nginx >/dev/null || [ -x $at/usr/sbin/nginx ] && return 0
+    # `type -P`, for `command -v` would find this function.
+    [ -n "$(PATH="$PATH:/usr/sbin:/sbin" type -P nginx)" ] || [ -x $at/usr/sbin/nginx ] && return 0
     if ! command -v apt-get >/dev/null; then
         echo "missing: nginx" >&2
         return 1
     fi
     echo "unpacking: nginx, into $at"
-    mkdir -p $at && (cd $at && apt-get download -qq nginx && dpkg -x nginx_*.deb .) && [ -x $at/usr/sbin/nginx ]
+    mkdir -p $at && (cd $at && { apt-get download -qq nginx 2>/dev/null || { apt-get update -qq && apt-get download -qq nginx; }; } &&
+        dpkg -x nginx_*.deb .) && [ -x $at/usr/sbin/nginx ]
 }
 
 failed=0
