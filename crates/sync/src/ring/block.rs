@@ -108,6 +108,18 @@ impl Block {
         unsafe { self.bytes.as_ptr().add(offset).cast::<u64>().write(value) }
     }
 
+    /// Two words, one behind the other.
+    ///
+    /// # Safety
+    /// As [`set_word`](Self::set_word), of both.
+    #[inline(always)]
+    pub(crate) unsafe fn set_words(&self, offset: usize, values: [u64; 2]) {
+        self.check(offset, 16);
+        self.shadow.note_write(offset, 16);
+        // SAFETY: inside, aligned and ours alone, as the caller promises.
+        unsafe { self.bytes.as_ptr().add(offset).cast::<[u64; 2]>().write(values) }
+    }
+
     /// Tells a model that the reads of this range end here (the slices were handed out earlier).
     #[inline(always)]
     pub(crate) fn end_of_reads(&self, offset: usize, len: usize) {

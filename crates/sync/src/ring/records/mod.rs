@@ -163,12 +163,11 @@ fn records_from(capacity_bytes: usize, start: u32) -> (RecordProducer, RecordCon
     let producer = RecordProducer {
         shared: shared.clone(),
         capacity,
-        committed: start,
+        next: start,
         extent: none.word(),
         published: none.word(),
         released_seen: start,
-        at_hand: 0,
-        reserved_at: start,
+        room_to: start,
         granted: 0,
     };
     let consumer = RecordConsumer {
@@ -200,20 +199,19 @@ fn not_granted(len: usize, granted: u32) -> ! {
 pub struct RecordProducer {
     shared: Arc<Shared>,
     capacity: u32,
-    /// End of the last committed record.
-    committed: u32,
-    /// The same and how many there were, as the consumer will be told. In one word, since it is read as one: what was written in two
-    /// would have to reach the cache first.
+    /// Where the next record begins: the end of the last committed one, or the beginning of the block, if the one that was reserved last
+    /// did not fit before its end.
+    next: u32,
+    /// The end of the last committed record and how many there were, as the consumer will be told. In one word, since it is read as one:
+    /// what was written in two would have to reach the cache first.
     extent: u64,
     /// What the consumer has been told.
     published: u64,
     /// What the consumer was last seen to have given back.
     released_seen: u32,
-    /// So many bytes from `committed` on are free and lie together: what fits there needs no further question. Never more than the
+    /// From `next` to here the bytes are free and lie together: what fits there needs no further question. Never more than the
     /// longest record takes.
-    at_hand: u32,
-    /// Where the reserved record will begin.
-    reserved_at: u32,
+    room_to: u32,
     /// One more than the bytes that are reserved; 0: none are.
     granted: u32,
 }
@@ -238,18 +236,23 @@ impl RecordProducer {
     /// [`commit`](Self::commit) gives up the first reservation.
     #[inline]
     pub fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.reserved_at = self.committed;
-        if len.saturating_add(HEADER as usize) > self.at_hand as usize && !self.look_for_room(len) {
+        if len.saturating_add(HEADER as usize) > self.at_hand() as usize && !self.look_for_room(len) {
             cold_path();
             self.granted = 0;
             return None;
         }
         self.granted = len as u32 + 1;
-        let at = (self.reserved_at & (self.capacity - 1)) + HEADER;
-        // SAFETY: contiguous inside the block, since its footprint fits before the end, as `at_hand` or `look_for_room` says (both
-        // are multiples of 8, and so it is enough to compare the length). Free, so the consumer, which only touches what is published,
-        // stays away until a later `publish`; the slice borrows this producer, so it is gone by then.
+        let at = (self.next & (self.capacity - 1)) + HEADER;
+        // SAFETY: contiguous inside the block, since its footprint fits before the end, as `room_to` says (both are multiples of 8, and
+        // so it is enough to compare the length). Free, so the consumer, which only touches what is published, stays away until a later
+        // `publish`; the slice borrows this producer, so it is gone by then.
         Some(unsafe { self.shared.block.exclusive(at as usize, len) })
+    }
+
+    /// So many bytes from `next` on are known to be free, and lie together.
+    #[inline(always)]
+    fn at_hand(&self) -> u32 {
+        self.room_to.wrapping_sub(self.next)
     }
 
     /// Room for a record that is longer than what is at hand, which may be where the block begins anew. False: there is none.
@@ -262,15 +265,15 @@ impl RecordProducer {
         if !self.has_room(skipped + need) {
             return false;
         }
-        let offset = self.committed & (self.capacity - 1);
-        if skipped == 0 {
-            let free = self.capacity - self.committed.wrapping_sub(self.released_seen);
-            self.at_hand = free.min(self.capacity - offset).min(self.capacity / 2);
-        } else {
-            self.reserved_at = self.committed.wrapping_add(skipped);
+        let mut offset = self.next & (self.capacity - 1);
+        if skipped > 0 {
             // SAFETY: a multiple of 8 inside the block, and free: `has_room` covers it.
             unsafe { self.shared.block.set_word(offset as usize, u64::from(SKIP) << 32) };
+            self.next = self.next.wrapping_add(skipped);
+            offset = 0;
         }
+        let free = self.capacity - self.next.wrapping_sub(self.released_seen);
+        self.room_to = self.next.wrapping_add(free.min(self.capacity - offset).min(self.capacity / 2));
         true
     }
 
@@ -286,7 +289,7 @@ impl RecordProducer {
     /// What a record of `len` bytes would take, and before it, if it does not fit before the end of the block, the rest of that.
     #[inline(always)]
     fn extent(&self, len: u32) -> (u32, u32) {
-        let to_end = self.capacity - (self.committed & (self.capacity - 1));
+        let to_end = self.capacity - (self.next & (self.capacity - 1));
         let need = footprint(len);
         (if need <= to_end { 0 } else { to_end }, need)
     }
@@ -303,32 +306,25 @@ impl RecordProducer {
             not_granted(len, self.granted);
         }
         self.granted = 0;
-        let at = (self.reserved_at & (self.capacity - 1)) as usize;
+        let at = (self.next & (self.capacity - 1)) as usize;
         // SAFETY: the header lies inside the reservation's footprint: ours alone, inside the block, a multiple of 8.
-        unsafe {
-            self.shared.block.set_word(at, len as u64 | (u64::from(RECORD) << 32));
-            self.shared.block.set_word(at + 8, meta);
-        }
+        unsafe { self.shared.block.set_words(at, [len as u64 | (u64::from(RECORD) << 32), meta]) };
         self.shared.block.end_of_writes(at + HEADER as usize, len);
         let taken = footprint(len as u32);
-        self.committed = self.reserved_at.wrapping_add(taken);
+        self.next = self.next.wrapping_add(taken);
         let count = Extent::of(self.extent).count.wrapping_add(1);
-        self.extent = Extent { position: self.committed, count }.word();
-        // Nothing, where the block begins anew: what was at hand was too short.
-        self.at_hand = self.at_hand.saturating_sub(taken);
-        self.prepare();
+        self.extent = Extent { position: self.next, count }.word();
+        self.prepare(at + taken as usize);
     }
 
-    /// Asks for two lines that later records will be written to, if the consumer is done with them. They have left the cache since the
-    /// lap before, and a processor that waits for them with what it has written stops when it has written enough.
+    /// Asks for two lines that later records will be written to, some way behind this offset. They have left the cache since the lap before,
+    /// and a processor that waits for them with what it has written stops when it has written enough. Not beyond what is at hand: the consumer
+    /// may not be done with that, and where the block begins anew is soon asked for, too.
     #[inline(always)]
-    fn prepare(&self) {
-        // At most the capacity, so no more than 1 GiB: the sum does not overflow.
-        let used = self.committed.wrapping_sub(self.released_seen);
-        if used + (BEFORE + PAIR) < self.capacity {
-            let offset = (self.committed.wrapping_add(BEFORE) & (self.capacity - 1)) as usize;
-            self.shared.block.prefetch_to_write(offset);
-            self.shared.block.prefetch_to_write(offset + LINE);
+    fn prepare(&self, offset: usize) {
+        if self.at_hand() >= BEFORE + PAIR {
+            self.shared.block.prefetch_to_write(offset + BEFORE as usize);
+            self.shared.block.prefetch_to_write(offset + BEFORE as usize + LINE);
         }
     }
 
@@ -362,13 +358,13 @@ impl RecordProducer {
     /// The consumer has given back everything that was ever committed.
     #[inline]
     pub fn is_drained(&self) -> bool {
-        self.shared.consumer.position.load(order::observe()) == self.committed
+        self.shared.consumer.position.load(order::observe()) == self.position()
     }
 
-    /// Where the next record will begin: everything committed so far lies before it. For [`has_released`](Self::has_released).
+    /// Where the last committed record ends: everything committed so far lies before it. For [`has_released`](Self::has_released).
     #[inline]
     pub fn position(&self) -> u32 {
-        self.committed
+        Extent::of(self.extent).position
     }
 
     /// The consumer has given back everything that was committed before this position, which must not be older than half of
@@ -380,12 +376,12 @@ impl RecordProducer {
 
     #[inline(always)]
     fn has_room(&mut self, bytes: u32) -> bool {
-        let used = self.committed.wrapping_sub(self.released_seen);
+        let used = self.next.wrapping_sub(self.released_seen);
         if used + bytes <= self.capacity {
             return true;
         }
         self.released_seen = self.shared.consumer.position.load(order::observe());
-        self.committed.wrapping_sub(self.released_seen) + bytes <= self.capacity
+        self.next.wrapping_sub(self.released_seen) + bytes <= self.capacity
     }
 }
 
@@ -401,7 +397,7 @@ impl fmt::Debug for RecordProducer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecordProducer")
             .field("capacity", &self.capacity)
-            .field("committed", &self.committed)
+            .field("committed", &self.position())
             .field("published", &Extent::of(self.published).position)
             .finish_non_exhaustive()
     }
