@@ -19,11 +19,11 @@ impl Connection {
         let target = self.rcv.nxt + free;
         let step = u32::from(self.rcv.mss).min(self.rcv.buf_max / 2) as i32;
         let edge = if target.offset_from(self.rcv.adv) >= step { target } else { self.rcv.adv };
-        let open = edge.offset_from(self.rcv.nxt).max(0) as u32;
         let scale = self.rcv.scale.get();
-        let field = ((open + ((1 << scale) - 1)) >> scale).min(65_535);
+        let open = (edge.offset_from(self.rcv.nxt).max(0) as u32).min(65_535 << scale);
+        let field = (open + ((1 << scale) - 1)) >> scale;
         // The edge that is remembered is not the rounded one: else every small segment would push it a little further.
-        let told = self.rcv.nxt + open.min(field << scale);
+        let told = self.rcv.nxt + open;
         (UnscaledWindow::new(field as u16), told.latest(self.rcv.adv))
     }
 
