@@ -8,23 +8,29 @@ use crate::tables::{Handle, Kind};
 use laneway_proto::time::Instant;
 use laneway_table::Wheel;
 
-const UNARMED: u32 = u32::MAX;
-/// A quarter of the circle on which ticks are compared, 12.4 days: so far may a deadline be over, and still be told from what is armed.
+/// The furthest that the wheel is asked to look ahead, 12.4 days.
 const FURTHEST: u64 = 1 << 30;
 
 /// The wheel of one lane; its tick is a millisecond.
 pub struct Timers {
     wheel: Wheel,
-    /// For each slot of each kind the tick of its valid wheel entry.
-    armed: [Vec<u32>; 2],
+    /// For each slot of each kind since when deadlines are met by its valid wheel entry: since after the tick before that of the entry.
+    /// None is if there is no such entry. In the unit of deadlines, so that each is compared as it is.
+    armed: [Vec<Instant>; 2],
     /// The tick up to which everything has been expired.
     done: u64,
 }
 
+/// The tick by which a deadline is over: rounded up.
 #[inline(always)]
 fn tick_of(deadline: Instant) -> u64 {
-    // Rounded up.
     deadline.as_us().saturating_add(999) / 1_000
+}
+
+/// The earliest deadline that is over by a tick and not by the one before.
+#[inline(always)]
+fn first_of(tick: u64) -> Instant {
+    Instant::from_us((tick * 1_000).saturating_sub(999))
 }
 
 impl Timers {
@@ -36,39 +42,38 @@ impl Timers {
     /// Makes sure that the slot is looked at by `deadline` at the latest.
     #[inline(always)]
     pub fn arm(&mut self, handle: Handle, deadline: Instant) {
-        if deadline != Instant::NEVER {
-            self.arm_tick(handle, tick_of(deadline));
+        let armed = &self.armed[(handle.kind() == Kind::HalfOpen) as usize];
+        // Nearly always there is an entry, and it is early enough. `NEVER`, where there is none, comes after every deadline.
+        if armed.get(handle.index() as usize).is_none_or(|since| deadline < *since) {
+            self.arm_sooner(handle, deadline);
         }
     }
 
     /// The same by a tick: a millisecond since the base.
     #[inline(always)]
     pub fn arm_tick(&mut self, handle: Handle, tick: u64) {
-        let armed = &self.armed[(handle.kind() == Kind::HalfOpen) as usize];
-        let index = handle.index() as usize;
-        // Ticks of a process fit 32 bits for seven weeks; the comparison is on the circle.
-        let is_early_enough = |armed: u32| armed != UNARMED && (tick as u32).wrapping_sub(armed) as i32 >= 0;
-        if !armed.get(index).is_some_and(|armed| is_early_enough(*armed)) {
-            self.arm_sooner(handle, tick);
-        }
+        self.arm(handle, Instant::from_us(tick * 1_000));
     }
 
     /// The slot has no entry in the wheel yet, or one that is too late.
     #[inline(never)]
-    fn arm_sooner(&mut self, handle: Handle, tick: u64) {
+    fn arm_sooner(&mut self, handle: Handle, deadline: Instant) {
+        if deadline == Instant::NEVER {
+            return; // of a slot that was never armed
+        }
         // What is over already is due as of now: that is where the wheel files it, and what it says when it reports it. What is
-        // further away than ticks can be compared is looked at before its time, and armed again.
+        // further away than the wheel looks is looked at before its time, and armed again.
         let now = self.wheel.now_tick();
-        let tick = tick.clamp(now, now + FURTHEST);
+        let tick = tick_of(deadline).clamp(now, now + FURTHEST);
         let armed = &mut self.armed[(handle.kind() == Kind::HalfOpen) as usize];
         let index = handle.index() as usize;
         if armed.len() <= index {
-            armed.resize((index + 1).next_power_of_two(), UNARMED);
+            armed.resize((index + 1).next_power_of_two(), Instant::NEVER);
         }
-        if armed[index] != UNARMED && u64::from(armed[index].wrapping_sub(now as u32)) <= tick - now {
-            return; // it was early enough, but for the circle
+        if armed[index] <= first_of(tick) {
+            return; // it is over, and was armed for now
         }
-        armed[index] = if tick as u32 == UNARMED { UNARMED - 1 } else { tick as u32 };
+        armed[index] = first_of(tick);
         self.wheel.arm(handle.raw(), tick);
         if tick <= self.done {
             self.done = 0;
@@ -91,9 +96,8 @@ impl Timers {
         let more = self.wheel.advance(now.as_ms(), budget, |key, tick| {
             let handle = Handle::from_raw(key);
             let slot = &mut armed[(handle.kind() == Kind::HalfOpen) as usize][handle.index() as usize];
-            let short = if tick as u32 == UNARMED { UNARMED - 1 } else { tick as u32 };
-            if *slot == short {
-                *slot = UNARMED;
+            if *slot == first_of(tick) {
+                *slot = Instant::NEVER;
                 due.push(handle);
             }
         });
@@ -108,7 +112,7 @@ impl Timers {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.wheel.bytes() + self.armed.iter().map(|a| a.capacity() * 4).sum::<usize>()
+        self.wheel.bytes() + self.armed.iter().map(|armed| armed.capacity() * size_of::<Instant>()).sum::<usize>()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// The furthest that the time lies in which a process starts: the lower 32 bits of a tick go round soon after it.
+/// The furthest that the time lies in which a process starts: the lower 32 bits of a tick, which the wheel counts in, go round soon after it.
 const STARTS: [u64; 3] = [0, 3_600_000, u32::MAX as u64 - 3_000];
 
 fn at(tick: u64) -> Instant {
@@ -41,7 +41,7 @@ fn a_deadline_that_is_over_is_due_at_once_and_the_slot_has_its_timer_after_it() 
     }
 }
 
-/// Ticks are compared on a circle of which half is 24.8 days.
+/// The wheel looks 12.4 days ahead.
 #[test]
 fn a_deadline_in_thirty_days_hides_none_that_is_sooner() {
     const DAYS: u64 = 30 * 86_400_000;
@@ -67,7 +67,7 @@ enum Step {
 }
 
 fn spans() -> impl Strategy<Value = i64> {
-    // The longest is a keepalive of thirty days, which is more than half of the circle.
+    // The longest is a keepalive of thirty days, which is more than the wheel looks ahead.
     prop_oneof![4 => -50i64..50, 4 => 0i64..1_000, 2 => 0i64..100_000, 1 => 0i64..30 * 86_400_000]
 }
 
