@@ -225,6 +225,7 @@ impl NeighbourCache {
         if let Some(slot) = self.find(ip)
             && let Some(mac) = self.slots[slot as usize].state.mac()
         {
+            self.slots[slot as usize].used = now; // what was acknowledged went there
             self.set(slot, State::Reachable { mac, confirmed: now }, Instant::NEVER, now);
         }
     }

@@ -51,7 +51,7 @@ pub enum Sent {
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Path {
-    /// The IP header of TCP segments.
+    /// The link header of every packet that goes there, and the IP header of TCP segments.
     header: output::Template,
     resolved: bool,
     /// We may connect by it: one end is ours, and the other can be another host's.
@@ -60,16 +60,17 @@ pub struct Path {
     way: WayRef,
     src: Address,
     dst: Address,
-    /// The link header of every packet that goes there.
-    link: [u8; ethernet::HEADER_LEN],
-    /// In which second the control plane was last told that the next hop is alive, and that it is used.
+    /// In which second the next hop was last known to be alive, and the control plane told so.
     confirmed_in: u32,
-    used_in: u32,
     /// The number of the route in its table.
     route: u32,
+    /// Largest frame that leaves without another question: none does if the next hop's address is not known.
+    carries: u32,
     /// Largest IP packet.
     pub mtu: u32,
     next_hop: Address,
+    /// In which second the control plane was last told that the next hop is used.
+    used_in: u32,
     /// The neighbours by which it is resolved or not.
     neighbours: u64,
     /// The address to send from, of a path for senders who have none yet.
@@ -79,7 +80,7 @@ pub struct Path {
 }
 
 const _: () = assert!(
-    core::mem::offset_of!(Path, next_hop) <= 2 * LINE && size_of::<Option<Path>>() == 3 * LINE,
+    core::mem::offset_of!(Path, next_hop) <= 2 * LINE && size_of::<Path>() == 3 * LINE,
     "what each segment reads of a path has grown beyond two lines, or what others do beyond a third"
 );
 
@@ -103,32 +104,54 @@ impl PathPlace {
 }
 
 impl Path {
-    /// The next hop is alive: whom it leads to has acknowledged something.
-    #[inline(always)]
-    fn confirm(&mut self, now: Instant, waiting: &mut WaitingRoom, mail: &mut LaneMail) {
-        if is_over(&mut self.confirmed_in, now) {
-            tell(waiting, mail, now, (self.next_hop, /* alive= */ true));
+    /// What lies where there is no path: it leads nobody anywhere.
+    fn vacant() -> Self {
+        let nobody = Address::UNSPECIFIED_V6;
+        Path {
+            header: output::Template::new(&HeaderSpec::new(nobody, nobody, protocol::TCP)),
+            resolved: false,
+            may_begin: false,
+            way: WayRef::NONE,
+            src: nobody,
+            dst: nobody,
+            confirmed_in: 0,
+            route: 0,
+            carries: 0,
+            mtu: 0,
+            next_hop: nobody,
+            used_in: 0,
+            neighbours: 0,
+            source: None,
+            ts_offset: 0,
         }
     }
 
-    /// A packet goes to the next hop, and nobody knows whether it is alive.
-    #[inline(always)]
-    fn use_by(&mut self, now: Instant, waiting: &mut WaitingRoom, mail: &mut LaneMail) {
-        if self.resolved && is_over(&mut self.used_in, now) {
+    /// It carries IP packets of this size, if the next hop's address is known.
+    fn carry(&mut self, mtu: u32) {
+        self.mtu = mtu;
+        self.carries = if self.resolved { mtu + self.header.link_len() as u32 } else { 0 };
+    }
+
+    /// A packet goes to the next hop. If whom it leads to has acknowledged something it is alive: then this is not asked again within the second.
+    #[inline(never)]
+    fn report(&mut self, now: Instant, answered: bool, waiting: &mut WaitingRoom, mail: &mut LaneMail) {
+        let second = second_of(now);
+        if self.header.link_len() == 0 {
+            self.confirmed_in = second; // a link without addresses: nobody asks whether a neighbour is there
+        } else if answered {
+            self.confirmed_in = second;
+            tell(waiting, mail, now, (self.next_hop, /* alive= */ true));
+        } else if self.resolved && self.used_in != second {
+            self.used_in = second;
             tell(waiting, mail, now, (self.next_hop, /* alive= */ false));
         }
     }
 }
 
-/// Whether this is another second than it was last asked in. (A second of 1.05, so that nothing is divided for each packet.)
+/// In which second this is. (A second of 1.05, so that nothing is divided for each packet.)
 #[inline(always)]
-fn is_over(asked_in: &mut u32, now: Instant) -> bool {
-    let second = (now.as_us() >> 20) as u32;
-    let over = *asked_in != second;
-    if over {
-        *asked_in = second;
-    }
-    over
+fn second_of(now: Instant) -> u32 {
+    (now.as_us() >> 20) as u32
 }
 
 const PATHS: usize = 1_024;
@@ -152,7 +175,7 @@ const HEADERS_MAX: usize = ethernet::HEADER_LEN + 40 + 60;
 
 /// Paths by destination, one place each: a miss asks for the way there again.
 pub struct Paths {
-    places: Box<[Option<Path>; PATHS]>,
+    places: Box<[Path; PATHS]>,
     /// How the last stranger was reached: most are reached like him.
     passing: Option<Passing>,
     ways: Ways,
@@ -176,7 +199,7 @@ impl Paths {
     /// For a device that can do `capabilities`. `timestamp` is the secret behind timestamp offsets.
     pub fn new(capabilities: &Capabilities, hop_limit: u8, timestamp: [u64; 2]) -> Self {
         Paths {
-            places: Box::new([None; PATHS]),
+            places: Box::new([Path::vacant(); PATHS]),
             passing: None,
             ways: Ways::default(),
             generation: 0,
@@ -211,20 +234,25 @@ impl Paths {
             self.adopt(snapshot);
         }
         let at = usize::from(place.0) % PATHS;
-        let known =
-            matches!(&self.places[at], Some(path) if self.ways.holds(path.way) && path.dst == *dst && path.src == *src);
-        if !known {
-            self.renew(at, snapshot, src, dst);
+        if !self.leads(at, src, dst) && !self.renew(at, snapshot, src, dst) {
+            return None;
         }
-        self.places[at].as_mut()
+        Some(&mut self.places[at])
+    }
+
+    /// Whether what lies there is the path from `src` to `dst`, and holds.
+    #[inline(always)]
+    fn leads(&self, at: usize, src: &Address, dst: &Address) -> bool {
+        let path = &self.places[at];
+        self.ways.holds(path.way) && path.src == *src && path.dst == *dst
     }
 
     /// The path for a new connection from `src` to `dst`, if that is known and nothing stands against it.
     #[inline(always)]
     pub fn to_begin(&self, place: PathPlace, snapshot: &Snapshot, src: &Address, dst: &Address) -> Option<&Path> {
-        let path = self.places[usize::from(place.0) % PATHS].as_ref()?;
-        let holds = self.generation == snapshot.generation && self.ways.holds(path.way);
-        (holds && path.may_begin && path.dst == *dst && path.src == *src).then_some(path)
+        let at = usize::from(place.0) % PATHS;
+        let path = &self.places[at];
+        (self.generation == snapshot.generation && path.may_begin && self.leads(at, src, dst)).then_some(path)
     }
 
     /// The path to `dst` for a packet after which none will follow. It is not kept: a flood from everywhere would put those
@@ -282,29 +310,29 @@ impl Paths {
     }
 
     #[inline(never)]
-    fn renew(&mut self, at: usize, snapshot: &Snapshot, src: &Address, dst: &Address) {
+    fn renew(&mut self, at: usize, snapshot: &Snapshot, src: &Address, dst: &Address) -> bool {
         // Mostly it is a path that was known, whose route has changed in what it says and not in whom it names next.
-        if let Some(path) = &mut self.places[at]
-            && (path.src, path.dst, path.neighbours) == (*src, *dst, self.neighbours)
+        let path = &mut self.places[at];
+        if (path.src, path.dst, path.neighbours) == (*src, *dst, self.neighbours)
             && !src.is_unspecified()
             && let Some((way, number, route)) = self.ways.again(path.way, *dst)
             && route.next_hop(*dst) == path.next_hop
         {
             (path.way, path.route) = (way, number);
-            path.mtu = mtu_by(route, *dst, self.mtu, &self.learned, self.now);
-            return;
+            path.carry(mtu_by(route, *dst, self.mtu, &self.learned, self.now));
+            return true;
         }
-        self.look_up(at, snapshot, src, dst);
+        self.look_up(at, snapshot, src, dst)
     }
 
     #[cold]
     #[inline(never)]
-    fn look_up(&mut self, at: usize, snapshot: &Snapshot, src: &Address, dst: &Address) {
-        let known = self.places[at].as_ref().filter(|path| path.src == *src && path.dst == *dst);
+    fn look_up(&mut self, at: usize, snapshot: &Snapshot, src: &Address, dst: &Address) -> bool {
+        let known = Some(&self.places[at]).filter(|path| path.src == *src && path.dst == *dst);
         let (way, leads) = self.ways.find(&snapshot.routes, *dst, known.map(|path| path.way));
         let Some((number, route)) = leads else {
-            self.places[at] = None;
-            return;
+            self.places[at] = Path::vacant();
+            return false;
         };
         let mtu = mtu_by(&route, *dst, self.mtu, &self.learned, self.now);
         // Nobody but datagrams goes by a path without a source.
@@ -313,13 +341,15 @@ impl Paths {
         let ours = || snapshot.addresses.iter().find(|a| a.is_v4() == dst.is_v4()).copied();
         let source = if src.is_unspecified() { route.source.or_else(ours) } else { None };
         let next_hop = route.next_hop(*dst);
-        self.places[at] = Some(self.work_out(at, snapshot, (*src, *dst), Found { way, number, next_hop, mtu, source }));
+        self.places[at] = self.work_out(at, snapshot, (*src, *dst), Found { way, number, next_hop, mtu, source });
+        true
     }
 
     fn work_out(&self, at: usize, snapshot: &Snapshot, (src, dst): (Address, Address), found: Found) -> Path {
         let Found { way, number, next_hop, mtu, source } = found;
         let (link, resolved) = self.link_to(snapshot, next_hop);
-        let before = self.places[at].as_ref();
+        let link = &link[..self.medium.header_len()];
+        let before = Some(&self.places[at]);
         let before = before.filter(|path| path.src == src && path.dst == dst && !src.is_unspecified());
         let (header, ts_offset) = before.map(|path| (path.header, path.ts_offset)).unwrap_or_else(|| {
             let mut spec =
@@ -328,24 +358,26 @@ impl Paths {
             let HashKey { k0, k1 } = self.timestamp.get();
             (output::Template::new(&spec), isn::ts_offset(&[k0, k1], &src, &dst))
         });
-        Path {
+        let mut path = Path {
             way,
             // Whenever our addresses change, all of it is worked out again.
             may_begin: snapshot.addresses.contains(&src) && snapshot.addresses.can_be_remote(&dst),
             src,
             dst,
             next_hop,
-            link,
-            header,
+            header: header.behind(link),
             resolved,
             neighbours: self.neighbours,
             route: number,
             mtu,
+            carries: 0,
             source,
             ts_offset,
             confirmed_in: before.filter(|path| path.next_hop == next_hop).map_or(0, |path| path.confirmed_in),
             used_in: before.filter(|path| path.next_hop == next_hop).map_or(0, |path| path.used_in),
-        }
+        };
+        path.carry(mtu);
+        path
     }
 
     /// A validated "packet too big": the new MTU, if it is news.
@@ -415,8 +447,6 @@ pub struct Outgoing<'a> {
     pub header_len: usize,
     /// Payload bytes.
     pub payload_len: usize,
-    /// When it is, if the peer has acknowledged something within the last second: its next hop is alive (RFC 4861 section 7.3.1).
-    pub alive: Option<Instant>,
 }
 
 /// What knows how to write a TCP segment. (No closure: this one must become part of [`segment`], whatever its size. What leaves that
@@ -424,6 +454,9 @@ pub struct Outgoing<'a> {
 pub trait Written: Clone {
     /// Fills it in, checksum field zero, and answers with the sum over the payload; with `offloaded` that means nothing.
     fn write(self, buf: &mut [u8], offloaded: bool) -> Sum;
+
+    /// Whether the peer has acknowledged something within the last second: its next hop is alive (RFC 4861 section 7.3.1).
+    fn is_answered(&self) -> bool;
 }
 
 impl Written for &Header {
@@ -432,37 +465,46 @@ impl Written for &Header {
         self.emit(buf);
         Sum::ZERO
     }
+
+    #[inline(always)]
+    fn is_answered(&self) -> bool {
+        false
+    }
 }
 
 /// Sends one TCP segment, which `text` writes.
 #[inline(always)]
 pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: impl Written) -> Sent {
-    let Outgoing { key, path, header_len, payload_len, alive } = out;
-    let (link_len, offloads) = (local.medium.header_len(), local.tx_checksum);
-    let Some(path) = way(local, tx, key, path, alive) else { return Sent::Nowhere };
-    let ip_len = path.header.len();
+    let Outgoing { key, path: place, header_len, payload_len } = out;
+    let offloads = local.tx_checksum;
+    let Some(mut path) = way(local, tx, key, place, || text.is_answered()) else { return Sent::Nowhere };
     let tcp_len = header_len + payload_len;
-    if !path.resolved {
-        let (header, next_hop) = (path.header, path.next_hop);
-        return unresolved(local, &header, next_hop, (header_len, tcp_len), text.clone());
+    let total = path.header.len() + tcp_len;
+    if total > path.carries as usize {
+        cold_path();
+        if !path.resolved {
+            let (header, next_hop) = (path.header, path.next_hop);
+            return unresolved(local, &header, next_hop, (header_len, tcp_len), text.clone());
+        }
+        let mtu = path.mtu;
+        narrow(&mut local.mtu_news, key, mtu, (header_len, payload_len));
+        match local.paths.at(place, &local.snapshot, &key.local, &key.remote) {
+            Some(again) => path = again,
+            None => return Sent::Nowhere,
+        }
     }
-    let mtu = path.mtu;
-    let total = link_len + ip_len + tcp_len;
     let Some(buf) = tx.reserve_for(total, key) else {
         cold_path();
         local.counters.count(Mib::TxBusy);
         return Sent::Full;
     };
-    let tcp = in_front(path, buf, link_len, tcp_len);
-    let pseudo = path.header.pseudo(tcp_len);
-    let payload = text.write(tcp, offloads);
-    let meta = checksum(tcp, (header_len, payload, pseudo), offloads.then_some(link_len + ip_len));
-    tx.commit(total, meta);
+    let tcp = path.header.emit(buf, tcp_len);
+    let (at, pseudo, octets) = (path.header.len(), path.header.pseudo(tcp_len), total - path.header.link_len());
     local.counters.count(Mib::IpOutRequests);
-    local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
-    if ip_len + tcp_len > mtu as usize {
-        narrow(&mut local.mtu_news, key, mtu, (header_len, payload_len));
-    }
+    local.counters.add(Mib::IpExtOutOctets, octets as u64);
+    let payload = text.write(tcp, offloads);
+    let meta = checksum(tcp, (header_len, payload, pseudo), offloads.then_some(at));
+    tx.commit(total, meta);
     Sent::Yes
 }
 
@@ -488,12 +530,11 @@ fn unresolved(
     (header_len, tcp_len): (usize, usize),
     text: impl Written,
 ) -> Sent {
-    let mut packet = vec![0; header.len() + tcp_len];
-    let (ip, tcp) = packet.split_at_mut(header.len());
-    header.emit(ip, tcp_len);
+    let mut frame = vec![0; header.len() + tcp_len];
+    let tcp = header.emit(&mut frame, tcp_len);
     let payload = text.write(tcp, false);
     complete(tcp, header_len, payload, header.pseudo(tcp_len));
-    wait_for_neighbour(local, next_hop, &packet)
+    wait_for_neighbour(local, next_hop, &frame[header.link_len()..])
 }
 
 /// Sends a super-segment of `connection`: whole to a device that cuts, or in as few pieces as it takes; else cut here, once,
@@ -505,13 +546,13 @@ pub fn super_segment<T: Tx>(
     tx: &mut T,
     (connection, path): (&Connection, PathPlace),
     plan: &Plan,
-    alive: Option<Instant>,
 ) -> (Sent, u32) {
     let (now, link_len, tso_max) = (local.now, local.medium.header_len(), local.tso_max);
     let (key, place) = (connection.key(), path);
-    let Some(mut path) = way(local, tx, key, place, alive) else { return (Sent::Nowhere, plan.len) };
+    let answered = || connection.is_answered(now);
+    let Some(mut path) = way(local, tx, key, place, answered) else { return (Sent::Nowhere, plan.len) };
     let (header_len, mss) = (usize::from(plan.header_len), usize::from(plan.mss));
-    if path.header.len() + header_len + mss > path.mtu as usize {
+    if path.header.len() - link_len + header_len + mss > path.mtu as usize {
         cold_path();
         let mtu = path.mtu;
         narrow(&mut local.mtu_news, key, mtu, (header_len, mss));
@@ -520,7 +561,7 @@ pub fn super_segment<T: Tx>(
             None => return (Sent::Nowhere, plan.len),
         }
     }
-    let ip_len = path.header.len();
+    let ip_len = path.header.len() - link_len;
     let tcp_len = plan.segment_len();
     if !path.resolved || ip_len + tcp_len > tso_max {
         let path = *path;
@@ -533,14 +574,14 @@ pub fn super_segment<T: Tx>(
     let meta = TxMeta { checksum_partial, gso_size: plan.mss, header_len: headers as u16 };
     let mut head = [0; HEADERS_MAX];
     let taken = if tx.gathers(total)
-        && let tcp = in_front(path, &mut head[..headers], link_len, tcp_len)
+        && let tcp = path.header.emit(&mut head[..headers], tcp_len)
         && let Some((first, second)) = connection.parts(plan, now, tcp)
     {
         // And takes the text from where it is queued.
         Header::fill_partial(tcp, path.header.pseudo(tcp_len));
         tx.gather([&head[..headers], first, second], meta)
     } else if let Some(buf) = tx.reserve_for(total, connection.key()) {
-        let tcp = in_front(path, buf, link_len, tcp_len);
+        let tcp = path.header.emit(buf, tcp_len);
         connection.build(plan, now, true, tcp);
         Header::fill_partial(tcp, path.header.pseudo(tcp_len));
         tx.commit(total, meta);
@@ -572,7 +613,8 @@ fn fetch(pieces: &Pieces<'_>, at: usize, len: usize) {
 #[inline(never)]
 fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path: &Path, plan: &Plan) -> (Sent, u32) {
     let (now, link_len, tso_max) = (local.now, local.medium.header_len(), local.tso_max);
-    let (ip_len, header_len, mss) = (path.header.len(), usize::from(plan.header_len), usize::from(plan.mss));
+    let ip_len = path.header.len() - link_len;
+    let (header_len, mss) = (usize::from(plan.header_len), usize::from(plan.mss));
     // Whole segments only, as many as the device takes in one piece.
     let room = tso_max.saturating_sub(ip_len + header_len) / mss * mss;
     let most = if path.resolved { room.max(mss) } else { mss };
@@ -587,12 +629,11 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
         let total = link_len + ip_len + tcp_len;
         let pseudo = path.header.pseudo(tcp_len);
         if !path.resolved {
-            buffer.resize(ip_len + tcp_len, 0);
-            let (ip, tcp) = buffer.split_at_mut(ip_len);
-            path.header.emit(ip, tcp_len);
+            buffer.resize(total, 0);
+            let tcp = path.header.emit(&mut buffer, tcp_len);
             let sum = pieces.write(place, false, tcp) + pseudo;
             tcp[16..18].copy_from_slice(&sum.checksum());
-            sent = wait_for_neighbour(local, path.next_hop, &buffer);
+            sent = wait_for_neighbour(local, path.next_hop, &buffer[link_len..]);
             if sent != Sent::Yes {
                 break;
             }
@@ -604,7 +645,7 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
             sent = Sent::Full;
             break;
         };
-        let tcp = in_front(path, buf, link_len, tcp_len);
+        let tcp = path.header.emit(buf, tcp_len);
         let sum = pieces.write(place, local.tx_checksum, tcp);
         if piece <= FETCH_MAX {
             fetch(&pieces, at + piece, piece);
@@ -631,18 +672,6 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
     (if at == len { Sent::Yes } else { sent }, if sent == Sent::Nowhere { plan.len } else { at as u32 })
 }
 
-/// Writes link and IP header in front of `tcp_len` bytes of TCP, and says where those go.
-#[inline(always)]
-fn in_front<'a>(path: &Path, buf: &'a mut [u8], link_len: usize, tcp_len: usize) -> &'a mut [u8] {
-    let (link, rest) = buf.split_at_mut(link_len);
-    if let Ok(link) = <&mut [u8; ethernet::HEADER_LEN]>::try_from(link) {
-        *link = path.link;
-    }
-    let (ip, tcp) = rest.split_at_mut(path.header.len());
-    path.header.emit(ip, tcp_len);
-    tcp
-}
-
 /// The path of a flow, and news of its next hop for the control plane. Without a path the packet is counted as lost.
 #[inline(always)]
 fn way<'a, T: Tx>(
@@ -650,18 +679,15 @@ fn way<'a, T: Tx>(
     tx: &mut T,
     key: &FlowKey,
     place: PathPlace,
-    alive: Option<Instant>,
+    answered: impl FnOnce() -> bool,
 ) -> Option<&'a mut Path> {
     let Some(path) = local.paths.at(place, &local.snapshot, &key.local, &key.remote) else {
         let _ = no_route(&mut local.counters);
         return None;
     };
     tx.on_behalf(&local.snapshot, path.route);
-    if local.medium == Medium::Ethernet {
-        match alive {
-            Some(now) => path.confirm(now, &mut local.waiting, &mut local.mail),
-            None => path.use_by(local.now, &mut local.waiting, &mut local.mail),
-        }
+    if path.confirmed_in != second_of(local.now) {
+        path.report(local.now, answered(), &mut local.waiting, &mut local.mail);
     }
     Some(path)
 }
@@ -745,7 +771,7 @@ pub fn header<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, header: &Head
 /// Sends a segment that is a header only, by a path whose place is known.
 #[inline(never)]
 pub fn header_at<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, path: PathPlace, header: &Header) -> Sent {
-    let out = Outgoing { key, path, header_len: header.len(), payload_len: 0, alive: None };
+    let out = Outgoing { key, path, header_len: header.len(), payload_len: 0 };
     segment(local, tx, out, header)
 }
 
@@ -802,17 +828,19 @@ pub fn raw<T: Tx>(local: &mut Local, tx: &mut T, dst: Address, packet: &[u8]) ->
         }
         return sent;
     }
-    if local.medium == Medium::Ethernet {
-        path.use_by(local.now, &mut local.waiting, &mut local.mail);
+    if path.confirmed_in != second_of(local.now) {
+        path.report(local.now, /* answered= */ false, &mut local.waiting, &mut local.mail);
     }
-    let link_len = local.medium.header_len();
-    let Some(buf) = tx.reserve(link_len + packet.len()) else {
+    let link = path.header.link();
+    let total = link.len() + packet.len();
+    let Some(buf) = tx.reserve(total) else {
         local.counters.discard(Discard::TxFull);
         return Sent::Full;
     };
-    buf[..link_len].copy_from_slice(&path.link[..link_len]);
-    buf[link_len..].copy_from_slice(packet);
-    tx.commit(link_len + packet.len(), TxMeta::default());
+    let (front, rest) = buf.split_at_mut(link.len());
+    front.copy_from_slice(link);
+    rest.copy_from_slice(packet);
+    tx.commit(total, TxMeta::default());
     local.counters.count(Mib::IpOutRequests);
     local.counters.add(Mib::IpExtOutOctets, packet.len() as u64);
     Sent::Yes

@@ -40,6 +40,11 @@ pub(crate) struct Ways {
     latest: u64,
 }
 
+impl WayRef {
+    /// Of nothing: it never holds.
+    pub(crate) const NONE: WayRef = WayRef { at: u32::MAX, stamp: 0 };
+}
+
 impl Ways {
     /// Whether what was worked out from this still holds.
     #[inline(always)]

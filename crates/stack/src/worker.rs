@@ -646,6 +646,11 @@ impl<P: Borrow<Plan> + Clone> Written for Planned<'_, P> {
     fn write(self, buf: &mut [u8], offloaded: bool) -> Sum {
         self.connection.build(self.plan.borrow(), self.now, offloaded, buf)
     }
+
+    #[inline(always)]
+    fn is_answered(&self) -> bool {
+        self.connection.is_answered(self.now)
+    }
 }
 
 /// Sends what the plan says, and remembers it. If not all of it left: how far the connection came. The plan itself, of one who has it in
@@ -660,12 +665,11 @@ pub(crate) fn send<T: Tx>(
 ) -> Option<Settled> {
     let plan = planned.borrow();
     let now = local.now;
-    let alive = connection.is_answered(now).then_some(now);
     if plan.is_super() {
-        return send_super((connection, path), plan, counters, local, tx, alive);
+        return send_super((connection, path), plan, counters, local, tx);
     }
     let (key, header_len) = (connection.key(), plan.header_len.into());
-    let out = Outgoing { key, path, header_len, payload_len: plan.len as usize, alive };
+    let out = Outgoing { key, path, header_len, payload_len: plan.len as usize };
     let stopped = match egress::segment(local, tx, out, Planned { connection, plan: planned.clone(), now }) {
         Sent::Yes | Sent::Nowhere => {
             commit(connection, plan, counters, now);
@@ -685,9 +689,8 @@ fn send_super<T: Tx>(
     counters: &mut Counters,
     local: &mut Local,
     tx: &mut T,
-    alive: Option<Instant>,
 ) -> Option<Settled> {
-    let (sent, len) = egress::super_segment(local, tx, (&*connection, path), plan, alive);
+    let (sent, len) = egress::super_segment(local, tx, (&*connection, path), plan);
     let shortened;
     let left = if len == plan.len {
         plan

@@ -2,6 +2,7 @@
 //!
 //! path: `device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → [ip::output] → egress → device::tx`
 
+use crate::ethernet;
 use laneway_wire::checksum::{Sum, pseudo_header};
 use laneway_wire::flow::Address;
 use laneway_wire::{ipv4, ipv6};
@@ -55,11 +56,14 @@ impl HeaderSpec {
     }
 }
 
-/// The header of many packets, written once: only the length is filled in, and the checksum with it.
+/// The header of many packets, written once, and the link header in front of it, if there is one: only the length is filled in, and the
+/// checksum with it.
 #[derive(Clone, Copy)]
 pub struct Template {
-    bytes: [u8; HEADER_LEN_V6],
-    v4: bool,
+    bytes: [u8; ethernet::HEADER_LEN + HEADER_LEN_V6],
+    /// Bytes of both headers, and of the first.
+    len: u8,
+    link_len: u8,
     /// The folded sum of an IPv4 header, length and checksum zero.
     header_sum: u16,
     /// That of the pseudo-header, length zero.
@@ -69,23 +73,50 @@ pub struct Template {
 impl Template {
     /// For packets as `spec` says.
     pub fn new(spec: &HeaderSpec) -> Self {
-        let mut bytes = [0; HEADER_LEN_V6];
+        let mut bytes = [0; ethernet::HEADER_LEN + HEADER_LEN_V6];
         emit(spec, &mut bytes, 0);
-        let v4 = spec.src.is_v4();
-        if v4 {
+        if spec.src.is_v4() {
             bytes[2..4].fill(0);
             bytes[10..12].fill(0);
         }
         let header_sum = Sum::of(&bytes[..HEADER_LEN_V4]).fold();
         let pseudo_sum = pseudo_header(&spec.src, &spec.dst, spec.protocol, 0).fold();
-        Template { bytes, v4, header_sum, pseudo_sum }
+        Template { bytes, len: spec.len() as u8, link_len: 0, header_sum, pseudo_sum }
     }
 
-    /// Bytes of the header.
+    /// The same behind this link header: behind none if it is empty, else it is one of Ethernet.
+    #[must_use]
+    pub fn behind(&self, link: &[u8]) -> Self {
+        debug_assert!(link.is_empty() || link.len() == ethernet::HEADER_LEN);
+        let (_, ip) = self.parts();
+        let (len, link_len) = (link.len() + ip.len(), link.len());
+        let mut bytes = [0; ethernet::HEADER_LEN + HEADER_LEN_V6];
+        bytes[..link_len].copy_from_slice(link);
+        bytes[link_len..len].copy_from_slice(ip);
+        Template { bytes, len: len as u8, link_len: link_len as u8, ..*self }
+    }
+
+    fn parts(&self) -> (&[u8], &[u8]) {
+        self.bytes[..self.len()].split_at(self.link_len())
+    }
+
+    /// Bytes of the header, and of that in front of it.
     #[inline]
     #[allow(clippy::len_without_is_empty, reason = "a header is never empty")]
     pub const fn len(&self) -> usize {
-        header_len(self.v4)
+        self.len as usize
+    }
+
+    /// Bytes of the header in front of it.
+    #[inline]
+    pub const fn link_len(&self) -> usize {
+        self.link_len as usize
+    }
+
+    /// The header in front of it.
+    #[inline]
+    pub fn link(&self) -> &[u8] {
+        self.parts().0
     }
 
     /// The sum of the pseudo-header before `payload_len` bytes.
@@ -94,22 +125,41 @@ impl Template {
         Sum::of_u16(self.pseudo_sum.to_ne_bytes()) + Sum::of_u16((payload_len as u16).to_be_bytes())
     }
 
-    /// Writes the header before `payload_len` bytes (at most 65,535 with it) to the first [`Template::len`] bytes of `buf`.
+    /// Writes the header before `payload_len` bytes (at most 65,535 with it) to the first [`Template::len`] bytes of `buf`, and says
+    /// where those go.
     ///
     /// # Panics
     /// If `buf` is shorter.
-    #[inline]
-    pub fn emit(&self, buf: &mut [u8], payload_len: usize) {
-        if !self.v4 {
-            buf[..HEADER_LEN_V6].copy_from_slice(&self.bytes);
-            buf[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
-            return;
+    #[inline(always)]
+    pub fn emit<'a>(&self, buf: &'a mut [u8], payload_len: usize) -> &'a mut [u8] {
+        const LINK: usize = ethernet::HEADER_LEN;
+        const V4_BEHIND: usize = LINK + HEADER_LEN_V4;
+        const V6_BEHIND: usize = LINK + HEADER_LEN_V6;
+        match self.len() {
+            V4_BEHIND => self.lay::<V4_BEHIND, LINK>(buf, payload_len),
+            V6_BEHIND => self.lay::<V6_BEHIND, LINK>(buf, payload_len),
+            HEADER_LEN_V4 => self.lay::<HEADER_LEN_V4, 0>(buf, payload_len),
+            _ => self.lay::<HEADER_LEN_V6, 0>(buf, payload_len),
         }
-        let total = ((HEADER_LEN_V4 + payload_len) as u16).to_be_bytes();
-        let Some(out) = buf.first_chunk_mut::<HEADER_LEN_V4>() else { panic!("no room for an IPv4 header") };
-        out.copy_from_slice(&self.bytes[..HEADER_LEN_V4]);
-        [out[2], out[3]] = total;
-        [out[10], out[11]] = (Sum::of_u16(self.header_sum.to_ne_bytes()) + Sum::of_u16(total)).checksum();
+    }
+
+    /// The same of so many bytes, of which so many are the link's: a few wide stores.
+    #[inline(always)]
+    fn lay<'a, const LEN: usize, const LINK: usize>(&self, buf: &'a mut [u8], payload_len: usize) -> &'a mut [u8] {
+        let (Some((out, rest)), Some(bytes)) = (buf.split_first_chunk_mut::<LEN>(), self.bytes.first_chunk::<LEN>())
+        else {
+            panic!("no room for the header of a packet");
+        };
+        *out = *bytes;
+        if LEN - LINK == HEADER_LEN_V4 {
+            let total = ((HEADER_LEN_V4 + payload_len) as u16).to_be_bytes();
+            [out[LINK + 2], out[LINK + 3]] = total;
+            let sum = Sum::of_u16(self.header_sum.to_ne_bytes()) + Sum::of_u16(total);
+            [out[LINK + 10], out[LINK + 11]] = sum.checksum();
+        } else {
+            [out[LINK + 4], out[LINK + 5]] = (payload_len as u16).to_be_bytes();
+        }
+        rest
     }
 }
 

@@ -52,6 +52,16 @@ fn a_template_is_emit_with_the_length_left_open() {
             assert_eq!(by_template[..spec.len()], by_emit[..spec.len()], "{spec:?} {len}");
             let pseudo = pseudo_header(&spec.src, &spec.dst, spec.protocol, len as u32);
             assert_eq!(template.pseudo(len).fold() % 0xffff, pseudo.fold() % 0xffff);
+            let link: [u8; ethernet::HEADER_LEN] = std::array::from_fn(|i| i as u8 + 1);
+            for link in [&link[..], &[]] {
+                let behind = template.behind(&[0xcc; ethernet::HEADER_LEN]).behind(link);
+                let mut whole = [0xaa; ethernet::HEADER_LEN + HEADER_LEN_V6 + 3];
+                let rest = behind.emit(&mut whole, len).len();
+                assert_eq!(rest, whole.len() - behind.len(), "{spec:?} {len}");
+                let (front, header) = whole[..behind.len()].split_at(behind.link_len());
+                assert_eq!((front, header), (link, &by_emit[..spec.len()]), "{spec:?} {len}");
+                assert!(behind.link() == link && whole[behind.len()..].iter().all(|byte| *byte == 0xaa));
+            }
         }
     }
 }
