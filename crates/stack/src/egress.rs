@@ -56,8 +56,8 @@ pub struct Path {
     resolved: bool,
     /// We may connect by it: one end is ours, and the other can be another host's.
     may_begin: bool,
-    /// What it was worked out from.
-    way: WayRef,
+    /// The generation of the snapshot for which it was last seen to hold.
+    holds_for: u64,
     src: Address,
     dst: Address,
     /// In which second the next hop was last known to be alive, and the control plane told so.
@@ -71,6 +71,8 @@ pub struct Path {
     next_hop: Address,
     /// In which second the control plane was last told that the next hop is used.
     used_in: u32,
+    /// What it was worked out from.
+    way: WayRef,
     /// The neighbours by which it is resolved or not.
     neighbours: u64,
     /// The address to send from, of a path for senders who have none yet.
@@ -112,6 +114,7 @@ impl Path {
             resolved: false,
             may_begin: false,
             way: WayRef::NONE,
+            holds_for: NOTHING,
             src: nobody,
             dst: nobody,
             confirmed_in: 0,
@@ -124,6 +127,12 @@ impl Path {
             source: None,
             ts_offset: 0,
         }
+    }
+
+    /// Whether it is the path from `src` to `dst`, and is known to hold.
+    #[inline(always)]
+    fn is_known(&self, snapshot: &Snapshot, src: &Address, dst: &Address) -> bool {
+        self.holds_for == snapshot.generation && self.src == *src && self.dst == *dst
     }
 
     /// It carries IP packets of this size, if the next hop's address is known.
@@ -155,6 +164,9 @@ fn second_of(now: Instant) -> u32 {
 }
 
 const PATHS: usize = 1_024;
+
+/// The generation of no snapshot.
+const NOTHING: u64 = u64::MAX;
 
 /// How to reach a stranger: somebody to whom one packet goes, and of whom nothing is kept.
 #[derive(Clone, Copy)]
@@ -230,29 +242,40 @@ impl Paths {
     /// The path to `dst` for packets from `src`, whose place is known.
     #[inline(always)]
     pub fn at(&mut self, place: PathPlace, snapshot: &Snapshot, src: &Address, dst: &Address) -> Option<&mut Path> {
-        if self.generation != snapshot.generation {
-            self.adopt(snapshot);
-        }
         let at = usize::from(place.0) % PATHS;
-        if !self.leads(at, src, dst) && !self.renew(at, snapshot, src, dst) {
+        if !self.places[at].is_known(snapshot, src, dst) && !self.verify(at, snapshot, src, dst) {
             return None;
         }
         Some(&mut self.places[at])
     }
 
-    /// Whether what lies there is the path from `src` to `dst`, and holds.
-    #[inline(always)]
-    fn leads(&self, at: usize, src: &Address, dst: &Address) -> bool {
-        let path = &self.places[at];
-        self.ways.holds(path.way) && path.src == *src && path.dst == *dst
+    /// Once for each snapshot, and for each pair of addresses that takes the place: whether there is a path, which then lies there.
+    #[inline(never)]
+    fn verify(&mut self, at: usize, snapshot: &Snapshot, src: &Address, dst: &Address) -> bool {
+        if self.generation != snapshot.generation {
+            self.adopt(snapshot);
+        }
+        let path = &mut self.places[at];
+        if self.ways.holds(path.way) && path.src == *src && path.dst == *dst {
+            path.holds_for = snapshot.generation;
+            return true;
+        }
+        self.renew(at, snapshot, src, dst)
+    }
+
+    /// Something beside routes and snapshots is not as it was: no path is taken for what it was without being looked at again.
+    fn doubt(&mut self) {
+        self.ways.renew();
+        for path in &mut *self.places {
+            path.holds_for = NOTHING;
+        }
     }
 
     /// The path for a new connection from `src` to `dst`, if that is known and nothing stands against it.
     #[inline(always)]
     pub fn to_begin(&self, place: PathPlace, snapshot: &Snapshot, src: &Address, dst: &Address) -> Option<&Path> {
-        let at = usize::from(place.0) % PATHS;
-        let path = &self.places[at];
-        (self.generation == snapshot.generation && path.may_begin && self.leads(at, src, dst)).then_some(path)
+        let path = &self.places[usize::from(place.0) % PATHS];
+        (path.may_begin && path.is_known(snapshot, src, dst)).then_some(path)
     }
 
     /// The path to `dst` for a packet after which none will follow. It is not kept: a flood from everywhere would put those
@@ -318,7 +341,7 @@ impl Paths {
             && let Some((way, number, route)) = self.ways.again(path.way, *dst)
             && route.next_hop(*dst) == path.next_hop
         {
-            (path.way, path.route) = (way, number);
+            (path.way, path.holds_for, path.route) = (way, snapshot.generation, number);
             path.carry(mtu_by(route, *dst, self.mtu, &self.learned, self.now));
             return true;
         }
@@ -360,6 +383,7 @@ impl Paths {
         });
         let mut path = Path {
             way,
+            holds_for: snapshot.generation,
             // Whenever our addresses change, all of it is worked out again.
             may_begin: snapshot.addresses.contains(&src) && snapshot.addresses.can_be_remote(&dst),
             src,
@@ -384,7 +408,7 @@ impl Paths {
     pub fn on_packet_too_big(&mut self, dst: Address, mtu: u32, now: Instant) -> Option<u32> {
         self.now = now;
         let news = self.learned.on_packet_too_big(dst, mtu, self.mtu, now)?;
-        self.ways.renew();
+        self.doubt();
         Some(news)
     }
 
@@ -393,7 +417,7 @@ impl Paths {
         self.now = now;
         let news = self.of_datagrams.on_packet_too_big(dst, mtu, self.mtu, now).is_some();
         if news {
-            self.ways.renew();
+            self.doubt();
         }
         news
     }
@@ -401,11 +425,15 @@ impl Paths {
     /// Time has passed: learned MTUs may have expired. What connections go by now where they did, `news` is told.
     pub(crate) fn on_timeout(&mut self, snapshot: &Snapshot, now: Instant, news: &mut MtuNews) {
         self.now = now;
+        let mut expired = false;
         for learned in [&mut self.learned, &mut self.of_datagrams] {
             if learned.poll_timeout().is_some_and(|at| at <= now) {
                 learned.on_timeout(now);
-                self.ways.renew();
+                expired = true;
             }
+        }
+        if expired {
+            self.doubt();
         }
         while self.of_datagrams.poll_forgotten().is_some() {}
         while let Some(dst) = self.learned.poll_forgotten() {

@@ -32,7 +32,7 @@ struct Way {
 /// The ways of one lane.
 #[derive(Default)]
 pub(crate) struct Ways {
-    /// By place: which version of the way is there; 0 if it is to be looked up. Apart from the ways, because it is asked for each packet.
+    /// By place: which version of the way is there; 0 if it is to be looked up. Apart from the ways, because every path asks for it after each change.
     stamps: Vec<u64>,
     ways: Vec<Way>,
     by_beginning: HashMap<(bool, u128), u32>,
