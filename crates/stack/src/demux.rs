@@ -410,7 +410,7 @@ impl<T: Tx> Stage<'_, T> {
                 if arriving.segment.flags.syn() {
                     connection.owe_ack();
                 }
-                slot.tcb = Tcb::Synchronized(connection);
+                slot.establish(connection);
                 if !slot.touched {
                     slot.touched = true;
                     self.local.touched.add(index);

@@ -16,6 +16,7 @@ use laneway_table::{Fifo, HandleTable, Slab};
 use laneway_wire::flow::FlowKey;
 use laneway_wire::keyed_hash::HashKey;
 use laneway_wire::tcp::SeqNum;
+use std::mem::{forget, needs_drop, replace};
 
 /// Which shape a handle leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -355,16 +356,15 @@ impl Tables {
     /// Removes a connection and gives its memory back.
     #[inline]
     pub fn remove(&mut self, index: u32) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        let hash = slot.hash;
-        if slot.claim != Claim::NONE {
-            self.ports.released(slot.claim, slot.key());
-        }
-        if let Tcb::Synchronized(connection) = &mut slot.tcb {
-            connection.release(&mut self.pool);
-        }
-        self.flows.remove(hash, Handle::new(Kind::Connection, index).raw());
-        self.slots.discard(index);
+        let Tables { slots, flows, ports, pool, .. } = self;
+        slots.forget_if(index, |slot| {
+            if slot.claim != Claim::NONE {
+                ports.released(slot.claim, slot.key());
+            }
+            flows.remove(slot.hash, Handle::new(Kind::Connection, index).raw());
+            slot.release(pool);
+            true
+        });
     }
 
     /// Adds a half-open entry, whose flow has this [`mix`](FlowKey::mix), in the place of a TIME_WAIT record if the flow had one.
@@ -394,30 +394,27 @@ impl Tables {
 
     /// Turns a connection in TIME-WAIT into a record, in the same place of the index. At most `cap` records are kept.
     #[inline]
-    pub fn retire(&mut self, index: u32, cx_now: Instant, config: &laneway_proto::tcp::Config, cap: usize) {
-        let Some(Slot { tcb: Tcb::Synchronized(connection), hash, claim, reuse, .. }) = self.slots.get_mut(index)
-        else {
+    pub fn retire(&mut self, index: u32, now: Instant, cap: usize) {
+        let Tables { slots, flows, tw4, tw6, ports, pool, .. } = self;
+        let retired = slots.forget_if(index, |slot| {
+            let Tcb::Synchronized(connection) = &slot.tcb else { return false };
+            let key = connection.key();
+            let parts = connection.time_wait(now, slot.claim.pack(slot.reuse));
+            let record = if key.is_v4() {
+                Handle::new(Kind::TimeWaitV4, tw4.push(TimeWaitV4::from_parts(key, parts)))
+            } else {
+                Handle::new(Kind::TimeWaitV6, tw6.push(TimeWaitV6::from_parts(key, parts)))
+            };
+            flows.replace(slot.hash, Handle::new(Kind::Connection, index).raw(), record.raw());
+            if slot.claim != Claim::NONE {
+                ports.waits(slot.claim, key, parts.has_timestamps());
+            }
+            slot.release(pool);
+            true
+        });
+        if !retired {
             return;
-        };
-        let (key, hash, claim, reuse) = (*connection.key(), *hash, *claim, *reuse);
-        let cx = laneway_proto::tcp::Cx { now: cx_now, config, pool: &mut self.pool };
-        let parts = connection.time_wait(&cx);
-        connection.release(&mut self.pool);
-        let old = Handle::new(Kind::Connection, index);
-        let (new, reusable) = if key.is_v4() {
-            let mut record = TimeWaitV4::from_parts(&key, parts);
-            record.set_tag(claim.pack(reuse));
-            (Handle::new(Kind::TimeWaitV4, self.tw4.push(record)), record.has_timestamps())
-        } else {
-            let mut record = TimeWaitV6::from_parts(&key, parts);
-            record.set_tag(claim.pack(reuse));
-            (Handle::new(Kind::TimeWaitV6, self.tw6.push(record)), record.has_timestamps())
-        };
-        if claim != Claim::NONE {
-            self.ports.waits(claim, &key, reusable);
         }
-        self.flows.replace(hash, old.raw(), new.raw());
-        self.slots.discard(index);
         self.time_waits += 1;
         self.counters.count(Mib::TcpExtTW);
         if self.time_waits > cap {
@@ -631,6 +628,21 @@ impl Shapes<'_> {
 }
 
 impl Slot {
+    /// The handshake has ended well. It holds nothing that would have to be dropped: the connection is laid down over it.
+    #[inline(always)]
+    pub(crate) fn establish(&mut self, connection: Connection) {
+        const { assert!(!needs_drop::<Handshake>()) };
+        forget(replace(&mut self.tcb, Tcb::Synchronized(connection)));
+    }
+
+    /// Gives its memory back; nothing that has to be dropped is left.
+    #[inline(always)]
+    fn release(&mut self, pool: &mut BufferPool) {
+        if let Tcb::Synchronized(connection) = &mut self.tcb {
+            connection.release(pool);
+        }
+    }
+
     /// The flow.
     #[inline]
     pub fn key(&self) -> &FlowKey {

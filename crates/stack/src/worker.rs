@@ -622,7 +622,7 @@ fn settle_any<G: Segmentation, T: Tx>(
         State::TimeWait if connection.buffered() == 0 && slot.accepted => {
             let token = connection.token;
             let id = tables.id(index);
-            tables.retire(index, now, &local.config.tcp, local.config.tcp_max_tw_buckets);
+            tables.retire(index, now, local.config.tcp_max_tw_buckets);
             app.on_closed(&mut Context { tables, local }, id, token, CloseReason::Normal);
         }
         _ => {

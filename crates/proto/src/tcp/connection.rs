@@ -813,7 +813,8 @@ impl Connection {
         self.facts.clear(Facts::ACK_NOW | Facts::ACK_PENDING | Facts::PUSHED | Facts::PROBE_DUE);
     }
 
-    /// Gives the buffers back: to be called before the connection is dropped in any other way than by its own end.
+    /// Gives the buffers back: to be called before the connection goes in any other way than by its own end. Nothing is left that would have
+    /// to be dropped, so it may be forgotten as well.
     #[inline(always)]
     pub fn release(&mut self, pool: &mut BufferPool) {
         self.snd.buf.clear(pool);

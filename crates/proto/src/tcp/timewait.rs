@@ -3,8 +3,8 @@
 //! Two record types, because most are IPv4 and an IPv6 address pair alone is 32 bytes. Rules: RFC 9293 section 3.10.7.4
 //! (re-acknowledge), RFC 6191 (when a SYN may take the flow over), RFC 1337 (an RST may not).
 
+use super::State;
 use super::connection::{Connection, Facts};
-use super::{Cx, State};
 use crate::discard::Discard;
 use crate::time::Instant;
 use laneway_wire::flow::{Address, FlowKey};
@@ -83,16 +83,10 @@ pub trait TimeWait: Copy {
         self.parts().0.tag
     }
 
-    /// Gives it another.
-    #[inline]
-    fn set_tag(&mut self, tag: u32) {
-        self.parts_mut().0.tag = tag;
-    }
-
     /// Both ends send timestamps: in time, [`reusable`](Self::reusable) will say yes.
     #[inline]
     fn has_timestamps(&self) -> bool {
-        self.parts().0.timestamps
+        self.parts().has_timestamps()
     }
 
     /// The wait is over.
@@ -198,6 +192,14 @@ pub trait TimeWait: Copy {
 #[derive(Clone, Copy, Debug)]
 pub struct Parts(Memory);
 
+impl Parts {
+    /// Both ends send timestamps.
+    #[inline]
+    pub fn has_timestamps(&self) -> bool {
+        self.0.timestamps
+    }
+}
+
 impl TimeWait for TimeWaitV4 {
     #[inline]
     fn from_parts(key: &FlowKey, parts: Parts) -> Self {
@@ -258,21 +260,22 @@ impl TimeWait for TimeWaitV6 {
 }
 
 impl Connection {
-    /// What must be remembered of a connection in TIME-WAIT; the connection itself can go once its ACK has been sent.
+    /// What must be remembered of a connection in TIME-WAIT, with a word of whoever keeps the record; the connection itself can go once
+    /// its ACK has been sent.
     #[inline]
-    pub fn time_wait(&self, cx: &Cx<'_>) -> Parts {
+    pub fn time_wait(&self, now: Instant, tag: u32) -> Parts {
         debug_assert_eq!(self.state, State::TimeWait);
         let (window, _) = self.advertise();
         Parts(Memory {
             snd_nxt: self.snd.nxt,
             rcv_nxt: self.rcv.nxt,
             ts_recent: self.ts_recent,
-            since_ms: cx.now.as_ms() as u32,
+            since_ms: now.as_ms() as u32,
             window,
             timestamps: self.facts.has(Facts::TIMESTAMPS),
             dead: false,
             restarted: false,
-            tag: 0,
+            tag,
         })
     }
 }

@@ -11,6 +11,7 @@ mod tests;
 
 use laneway_sync::prefetch::{LINE, prefetch_lines};
 use std::fmt;
+use std::mem;
 use std::ops::{Index, IndexMut};
 
 const NONE: u32 = u32::MAX;
@@ -25,6 +26,16 @@ struct Side {
     generation: u32,
     /// The next vacant slot, while this one is vacant.
     next_vacant: u32,
+}
+
+impl Side {
+    /// The value of the slot `handle` has left it, and `vacant` is the next such slot. The answer is the first.
+    #[inline(always)]
+    fn vacated(&mut self, vacant: u32, handle: u32) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        self.next_vacant = vacant;
+        handle
+    }
 }
 
 struct Chunk<T, const ENTRIES: usize> {
@@ -117,11 +128,8 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
         let (at, slot) = Self::split(handle);
         let chunk = &mut self.chunks[at];
         let next = chunk.sides[slot].next_vacant;
-        let vacant = &mut chunk.slots[slot];
-        // It is; and where that is known nothing is there that would have to be dropped.
-        if vacant.is_none() {
-            *vacant = Some(make(handle));
-        }
+        // It is vacant: there is nothing that would have to be dropped first.
+        mem::forget(chunk.slots[slot].replace(make(handle)));
         self.vacant = next;
         self.len += 1;
         // Whoever adds one often adds more, and a large one, freed a while ago, comes from far.
@@ -167,14 +175,26 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
         true
     }
 
+    /// Shows `last` a value for the last time, if it has one, and then forgets it in its place: it is not dropped. So `last` leaves nothing in
+    /// it that would have to be; or says `false`, and it stays. The answer is whether it has gone.
+    #[inline(always)]
+    pub fn forget_if(&mut self, handle: u32, last: impl FnOnce(&mut T) -> bool) -> bool {
+        let (at, slot) = Self::split(handle);
+        let Some(chunk) = self.chunks.get_mut(at) else { return false };
+        if !chunk.slots[slot].as_mut().is_some_and(last) {
+            return false;
+        }
+        mem::forget(chunk.slots[slot].take());
+        let side = &mut chunk.sides[slot];
+        (self.vacant, self.len) = (side.vacated(self.vacant, handle), self.len - 1);
+        true
+    }
+
     #[inline(always)]
     fn vacated(&mut self, handle: u32) {
         let (at, slot) = Self::split(handle);
         let side = &mut self.chunks[at].sides[slot];
-        side.generation = side.generation.wrapping_add(1);
-        side.next_vacant = self.vacant;
-        self.vacant = handle;
-        self.len -= 1;
+        (self.vacant, self.len) = (side.vacated(self.vacant, handle), self.len - 1);
     }
 
     /// The value, if the handle has one.

@@ -120,3 +120,20 @@ fn an_index_without_value_says_so() {
     let slab = Slab::<u32, 4>::new();
     let _ = slab[3];
 }
+
+#[test]
+fn what_is_forgotten_is_not_dropped_and_stays_if_it_is_told_to() {
+    let value = Rc::new(());
+    let mut slab = Slab::<_, 2>::new();
+    let handle = slab.insert(Some(value.clone()));
+    assert!(!slab.forget_if(handle, |_| false));
+    assert!(slab.contains(handle));
+    let mut kept = None;
+    assert!(slab.forget_if(handle, |value| {
+        kept = value.take();
+        true
+    }));
+    assert_eq!((slab.len(), slab.generation(handle), Rc::strong_count(&value)), (0, 1, 2));
+    assert!(!slab.forget_if(handle, |_| unreachable!("it has gone")));
+    assert_eq!(slab.insert(None), handle);
+}

@@ -3,6 +3,7 @@ use crate::tcp::buffer::BufferPool;
 use crate::tcp::nagle::Lane;
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::tcp::{Flags, Options, Segment, UnscaledWindow, WindowScale};
+use std::sync::Arc;
 
 const ISS: SeqNum = SeqNum::new(1_000);
 const IRS: SeqNum = SeqNum::new(9_000);
@@ -289,4 +290,34 @@ fn what_a_probe_carried_is_not_left_out_behind_a_cork() {
             assert_eq!(sent(&mut connection, &mut pool, now).first(), Some(&(0, 1_460)));
         }
     }
+}
+
+#[test]
+fn what_has_been_released_holds_nothing() {
+    struct Owner(Arc<()>);
+    impl Keeper for Owner {
+        fn bytes(&self, _: u32) -> &[u8] {
+            &[0]
+        }
+        fn release(&mut self, _: u32) {}
+        fn takes_room(&mut self) -> bool {
+            Arc::strong_count(&self.0) == 0
+        }
+    }
+    let (config, now) = (Config::default(), Instant::from_us(1_000_000));
+    let mut pool = BufferPool::new(1 << 20);
+    let mut connection = established(&config, now);
+    let owner = Arc::new(());
+    let mut cx = Cx { now, config: &config, pool: &mut pool };
+    assert_eq!(connection.send(&[0; 100], &mut cx), 100);
+    connection.set_keeper(Box::new(Owner(owner.clone())));
+    let beyond_a_gap = text(&connection, &[0; 100]);
+    let _ = connection.on_segment(&Segment { seq: beyond_a_gap.seq + 10, ..beyond_a_gap }, &mut cx);
+    connection.board = Some(Box::default());
+    assert!(connection.rcv.ooo.is_some() && connection.memory() > 0 && cx.pool.lent() > 0);
+    connection.release(cx.pool);
+    assert_eq!((connection.memory(), pool.lent(), Arc::strong_count(&owner)), (0, 0, 1));
+    assert!(
+        matches!(connection.snd.buf, SendQueue::Own(_)) && connection.rcv.ooo.is_none() && connection.board.is_none()
+    );
 }
