@@ -34,6 +34,7 @@ use crate::steering::{BUCKETS, Steering, Table};
 use laneway_table::{HandleTable, Slab};
 use laneway_wire::flow::FlowKey;
 use std::collections::VecDeque;
+use std::hint::cold_path;
 
 /// Counters of RFC 6056 section 3.3.4, indexed by a second hash of the destination. Many, because whoever shares one with a
 /// destination of his own learns how often others use it.
@@ -52,6 +53,8 @@ const SECOND_LOOKS: usize = 8;
 const RESTING_MAX: usize = 256;
 /// Places to look for a destination before it is hashed.
 const RECENT: usize = 256;
+/// Numbers that a port can have.
+const PORTS: usize = 1 << 16;
 /// No node.
 const NONE: u32 = u32::MAX;
 /// No row.
@@ -117,6 +120,22 @@ struct Destination {
 }
 
 impl Destination {
+    /// The ask is for a port towards it.
+    #[inline(always)]
+    fn is_meant(&self, ask: &Ask<'_>) -> bool {
+        let Ask { lane, local, remote, remote_port, .. } = ask;
+        usize::from(self.key.local_port) == *lane
+            && self.key.remote_port == *remote_port
+            && (self.key.local, self.key.remote) == (*local, *remote)
+    }
+
+    /// What an ask wants to know of it; `at` is where it is.
+    #[inline(always)]
+    fn found(&self, at: u32) -> Sought {
+        let sparse = self.index.is_none() && self.flows <= UNINDEXED_MAX;
+        Sought { hash: self.hash, known: Some(at), twist: self.twist, sparse }
+    }
+
     /// A node that stood between these two leaves the list of its stage.
     #[inline]
     fn leave(&mut self, nodes: &mut Nodes, stage: Stage, before: u32, after: u32) {
@@ -150,7 +169,8 @@ impl Layout {
     fn rows(&self, v4: bool, twist: u8) -> &[u16] {
         let stride = self.buckets.len() + 1;
         let all = self.before[usize::from(v4)].as_deref().unwrap_or(&[]);
-        all.get(usize::from(twist) * stride..).and_then(|rest| rest.get(..stride)).unwrap_or(&[0])
+        let begin = usize::from(twist) * stride;
+        all.get(begin..begin + stride).unwrap_or(&[0])
     }
 
     #[cold]
@@ -168,6 +188,24 @@ impl Layout {
     }
 }
 
+/// For whom everything is there, and which layout is theirs.
+#[derive(Clone, Copy)]
+struct Ready {
+    lane: usize,
+    v4: bool,
+    layout: usize,
+}
+
+/// A destination as an ask finds it.
+struct Sought {
+    hash: u64,
+    /// Where it is, if it is known.
+    known: Option<u32>,
+    twist: u8,
+    /// It has few flows, and no index.
+    sparse: bool,
+}
+
 /// The ephemeral ports of a lane, or of all lanes that share their tables. See the head of this file.
 pub struct LanePorts {
     parts: PortParts,
@@ -175,11 +213,13 @@ pub struct LanePorts {
     classes: [Option<Box<Classes>>; 2],
     table: Table,
     layouts: Vec<Layout>,
-    perturb: Box<[u32]>,
+    /// What was prepared for last: nearly every ask is of the same lane and family.
+    ready: Option<Ready>,
+    perturb: Box<[u32; PERTURBATIONS]>,
     by_hash: HandleTable,
     destinations: Slab<Destination, 64>,
     /// Where destinations were found last, by a hash that is none: what lies there is verified.
-    recent: Box<[u32]>,
+    recent: Box<[u32; RECENT]>,
     /// Those that rest, the one that did first at the front.
     resting: VecDeque<u32>,
     nodes: Nodes,
@@ -190,7 +230,7 @@ pub struct LanePorts {
     #[allow(clippy::vec_box)] // as destinations hold them: putting one by moves a pointer
     spares: Vec<Box<Index>>,
     bound: Vec<u16>,
-    is_bound: Box<[u64]>,
+    is_bound: Box<[u64; PORTS / 64]>,
     tallies: Tallies,
 }
 
@@ -202,10 +242,11 @@ impl LanePorts {
             parts,
             classes: [None, None],
             layouts: Vec::new(),
-            perturb: vec![0; PERTURBATIONS].into_boxed_slice(),
+            ready: None,
+            perturb: Box::new([0; PERTURBATIONS]),
             by_hash: HandleTable::with_capacity(64),
             destinations: Slab::new(),
-            recent: vec![NONE; RECENT].into_boxed_slice(),
+            recent: Box::new([NONE; RECENT]),
             resting: VecDeque::new(),
             nodes: Slab::new(),
             indexed: Vec::new(),
@@ -213,7 +254,7 @@ impl LanePorts {
             index_bytes: 0,
             spares: Vec::new(),
             bound: Vec::new(),
-            is_bound: vec![0; 65_536 / 64].into_boxed_slice(),
+            is_bound: Box::new([0; PORTS / 64]),
             tallies: Tallies::default(),
         }
     }
@@ -226,23 +267,32 @@ impl LanePorts {
     /// Everything that depends on who owns which bucket and on the family is there; the answer is the lane's layout.
     #[inline(always)]
     fn prepare(&mut self, ask: &Ask<'_>) -> usize {
-        if self.classes[usize::from(ask.local.is_v4())].is_none() {
-            self.make_classes(ask.local.is_v4());
-        }
         // A single lane owns everything, whatever moves.
         if ask.steering.lanes() > 1 && ask.steering.table().version != self.table.version {
             self.moved(ask.steering);
         }
-        let at = match self.layouts.iter().position(|layout| layout.lane == ask.lane) {
-            Some(layout) => layout,
-            None => self.lay_out(ask.lane),
-        };
         let v4 = ask.local.is_v4();
+        match self.ready {
+            Some(ready) if ready.lane == ask.lane && ready.v4 == v4 => ready.layout,
+            _ => self.prepare_for(ask.lane, v4),
+        }
+    }
+
+    #[inline(never)]
+    fn prepare_for(&mut self, lane: usize, v4: bool) -> usize {
+        if self.classes[usize::from(v4)].is_none() {
+            self.make_classes(v4);
+        }
+        let at = match self.layouts.iter().position(|layout| layout.lane == lane) {
+            Some(layout) => layout,
+            None => self.lay_out(lane),
+        };
         if self.layouts[at].before[usize::from(v4)].is_none()
             && let Some(classes) = self.classes[usize::from(v4)].as_deref()
         {
             self.layouts[at].count(v4, classes);
         }
+        self.ready = Some(Ready { lane, v4, layout: at });
         at
     }
 
@@ -257,6 +307,7 @@ impl LanePorts {
     fn moved(&mut self, steering: &Steering) {
         self.table = *steering.table();
         self.layouts.clear();
+        self.ready = None;
         while let Some(destination) = self.indexed.last().copied() {
             self.drop_index(destination);
         }
@@ -286,26 +337,28 @@ impl LanePorts {
         self.by_hash.find(hash, |at| self.destinations.get(at).is_some_and(|d| d.key == *key))
     }
 
-    /// The hash of a destination, and the destination if it is known.
+    /// The destination of an ask, known or not.
     #[inline(always)]
-    fn look_up(&mut self, key: &FlowKey) -> (u64, Option<u32>) {
-        let place = (mix_pair(&key.local, &key.remote) ^ usize::from(key.remote_port)) % RECENT;
+    fn look_up(&mut self, ask: &Ask<'_>) -> Sought {
+        let place = (mix_pair(&ask.local, &ask.remote) ^ usize::from(ask.remote_port)) % RECENT;
         let recent = self.recent[place];
-        if let Some(destination) = self.destinations.get(recent)
-            && destination.key == *key
-        {
-            return (destination.hash, Some(recent));
+        match self.destinations.get(recent) {
+            Some(destination) if destination.is_meant(ask) => destination.found(recent),
+            _ => self.look_further(ask, place),
         }
-        self.look_further(key, place)
     }
 
     #[inline(never)]
-    fn look_further(&mut self, key: &FlowKey, place: usize) -> (u64, Option<u32>) {
+    fn look_further(&mut self, ask: &Ask<'_>, place: usize) -> Sought {
+        let key = destination_key(ask);
         let hash = key.hash(&self.parts.key.get());
         self.tallies.destination_hashes += 1;
-        let known = self.find(hash, key);
+        let known = self.find(hash, &key);
         self.recent[place] = known.unwrap_or(NONE);
-        (hash, known)
+        match known.and_then(|at| Some(self.destinations.get(at)?.found(at))) {
+            Some(sought) => sought,
+            None => Sought { hash, known: None, twist: ask.steering.bucket(&ask.flow(0)) as u8, sparse: true },
+        }
     }
 
     fn open(&mut self, hash: u64, key: FlowKey, twist: u8) -> u32 {
@@ -568,36 +621,31 @@ impl LanePorts {
 
     fn choose(&mut self, ask: &Ask<'_>, probe: &mut dyn FnMut(&FlowKey) -> Probe) -> Option<Grant> {
         let layout = self.prepare(ask);
-        let key = destination_key(ask);
-        let (hash, known) = self.look_up(&key);
+        let Sought { hash, known, twist, sparse } = self.look_up(ask);
         let (slot, offset) = ((hash >> 32) as usize % PERTURBATIONS, hash as u32);
         // Where to begin: a row of the slice and a place in it.
         let classes = self.classes(ask.local.is_v4())?;
-        let (twist, sparse) = match known.and_then(|at| self.destinations.get(at)) {
-            Some(whose) => (whose.twist, whose.index.is_none() && whose.flows <= UNINDEXED_MAX),
-            None => (ask.steering.bucket(&ask.flow(0)) as u8, true),
-        };
-        let rows = self.layouts[layout].rows(ask.local.is_v4(), twist);
+        let mine = &self.layouts[layout];
+        let rows = mine.rows(ask.local.is_v4(), twist);
         let space = u32::from(*rows.last()?);
         if space == 0 {
             return None;
         }
         let begin = offset.wrapping_add(self.perturb[slot]) % space;
-        let row = row_of(rows, begin);
-        let rank = begin as usize - usize::from(rows[row]);
+        let (row, rank) = row_of(rows, begin);
         let advance = 1 + u32::from(ask.random & 7 == 0);
         if sparse {
-            let port = classes.port(usize::from(self.layouts[layout].buckets[row] ^ twist), rank);
+            let port = classes.port(usize::from(mine.buckets[row] ^ twist), rank);
             if !self.is_bound(port) {
                 self.tallies.probes += 1;
                 if probe(&ask.flow(port)) == Probe::Free {
                     self.perturb[slot] = self.perturb[slot].wrapping_add(advance);
-                    let at = known.unwrap_or_else(|| self.open(hash, key, twist));
+                    let at = known.unwrap_or_else(|| self.open(hash, destination_key(ask), twist));
                     return Some(Grant { port, claim: self.begin(at, port) });
                 }
             }
         }
-        let at = known.unwrap_or_else(|| self.open(hash, key, twist));
+        let at = known.unwrap_or_else(|| self.open(hash, destination_key(ask), twist));
         if self.destinations.get(at).is_some_and(|d| d.index.is_none()) {
             self.index(at, layout);
         }
@@ -635,10 +683,10 @@ impl LanePorts {
     }
 }
 
-/// The row of a slice that holds its `begin`-th port: `rows` says how many there are before each, and at last in all. They are about
-/// equally long, so it lies near its share of them.
+/// The row of a slice that holds its `begin`-th port, and its place there: `rows` says how many there are before each, and at last in all.
+/// They are about equally long, so it lies near its share of them.
 #[inline]
-fn row_of(rows: &[u16], begin: u32) -> usize {
+fn row_of(rows: &[u16], begin: u32) -> (usize, usize) {
     let (count, space) = (rows.len() - 1, u64::from(rows[rows.len() - 1]));
     let mut row = (u64::from(begin) * count as u64 / space) as usize;
     while u32::from(rows[row]) > begin {
@@ -647,7 +695,7 @@ fn row_of(rows: &[u16], begin: u32) -> usize {
     while u32::from(rows[row + 1]) <= begin {
         row += 1;
     }
-    row
+    (row, begin as usize - usize::from(rows[row]))
 }
 
 /// A destination as the chooser knows it: the lane stands where the local port would.
@@ -673,22 +721,19 @@ impl PortChoice for LanePorts {
         by_hash.maintain(8, |at| destinations.get(at).map_or(0, |d| d.hash));
         let grant = self.choose(ask, probe);
         let tallies = &mut self.tallies;
-        let probes = tallies.probes - before;
         tallies.asks += 1;
-        tallies.flow_hashes += probes;
-        tallies.probes_max = tallies.probes_max.max(probes);
-        tallies.exhausted += u64::from(grant.is_none());
-        grant.ok_or(Exhausted)
+        tallies.probes_max = tallies.probes_max.max(tallies.probes - before);
+        grant.ok_or_else(|| {
+            cold_path();
+            tallies.exhausted += 1;
+            Exhausted
+        })
     }
 
     fn adopt(&mut self, ask: &Ask<'_>, port: u16) -> Claim {
         self.prepare(ask);
-        let key = destination_key(ask);
-        let (hash, known) = self.look_up(&key);
-        let at = match known {
-            Some(at) => at,
-            None => self.open(hash, key, ask.steering.bucket(&ask.flow(0)) as u8),
-        };
+        let Sought { hash, known, twist, .. } = self.look_up(ask);
+        let at = known.unwrap_or_else(|| self.open(hash, destination_key(ask), twist));
         self.take_place(at, port);
         self.begin(at, port)
     }
@@ -756,7 +801,8 @@ impl PortChoice for LanePorts {
     }
 
     fn tallies(&self) -> Tallies {
-        self.tallies
+        // Each probe hashes its flow, and nothing else does.
+        Tallies { flow_hashes: self.tallies.probes, ..self.tallies }
     }
 
     fn slice(&self, place: u32) -> Option<Slice> {
