@@ -34,10 +34,32 @@ pub struct HalfOpen {
     /// The listener it came through.
     pub listener: u16,
     peer_mss: u16,
-    /// The peer's window scale; 15 if it offered none.
-    scale: u8,
+    scales: Scales,
     retries: u8,
     flags: u8,
+}
+
+/// The window scales of both ends in one byte: neither is more than 14.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Scales(u8);
+
+impl Scales {
+    /// The peer offers none, so neither end has one. For both: 15 would be the peer's.
+    const NONE: Scales = Scales(0x0f);
+
+    /// The peer has offered its own, and we announce ours.
+    #[inline]
+    fn new(peers: WindowScale, ours: WindowScale) -> Self {
+        Scales(peers.get() | ours.get() << 4)
+    }
+    #[inline]
+    fn peers(self) -> WindowScale {
+        WindowScale::new(if self == Self::NONE { 0 } else { self.0 & 0x0f })
+    }
+    #[inline]
+    fn ours(self) -> WindowScale {
+        WindowScale::new(self.0 >> 4)
+    }
 }
 
 const TIMESTAMPS: u8 = 1;
@@ -46,7 +68,6 @@ const SACK: u8 = 2;
 const CHALLENGED: u8 = 4;
 /// The SYN-ACK was sent again because the SYN was: which of the two is answered nobody knows.
 const REPEATED: u8 = 8;
-const NO_SCALE: u8 = 15;
 
 const _: () = assert!(core::mem::size_of::<HalfOpen>() <= 64);
 
@@ -105,9 +126,11 @@ impl HalfOpen {
         if seg.options.sack_permitted && cx.config.tcp_sack {
             flags |= SACK;
         }
-        let scale = match seg.options.window_scale {
-            Some(scale) if cx.config.tcp_window_scaling => scale.get(),
-            _ => NO_SCALE,
+        let scales = match seg.options.window_scale {
+            Some(scale) if cx.config.tcp_window_scaling => {
+                Scales::new(scale, WindowScale::new(cx.config.receive_scale()))
+            }
+            _ => Scales::NONE,
         };
         HalfOpen {
             key: *key,
@@ -118,7 +141,7 @@ impl HalfOpen {
             retry_at_ms: cx.now.after_us(1_000_000).as_ms() as u32,
             listener,
             peer_mss: seg.options.mss.unwrap_or(if key.is_v4() { 536 } else { 1220 }),
-            scale,
+            scales,
             retries: 0,
             flags,
         }
@@ -163,19 +186,15 @@ impl HalfOpen {
         self.retries > 0 || self.flags & REPEATED != 0
     }
 
-    #[inline]
-    fn scaling(&self) -> bool {
-        self.scale != NO_SCALE
-    }
-
     /// The SYN-ACK.
     #[inline]
     pub fn syn_ack(&self, mss: u16, cx: &Cx<'_>) -> Header {
-        let mut options = offer(cx.config, mss, WindowScale::new(cx.config.receive_scale()));
-        options.sack_permitted = self.flags & SACK != 0;
-        if !self.scaling() {
-            options.window_scale = None;
-        }
+        let mut options = Options {
+            mss: Some(mss),
+            window_scale: (self.scales != Scales::NONE).then_some(self.scales.ours()),
+            sack_permitted: self.flags & SACK != 0,
+            ..Options::default()
+        };
         if self.flags & TIMESTAMPS != 0 {
             let val = (cx.now.as_ms() as u32).wrapping_add(self.ts_offset);
             options.timestamps = Some(Timestamps { val, echo: self.ts_recent });
@@ -199,8 +218,7 @@ impl HalfOpen {
             options.timestamps = Some(Timestamps { val, echo: self.ts_recent });
         }
         // The window that the SYN-ACK has shown, in the units that hold without SYN; rounded so that it does not shrink.
-        let scale = if self.scaling() { cx.config.receive_scale() } else { 0 };
-        let window = u32::from(initial_window(cx)).div_ceil(1 << scale) as u16;
+        let window = u32::from(initial_window(cx)).div_ceil(1 << self.scales.ours().get()) as u16;
         Some(Header {
             src_port: self.key.local_port,
             dst_port: self.key.remote_port,
@@ -270,8 +288,7 @@ impl HalfOpen {
             Some(ts) if seg.seq == expected => ts.val,
             _ => self.ts_recent,
         };
-        let none = WindowScale::new(0);
-        let snd_scale = if self.scaling() { WindowScale::new(self.scale) } else { none };
+        let snd_scale = self.scales.peers();
         // The SYN-ACK went out so long before it was due again.
         let sent_ms = self.retry_at_ms.wrapping_sub((syn_timeout_us(self.retries) / 1_000) as u32);
         let rtt_ms = (cx.now.as_ms() as u32).wrapping_sub(sent_ms).min(60_000);
@@ -281,7 +298,7 @@ impl HalfOpen {
             irs: self.irs,
             peer_mss: self.peer_mss,
             snd_scale,
-            rcv_scale: if self.scaling() { WindowScale::new(cx.config.receive_scale()) } else { none },
+            rcv_scale: self.scales.ours(),
             sack: self.flags & SACK != 0,
             timestamps: self.flags & TIMESTAMPS != 0,
             ts_recent,
@@ -378,3 +395,6 @@ fn minute(now: Instant) -> u32 {
 pub fn is_due(at_ms: u32, now: Instant) -> bool {
     (now.as_ms() as u32).wrapping_sub(at_ms) as i32 >= 0
 }
+
+#[cfg(test)]
+mod tests;
