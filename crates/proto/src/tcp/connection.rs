@@ -192,17 +192,18 @@ pub enum Phase {
     Loss,
 }
 
-/// The send sequence space (RFC 9293 section 3.3.1) and its buffer, whose first byte is `una`.
+/// The send sequence space (RFC 9293 section 3.3.1) and its buffer, whose first byte is `una`. What begins with one value stands together, here
+/// and in [`Receive`]: so a new connection is written in wide stores.
 pub(super) struct Send {
     pub(super) una: SeqNum,
     pub(super) nxt: SeqNum,
-    pub(super) wnd: u32,
-    pub(super) wl1: SeqNum,
     pub(super) wl2: SeqNum,
-    pub(super) max_wnd: u32,
     /// End of the last sub-MSS segment of new data (Minshall's SND.SML).
     pub(super) sml: SeqNum,
     pub(super) up: SeqNum,
+    pub(super) wl1: SeqNum,
+    pub(super) wnd: u32,
+    pub(super) max_wnd: u32,
     /// Payload bytes of a full segment: options of every segment are already taken off.
     pub(super) mss: u16,
     /// What the peer announced: more than that it does not take, whatever the path carries.
@@ -219,12 +220,12 @@ pub(super) struct Send {
 /// The receive sequence space and its buffer, whose in-order bytes end at `nxt`.
 pub(super) struct Receive {
     pub(super) nxt: SeqNum,
-    /// Right edge of the advertised window. It never moves left.
-    pub(super) adv: SeqNum,
     /// RCV.NXT of the last ACK that was sent.
     pub(super) acked: SeqNum,
     pub(super) fin: SeqNum,
     pub(super) up: SeqNum,
+    /// Right edge of the advertised window. It never moves left.
+    pub(super) adv: SeqNum,
     pub(super) scale: WindowScale,
     /// The peer's segment size, as seen: what "every second full-sized segment" is measured in.
     pub(super) mss: u16,
@@ -803,10 +804,10 @@ impl Connection {
     pub(super) fn die(&mut self, reason: CloseReason, cx: &mut Cx<'_>) {
         self.state = State::Closed;
         self.reason = reason;
-        let keeps = reason == CloseReason::Normal && !self.facts.has(Facts::RECEIVE_SHUT);
-        let unread = if keeps { core::mem::take(&mut self.rcv.buf) } else { Ring::default() };
-        self.release(cx.pool);
-        self.rcv.buf = unread;
+        self.release_but_unread(cx.pool);
+        if reason != CloseReason::Normal || self.facts.has(Facts::RECEIVE_SHUT) {
+            self.rcv.buf.release(cx.pool);
+        }
         self.rexmt_at = Instant::NEVER;
         self.delack_at = Instant::NEVER;
         self.keep_at = Instant::NEVER;
@@ -817,9 +818,14 @@ impl Connection {
     /// to be dropped, so it may be forgotten as well.
     #[inline(always)]
     pub fn release(&mut self, pool: &mut BufferPool) {
+        self.release_but_unread(pool);
+        self.rcv.buf.release(pool);
+    }
+
+    #[inline(always)]
+    fn release_but_unread(&mut self, pool: &mut BufferPool) {
         self.snd.buf.clear(pool);
         self.snd.queued = 0;
-        self.rcv.buf.release(pool);
         self.rcv.ooo = None;
         self.board = None;
     }
