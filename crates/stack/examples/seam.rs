@@ -54,7 +54,7 @@ impl Life {
         assert_eq!(tables.lookup(self.hash, &self.key), Some(Handle::new(Kind::HalfOpen, self.half)));
         let make = || Connection::new(&agreed(self.key), 1_500, config, self.now);
         let flow = (self.hash, self.key.mix());
-        let id = tables.promote(flow, self.half, PathPlace::of(&self.key), ListenerId(0), make);
+        let id = tables.promote(flow, self.half, PathPlace::of(&self.key), /* reuse= */ 0, make);
         tables.listeners.push(ListenerId(0), id);
         assert_eq!(tables.listeners.pop(ListenerId(0)), Some(id));
         tables.counters.count(Mib::TcpPassiveOpens);

@@ -151,6 +151,13 @@ impl Listeners {
         self.all.get(usize::from(id.0)).is_some_and(Option::is_some)
     }
 
+    /// The options that one more finished connection of a listener keeps, if there is room for it.
+    #[inline]
+    pub(crate) fn room(&self, id: ListenerId) -> Option<u8> {
+        let listener = self.all.get(usize::from(id.0))?.as_ref()?;
+        (listener.queue.len() < listener.places).then(|| listener.binding.options.bits())
+    }
+
     /// Room for one more finished connection.
     #[inline]
     pub fn has_room(&self, id: ListenerId) -> bool {

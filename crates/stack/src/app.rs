@@ -351,12 +351,12 @@ impl Context<'_> {
         let config = &self.local.config.tcp;
         let tables = &mut *self.tables;
         let mss = announced_mss(ends.mtu, key.is_v4());
-        let (claim, path) = (grant.claim, ends.place);
+        let (tag, path) = (grant.claim.pack(reuse), ends.place);
         let id = tables.insert(&key, hash, || {
             let mut handshake = Handshake::connect(key, iss, ends.ts_offset, mss, now, config);
             handshake.token = token;
             let tcb = Tcb::Handshaking(handshake);
-            Slot { tcb, hash, touched: true, accepted: true, claim, reuse, path }
+            Slot { tcb, hash, touched: true, accepted: true, tag, path }
         });
         self.local.touched.add(id.index());
         tables.counters.count(Mib::TcpActiveOpens);

@@ -111,7 +111,7 @@ impl Survey {
                     Tcb::Handshaking(_) => false,
                 };
                 if !closed {
-                    self.look_at(slot.key(), slot.reuse);
+                    self.look_at(slot.key(), slot.reuse());
                 }
             }
             self.slot += 1;

@@ -439,16 +439,16 @@ impl<T: Tx> Stage<'_, T> {
         match half.on_segment(arriving.segment, &cx) {
             listen::Outcome::Established(agreed) => {
                 let listener = crate::app::ListenerId(half.listener);
-                if !self.tables.listeners.has_room(listener) {
+                let Some(reuse) = self.tables.listeners.room(listener) else {
                     // The peer will send it again, and by then somebody may have accepted.
                     return self.accept_queue_full();
-                }
+                };
                 prefetch_ring(&self.tables.pool);
                 let path = PathPlace::of(arriving.key);
                 let (mtu, _) = path_facts(self.local, arriving.key, path);
                 let (config, now) = (&self.local.config.tcp, self.local.now);
                 let make = || Connection::accepted(&agreed, mtu, config, now, listener.0.into());
-                let id = self.tables.promote((arriving.hash, arriving.came.mix), index, path, listener, make);
+                let id = self.tables.promote((arriving.hash, arriving.came.mix), index, path, reuse, make);
                 self.welcome(listener, id, arriving);
             }
             listen::Outcome::Repeat => {
@@ -683,10 +683,10 @@ impl<T: Tx> Stage<'_, T> {
         let path = PathPlace::of(arriving.key);
         let (mtu, _) = path_facts(self.local, arriving.key, path);
         let (config, now) = (&self.local.config.tcp, self.local.now);
-        let (reuse, claim, hash) = (self.tables.listeners.reuse(listener), Claim::NONE, arriving.hash);
+        let (tag, hash) = (Claim::NONE.pack(self.tables.listeners.reuse(listener)), arriving.hash);
         let id = self.tables.insert(arriving.key, hash, || {
             let tcb = Tcb::Synchronized(Connection::accepted(&agreed, mtu, config, now, listener.0.into()));
-            Slot { tcb, hash, touched: false, accepted: false, claim, reuse, path }
+            Slot { tcb, hash, touched: false, accepted: false, tag, path }
         });
         self.local.began(arriving.key);
         self.welcome(listener, id, arriving);

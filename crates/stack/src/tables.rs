@@ -1,7 +1,7 @@
 //! Owns the connections of a lane and the one index over their four shapes.
 
 use crate::accept::Listeners;
-use crate::app::{ConnId, ListenerId};
+use crate::app::ConnId;
 use crate::counters::{Counters, Mib};
 use crate::egress::PathPlace;
 use crate::entropy::KeptKey;
@@ -16,7 +16,7 @@ use laneway_table::{Fifo, HandleTable, Slab};
 use laneway_wire::flow::FlowKey;
 use laneway_wire::keyed_hash::HashKey;
 use laneway_wire::tcp::SeqNum;
-use std::mem::{forget, needs_drop, replace};
+use std::mem::{forget, needs_drop, offset_of, replace};
 
 /// Which shape a handle leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,12 +91,11 @@ pub enum Tcb {
 pub struct Slot {
     /// Hash of its flow.
     pub hash: u64,
-    /// The word of whoever chose our port.
-    pub claim: Claim,
+    /// The word of whoever chose our port, and `SO_REUSEADDR` and `SO_REUSEPORT` of the socket that it came from: [packed](Claim::pack), as
+    /// a record keeps them, so that there is no hole before what lives here. It would be written in other pieces with one.
+    pub(crate) tag: u32,
     /// Where the path of its packets lies.
     pub path: PathPlace,
-    /// `SO_REUSEADDR` and `SO_REUSEPORT` of the socket that it came from.
-    pub(crate) reuse: u8,
     /// It is on its lane's list of connections to settle at the end of the poll.
     pub touched: bool,
     /// The application has it: accepted, or its own.
@@ -106,6 +105,7 @@ pub struct Slot {
 }
 
 const SLOT_LINES: usize = 7;
+const _: () = assert!(offset_of!(Slot, tcb) == 16);
 const _: () = assert!(size_of::<Option<Slot>>() == SLOT_LINES * LINE);
 
 /// So many dead records in the queues are no reason to do anything.
@@ -321,27 +321,27 @@ impl Tables {
     /// Adds a connection to be, of the flow with this key and hash.
     #[inline(always)]
     pub fn insert(&mut self, key: &FlowKey, hash: u64, make: impl FnOnce() -> Slot) -> ConnId {
-        let index = self.slots.insert_with(|_| make());
+        let (index, generation) = self.slots.insert_with(|_| make());
         self.recent.note(key.mix(), Handle::new(Kind::Connection, index));
         self.flows.insert(hash, Handle::new(Kind::Connection, index).raw());
-        self.id(index)
+        ConnId::new(index, generation)
     }
 
-    /// Turns a half-open entry, whose flow has this [`mix`](FlowKey::mix), into a connection, in the same place of the index.
+    /// Turns a half-open entry, whose flow has this [`mix`](FlowKey::mix), into a connection, in the same place of the index. `reuse`: the
+    /// options that it keeps of its listener.
     #[inline(always)]
     pub fn promote(
         &mut self,
         (hash, mix): (u64, u64),
         half: u32,
         path: PathPlace,
-        listener: ListenerId,
+        reuse: u8,
         make: impl FnOnce() -> Connection,
     ) -> ConnId {
         self.half_open.discard(half);
-        let (reuse, claim) = (self.listeners.reuse(listener), Claim::NONE);
-        let index = self.slots.insert_with(|_| {
+        let (index, generation) = self.slots.insert_with(|_| {
             let tcb = Tcb::Synchronized(make());
-            Slot { tcb, hash, touched: false, accepted: false, claim, reuse, path }
+            Slot { tcb, hash, touched: false, accepted: false, tag: Claim::NONE.pack(reuse), path }
         });
         let replaced = self.flows.replace(
             hash,
@@ -350,7 +350,7 @@ impl Tables {
         );
         self.recent.note(mix, Handle::new(Kind::Connection, index));
         debug_assert!(replaced, "a half-open entry was not in the index");
-        self.id(index)
+        ConnId::new(index, generation)
     }
 
     /// Removes a connection and gives its memory back.
@@ -358,8 +358,9 @@ impl Tables {
     pub fn remove(&mut self, index: u32) {
         let Tables { slots, flows, ports, pool, .. } = self;
         slots.forget_if(index, |slot| {
-            if slot.claim != Claim::NONE {
-                ports.released(slot.claim, slot.key());
+            let claim = slot.claim();
+            if claim != Claim::NONE {
+                ports.released(claim, slot.key());
             }
             flows.remove(slot.hash, Handle::new(Kind::Connection, index).raw());
             slot.release(pool);
@@ -399,15 +400,16 @@ impl Tables {
         let retired = slots.forget_if(index, |slot| {
             let Tcb::Synchronized(connection) = &slot.tcb else { return false };
             let key = connection.key();
-            let parts = connection.time_wait(now, slot.claim.pack(slot.reuse));
+            let parts = connection.time_wait(now, slot.tag);
             let record = if key.is_v4() {
                 Handle::new(Kind::TimeWaitV4, tw4.push(TimeWaitV4::from_parts(key, parts)))
             } else {
                 Handle::new(Kind::TimeWaitV6, tw6.push(TimeWaitV6::from_parts(key, parts)))
             };
             flows.replace(slot.hash, Handle::new(Kind::Connection, index).raw(), record.raw());
-            if slot.claim != Claim::NONE {
-                ports.waits(slot.claim, key, parts.has_timestamps());
+            let claim = slot.claim();
+            if claim != Claim::NONE {
+                ports.waits(claim, key, parts.has_timestamps());
             }
             slot.release(pool);
             true
@@ -609,7 +611,7 @@ impl Shapes<'_> {
 
     fn claim(&self, handle: Handle) -> Claim {
         let tag = match handle.kind() {
-            Kind::Connection => return self.slots.get(handle.index()).map_or(Claim::NONE, |slot| slot.claim),
+            Kind::Connection => return self.slots.get(handle.index()).map_or(Claim::NONE, Slot::claim),
             Kind::HalfOpen => return Claim::NONE,
             Kind::TimeWaitV4 => self.tw4.get(position(self.tw4, handle)).map(TimeWait::tag),
             Kind::TimeWaitV6 => self.tw6.get(position(self.tw6, handle)).map(TimeWait::tag),
@@ -641,6 +643,17 @@ impl Slot {
         if let Tcb::Synchronized(connection) = &mut self.tcb {
             connection.release(pool);
         }
+    }
+
+    /// The word of whoever chose our port.
+    #[inline]
+    fn claim(&self) -> Claim {
+        Claim::unpack(self.tag).0
+    }
+
+    /// `SO_REUSEADDR` and `SO_REUSEPORT` of the socket that it came from.
+    pub(crate) fn reuse(&self) -> u8 {
+        Claim::unpack(self.tag).1
     }
 
     /// The flow.

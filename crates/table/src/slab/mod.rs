@@ -114,27 +114,27 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
         handle
     }
 
-    /// Adds the value that `make` returns when it is told its own handle. A large value is made where it stays: between its making
-    /// and that there is nothing that could fail and would have to drop it.
+    /// Adds the value that `make` returns when it is told its own handle; says that, and its [`generation`](Self::generation). A large value
+    /// is made where it stays: between its making and that there is nothing that could fail and would have to drop it.
     ///
     /// # Panics
     /// If the slab holds 2³² − 1 values.
     #[inline(always)]
-    pub fn insert_with(&mut self, make: impl FnOnce(u32) -> T) -> u32 {
+    pub fn insert_with(&mut self, make: impl FnOnce(u32) -> T) -> (u32, u32) {
         if self.vacant == NONE {
             self.add_vacant();
         }
         let handle = self.vacant;
         let (at, slot) = Self::split(handle);
         let chunk = &mut self.chunks[at];
-        let next = chunk.sides[slot].next_vacant;
+        let Side { generation, next_vacant: next } = chunk.sides[slot];
         // It is vacant: there is nothing that would have to be dropped first.
         mem::forget(chunk.slots[slot].replace(make(handle)));
         self.vacant = next;
         self.len += 1;
         // Whoever adds one often adds more, and a large one, freed a while ago, comes from far.
         self.prefetch_lines(next, size_of::<T>().div_ceil(LINE));
-        handle
+        (handle, generation)
     }
 
     /// The first slot that was never used becomes one that can be.

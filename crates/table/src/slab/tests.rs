@@ -19,7 +19,8 @@ fn behaves_as_a_map<const ENTRIES: usize>(steps: &[Step]) -> Result<(), TestCase
     for (i, step) in (0u32..).zip(steps.iter().cloned()) {
         match step {
             Step::Insert => {
-                let handle = slab.insert_with(|handle| Box::new(i ^ handle));
+                let (handle, generation) = slab.insert_with(|handle| Box::new(i ^ handle));
+                prop_assert_eq!(generation, slab.generation(handle));
                 prop_assert!(model.insert(handle, Box::new(i ^ handle)).is_none());
                 if let Some(last) = freed.pop() {
                     prop_assert_eq!(handle, last, "last in, first out");
