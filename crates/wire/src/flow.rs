@@ -69,11 +69,11 @@ impl Address {
         self.0
     }
 
-    /// All of it in one word, for hashes that need not be secret. An IPv4 address differs from its word by a constant.
+    /// All of it in one word, for hashes that need not be secret. An IPv4 address is that word.
     #[inline(always)]
     pub const fn folded(&self) -> u32 {
         let [a, b, c, d] = self.0;
-        a ^ b.rotate_left(9) ^ c.rotate_left(18) ^ d
+        a ^ b.rotate_left(9) ^ (c ^ MAPPED).rotate_left(18) ^ d
     }
 
     /// The same in two words.
@@ -249,9 +249,9 @@ impl FlowKey {
     /// because anyone can make flows that do.
     #[inline(always)]
     pub const fn mix(&self) -> u64 {
-        // In the order in which they come in a header: there they are one word.
+        // Both in the order in which they come in the header of what arrives: there each is one word.
         let ports = self.local_port as u64 | (self.remote_port as u64) << 16;
-        let ends = pair(self.local.folded(), self.remote.folded());
+        let ends = pair(self.remote.folded(), self.local.folded());
         // Both halves of the product: its lower bits know nothing of the upper bits of what was multiplied, where the last
         // number of an IPv4 address is.
         let product = (ends ^ ports.wrapping_mul(0xd6e8_feb8_6659_fd93)) as u128 * 0x9e37_79b9_7f4a_7c15;
