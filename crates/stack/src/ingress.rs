@@ -189,24 +189,44 @@ fn supersedes(before: &Arriving<'_>, next: &Arriving<'_>) -> bool {
 
 /// Takes the link header off, and reads on. Whoever lent the frame has counted it.
 #[inline(always)]
-pub fn frame<'a>(local: &mut Local, frame: RxFrame<'a>, ours: Mac, batch: &mut Batch<'a>) -> Other<'a> {
+pub fn frame<'a>(
+    local: &mut Local,
+    frame: RxFrame<'a>,
+    ours: Mac,
+    recent: impl Fn(u64) -> Option<Handle> + Copy,
+    batch: &mut Batch<'a>,
+) -> Other<'a> {
     local.counters.add(Mib::IpExtInOctets, frame.bytes.len() as u64);
-    if local.medium == Medium::Ip {
-        return packet(local, frame.bytes, frame.meta, false, batch);
+    let bytes = match local.medium {
+        Medium::Ethernet => ethernet::plain_v4(frame.bytes, ours),
+        Medium::Ip => Some(frame.bytes),
+    };
+    if let Some(bytes) = bytes
+        && plain_segment(local, bytes, frame.meta, recent, batch)
+    {
+        return None;
     }
-    match ethernet::accept(frame.bytes, ours) {
+    any_frame(local, frame.bytes, frame.meta, (ours, recent), batch)
+}
+
+/// One with anything else, or of which anything is wrong.
+#[inline(never)]
+fn any_frame<'a>(
+    local: &mut Local,
+    frame: &'a [u8],
+    meta: RxMeta,
+    (ours, recent): (Mac, impl Fn(u64) -> Option<Handle> + Copy),
+    batch: &mut Batch<'a>,
+) -> Other<'a> {
+    if local.medium == Medium::Ip {
+        return look_closely(local, (frame, meta), false, recent, batch);
+    }
+    match ethernet::accept(frame, ours) {
+        Ok((EtherType::IPV4 | EtherType::IPV6, bytes, _)) if is_neighbour_discovery(bytes) => to_control(local, frame),
         Ok((EtherType::IPV4 | EtherType::IPV6, bytes, group)) => {
-            if let Some(plain) = input::plain_tcp(bytes)
-                && plain_segment(local, bytes, &plain, frame.meta, group, batch)
-            {
-                return None;
-            }
-            if is_neighbour_discovery(bytes) {
-                return to_control(local, frame.bytes);
-            }
-            look_closely(local, bytes, frame.meta, group, batch)
+            look_closely(local, (bytes, meta), group, recent, batch)
         }
-        Ok((EtherType::ARP, ..)) => to_control(local, frame.bytes),
+        Ok((EtherType::ARP, ..)) => to_control(local, frame),
         Ok(_) => drop(local, Discard::EthernetUnknownType),
         Err(discard) => drop(local, discard),
     }
@@ -214,36 +234,47 @@ pub fn frame<'a>(local: &mut Local, frame: RxFrame<'a>, ours: Mac, batch: &mut B
 
 /// Reads an IP packet.
 #[inline(always)]
-pub fn packet<'a>(local: &mut Local, bytes: &'a [u8], meta: RxMeta, group: bool, batch: &mut Batch<'a>) -> Other<'a> {
-    if let Some(plain) = input::plain_tcp(bytes)
-        && plain_segment(local, bytes, &plain, meta, group, batch)
-    {
+pub fn packet<'a>(
+    local: &mut Local,
+    (bytes, meta): (&'a [u8], RxMeta),
+    group: bool,
+    recent: impl Fn(u64) -> Option<Handle> + Copy,
+    batch: &mut Batch<'a>,
+) -> Other<'a> {
+    if !group && plain_segment(local, bytes, meta, recent, batch) {
         return None;
     }
-    look_closely(local, bytes, meta, group, batch)
+    look_closely(local, (bytes, meta), group, recent, batch)
 }
 
-/// Nothing but TCP over IPv4. False, with nothing done, if it is not simply for us.
+/// Nothing but TCP over IPv4, for us and as it was sent. False, with nothing done, if it is not that: a close look finds out why.
 #[inline(always)]
 fn plain_segment<'a>(
     local: &mut Local,
     bytes: &'a [u8],
-    plain: &PlainTcp<'a>,
     meta: RxMeta,
-    group: bool,
+    recent: impl Fn(u64) -> Option<Handle> + Copy,
     batch: &mut Batch<'a>,
 ) -> bool {
-    let PlainTcp { src, dst, addresses, tcp } = *plain;
-    if group || !local.snapshot.addresses.contains_v4(dst.octets_v4()) {
+    let Some(PlainTcp { src, dst, packet, tcp, summed, ports }) = input::plain_tcp(bytes) else { return false };
+    let vouched = vouched(local, bytes, tcp, TCP_CHECKSUM, meta);
+    let intact = vouched.verified || verify_transport_v4(protocol::TCP, summed);
+    if !intact || !local.snapshot.addresses.contains_v4(dst.octets_v4()) {
         return false;
     }
-    segment(local, bytes, (src, dst), tcp, meta, || verify_transport_v4(addresses, protocol::TCP, tcp), batch);
+    segment(local, packet, (src, dst), (tcp, ports), vouched, recent, batch);
     true
 }
 
 /// Anything but plain TCP over IPv4, and whatever is wrong with that.
 #[inline(never)]
-fn look_closely<'a>(local: &mut Local, bytes: &'a [u8], meta: RxMeta, group: bool, batch: &mut Batch<'a>) -> Other<'a> {
+fn look_closely<'a>(
+    local: &mut Local,
+    (bytes, meta): (&'a [u8], RxMeta),
+    group: bool,
+    recent: impl Fn(u64) -> Option<Handle> + Copy,
+    batch: &mut Batch<'a>,
+) -> Other<'a> {
     let mut packet = match input::input(bytes, false) {
         Ok(packet) => packet,
         Err(discard) => return drop(local, discard),
@@ -261,7 +292,16 @@ fn look_closely<'a>(local: &mut Local, bytes: &'a [u8], meta: RxMeta, group: boo
         return drop(local, Discard::TcpMalformed);
     }
     let (src, dst, tcp) = (packet.src, packet.dst, packet.payload);
-    segment(local, bytes, (src, dst), tcp, meta, || verify_transport(&src, &dst, protocol::TCP, tcp), batch);
+    let vouched = vouched(local, bytes, tcp, TCP_CHECKSUM, meta);
+    if !vouched.verified && !verify_transport(&src, &dst, protocol::TCP, tcp) {
+        local.counters.count(Mib::TcpInErrs);
+        return drop(local, Discard::TcpChecksum);
+    }
+    let Some(ports) = tcp.first_chunk() else {
+        local.counters.count(Mib::TcpInErrs);
+        return drop(local, Discard::TcpMalformed);
+    };
+    segment(local, bytes, (src, dst), (tcp, *ports), vouched, recent, batch);
     None
 }
 
@@ -271,26 +311,19 @@ fn segment<'a>(
     local: &mut Local,
     packet: &'a [u8],
     (src, dst): (Address, Address),
-    tcp: &'a [u8],
-    meta: RxMeta,
-    verify: impl FnOnce() -> bool,
+    (tcp, ports): (&'a [u8], [u8; 4]),
+    Vouched { verified, size }: Vouched,
+    recent: impl Fn(u64) -> Option<Handle> + Copy,
     batch: &mut Batch<'a>,
 ) {
-    let Vouched { verified, size } = vouched(local, packet, tcp, TCP_CHECKSUM, meta);
-    if !verified && !verify() {
-        local.counters.count(Mib::TcpInErrs);
-        return local.counters.discard(Discard::TcpChecksum);
-    }
-    let Some(&[s0, s1, d0, d1]) = tcp.first_chunk() else {
-        local.counters.count(Mib::TcpInErrs);
-        return local.counters.discard(Discard::TcpMalformed);
-    };
     local.counters.count(Mib::TcpInSegs);
-    let (remote_port, local_port) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
+    let ports = u32::from_be_bytes(ports);
+    let (remote_port, local_port) = ((ports >> 16) as u16, ports as u16);
     let key = FlowKey { local: dst, remote: src, local_port, remote_port };
     let mix = key.mix();
+    let hint = recent(mix);
     // A device lends at most a batch; the mail ring, too.
-    let _ = batch.try_push(Arriving { key, mix, hash: 0, tcp, packet, size, verified, via: Via::Direct, hint: None });
+    let _ = batch.try_push(Arriving { key, mix, hash: 0, tcp, packet, size, verified, via: Via::Direct, hint });
     if size != 0 {
         count_super(local, tcp, size);
     }

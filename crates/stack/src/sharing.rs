@@ -98,6 +98,9 @@ pub trait Sharing: Send + 'static {
     /// that of the segment which completed the connection.
     const ACCEPT_APART: bool = false;
 
+    /// Nobody else ever waits for the tables, so that a section may last for as many segments as there are.
+    const UNSHARED: bool = false;
+
     /// One value per lane, each with tables of its own, made by `make`.
     fn spread(lanes: usize, make: impl FnMut() -> Tables) -> Vec<Self>
     where
@@ -144,6 +147,7 @@ impl Sharing for LaneOwned {
     type Section<'a> = &'a mut Tables;
     type Segmentation = nagle::Lane;
     const NAME: &'static str = "lane";
+    const UNSHARED: bool = true;
 
     fn spread(lanes: usize, mut make: impl FnMut() -> Tables) -> Vec<Self> {
         (0..lanes).map(|_| LaneOwned(make())).collect()

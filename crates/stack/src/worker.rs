@@ -30,6 +30,7 @@ use laneway_proto::time::Instant;
 use laneway_wire::checksum::Sum;
 use laneway_wire::ethernet::Mac;
 use std::borrow::Borrow;
+use std::cell::Cell;
 use std::hint::cold_path;
 
 /// TIME_WAIT records reaped in one poll at the most, so that a wave of expiries cannot starve input.
@@ -125,7 +126,8 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
 
 /// A batch in four passes: fetch the place where the flow was found last; fetch the connection that was there, or else hash and fetch the
 /// bucket; fetch what the bucket leads to; process. By the time a segment is looked at, everything that it needs is in the cache: also the
-/// bucket of a flow that is found without it, if its place there is about to change. Of few flows there is nothing to fetch: they are there.
+/// bucket of a flow that is found without it, if its place there is about to change. Of few flows there is nothing to fetch: they are there,
+/// and the first pass finds them.
 #[inline]
 fn batch<'a, S: Sharing, T: Tx>(
     lane: &mut Lane<S>,
@@ -134,20 +136,62 @@ fn batch<'a, S: Sharing, T: Tx>(
     tx: &mut T,
     app: &mut dyn App,
 ) {
-    let ours = Mac(tx.capabilities().mac);
-    let far = lane.shared.peek().is_some_and(Tables::are_far);
     let mut arriving = Batch::new();
+    let far = lane.shared.peek().is_some_and(Tables::are_far);
+    let all_known = read(lane, (n, far), frame, &mut arriving, tx, app);
+    if far || !all_known {
+        look_ahead(lane, far, &mut arriving);
+    }
+    let mut rest = arriving.as_slice();
+    if S::UNSHARED {
+        let mut tables = lane.shared.enter(Site::Input);
+        let mut stage = Stage { tables: &mut tables, local: &mut lane.local, tx, app };
+        while let Some((segment, run, others)) = ingress::run(rest) {
+            stage.take_in::<S::Segmentation>(segment, run);
+            rest = others;
+        }
+        return;
+    }
+    while let Some((segment, run, others)) = ingress::run(rest) {
+        take_in(lane, segment, run, tx, app);
+        rest = others;
+    }
+}
+
+/// The first pass; true if it found all flows. By itself: what a frame says at which offset is held in more registers than the rest of the loop has to
+/// spare.
+#[inline(never)]
+fn read<'a, S: Sharing, T: Tx>(
+    lane: &mut Lane<S>,
+    (n, far): (usize, bool),
+    frame: impl Fn(usize) -> (RxFrame<'a>, Option<Note>),
+    arriving: &mut Batch<'a>,
+    tx: &mut T,
+    app: &mut dyn App,
+) -> bool {
+    let ours = Mac(tx.capabilities().mac);
+    let all_known = &Cell::new(true);
     for i in 0..n {
         let (frame, mailed) = frame(i);
-        let local = &mut lane.local;
-        let before = arriving.len();
-        let other = match mailed {
-            Some(note) => mailed_packet(local, frame, note, &mut arriving),
-            None => ingress::frame(local, frame, ours, &mut arriving),
+        let (local, tables) = (&mut lane.local, lane.shared.peek());
+        let recent = move |mix| {
+            let hint = match tables {
+                Some(tables) if far => {
+                    tables.prefetch_recent(mix);
+                    None
+                }
+                Some(tables) => tables.recent(mix),
+                None => None,
+            };
+            if hint.is_none_or(|hint| hint.kind() != Kind::Connection) {
+                all_known.set(false);
+            }
+            hint
         };
-        if far && let (Some(segment), Some(tables)) = (arriving.get(before), lane.shared.peek()) {
-            tables.prefetch_recent(segment.mix);
-        }
+        let other = match mailed {
+            Some(note) => mailed_packet(local, frame, note, recent, arriving),
+            None => ingress::frame(local, frame, ours, recent, arriving),
+        };
         if let Some(other) = other {
             let mut tables = lane.shared.enter(Site::Slow);
             let mut stage = Stage { tables: &mut tables, local: &mut lane.local, tx: &mut *tx, app: &mut *app };
@@ -157,11 +201,17 @@ fn batch<'a, S: Sharing, T: Tx>(
             }
         }
     }
+    all_known.get()
+}
+
+/// The second pass and the third.
+#[inline(never)]
+fn look_ahead<S: Sharing>(lane: &Lane<S>, far: bool, arriving: &mut [ingress::Arriving<'_>]) {
     let tables = lane.shared.peek();
-    let mut all_known = true;
-    for segment in &mut arriving {
-        segment.hint = tables.and_then(|tables| tables.recent(segment.mix));
-        all_known &= segment.hint.is_some();
+    for segment in arriving.iter_mut() {
+        if far {
+            segment.hint = tables.and_then(|tables| tables.recent(segment.mix));
+        }
         // What is half open becomes a connection, in the same place of the index.
         if segment.hint.is_none_or(|hint| hint.kind() == Kind::HalfOpen) {
             segment.hash = segment.key.hash(&lane.local.hash_key.get());
@@ -170,33 +220,33 @@ fn batch<'a, S: Sharing, T: Tx>(
             }
         }
     }
-    if let Some(tables) = tables.filter(|_| far || !all_known) {
-        for segment in &mut arriving {
-            match segment.hint {
-                None => segment.hint = tables.prefetch_entity(segment.hash),
-                // It may end with this: its place in the index goes to a TIME_WAIT record, or is given up.
-                Some(hint) if segment.is_last() && hint.kind() == Kind::Connection => {
-                    tables.prefetch_bucket_of(hint.index());
-                }
-                Some(hint) if far && segment.is_pushed() && hint.kind() == Kind::Connection => {
-                    tables.prefetch_sent(hint.index());
-                }
-                Some(_) => {}
+    let Some(tables) = tables else { return };
+    for segment in arriving {
+        match segment.hint {
+            None => segment.hint = tables.prefetch_entity(segment.hash),
+            // It may end with this: its place in the index goes to a TIME_WAIT record, or is given up.
+            Some(hint) if segment.is_last() && hint.kind() == Kind::Connection => {
+                tables.prefetch_bucket_of(hint.index());
             }
+            Some(hint) if far && segment.is_pushed() && hint.kind() == Kind::Connection => {
+                tables.prefetch_sent(hint.index());
+            }
+            Some(_) => {}
         }
-    }
-    let mut rest = arriving.as_slice();
-    while let Some((segment, run, others)) = ingress::run(rest) {
-        take_in(lane, segment, run, tx, app);
-        rest = others;
     }
 }
 
 /// A packet from another lane, with what that has noted of it.
 #[inline]
-fn mailed_packet<'a>(local: &mut Local, frame: RxFrame<'a>, note: Note, arriving: &mut Batch<'a>) -> Other<'a> {
+fn mailed_packet<'a>(
+    local: &mut Local,
+    frame: RxFrame<'a>,
+    note: Note,
+    recent: impl Fn(u64) -> Option<Handle> + Copy,
+    arriving: &mut Batch<'a>,
+) -> Other<'a> {
     let before = arriving.len();
-    let mut other = ingress::packet(local, frame.bytes, frame.meta, note.group, arriving);
+    let mut other = ingress::packet(local, (frame.bytes, frame.meta), note.group, recent, arriving);
     if let Some(other) = &mut other {
         other.via = note.via;
     }
@@ -241,7 +291,7 @@ fn take_in<S: Sharing, T: Tx>(
 fn whole<S: Sharing, T: Tx>(lane: &mut Lane<S>, datagram: &Reassembled, tx: &mut T, app: &mut dyn App) {
     let mut arriving = Batch::new();
     let Reassembled { packet, link_broadcast } = datagram;
-    let other = ingress::packet(&mut lane.local, packet, RxMeta::default(), *link_broadcast, &mut arriving);
+    let other = ingress::packet(&mut lane.local, (packet, RxMeta::default()), *link_broadcast, |_| None, &mut arriving);
     for segment in &arriving {
         take_in(lane, segment, &[], tx, app);
     }

@@ -43,12 +43,6 @@ impl Sum {
         if bytes.len() >= LONG { Sum::of_many(bytes) } else { Sum::of_few(bytes) }
     }
 
-    /// [`Sum::of`] by itself, for who has no registers to spare for it.
-    #[inline(never)]
-    fn of_some(bytes: &[u8]) -> Sum {
-        Sum::of(bytes)
-    }
-
     /// Few bytes: one addition with carry for each eight of them, which no vector beats before it has got going.
     #[inline(always)]
     fn of_few(bytes: &[u8]) -> Sum {
@@ -75,11 +69,11 @@ impl Sum {
         })
     }
 
-    /// Adds the whole 64-bit words of `bytes` in one chain of carries.
+    /// Adds the whole 64-bit words with which `bytes` end in one chain of carries.
     #[inline(always)]
     fn and_words<const N: usize>(self, bytes: &[u8; N]) -> Sum {
         let (mut sum, mut carry) = (self.0, false);
-        for word in bytes.as_chunks::<8>().0 {
+        for word in bytes.as_rchunks::<8>().1 {
             (sum, carry) = sum.carrying_add(u64::from_ne_bytes(*word), carry);
         }
         // A sum that has just overflowed is not all ones: the last carry finds room.
@@ -107,10 +101,12 @@ impl Sum {
         Sum::ZERO.and_array(bytes)
     }
 
-    /// This sum and [that of such a header](Self::of_array), in one chain of carries.
+    /// This sum and [that of such a header](Self::of_array), in one chain of carries. What is less than a word comes first, so that the words are
+    /// those that end with the header: in IPv4 the last is both addresses.
     #[inline(always)]
     pub fn and_array<const N: usize>(self, bytes: &[u8; N]) -> Sum {
-        (self + Sum(sum_tail(bytes.as_chunks::<8>().1))).and_words(bytes)
+        const { assert!(N.is_multiple_of(2), "what comes after the first bytes would be summed swapped") };
+        (self + Sum(sum_tail(bytes.as_rchunks::<8>().0))).and_words(bytes)
     }
 
     /// The sum of one 16-bit field, given as it is on the wire.
@@ -144,10 +140,14 @@ impl Sum {
         (!self.fold()).to_ne_bytes()
     }
 
-    /// Is this the sum of bytes that carry their right checksum?
+    /// Is this the sum of bytes that carry their right checksum? Then it folds to 0xffff, as the multiples of that do but for zero, and it need not be
+    /// folded to see that.
     #[inline]
     pub const fn is_valid(self) -> bool {
-        self.fold() == 0xffff
+        // Multiplied by the inverse of an odd number modulo 2^64, its multiples, and no others, give how often they hold it.
+        const MOST: u64 = u64::MAX / 0xffff;
+        const INVERSE: u64 = MOST.wrapping_neg();
+        self.0.wrapping_mul(INVERSE).wrapping_sub(1) < MOST
     }
 }
 
@@ -216,16 +216,18 @@ pub fn verify_transport(src: &Address, dst: &Address, protocol: u8, bytes: &[u8]
     (pseudo_header(src, dst, protocol, bytes.len() as u32) + sum).is_valid()
 }
 
-/// [`verify_transport`] over IPv4, `addresses` being the two as they lie together in the IP header.
+/// [`verify_transport`] over IPv4 without options, where the two addresses lie before the transport header: `bytes` begin with them, and what the
+/// pseudo-header has of them is summed as if it belonged to the segment.
 #[inline(always)]
-pub fn verify_transport_v4(addresses: &[u8; 8], protocol: u8, bytes: &[u8]) -> bool {
+pub fn verify_transport_v4(protocol: u8, bytes: &[u8]) -> bool {
+    const ADDRESSES: usize = 8;
     // Half of all segments are a TCP header with timestamps and nothing else.
-    let sum = match <&[u8; 32]>::try_from(bytes) {
+    let sum = match <&[u8; ADDRESSES + 32]>::try_from(bytes) {
         Ok(header) => Sum::of_array(header),
-        Err(_) => Sum::of_some(bytes),
+        Err(_) => Sum::of(bytes),
     };
-    let pseudo = u64::from(u32::from_ne_bytes([0, 0, 0, protocol])) + u64::from((bytes.len() as u32).to_be());
-    (sum + Sum(pseudo)).and_words(addresses).is_valid()
+    let length = (bytes.len() as u32).wrapping_sub(ADDRESSES as u32);
+    (sum + Sum(u64::from(u32::from_ne_bytes([0, 0, 0, protocol])) + u64::from(length.to_be()))).is_valid()
 }
 
 /// Copies `src` to `dst` and sums it on the way, so that the bytes come from memory once.

@@ -222,6 +222,10 @@ impl MetaWord {
 
     #[inline]
     fn rx(self) -> RxMeta {
+        // Of most frames there is nothing to tell.
+        if self.0 == 0 {
+            return RxMeta::default();
+        }
         let checksum = match self.0 & 3 {
             Self::VERIFIED => RxChecksum::Verified,
             Self::PARTIAL => {

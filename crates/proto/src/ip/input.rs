@@ -106,26 +106,40 @@ pub struct PlainTcp<'a> {
     pub src: Address,
     /// The destination.
     pub dst: Address,
-    /// Both as they lie in the header.
-    pub addresses: &'a [u8; 8],
+    /// The packet, trimmed to the length that IP states.
+    pub packet: &'a [u8],
     /// TCP header and text.
     pub tcp: &'a [u8],
+    /// Both addresses as they lie in the IP header, and behind them `tcp`: what the checksum of TCP covers, but for two numbers.
+    pub summed: &'a [u8],
+    /// The sender's port and the receiver's, as they come on the wire.
+    pub ports: [u8; 4],
 }
 
 /// What nearly every packet is: IPv4 without options, whole, carrying TCP, and in order. `None` says nothing bad: look
 /// closely then, with [`input`].
 #[inline(always)]
 pub fn plain_tcp(bytes: &[u8]) -> Option<PlainTcp<'_>> {
+    // From the identification to the checksum: that there are more fragments, which of them this is, and the protocol.
+    const ASKED: u64 = u64::from_ne_bytes([0, 0, 0x3f, 0xff, 0, 0xff, 0, 0]);
+    const WHOLE_TCP: u64 = u64::from_ne_bytes([0, 0, 0, 0, 0, protocol::TCP, 0, 0]);
     let header = bytes.first_chunk::<20>()?;
-    let plain = header[0] == 0x45 && header[9] == protocol::TCP && (header[6] & 0x3f) | header[7] == 0;
-    let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    let tcp = bytes.get(20..total_len)?;
-    if !plain || !Sum::of_array(header).is_valid() || is_martian_v4(header[12], header[16]) {
+    let ([version, _, l0, l1], [middle, addresses]) = header.as_rchunks::<8>() else { return None };
+    if *version != 0x45 || u64::from_ne_bytes(*middle) & ASKED != WHOLE_TCP {
         return None;
     }
-    let addresses = header.last_chunk()?;
-    let &[s0, s1, s2, s3, d0, d1, d2, d3] = addresses;
-    Some(PlainTcp { src: Address::from_v4([s0, s1, s2, s3]), dst: Address::from_v4([d0, d1, d2, d3]), addresses, tcp })
+    // With a TCP header at least.
+    let total_len = usize::from(u16::from_be_bytes([*l0, *l1]));
+    if total_len < 40 || total_len > bytes.len() {
+        return None;
+    }
+    let (packet, summed, tcp) = (&bytes[..total_len], &bytes[12..total_len], &bytes[20..total_len]);
+    let (&src, &dst) = (addresses.first_chunk()?, addresses.last_chunk()?);
+    if !Sum::of_array(header).is_valid() || is_martian_v4(header[12], header[16]) {
+        return None;
+    }
+    let (src, dst) = (Address::from_v4(src), Address::from_v4(dst));
+    Some(PlainTcp { src, dst, packet, tcp, summed, ports: *tcp.first_chunk()? })
 }
 
 /// From the first bytes of the addresses alone: "this network" and loopback at either end, and a source of class D or E

@@ -25,6 +25,9 @@ fn the_example_of_rfc_1071() {
     assert_eq!(wire_order(Sum::of(&bytes)), 0xddf2);
     assert_eq!(Sum::of(&bytes).checksum(), (!0xddf2u16).to_be_bytes());
     assert_eq!(wire_order(Sum::of_array(&bytes)), 0xddf2);
+    let [first, rest @ ..] = [[0x12, 0x34, 0xab, 0xcd], [0, 1, 0xf2, 3], [0xf4, 0xf5, 0xf6, 0xf7]];
+    let cut = [first, rest[0], rest[1]].concat();
+    assert_eq!(wire_order(Sum::of_array::<12>(cut.as_slice().try_into().unwrap())), plain(&cut));
 }
 
 #[test]
@@ -95,6 +98,28 @@ proptest! {
         let checksum = Sum::of(&bytes).checksum();
         bytes[..2].copy_from_slice(&checksum);
         prop_assert!(Sum::of(&bytes).is_valid());
+    }
+
+    #[test]
+    fn valid_is_what_folds_to_all_ones(any: u64, times: u32, add in 0u64..3) {
+        for sum in [any, u64::from(times) * 0xffff + add, u64::MAX - any % 3 * 0xffff - add] {
+            prop_assert_eq!(Sum(sum).is_valid(), Sum(sum).fold() == 0xffff, "{:#x}", sum);
+        }
+    }
+
+    #[test]
+    fn addresses_before_a_segment_are_its_pseudo_header(
+        src: [u8; 4], dst: [u8; 4], mut tcp in prop::collection::vec(any::<u8>(), 20..600), spoilt in 0usize..40
+    ) {
+        let (from, to) = (Address::from_v4(src), Address::from_v4(dst));
+        tcp[16..18].fill(0);
+        let sum = pseudo_header(&from, &to, 6, tcp.len() as u32) + Sum::of(&tcp);
+        tcp[16..18].copy_from_slice(&sum.checksum());
+        if let Some(byte) = tcp.get_mut(spoilt) && spoilt % 2 == 0 {
+            *byte ^= 0x10;
+        }
+        let summed = [&src[..], &dst[..], &tcp[..]].concat();
+        prop_assert_eq!(verify_transport_v4(6, &summed), verify_transport(&from, &to, 6, &tcp));
     }
 
     #[test]
