@@ -122,54 +122,56 @@ impl<T: Tx> Stage<'_, T> {
     /// was, if it was one.
     #[inline]
     pub fn segment(&mut self, arriving: &ingress::Arriving<'_>, run: &[ingress::Arriving<'_>]) -> Option<u32> {
-        // Nearly always; and then it is read to where it stays.
-        if let Some(segment) = Segment::usual(arriving.tcp) {
-            return self.meant(arriving, &segment, run);
+        let guess = match arriving.hint {
+            Some(handle) if handle.kind() == Kind::Connection => {
+                Some((handle.index(), self.usual(handle.index(), arriving)))
+            }
+            _ => None,
+        };
+        let met = match guess {
+            Some((_, Fate::Elsewhere)) | None => self.unusual(arriving),
+            met => met,
+        };
+        if !run.is_empty() {
+            self.run(met, arriving.tcp, run);
         }
-        self.unusual(arriving, run)
+        met.map(|(index, _)| index)
     }
 
-    /// The first of a flow, most likely.
+    /// One that is not what nearly all are, or whose flow is not where it was found last: the first of it, most likely.
     #[inline(never)]
-    fn unusual(&mut self, arriving: &ingress::Arriving<'_>, run: &[ingress::Arriving<'_>]) -> Option<u32> {
-        if let Some(segment) = Segment::usual_syn(arriving.tcp) {
-            return self.meant(arriving, &segment, run);
+    fn unusual(&mut self, arriving: &ingress::Arriving<'_>) -> Option<(u32, Fate)> {
+        if let Some(segment) = Segment::usual(arriving.tcp) {
+            return self.look_up(arriving.hint, arriving, &segment);
         }
-        self.any(arriving, run)
+        if let Some(segment) = Segment::usual_syn(arriving.tcp) {
+            return self.meant(arriving, &segment);
+        }
+        self.any(arriving)
     }
 
     /// One with any options, or none, or one that is malformed.
     #[inline(never)]
-    fn any(&mut self, arriving: &ingress::Arriving<'_>, run: &[ingress::Arriving<'_>]) -> Option<u32> {
+    fn any(&mut self, arriving: &ingress::Arriving<'_>) -> Option<(u32, Fate)> {
         let Ok(segment) = View::new(arriving.tcp).and_then(|view| view.segment()) else {
             self.local.counters.count(Mib::TcpInErrs);
             self.local.counters.discard(Discard::TcpMalformed);
             return None;
         };
-        self.meant(arriving, &segment, run)
+        self.meant(arriving, &segment)
     }
 
     #[inline(always)]
-    fn meant(
-        &mut self,
-        arriving: &ingress::Arriving<'_>,
-        segment: &Segment<'_>,
-        run: &[ingress::Arriving<'_>],
-    ) -> Option<u32> {
-        let guess = match arriving.hint {
-            Some(handle) if handle.kind() == Kind::Connection => {
-                Some((handle.index(), self.connection(handle.index(), arriving, segment)))
+    fn meant(&mut self, arriving: &ingress::Arriving<'_>, segment: &Segment<'_>) -> Option<(u32, Fate)> {
+        if let Some(handle) = arriving.hint
+            && handle.kind() == Kind::Connection
+        {
+            let fate = self.connection(handle.index(), arriving, segment);
+            if fate != Fate::Elsewhere {
+                return Some((handle.index(), fate));
             }
-            _ => None,
-        };
-        let met = match guess {
-            Some((_, Fate::Elsewhere)) | None => self.look_up(arriving.hint, arriving, segment),
-            met => met,
-        };
-        if !run.is_empty() {
-            self.run(met, segment.end(), arriving.tcp.len() - segment.payload.len(), run);
         }
-        met.map(|(index, _)| index)
+        self.look_up(arriving.hint, arriving, segment)
     }
 
     /// As the index has it.
@@ -203,12 +205,15 @@ impl<T: Tx> Stage<'_, T> {
         }
     }
 
-    /// What continues a segment that met its connection and ended before `seq`, or what that one supersedes. Their headers, of
-    /// `header_len` bytes, say nothing new; but if it was discarded for what its own says, each is asked for itself.
+    /// What continues the segment `first` that met its connection, or what that one supersedes. Their headers, as long as its, say nothing
+    /// new; but if it was discarded for what its own says, each is asked for itself.
     #[inline(never)]
-    fn run(&mut self, met: Option<(u32, Fate)>, mut seq: SeqNum, header_len: usize, run: &[ingress::Arriving<'_>]) {
+    fn run(&mut self, met: Option<(u32, Fate)>, first: &[u8], run: &[ingress::Arriving<'_>]) {
+        let Ok(view) = View::new(first) else { return };
+        // Neither SYN nor FIN begins a run.
+        let mut seq = view.seq() + view.payload().len() as u32;
         for arriving in run {
-            let text = &arriving.tcp[header_len..];
+            let text = &arriving.tcp[view.header_len()..];
             let merged = match met {
                 Some((_, Fate::Alone)) => false,
                 _ if text.is_empty() => {
@@ -249,24 +254,43 @@ impl<T: Tx> Stage<'_, T> {
         true
     }
 
+    /// For a connection, if this is its flow and the segment is one as nearly all are. What it says is read here and nowhere before, so that it
+    /// is never written down.
+    #[inline(never)]
+    fn usual(&mut self, index: u32, came: &ingress::Arriving<'_>) -> Fate {
+        self.synchronized(index, came, None)
+    }
+
     /// For a connection, if this is its flow: what led here may have been a guess.
     #[inline(never)]
-    fn connection(&mut self, index: u32, came: &ingress::Arriving<'_>, segment: &Segment<'_>) -> Fate {
-        // Who needs the hash has asked the index, and not us.
-        let whole = || Arriving { key: &came.key, hash: 0, segment, came };
-        let Some(slot) = self.tables.slots.get_mut(index) else { return Fate::Elsewhere };
-        let connection = match &mut slot.tcb {
-            Tcb::Synchronized(connection) if *connection.key() == came.key => connection,
-            Tcb::Handshaking(handshake) if *handshake.key() == came.key => {
-                self.handshaking(index, &whole());
-                return Fate::Alone;
+    fn connection<'a>(&mut self, index: u32, came: &ingress::Arriving<'a>, segment: &Segment<'a>) -> Fate {
+        match self.tables.slots.get(index) {
+            Some(Slot { tcb: Tcb::Handshaking(handshake), .. }) if *handshake.key() == came.key => {
+                // Who needs the hash has asked the index, and not us.
+                self.handshaking(index, &Arriving { key: &came.key, hash: 0, segment, came });
+                Fate::Alone
             }
-            Tcb::Synchronized(_) | Tcb::Handshaking(_) => return Fate::Elsewhere,
-        };
+            _ => self.synchronized(index, came, Some(segment)),
+        }
+    }
+
+    /// For a connection that is synchronized, if this is its flow; with what it says, if that has been read.
+    #[inline(always)]
+    fn synchronized<'a>(&mut self, index: u32, came: &ingress::Arriving<'a>, read: Option<&Segment<'a>>) -> Fate {
+        let Some(slot) = self.tables.slots.get_mut(index) else { return Fate::Elsewhere };
+        let Tcb::Synchronized(connection) = &mut slot.tcb else { return Fate::Elsewhere };
+        if *connection.key() != came.key {
+            return Fate::Elsewhere;
+        }
         let mut cx = cx!(self);
         let mut arrival = tcp::Arrival::default();
-        let size = if came.size == 0 { segment.payload.len() } else { usize::from(came.size) };
-        connection.on_super_segment(segment, size, &mut cx, &mut arrival);
+        // Of one segment alone it is whatever there is.
+        let size = if came.size == 0 { usize::MAX } else { usize::from(came.size) };
+        match read {
+            Some(segment) => connection.on_super_segment(segment, size, &mut cx, &mut arrival),
+            None if connection.on_usual_segment(came.tcp, size, &mut cx, &mut arrival) => {}
+            None => return Fate::Elsewhere,
+        }
         let accepted = slot.accepted;
         if !slot.touched {
             slot.touched = true;
@@ -280,7 +304,7 @@ impl<T: Tx> Stage<'_, T> {
                 self.tables.counters.count(Mib::TcpExtTCPChallengeACK);
             }
             if discard == Discard::TcpNoConnection {
-                self.reset(&whole());
+                self.refuse(came);
                 return fate;
             }
         }
@@ -292,6 +316,14 @@ impl<T: Tx> Stage<'_, T> {
             self.deliver(index, &arrival, accepted);
         }
         fate
+    }
+
+    /// Answers with RST what came for a connection that there is no longer, although it has its place still.
+    #[cold]
+    fn refuse(&mut self, came: &ingress::Arriving<'_>) {
+        if let Ok(segment) = Segment::parse(came.tcp) {
+            self.reset(&Arriving { key: &came.key, hash: 0, segment: &segment, came });
+        }
     }
 
     /// Shows the application what has arrived, and completes it.
@@ -478,7 +510,9 @@ impl<T: Tx> Stage<'_, T> {
         self.tables.counters.count(Mib::TcpPassiveOpens);
         self.tables.listeners.push(listener, id);
         self.app.on_acceptable(&mut Context { tables: self.tables, local: self.local }, listener);
-        self.connection(id.index(), arriving.came, arriving.segment);
+        if self.usual(id.index(), arriving.came) == Fate::Elsewhere {
+            self.connection(id.index(), arriving.came, arriving.segment);
+        }
     }
 
     /// For a flow in TIME_WAIT.

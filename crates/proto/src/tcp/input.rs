@@ -91,6 +91,35 @@ impl Connection {
         self.take_unpredicted(seg, size, cx, arrival);
     }
 
+    /// [`on_super_segment`](Self::on_super_segment) for a segment that is only read here: what was expected is taken in without being laid down
+    /// anywhere. False, with nothing done, if it is not [as nearly all are](Segment::usual).
+    #[inline(always)]
+    pub fn on_usual_segment<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        size: usize,
+        cx: &mut Cx<'_>,
+        arrival: &mut Arrival<'a>,
+    ) -> bool {
+        let Some(seg) = Segment::usual(bytes) else { return false };
+        let size = size.min(seg.payload.len()).min(usize::from(u16::MAX)) as u16;
+        self.tally.segs_in = self.tally.segs_in.wrapping_add(carried(seg.payload.len(), size));
+        if self.predicts(&seg) {
+            self.take_predicted(&seg, size, cx, arrival);
+        } else {
+            self.read_unpredicted(bytes, size, cx, arrival);
+        }
+        true
+    }
+
+    /// One that was not expected is read anew: the steps want all of it.
+    #[inline(never)]
+    fn read_unpredicted<'a>(&mut self, bytes: &'a [u8], size: u16, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) {
+        if let Some(seg) = Segment::usual(bytes) {
+            self.take_unpredicted(&seg, size, cx, arrival);
+        }
+    }
+
     /// One that was not expected. By itself: what asks every step has no registers to spare for those that were.
     #[inline(never)]
     fn take_unpredicted<'a>(&mut self, seg: &Segment<'a>, size: u16, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) {

@@ -149,9 +149,16 @@ impl Side {
                     payload: &payload[..len],
                 };
                 predicted = usize::from(c.predicts(&seg));
+                let header = seg.to_header();
+                let mut bytes = vec![0; header.len()];
+                header.emit(&mut bytes);
+                bytes.extend_from_slice(seg.payload);
                 let mut arrival = Arrival::default();
                 if *predicts {
-                    c.on_super_segment(&seg, len, &mut cx, &mut arrival);
+                    // As a lane does: what is as nearly all are is read where it is taken in.
+                    if !c.on_usual_segment(&bytes, len, &mut cx, &mut arrival) {
+                        c.on_super_segment(&seg, len, &mut cx, &mut arrival);
+                    }
                 } else {
                     ask_every_step(c, &seg, &mut cx, &mut arrival);
                 }
