@@ -53,24 +53,25 @@ impl Cubic {
         }
     }
 
-    /// The window was used to its end, and an ACK lets it grow.
+    /// The window was used to its end, and an ACK of so many bytes lets it grow. (Word by word: a whole [`Acked`] would be laid down in
+    /// memory for each ACK, and nearly none comes here.)
     #[inline(never)]
-    fn grow(&mut self, ack: Acked) {
+    fn grow(&mut self, now: Instant, bytes: u32, srtt_us: u32) {
         if self.clock != Instant::NEVER {
-            let used_us = ack.now.since_us(self.clock).min(u64::from(u32::MAX)) as u32;
+            let used_us = now.since_us(self.clock).min(u64::from(u32::MAX)) as u32;
             self.epoch_us = self.epoch_us.saturating_add(used_us);
-            self.clock = self.clock.max(ack.now);
+            self.clock = self.clock.max(now);
         }
-        let bytes = self.window.slow_start(ack.bytes);
+        let bytes = self.window.slow_start(bytes);
         if bytes == 0 {
             return;
         }
         if self.clock == Instant::NEVER {
-            self.start_epoch(ack.now);
+            self.start_epoch(now);
         }
         self.window.credit = self.window.credit.saturating_add(bytes);
         if self.window.credit >= self.window.cwnd >> STEP_BITS {
-            self.step(ack.srtt_us);
+            self.step(srtt_us);
         }
     }
 
@@ -149,7 +150,7 @@ impl Controller for Cubic {
     #[inline(always)]
     fn on_ack(&mut self, ack: Acked) {
         if self.window.may_grow(ack.is_cwnd_limited, ack.in_flight) {
-            self.grow(ack);
+            self.grow(ack.now, ack.bytes, ack.srtt_us);
         } else if self.clock != Instant::NEVER {
             // What an application leaves unused is not on the curve.
             self.clock = self.clock.max(ack.now);
