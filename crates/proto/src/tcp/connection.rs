@@ -733,7 +733,8 @@ impl Connection {
     /// What is written now leaves together with them (Linux calls that auto-corking).
     #[inline]
     pub fn is_gathering(&self) -> bool {
-        self.snd.queued > self.flight() && !self.facts.has(Facts::HELD | Facts::FIN_SENT)
+        // Where requests and responses take turns nothing is queued when the next is written.
+        self.snd.queued > 0 && self.snd.queued > self.flight() && !self.facts.has(Facts::HELD | Facts::FIN_SENT)
     }
 
     /// Bytes queued and not acknowledged.

@@ -654,12 +654,9 @@ impl Connection {
             self.facts.set(Facts::ASKED);
             wait_us = if self.facts.exchanges() >= CONVERSATION { PATIENT_ANSWER_US } else { LATE_ANSWER_US };
         }
-        let at = cx.now.after_us(wait_us);
-        if !self.facts.has(Facts::ACK_PENDING) {
-            self.facts.set(Facts::ACK_PENDING);
-            self.delack_at = at;
-        }
-        self.delack_at = self.delack_at.min(at);
+        self.facts.set(Facts::ACK_PENDING);
+        // `NEVER`, unless one is pending already.
+        self.delack_at = self.delack_at.min(cx.now.after_us(wait_us));
     }
 
     /// An ACK for a segment that is not acceptable. One without text is answered only so often, or two confused ends

@@ -72,7 +72,7 @@ impl RttEstimator {
             // Section 2.3: RTTVAR first, with the SRTT from before this sample.
             let error = (self.srtt_x8 / 8).abs_diff(rtt);
             self.rttvar_x4 = self.rttvar_x4 - self.rttvar_x4 / 4 + error;
-            self.srtt_x8 = (self.srtt_x8 - self.srtt_x8 / 8 + rtt).max(1);
+            self.srtt_x8 = self.srtt_x8 - self.srtt_x8 / 8 + rtt; // at least 1, as `rtt` is
         }
         self.min_rtt_us = self.min_rtt_us.min(rtt);
         self.rto_us = (self.srtt_x8 / 8 + self.rttvar_x4.max(RTO_MARGIN_US)).min(RTO_MAX_US);
