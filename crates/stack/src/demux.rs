@@ -258,44 +258,74 @@ impl<T: Tx> Stage<'_, T> {
     /// is never written down.
     #[inline(never)]
     fn usual(&mut self, index: u32, came: &ingress::Arriving<'_>) -> Fate {
-        self.synchronized(index, came, None)
+        let Some(segment) = Segment::usual(came.tcp) else { return Fate::Elsewhere };
+        self.synchronized(index, came, &segment, |stage| stage.read_again(index, came))
     }
 
     /// For a connection, if this is its flow: what led here may have been a guess.
     #[inline(never)]
-    fn connection<'a>(&mut self, index: u32, came: &ingress::Arriving<'a>, segment: &Segment<'a>) -> Fate {
+    fn connection(&mut self, index: u32, came: &ingress::Arriving<'_>, segment: &Segment<'_>) -> Fate {
+        // Who needs the hash has asked the index, and not us.
+        let whole = Arriving { key: &came.key, hash: 0, segment, came };
         match self.tables.slots.get(index) {
             Some(Slot { tcb: Tcb::Handshaking(handshake), .. }) if *handshake.key() == came.key => {
-                // Who needs the hash has asked the index, and not us.
-                self.handshaking(index, &Arriving { key: &came.key, hash: 0, segment, came });
+                self.handshaking(index, &whole);
                 Fate::Alone
             }
-            _ => self.synchronized(index, came, Some(segment)),
+            _ => self.synchronized(index, came, segment, |stage| stage.unexpected(index, &whole)),
         }
     }
 
-    /// For a connection that is synchronized, if this is its flow; with what it says, if that has been read.
+    /// For a connection that is synchronized, if this is its flow. If the segment is not what it expected, `otherwise` sees to it.
     #[inline(always)]
-    fn synchronized<'a>(&mut self, index: u32, came: &ingress::Arriving<'a>, read: Option<&Segment<'a>>) -> Fate {
+    fn synchronized(
+        &mut self,
+        index: u32,
+        came: &ingress::Arriving<'_>,
+        segment: &Segment<'_>,
+        otherwise: impl FnOnce(&mut Self) -> Fate,
+    ) -> Fate {
         let Some(slot) = self.tables.slots.get_mut(index) else { return Fate::Elsewhere };
         let Tcb::Synchronized(connection) = &mut slot.tcb else { return Fate::Elsewhere };
         if *connection.key() != came.key {
             return Fate::Elsewhere;
-        }
-        let mut cx = cx!(self);
-        let mut arrival = tcp::Arrival::default();
-        // Of one segment alone it is whatever there is.
-        let size = if came.size == 0 { usize::MAX } else { usize::from(came.size) };
-        match read {
-            Some(segment) => connection.on_super_segment(segment, size, &mut cx, &mut arrival),
-            None if connection.on_usual_segment(came.tcp, size, &mut cx, &mut arrival) => {}
-            None => return Fate::Elsewhere,
         }
         let accepted = slot.accepted;
         if !slot.touched {
             slot.touched = true;
             self.local.touched.add(index);
         }
+        let mut cx = cx!(self);
+        let Some(arrival) = connection.on_expected(segment, size_of_each(came, segment), &cx) else {
+            return otherwise(self);
+        };
+        if arrival.text.is_empty() || !accepted {
+            // Nothing to show, so nothing has changed under us: the connection in hand is still the one.
+            let news = News::of(connection, &arrival, 0, &mut cx);
+            self.tell(index, &news, accepted);
+        } else {
+            self.deliver(index, &arrival, accepted);
+        }
+        Fate::TakenIn
+    }
+
+    /// A usual segment that was not expected: the steps want all of it, laid down.
+    #[inline(never)]
+    fn read_again(&mut self, index: u32, came: &ingress::Arriving<'_>) -> Fate {
+        let Some(segment) = Segment::usual(came.tcp) else { return Fate::Elsewhere };
+        self.unexpected(index, &Arriving { key: &came.key, hash: 0, segment: &segment, came })
+    }
+
+    /// For this connection, but not what it expected. By itself: what asks every step has no registers to spare for what was.
+    #[inline(never)]
+    fn unexpected(&mut self, index: u32, arriving: &Arriving<'_, '_>) -> Fate {
+        let Arriving { segment, came, .. } = *arriving;
+        let Some(slot) = self.tables.slots.get_mut(index) else { return Fate::Elsewhere };
+        let Tcb::Synchronized(connection) = &mut slot.tcb else { return Fate::Elsewhere };
+        let accepted = slot.accepted;
+        let mut cx = cx!(self);
+        let mut arrival = tcp::Arrival::default();
+        connection.on_unexpected(segment, size_of_each(came, segment), &mut cx, &mut arrival);
         let mut fate = Fate::TakenIn;
         if let Some(discard) = arrival.discard {
             fate = Fate::Alone;
@@ -304,7 +334,7 @@ impl<T: Tx> Stage<'_, T> {
                 self.tables.counters.count(Mib::TcpExtTCPChallengeACK);
             }
             if discard == Discard::TcpNoConnection {
-                self.refuse(came);
+                self.reset(arriving);
                 return fate;
             }
         }
@@ -316,14 +346,6 @@ impl<T: Tx> Stage<'_, T> {
             self.deliver(index, &arrival, accepted);
         }
         fate
-    }
-
-    /// Answers with RST what came for a connection that there is no longer, although it has its place still.
-    #[cold]
-    fn refuse(&mut self, came: &ingress::Arriving<'_>) {
-        if let Ok(segment) = Segment::parse(came.tcp) {
-            self.reset(&Arriving { key: &came.key, hash: 0, segment: &segment, came });
-        }
     }
 
     /// Shows the application what has arrived, and completes it.
@@ -735,6 +757,12 @@ impl<T: Tx> Stage<'_, T> {
         let _ = egress::header(self.local, self.tx, arriving.key, &header);
         true
     }
+}
+
+/// Bytes of text in each of the segments that this one stands for; all of them, if it is one.
+#[inline(always)]
+fn size_of_each(came: &ingress::Arriving<'_>, segment: &Segment<'_>) -> usize {
+    if came.size == 0 { segment.payload.len() } else { usize::from(came.size) }
 }
 
 /// Brings the ring that the connection after this one will write to into the cache: one that begins is about to say something, in the ring

@@ -158,6 +158,12 @@ impl Ring {
         self.len == 0
     }
 
+    /// Memory is lent to it: something is in it, in order or beyond.
+    #[inline]
+    pub(super) fn is_lent(&self) -> bool {
+        !self.memory.is_empty()
+    }
+
     /// Bytes of memory lent to this ring.
     #[inline]
     pub fn lent(&self) -> usize {

@@ -55,12 +55,12 @@ pub struct MoreText<'a> {
 
 /// How many segments the network carried for so many bytes of text, `size` in each.
 #[inline]
-fn carried(bytes: usize, size: u16) -> u32 {
+fn carried(bytes: usize, size: usize) -> u32 {
     // Nearly always one: no division for that.
-    if bytes <= usize::from(size) {
+    if bytes <= size {
         return 1;
     }
-    (bytes as u32).div_ceil(size.max(1).into())
+    bytes.div_ceil(size.max(1)) as u32
 }
 
 // The tokens: each can be made only by the step that it is named after, so the steps cannot be reordered.
@@ -79,53 +79,43 @@ impl Connection {
     }
 
     /// [`on_segment`](Self::on_segment) for what a device or a lane made of several segments that arrived together: each but
-    /// the last had `size` bytes of text. What it brought is written to `arrival`, which is to be new: there it stays.
-    #[inline(always)]
+    /// the last had `size` bytes of text. What it brought is written to `arrival`, which is to be new.
+    #[inline]
     pub fn on_super_segment<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) {
-        // What "every second full-sized segment" is measured in is what the network carried, not what it was merged to.
-        let size = size.min(seg.payload.len()).min(usize::from(u16::MAX)) as u16;
-        self.tally.segs_in = self.tally.segs_in.wrapping_add(carried(seg.payload.len(), size));
-        if self.predicts(seg) {
-            return self.take_predicted(seg, size, cx, arrival);
+        match self.on_expected(seg, size, cx) {
+            Some(brought) => *arrival = brought,
+            None => self.on_unexpected(seg, size, cx, arrival),
         }
-        self.take_unpredicted(seg, size, cx, arrival);
     }
 
-    /// [`on_super_segment`](Self::on_super_segment) for a segment that is only read here: what was expected is taken in without being laid down
-    /// anywhere. False, with nothing done, if it is not [as nearly all are](Segment::usual).
+    /// The first half of [`on_super_segment`](Self::on_super_segment): if it is the segment that was expected, what it brought. `None`:
+    /// nothing has happened, and [`on_unexpected`](Self::on_unexpected) is to be called. Whoever calls the two by themselves keeps what
+    /// was expected, which is nearly all, in registers.
     #[inline(always)]
-    pub fn on_usual_segment<'a>(
-        &mut self,
-        bytes: &'a [u8],
-        size: usize,
-        cx: &mut Cx<'_>,
-        arrival: &mut Arrival<'a>,
-    ) -> bool {
-        let Some(seg) = Segment::usual(bytes) else { return false };
-        let size = size.min(seg.payload.len()).min(usize::from(u16::MAX)) as u16;
-        self.tally.segs_in = self.tally.segs_in.wrapping_add(carried(seg.payload.len(), size));
-        if self.predicts(&seg) {
-            self.take_predicted(&seg, size, cx, arrival);
-        } else {
-            self.read_unpredicted(bytes, size, cx, arrival);
+    pub fn on_expected<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &Cx<'_>) -> Option<Arrival<'a>> {
+        if !self.predicts(seg) {
+            return None;
         }
-        true
+        let size = self.count_segment(seg.payload, size);
+        Some(self.take_predicted(seg, size, cx))
     }
 
-    /// One that was not expected is read anew: the steps want all of it.
-    #[inline(never)]
-    fn read_unpredicted<'a>(&mut self, bytes: &'a [u8], size: u16, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) {
-        if let Some(seg) = Segment::usual(bytes) {
-            self.take_unpredicted(&seg, size, cx, arrival);
-        }
-    }
-
-    /// One that was not expected. By itself: what asks every step has no registers to spare for those that were.
-    #[inline(never)]
-    fn take_unpredicted<'a>(&mut self, seg: &Segment<'a>, size: u16, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) {
+    /// The second half: one that was not expected is asked about in every step.
+    #[inline]
+    pub fn on_unexpected<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) {
+        let size = self.count_segment(seg.payload, size);
         if let Break(discard) = self.segment_arrives(seg, size, cx, arrival) {
             arrival.discard = discard;
         }
+    }
+
+    /// Counts what the network carried for this text, and says how large each was: what "every second full-sized segment" is measured in is
+    /// that, and not what it was merged to.
+    #[inline(always)]
+    fn count_segment(&mut self, text: &[u8], size: usize) -> usize {
+        let size = size.min(text.len());
+        self.tally.segs_in = self.tally.segs_in.wrapping_add(carried(text.len(), size));
+        size
     }
 
     /// An ACK has arrived of which a later one, that was taken in, says everything.
@@ -139,7 +129,7 @@ impl Connection {
     pub(super) fn segment_arrives<'a>(
         &mut self,
         seg: &Segment<'a>,
-        size: u16,
+        size: usize,
         cx: &mut Cx<'_>,
         arrival: &mut Arrival<'a>,
     ) -> Step<()> {
@@ -480,7 +470,7 @@ impl Connection {
     fn accept_text<'a>(
         &mut self,
         seg: &Acceptable<'_, 'a>,
-        size: u16,
+        size: usize,
         cx: &mut Cx<'_>,
         arrival: &mut Arrival<'a>,
     ) -> Step<()> {
@@ -551,8 +541,7 @@ impl Connection {
         if !follows {
             return None;
         }
-        let size = size.min(text.len()).min(usize::from(u16::MAX)) as u16;
-        self.tally.segs_in = self.tally.segs_in.wrapping_add(carried(text.len(), size));
+        let size = self.count_segment(text, size);
         self.note_size(size, pushed, None, cx.now);
         self.note_ack_pending(pushed, cx);
         Some(Arrival { text, ..Arrival::default() })
@@ -620,7 +609,7 @@ impl Connection {
             if !rest.is_empty() && self.facts.has(Facts::RECEIVE_SHUT) {
                 cold_path();
                 // Closed while it was shown this, with the rest of it unread: as in `close`. Nobody would ever read it.
-                self.abort(cx);
+                self.abort(&mut cx.again());
                 return false;
             }
             // Of a segment larger than the pool has room for, what fits: or a reader of small pieces would be sent all of it again

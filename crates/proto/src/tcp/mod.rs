@@ -65,3 +65,12 @@ pub struct Cx<'a> {
     /// Where rings for unsent, unacknowledged or unread bytes come from.
     pub pool: &'a mut BufferPool,
 }
+
+impl Cx<'_> {
+    /// The same, made anew for a function that is seldom called: what is lent to it must lie in memory, and what lies there is written
+    /// for all that never call it.
+    #[inline(always)]
+    pub(crate) fn again(&mut self) -> Cx<'_> {
+        Cx { now: self.now, config: self.config, pool: self.pool }
+    }
+}

@@ -24,22 +24,21 @@ impl Connection {
     pub(super) fn predicts(&self, seg: &Segment<'_>) -> bool {
         const ASKED: u32 = Facts::TIMESTAMPS | Facts::PERSIST | Facts::RECEIVE_SHUT;
         let Some(ts) = seg.options.timestamps else { return false };
-        let (acked, flight) = (seg.ack.offset_from(self.snd.una) as u32, self.flight());
         let text = seg.payload.len();
+        // What waits to be read, or beyond a gap, lies in memory that was lent for it.
+        debug_assert!(self.rcv.buf.is_lent() || self.rcv.buf.is_empty() && self.rcv.ooo.is_none());
         let undisturbed = self.state == State::Established
             && self.phase == Phase::Open
             && self.dup_acks == 0
             && self.facts.are(ASKED, Facts::TIMESTAMPS)
             && self.board.is_none()
-            && self.rcv.ooo.is_none()
-            && self.rcv.buf.is_empty();
+            && !self.rcv.buf.is_lent();
         undisturbed
             && seg.flags.without(Flags::PSH | Flags::FIN) == Flags::ACK
             && seg.seq == self.rcv.nxt
             && (ts.val.wrapping_sub(self.ts_recent) as i32) >= 0
-            // What it acknowledges is under way, and it is no repetition.
-            && acked <= flight
-            && (acked > 0 || flight == 0)
+            // It acknowledges all that is under way, if anything is, or some of it: it is no repetition.
+            && (seg.ack == self.snd.nxt || seg.ack.after(self.snd.una) && seg.ack.before(self.snd.nxt))
             // It fits the window as it was last shown, which was never wider than the buffer.
             && text as i64 <= i64::from(self.rcv.adv.offset_from(self.rcv.nxt))
             && seg.options.sack.is_empty()
@@ -47,14 +46,9 @@ impl Connection {
 
     /// Takes in a segment that it [`predicts`](Self::predicts), with `size` bytes of text in each of those that it stands for.
     #[inline(always)]
-    pub(super) fn take_predicted<'a>(
-        &mut self,
-        seg: &Segment<'a>,
-        size: u16,
-        cx: &mut Cx<'_>,
-        arrival: &mut Arrival<'a>,
-    ) {
-        let Some(ts) = seg.options.timestamps else { return };
+    pub(super) fn take_predicted<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &Cx<'_>) -> Arrival<'a> {
+        let mut arrival = Arrival::default();
+        let Some(ts) = seg.options.timestamps else { return arrival };
         if seg.seq.at_or_before(self.rcv.acked) {
             self.ts_recent = ts.val;
             self.ts_recent_ms = cx.now.as_ms() as u32;
@@ -80,6 +74,7 @@ impl Connection {
             self.rcv.fin = seg.seq + seg.payload.len() as u32;
             self.facts.set(Facts::FIN_SEEN);
         }
+        arrival
     }
 
     /// What [`decide`](Self::decide) would say if it is the usual: everything that is queued, in one segment, with nothing under way;

@@ -47,22 +47,22 @@ impl Connection {
 
     /// Bookkeeping after the application has taken `n` bytes: the window may open, the buffer may grow.
     #[inline(always)]
-    pub(super) fn on_read(&mut self, n: u32, cx: &mut Cx<'_>) {
+    pub(super) fn on_read(&mut self, n: u32, cx: &Cx<'_>) {
         self.rcv.read = self.rcv.read.saturating_add(n);
         if self.rcv.read > self.rcv.buf_max / 2 {
-            self.tune(cx);
+            self.tune(cx.now, cx.config.tcp_rmem.1);
         }
     }
 
     /// Dynamic right-sizing: once a round trip, a buffer twice what was read in it, so that slow start is never held back by us.
-    /// Memory is lent only when something is in the buffer.
+    /// Memory is lent only when something is in the buffer. `most`: what the configuration lets it become.
     #[inline(never)]
-    fn tune(&mut self, cx: &mut Cx<'_>) {
-        let (now_ms, round_ms) = (cx.now.as_ms() as u32, self.round_ms());
+    fn tune(&mut self, now: Instant, most: u32) {
+        let (now_ms, round_ms) = (now.as_ms() as u32, self.round_ms());
         // What a reader leaves who lags only grows old in a larger buffer, and out of the cache: he has room enough.
         let lags = self.rcv.buf.len() > self.rcv.buf_max / 4;
         if !lags && now_ms.wrapping_sub(self.rcv.tuned_ms) <= round_ms {
-            let most = cx.config.tcp_rmem.1.max(self.rcv.buf_max);
+            let most = most.max(self.rcv.buf_max);
             self.rcv.buf_max = self.rcv.read.saturating_mul(2).clamp(self.rcv.buf_max, most);
         }
         self.rcv.read = 0;
@@ -86,11 +86,12 @@ impl Connection {
     /// Text came in segments of this size. From those that are full, and from those that are not though their sender had more to say, it is
     /// learned what a full one is.
     #[inline(always)]
-    pub(super) fn note_size(&mut self, size: u16, pushed: bool, timestamps: Option<Timestamps>, now: Instant) {
-        if size >= self.rcv.mss {
-            self.note_full(size, timestamps, now);
+    pub(super) fn note_size(&mut self, size: usize, pushed: bool, timestamps: Option<Timestamps>, now: Instant) {
+        let all = || size.min(u16::MAX.into()) as u16;
+        if size >= self.rcv.mss.into() {
+            self.note_full(all(), timestamps, now);
         } else if !pushed {
-            self.note_smaller(size);
+            self.note_smaller(all());
         }
     }
 

@@ -67,7 +67,7 @@ fn facts(c: &Connection, now: Instant) -> String {
 
 /// The way of everything that is not predicted.
 fn ask_every_step<'a>(c: &mut Connection, seg: &Segment<'a>, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) {
-    let size = seg.payload.len().min(usize::from(u16::MAX)) as u16;
+    let size = seg.payload.len();
     c.tally.segs_in = c.tally.segs_in.wrapping_add(1);
     if let Break(discard) = c.segment_arrives(seg, size, cx, arrival) {
         arrival.discard = discard;
@@ -155,10 +155,9 @@ impl Side {
                 bytes.extend_from_slice(seg.payload);
                 let mut arrival = Arrival::default();
                 if *predicts {
-                    // As a lane does: what is as nearly all are is read where it is taken in.
-                    if !c.on_usual_segment(&bytes, len, &mut cx, &mut arrival) {
-                        c.on_super_segment(&seg, len, &mut cx, &mut arrival);
-                    }
+                    // As a lane does: what is as nearly all are is read at once.
+                    let seg = Segment::usual(&bytes).unwrap_or(seg);
+                    c.on_super_segment(&seg, len, &mut cx, &mut arrival);
                 } else {
                     ask_every_step(c, &seg, &mut cx, &mut arrival);
                 }
