@@ -4,6 +4,11 @@
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+/// Requests to end that follow one another faster are one request: `timeout` sends its signal to the program and at once to the
+/// program's group, and so do `sudo` and a terminal together.
+const ONE_REQUEST: Duration = Duration::from_millis(300);
 
 /// Something that a running command has to hear.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,7 +21,39 @@ pub enum Event {
     Failed(String),
 }
 
-/// Passes signals on. A second request to end is not waited for: the process is gone at once.
+/// What a request to end is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Request {
+    /// The first.
+    First,
+    /// The first once more.
+    Echo,
+    /// Another: somebody will not wait.
+    Impatient,
+}
+
+/// Tells requests to end from each other.
+#[derive(Default)]
+struct Requests {
+    first: Option<Instant>,
+}
+
+impl Requests {
+    fn on_signal(&mut self, signal: i32, now: Instant) -> Request {
+        match self.first {
+            None => {
+                self.first = Some(now);
+                Request::First
+            }
+            // The kernel and the shell both say that a terminal is gone: that is no impatience.
+            Some(_) if signal == SIGHUP => Request::Echo,
+            Some(first) if now.saturating_duration_since(first) < ONE_REQUEST => Request::Echo,
+            Some(_) => Request::Impatient,
+        }
+    }
+}
+
+/// Passes signals on. A second request to end, if it is not the first once more, is not waited for: the process is gone at once.
 pub fn listen(events: Sender<Event>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])?;
     // Whoever has started us with `nohup` wants us to outlive the terminal.
@@ -24,17 +61,16 @@ pub fn listen(events: Sender<Event>) -> std::io::Result<()> {
         signals.add_signal(SIGHUP)?;
     }
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        let mut ending = false;
+        let mut requests = Requests::default();
         for signal in &mut signals {
-            match signal {
-                SIGUSR1 => drop(events.send(Event::Report)),
-                // The kernel and the shell both say that a terminal is gone: that is no impatience.
-                SIGHUP if ending => {}
-                _ if ending => std::process::exit(1),
-                _ => {
-                    ending = true;
-                    let _ = events.send(Event::End);
-                }
+            if signal == SIGUSR1 {
+                drop(events.send(Event::Report));
+                continue;
+            }
+            match requests.on_signal(signal, Instant::now()) {
+                Request::First => drop(events.send(Event::End)),
+                Request::Echo => {}
+                Request::Impatient => std::process::exit(1),
             }
         }
     })?;
@@ -47,4 +83,21 @@ fn is_ignored(signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_comes_twice_at_once_is_one() {
+        let began = Instant::now();
+        let after = |ms| began + Duration::from_millis(ms);
+        let mut requests = Requests::default();
+        assert_eq!(requests.on_signal(SIGTERM, after(0)), Request::First);
+        assert_eq!(requests.on_signal(SIGTERM, after(1)), Request::Echo);
+        assert_eq!(requests.on_signal(SIGINT, after(299)), Request::Echo);
+        assert_eq!(requests.on_signal(SIGHUP, after(1_000)), Request::Echo);
+        assert_eq!(requests.on_signal(SIGINT, after(1_000)), Request::Impatient);
+    }
 }
