@@ -2,7 +2,8 @@
 
 use crate::plain::Plain;
 use laneway::on_lane::StartError;
-use std::fmt::{self, Write};
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
 
 /// Why a command did not do what it was asked for.
 #[derive(Debug)]
@@ -21,6 +22,11 @@ impl Failure {
             Failure::Failed(_) => 1,
         }
     }
+}
+
+/// Says this on stderr. Where nobody reads, it is not said, and that is no reason to fall.
+pub fn say(what: fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{what}");
 }
 
 impl fmt::Display for Failure {

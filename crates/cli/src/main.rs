@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("laneway: {failure}");
+            failure::say(format_args!("laneway: {failure}"));
             ExitCode::from(failure.code())
         }
     }

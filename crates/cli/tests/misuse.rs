@@ -67,6 +67,18 @@ fn arguments_that_cannot_be() {
     refused(&["demo", "--pcap", "/no/such/place/x.pcapng", "--seconds", "0.01"], &["/no/such/place", "another place"]);
 }
 
+/// The exit code is right even where nobody hears what is said.
+#[test]
+fn who_has_closed_stderr_gets_the_code_all_the_same() {
+    for arguments in [&["ss", "--control", "/no/such.sock"][..], &["config", "check", "/no/such.toml"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_laneway"));
+        let status = command.args(arguments).stderr(writer).status().expect("the program can be executed");
+        assert_eq!(status.code(), Some(2), "{arguments:?}");
+    }
+}
+
 #[test]
 fn directories_that_cannot_be_served() {
     let serve = |dir: &str| {
