@@ -36,6 +36,7 @@ fn what_a_frame_begins_with_is_not_guessed() {
                     .expect("a Vec takes everything");
             }
         }
+        capture.statistics(interface, 1, 6, 0).expect("a Vec takes everything");
     }
     let answer = [b"{\"pcapng\":true}\n", &capture.get_ref()[..]].concat();
     let place = std::env::temp_dir().join(format!("laneway-trace-{}", std::process::id()));
@@ -70,6 +71,9 @@ fn hang_up(name: &str, command: &mut Command, then: &[&str]) -> (Child, u64) {
     let interface = capture.interface("lane0", Medium::Ip).expect("a Vec takes everything");
     capture.frame_cut(interface, Direction::In, 1, &packet([10, 0, 0, 2]), 40, None).expect("a Vec takes everything");
     let answer = [b"{\"pcapng\":true}\n", &capture.get_ref()[..]].concat();
+    let begun = capture.get_ref().len();
+    capture.statistics(interface, 2, 1, 0).expect("a Vec takes everything");
+    let end = capture.get_ref()[begun..].to_vec();
     let place = std::env::temp_dir().join(format!("laneway-{name}-{}", std::process::id()));
     std::fs::create_dir(&place).expect("a directory");
     let (socket, file) = (place.join("x.sock"), place.join("x.pcapng"));
@@ -79,6 +83,7 @@ fn hang_up(name: &str, command: &mut Command, then: &[&str]) -> (Child, u64) {
         BufReader::new(&client).read_line(&mut String::new()).expect("a question");
         client.write_all(&answer).expect("it is read");
         let _ = client.read(&mut [0]); // until somebody wants no more
+        client.write_all(&end).expect("it is read");
     });
     let command = command.args(["trace", "--ring", "5", "-w"]).arg(&file).arg("--control").arg(&socket);
     let mut child = command.stderr(Stdio::null()).spawn().expect("the program can be executed");
@@ -117,4 +122,32 @@ fn who_is_to_outlive_the_terminal_does() {
     let (mut child, written) = hang_up("nohup", Command::new("sh").args(ignoring), &["-HUP", "-TERM"]);
     assert!(child.wait().expect("it is ours").success());
     assert!(written > 100, "{written} bytes, without the packet");
+}
+
+/// How much is missing of a trace whose stack died is not known, and its packets are kept all the same.
+#[test]
+fn a_stack_that_dies_leaves_a_trace_that_broke_off() {
+    let mut capture = PcapngWriter::new(Vec::new()).expect("a Vec takes everything");
+    let interface = capture.interface("lane0", Medium::Ip).expect("a Vec takes everything");
+    capture.frame_cut(interface, Direction::In, 1, &packet([10, 0, 0, 2]), 40, None).expect("a Vec takes everything");
+    let answer = [b"{\"pcapng\":true}\n", &capture.get_ref()[..]].concat();
+    let place = std::env::temp_dir().join(format!("laneway-died-{}", std::process::id()));
+    std::fs::create_dir(&place).expect("a directory");
+    let (socket, file) = (place.join("x.sock"), place.join("x.pcapng"));
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let stack = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("somebody asks");
+        BufReader::new(&client).read_line(&mut String::new()).expect("a question");
+        client.write_all(&answer).expect("it is read");
+    });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_laneway"));
+    let output = command.args(["trace", "-w"]).arg(&file).arg("--control").arg(&socket).output();
+    let output = output.expect("the program can be executed");
+    stack.join().expect("somebody has asked");
+    let written = std::fs::read(&file).expect("it is written");
+    std::fs::remove_dir_all(&place).expect("it is ours");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("1 packets, 0 or more lost") && said.contains("the stack has ended"), "{said}");
+    assert_eq!(written, capture.get_ref()[..]);
 }

@@ -1,7 +1,7 @@
 //! `laneway trace`: the packets of a running stack, as pcapng.
 
 use crate::ask::{Out, Which};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::signals::{self, Event};
 use laneway::control::{Ask, Client};
 use laneway_stack::trace::peek;
@@ -97,16 +97,31 @@ pub fn run(args: Args) -> Result<(), Failure> {
     // However it ended, what has come is what somebody wanted to see: the ring, and what is not written yet.
     let ended = sink.end();
     let dropped: u64 = seen.dropped.values().sum();
-    eprintln!("{} packets, {dropped} lost because this reader was too slow", seen.packets);
-    copied.and(ended)
+    let is_whole = copied.is_ok() && seen.is_whole();
+    let lost = if is_whole { dropped.to_string() } else { format!("{dropped} or more") };
+    failure::say(format_args!("{} packets, {lost} lost because this reader was too slow", seen.packets));
+    copied.and(ended)?;
+    match is_whole {
+        true => Ok(()),
+        false => Err(Failure::Failed("the trace broke off: the stack has ended".into())),
+    }
 }
 
 /// What has come.
 #[derive(Default)]
 struct Seen {
     packets: u64,
+    /// Lanes that were named.
+    lanes: usize,
     /// How many each lane says it has lost.
     dropped: BTreeMap<u32, u64>,
+}
+
+impl Seen {
+    /// Whether the stack has come to the end of its story, which is what each lane has lost.
+    fn is_whole(&self) -> bool {
+        self.dropped.len() >= self.lanes.max(1)
+    }
 }
 
 /// Takes what comes until it ends; when there are enough packets, somebody shall be told.
@@ -132,7 +147,10 @@ fn copy(
                 seen.dropped.insert(word(&block, 8), missing(&block));
                 sink.other(&block)?;
             }
-            _ => sink.other(&block)?,
+            kind => {
+                seen.lanes += usize::from(kind == INTERFACE);
+                sink.other(&block)?;
+            }
         }
     }
     Ok(())
