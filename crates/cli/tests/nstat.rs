@@ -81,6 +81,33 @@ fn two_stacks_of_one_name_are_remembered_apart() {
     assert_eq!(place.says("b/x.sock", 100_000, 82), Some(2));
 }
 
+/// The place that somebody names is not made for them, and what cannot be kept leaves nothing behind.
+#[test]
+fn values_that_cannot_be_kept_leave_nothing() {
+    let place = Place::new("kept");
+    let (socket, file) = (place.0.join("x.sock"), place.0.join("a/h"));
+    let asked = |shell: &str, file: &Path| {
+        let answering = stack(&socket, 1, 5);
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            &format!("{shell} exec \"$0\" \"$@\""),
+            env!("CARGO_BIN_EXE_laneway"),
+            "nstat",
+            "--control",
+        ]);
+        let output = command.arg(&socket).arg("--history").arg(file).output().expect("there is a shell");
+        answering.join().expect("somebody has asked");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && message.contains("--history"), "{:?} {message}", output.status);
+    };
+    asked("", &place.0.join("new/h"));
+    assert!(!place.0.join("new").exists());
+    // As on a full disk.
+    asked("trap '' XFSZ; ulimit -f 0;", &file);
+    assert_eq!(std::fs::read_dir(place.0.join("a")).expect("a directory").count(), 0);
+}
+
 /// Only who is not root can have no usual place; root becomes nobody in a user namespace, and where none can be had nothing is tried.
 #[test]
 fn absolute_values_need_no_place_to_remember() {

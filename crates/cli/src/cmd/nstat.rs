@@ -101,7 +101,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
     out.flush()?;
     let Some(kept) = kept.filter(|_| !args.noupdate) else { return Ok(()) };
     let counters = now.into_iter().map(|counter| (counter.name, counter.value)).collect();
-    write(&kept, &History { life, counters })
+    if args.history.is_none() {
+        make_usual_place(&kept).map_err(|error| not_kept(&kept, &error))?;
+    }
+    write(&kept, &History { life, counters }).map_err(|error| not_kept(&kept, &error))
 }
 
 /// Who answers.
@@ -161,23 +164,29 @@ fn read(path: &Path, was_named: bool) -> Result<History, Failure> {
     }
 }
 
-/// Whole or not at all: two calls at once leave one of the two.
-fn write(path: &Path, history: &History) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::Failed(format!(
-            "the values cannot be kept in {}: {error}; choose another place with --history FILE, or say --noupdate",
-            path.display()
-        ))
-    };
-    let text = serde_json::to_vec(history).map_err(|error| Failure::Failed(error.to_string()))?;
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.exists())
-    {
-        std::fs::DirBuilder::new().mode(0o700).create(directory).map_err(failed)?;
+fn not_kept(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::Failed(format!(
+        "the values cannot be kept in {}: {error}; choose another place with --history FILE, or say --noupdate",
+        path.display()
+    ))
+}
+
+/// The directory of control sockets, which a stack whose own is elsewhere has not made. Nobody else's is made.
+fn make_usual_place(kept: &Path) -> std::io::Result<()> {
+    match kept.parent() {
+        Some(directory) if !directory.exists() => std::fs::DirBuilder::new().mode(0o700).create(directory),
+        _ => Ok(()),
     }
+}
+
+/// Whole or not at all: two calls at once leave one of the two, and one that fails leaves what was there, and nothing beside it.
+fn write(path: &Path, history: &History) -> std::io::Result<()> {
+    let text = serde_json::to_vec(history)?;
     let mut making = path.as_os_str().to_owned();
     making.push(format!(".{}", std::process::id()));
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(&making).and_then(|mut file| file.write_all(&text)).map_err(failed)?;
-    std::fs::rename(&making, path).map_err(failed)
+    let mut file = options.open(&making)?;
+    let written = file.write_all(&text).and_then(|()| std::fs::rename(&making, path));
+    written.inspect_err(|_| drop(std::fs::remove_file(&making)))
 }
