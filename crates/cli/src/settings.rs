@@ -5,13 +5,13 @@
 
 mod interface;
 
+use interface::check_whole_name;
 pub use interface::complete;
 
 use crate::failure::Failure;
 use crate::parse;
 use laneway::control::ControlSocket;
 use laneway::on_lane::{Cidr, Config, check_addresses, check_gateways, check_host_addresses};
-use laneway_stack::device::tun::check_name;
 use laneway_stack::proto::tcp::buffer::LARGEST;
 use laneway_stack::proto::tcp::congestion::Algorithm;
 use std::collections::BTreeMap;
@@ -382,7 +382,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Settings, Vec<String>> {
 impl Interface {
     /// What whoever starts a stack would say of these, and of which. What the file leaves to the command line is not missed.
     fn check(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let tun = self.tun.as_ref().map_or(Ok(()), |tun| check_name(tun).map_err(|error| ("tun", error.to_string())));
+        let tun =
+            self.tun.as_deref().map_or(Ok(()), |tun| check_whole_name(tun).map_err(|error| ("tun", error.to_string())));
         // Each is judged by those before it.
         let addresses = check_addresses(&self.addr)
             .map_err(|error| ("addr", error.to_string()))

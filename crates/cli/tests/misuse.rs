@@ -103,7 +103,12 @@ fn directories_that_cannot_be_served() {
 fn names_that_cannot_be() {
     for name in ["", "a-name-that-is-too-long", "a/b", "a b"] {
         refused(&["serve", "/", "--tun", name, "--addr", "10.77.1.2/24"], &["1 to 15 bytes"]);
+        refused(&["serve", "/", "--tun", name], &["1 to 15 bytes"]);
     }
+    // The kernel would choose the name, and the control socket would bear another.
+    refused(&["serve", "/", "--tun", "lw%d", "--addr", "10.77.1.2/24"], &["in full"]);
+    // It has addresses, which are no stack's.
+    refused(&["serve", "/", "--tun", "lo"], &["lo is no TUN interface", "another name"]);
 }
 
 #[test]

@@ -4,6 +4,8 @@
 use super::Interface;
 use crate::failure::Failure;
 use laneway::on_lane::{Cidr, other_usable};
+use laneway_stack::device::tun::{TunError, check_name};
+use nix::net::if_::InterfaceFlags;
 use std::net::IpAddr;
 
 /// An address of the kernel's on an interface.
@@ -55,10 +57,33 @@ pub fn complete(interface: &mut Interface) -> Result<Option<String>, Failure> {
                 .into(),
         ));
     };
+    check_whole_name(&tun)?;
     if !interface.addr.is_empty() {
         return Ok(None);
     }
+    check_kind(&tun)?;
     complete_from(interface, &tun, &found(&tun))
+}
+
+/// Whether an interface can have this name, and whoever asks the stack will know it: with `%d` the kernel would choose another.
+pub fn check_whole_name(tun: &str) -> Result<(), Failure> {
+    check_name(tun).map_err(|error| Failure::Misuse(error.to_string()))?;
+    if tun.contains('%') {
+        return Err(Failure::Misuse(format!(
+            "'{tun}' leaves a part of the name to the kernel, and then nobody knows how the stack is called: write it in full, without '%'"
+        )));
+    }
+    Ok(())
+}
+
+/// The addresses of an interface that is certainly no TUN interface say nothing of ours.
+fn check_kind(tun: &str) -> Result<(), Failure> {
+    let Ok(all) = nix::ifaddrs::getifaddrs() else { return Ok(()) };
+    let foreign = InterfaceFlags::IFF_LOOPBACK | InterfaceFlags::IFF_BROADCAST;
+    match all.filter(|interface| interface.interface_name == tun).any(|interface| interface.flags.intersects(foreign)) {
+        true => Err(Failure::Misuse(TunError::Foreign(tun.to_owned()).to_string())),
+        false => Ok(()),
+    }
 }
 
 fn complete_from(interface: &mut Interface, tun: &str, found: &[Found]) -> Result<Option<String>, Failure> {

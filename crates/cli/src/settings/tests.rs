@@ -102,6 +102,7 @@ fn what_a_stack_would_refuse_is_refused_with_its_line() {
         ("[interface]\ntun = \"a-name-that-is-too-long\"".to_owned(), "laneway.toml:2: tun: \"a-name"),
         ("[interface]\ntun = \"a/b\"".into(), "laneway.toml:2: tun: \"a/b\" is no interface name"),
         ("[interface]\ntun = \"\"".into(), "laneway.toml:2: tun: "),
+        ("[interface]\ntun = \"lw%d\"".into(), "laneway.toml:2: tun: 'lw%d' leaves"),
         ("[interface]\n\naddr = \"10.9.0.0/24\"".into(), "laneway.toml:3: addr: 10.9.0.0/24 cannot be"),
         ("[interface]\naddr = \"224.0.0.1/24\"".into(), "laneway.toml:2: addr: 224.0.0.1/24 cannot be"),
         (
