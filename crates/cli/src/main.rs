@@ -94,3 +94,30 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Lab(args) => cmd::lab::lab(args),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// A remark about an example is one for the shell too.
+    #[test]
+    fn examples_run_as_they_stand() {
+        let mut tried = 0;
+        for command in Cli::command().get_subcommands() {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in after.lines().filter(|line| line.starts_with("  ")) {
+                let words = line.split('#').next().unwrap_or_default().split_whitespace();
+                let words =
+                    words.skip_while(|word| *word == "sudo").take_while(|word| !matches!(*word, "&" | "|" | ">"));
+                let words: Vec<&str> = words.collect();
+                if words.first() == Some(&"laneway") {
+                    let parsed = Cli::try_parse_from(&words).map(drop).map_err(|error| error.to_string());
+                    assert_eq!(parsed, Ok(()), "{line}");
+                    tried += 1;
+                }
+            }
+        }
+        assert!(tried > 25, "{tried} examples were found");
+    }
+}

@@ -47,7 +47,7 @@ pub struct Args {
     json: bool,
 }
 
-const EXAMPLE: &str = "Examples:\n  laneway trace --port 80 -w web.pcapng\n  laneway trace --proto tcp --snaplen 96 | tshark -r -\n  laneway trace --ring 10000 -w last.pcapng    (Ctrl-C when it has happened)\n  laneway trace --json --count 10";
+const EXAMPLE: &str = "Examples:\n  laneway trace --port 80 -w web.pcapng\n  laneway trace --proto tcp --snaplen 96 | tshark -r -\n  laneway trace --ring 10000 -w last.pcapng  # Ctrl-C when it has happened\n  laneway trace --json --count 10";
 
 fn protocol(text: &str) -> Result<u8, String> {
     match text {
