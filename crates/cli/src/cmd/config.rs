@@ -58,7 +58,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             }
             let settings = outcome?;
             if !json {
-                out.line(format_args!("{} is right: {} settings", file.display(), settings.lines.len()))?;
+                out.line(format_args!("{} is right; settings: {}", file.display(), settings.lines.len()))?;
             }
         }
         What::Show { config, json } => {

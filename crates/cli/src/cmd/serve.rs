@@ -286,7 +286,7 @@ fn say_hello(out: &Aside, args: &Args, stack: &Stack, more: impl Iterator<Item =
         return out.say(format!("{hello}\n").as_bytes());
     }
     let mut hello = format!("serving {} at {}\n", args.dir.display(), urls.join(" and "));
-    hello += &format!("device: {}, {} lanes\n", stack.device(), stack.lanes());
+    hello += &format!("device: {}, lanes: {}\n", stack.device(), stack.lanes());
     if let Some(path) = stack.control_path() {
         hello += &format!("control socket: {}\n", path.display());
     }
