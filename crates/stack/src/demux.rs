@@ -296,7 +296,7 @@ impl<T: Tx> Stage<'_, T> {
             self.local.touched.add(index);
         }
         let mut cx = cx!(self);
-        let Some(arrival) = connection.on_expected(segment, size_of_each(came, segment), &cx) else {
+        let Some(arrival) = connection.on_expected(segment, size_of_each(came, segment), &mut cx) else {
             return otherwise(self);
         };
         if arrival.text.is_empty() || !accepted {

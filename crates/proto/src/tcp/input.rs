@@ -92,7 +92,7 @@ impl Connection {
     /// nothing has happened, and [`on_unexpected`](Self::on_unexpected) is to be called. Whoever calls the two by themselves keeps what
     /// was expected, which is nearly all, in registers.
     #[inline(always)]
-    pub fn on_expected<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &Cx<'_>) -> Option<Arrival<'a>> {
+    pub fn on_expected<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &mut Cx<'_>) -> Option<Arrival<'a>> {
         if !self.predicts(seg) {
             return None;
         }
@@ -427,15 +427,22 @@ impl Connection {
             self.on_probe_taken(seg, progress_ms, now);
         }
 
-        if fin_acked && let Some(next) = self.state.on(Event::AckOfFin) {
-            self.state = next;
-            match next {
-                State::Closed => self.die(CloseReason::Normal, cx),
-                State::FinWait2 if self.facts.has(Facts::RECEIVE_SHUT) => {
-                    self.keep_at = now.after_us(cx.config.tcp_fin_timeout_us);
-                }
-                _ => {}
+        if fin_acked {
+            self.on_fin_acked(cx);
+        }
+    }
+
+    /// What was acknowledged last was our FIN.
+    #[inline]
+    pub(super) fn on_fin_acked(&mut self, cx: &mut Cx<'_>) {
+        let Some(next) = self.state.on(Event::AckOfFin) else { return };
+        self.state = next;
+        match next {
+            State::Closed => self.die(CloseReason::Normal, cx),
+            State::FinWait2 if self.facts.has(Facts::RECEIVE_SHUT) => {
+                self.keep_at = cx.now.after_us(cx.config.tcp_fin_timeout_us);
             }
+            _ => {}
         }
     }
 

@@ -2,10 +2,10 @@
 //! and the same on the way out.
 //!
 //! On a connection in ESTABLISHED on which nothing is amiss nearly every segment is the next one, acknowledges something of what is
-//! under way or carries text while nothing is, and says nothing else but that it is the last. What happens to it is what the steps of
-//! [`input`](super::input) do, which are asked about everything that is not just so. And where requests and responses take turns, nearly
-//! all that is ever said is what was just queued, in one segment, and in the end the FIN: [`output`](super::output) would plan the same. A
-//! test does both to the same connections and compares.
+//! under way or carries text while nothing is, and says nothing else but that it is the last; and what follows our own FIN nearly
+//! always acknowledges that. What happens to it is what the steps of [`input`](super::input) do, which are asked about everything that
+//! is not just so. And where requests and responses take turns, nearly all that is ever said is what was just queued, in one segment,
+//! and in the end the FIN: [`output`](super::output) would plan the same. A test does both to the same connections and compares.
 //!
 //! path: `device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → [tcp::output] → ip::output → egress → device::tx`
 
@@ -22,31 +22,42 @@ impl Connection {
     /// Whether this is the segment that was expected.
     #[inline(always)]
     pub(super) fn predicts(&self, seg: &Segment<'_>) -> bool {
-        const ASKED: u32 = Facts::TIMESTAMPS | Facts::PERSIST | Facts::RECEIVE_SHUT;
+        const TALKING: u32 = Facts::TIMESTAMPS | Facts::PERSIST | Facts::RECEIVE_SHUT;
+        const ENDING: u32 = Facts::TIMESTAMPS | Facts::PERSIST | Facts::FIN_SENT;
         let Some(ts) = seg.options.timestamps else { return false };
         let text = seg.payload.len();
+        let agrees = match self.state {
+            // It fits the window as it was last shown, which was never wider than the buffer.
+            State::Established => {
+                self.facts.are(TALKING, Facts::TIMESTAMPS)
+                    && text as i64 <= i64::from(self.rcv.adv.offset_from(self.rcv.nxt))
+            }
+            // Our FIN, which was under way, is acknowledged, and nothing is said but the peer's own, if that did not come before.
+            State::FinWait1 | State::LastAck => {
+                self.facts.are(ENDING, Facts::TIMESTAMPS | Facts::FIN_SENT)
+                    && text == 0
+                    && seg.ack == self.snd.nxt
+                    && !(seg.flags.fin() && self.state == State::LastAck)
+            }
+            _ => false,
+        };
         // What waits to be read, or beyond a gap, lies in memory that was lent for it.
         debug_assert!(self.rcv.buf.is_lent() || self.rcv.buf.is_empty() && self.rcv.ooo.is_none());
-        let undisturbed = self.state == State::Established
-            && self.phase == Phase::Open
-            && self.dup_acks == 0
-            && self.facts.are(ASKED, Facts::TIMESTAMPS)
-            && self.board.is_none()
-            && !self.rcv.buf.is_lent();
-        undisturbed
+        let undisturbed =
+            self.phase == Phase::Open && self.dup_acks == 0 && self.board.is_none() && !self.rcv.buf.is_lent();
+        agrees
+            && undisturbed
             && seg.flags.without(Flags::PSH | Flags::FIN) == Flags::ACK
             && seg.seq == self.rcv.nxt
             && (ts.val.wrapping_sub(self.ts_recent) as i32) >= 0
             // It acknowledges all that is under way, if anything is, or some of it: it is no repetition.
             && (seg.ack == self.snd.nxt || seg.ack.after(self.snd.una) && seg.ack.before(self.snd.nxt))
-            // It fits the window as it was last shown, which was never wider than the buffer.
-            && text as i64 <= i64::from(self.rcv.adv.offset_from(self.rcv.nxt))
             && seg.options.sack.is_empty()
     }
 
     /// Takes in a segment that it [`predicts`](Self::predicts), with `size` bytes of text in each of those that it stands for.
     #[inline(always)]
-    pub(super) fn take_predicted<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &Cx<'_>) -> Arrival<'a> {
+    pub(super) fn take_predicted<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &mut Cx<'_>) -> Arrival<'a> {
         let mut arrival = Arrival::default();
         let Some(ts) = seg.options.timestamps else { return arrival };
         if seg.seq.at_or_before(self.rcv.acked) {
@@ -56,8 +67,12 @@ impl Connection {
         self.heard_ms = cx.now.as_ms() as u32;
         let acked = seg.ack.offset_from(self.snd.una) as u32;
         if acked > 0 {
-            self.count_acked(seg.ack, acked, acked, cx);
+            let fin_acked = self.state != State::Established;
+            self.count_acked(seg.ack, acked, acked - u32::from(fin_acked), cx);
             self.rearm_rexmt(seg.ack, cx);
+            if fin_acked {
+                self.on_fin_acked(&mut cx.again());
+            }
             arrival.acked = true;
             self.retries = 0;
         }

@@ -240,6 +240,31 @@ fn the_end_of_a_conversation_is_predicted() {
     assert_eq!(compare(true, false, &[Event::Send(200), last, Event::Last(200)]), 3);
 }
 
+/// What follows our FIN: its acknowledgement, with the peer's own FIN or after that.
+#[test]
+fn the_acknowledgement_of_our_fin_is_predicted() {
+    let said = |ack: u8, len: u8, flags: u8| Event::Segment {
+        seq: 9,
+        ack,
+        len,
+        flags,
+        ts: 2,
+        window: 5,
+        taken: 5,
+        sack: false,
+    };
+    let (ack, fin) = (said(9, 0, 7), said(9, 0, 0));
+    // FIN-WAIT-1, with a FIN and without; LAST-ACK.
+    assert_eq!(compare(true, false, &[Event::Last(200), fin.clone()]), 2);
+    assert_eq!(compare(true, false, &[Event::Last(200), ack.clone()]), 2);
+    assert_eq!(compare(true, false, &[fin.clone(), Event::Last(200), ack]), 3);
+    // Where both ends were said there is no third; where our FIN is not acknowledged yet, or text comes, it is no end.
+    assert_eq!(compare(true, false, &[fin.clone(), Event::Last(200), fin.clone()]), 2);
+    assert_eq!(compare(true, false, &[Event::Last(200), said(5, 0, 0)]), 1);
+    assert_eq!(compare(true, false, &[Event::Last(200), said(9, 2, 0)]), 1);
+    assert_eq!(compare(true, false, &[Event::Last(200), fin.clone(), fin]), 2);
+}
+
 /// What was acknowledged selectively is forgotten when all is acknowledged: that is no plain acknowledgement.
 #[test]
 fn nothing_is_predicted_while_a_scoreboard_stands() {
