@@ -46,6 +46,8 @@ fn arguments_that_cannot_be() {
     refused(&serve(&["--addr", "10.77.1.2/24", "--addr", "10.77.1.2/24"]), &["given twice", "remove"]);
     refused(&serve(&["--addr", "10.77.1.2/32"]), &["second address", "choose"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--host-addr", "10.77.1.2/24"]), &["both ends"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--gateway", "10.77.1.2"]), &["the stack's own", "choose"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--gateway", "10.77.1.255"]), &["broadcast", "choose"]);
     refused(&serve(&["--addr", "127.0.0.5/8"]), &["overlaps", "interface lo", "choose"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--port", "0"]), &["port"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--port", "70000"]), &["port"]);

@@ -608,6 +608,14 @@ pub fn check_gateways(addresses: &[Cidr], gateways: &[IpAddr]) -> Result<(), Sta
                 networks.join(", ")
             )));
         }
+        let own = addresses.iter().any(|cidr| cidr.address == *gateway).then_some("it is the stack's own address");
+        let network = addresses.iter().find(|cidr| contains(cidr, *gateway));
+        let here = Cidr { address: *gateway, prefix: network.map_or(u8::MAX, |network| network.prefix) };
+        if let Some(why) = own.or_else(|| no_host(&here)) {
+            return Err(StartError::Misuse(format!(
+                "{gateway} cannot be the gateway, because {why}: choose the address of a router beside the stack"
+            )));
+        }
     }
     if !addresses.is_empty() {
         Network { addresses: addresses.to_vec(), gateways: gateways.to_vec() }.snapshot()?;
@@ -623,7 +631,16 @@ fn host_gateways(host: &[Cidr]) -> Vec<IpAddr> {
 
 /// What cannot be an address of a host.
 fn check_own(cidr: &Cidr) -> Result<(), StartError> {
-    let why = match cidr.address {
+    no_host(cidr).map_or(Ok(()), |why| {
+        Err(StartError::Misuse(format!(
+            "{cidr} cannot be the stack's address, because {why}: choose a host's address, for example 10.0.0.2/24 or fd00::2/64"
+        )))
+    })
+}
+
+/// Why an address of a network is none of a host's.
+fn no_host(cidr: &Cidr) -> Option<&'static str> {
+    Some(match cidr.address {
         ip if ip.is_unspecified() => "it means any address",
         ip if ip.is_loopback() => "it is the loopback address, which never leaves a host",
         ip if ip.is_multicast() => "it names a group",
@@ -633,11 +650,8 @@ fn check_own(cidr: &Cidr) -> Result<(), StartError> {
             "it is the broadcast address of its network"
         }
         IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => "it is an IPv4 address in disguise: write it as IPv4",
-        _ => return Ok(()),
-    };
-    Err(StartError::Misuse(format!(
-        "{cidr} cannot be the stack's address, because {why}: choose a host's address, for example 10.0.0.2/24 or fd00::2/64"
-    )))
+        _ => return None,
+    })
 }
 
 fn mask_v4(prefix: u8) -> u32 {

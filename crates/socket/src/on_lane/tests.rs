@@ -122,6 +122,9 @@ fn misuse_is_answered_in_a_sentence() {
         (&["10.0.0.9", "10.0.0.8"][..], "one of each family"),
         (&["10.0.1.9"], "in no network of the stack's (10.0.0.1/24)"),
         (&["fd00::9"], "in no network"),
+        (&["10.0.0.1"], "the stack's own address"),
+        (&["10.0.0.255"], "the broadcast address of its network"),
+        (&["10.0.0.0"], "the name of its network"),
     ] {
         let (here, _there) = Device::memory_pair(1).unwrap();
         let builder = Stack::builder(here).address("10.0.0.1/24").unwrap();
@@ -131,6 +134,9 @@ fn misuse_is_answered_in_a_sentence() {
     }
     let ours = ["fd00::1/64".parse().unwrap()];
     assert!(check_gateways(&ours, &["fe80::9".parse().unwrap()]).is_ok(), "a router's address on the link");
+    for nobody in ["::", "ff02::2", "224.0.0.2", "255.255.255.255", "0.0.0.0"] {
+        assert!(check_gateways(&[], &[nobody.parse().unwrap()]).is_err(), "{nobody} without addresses");
+    }
     let (here, _there) = Device::memory_pair(1).unwrap();
     assert!(Stack::builder(here).address("10.0.0.300/24").is_err());
     assert!(Device::memory_pair(0).is_err());
