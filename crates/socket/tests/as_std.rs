@@ -319,6 +319,10 @@ story!(half_a_close, |world, log| {
     log.say("shut", a.shutdown(Shutdown::Write));
     log.say("shut twice", a.shutdown(Shutdown::Write));
     log.say("write after FIN", a.write(b"more"));
+    log.say("write nothing", a.write(&[]));
+    log.say("no pieces", a.write_vectored(&[]));
+    log.say("empty pieces", a.write_vectored(&[io::IoSlice::new(&[]), io::IoSlice::new(&[])]));
+    log.say("pieces", a.write_vectored(&[io::IoSlice::new(&[]), io::IoSlice::new(b"x")]));
     let mut all = String::new();
     log.say("read to the end", b.read_to_string(&mut all));
     log.say("which is", Ok(all));

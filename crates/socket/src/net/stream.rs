@@ -554,6 +554,10 @@ impl Write for &TcpStream {
     }
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        // Of pieces without a byte the kernel does not ask the socket, as of a single one it does.
+        if bufs.iter().all(|buf| buf.is_empty()) {
+            return Ok(0);
+        }
         self.write_with(bufs)
     }
 
