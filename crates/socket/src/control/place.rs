@@ -5,6 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
+/// Root's directory of control sockets.
+const OF_ROOT: &str = "/run/laneway";
+
 /// Where a stack's control socket shall be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ControlSocket {
@@ -22,7 +25,7 @@ pub fn directory() -> Option<PathBuf> {
         return Some(directory);
     }
     if rustix::process::geteuid().is_root() {
-        return Some(PathBuf::from("/run/laneway"));
+        return Some(PathBuf::from(OF_ROOT));
     }
     from("XDG_RUNTIME_DIR").map(|directory| directory.join("laneway"))
 }
@@ -131,14 +134,23 @@ pub fn find(name: Option<&str>) -> Result<PathBuf, FindError> {
 }
 
 fn none(directory: &Path) -> FindError {
-    let also = match std::fs::symlink_metadata("/run/laneway") {
-        Ok(_) if directory != Path::new("/run/laneway") => "; root may have one running: ask as root",
+    let is_root = rustix::process::geteuid().is_root();
+    let also = match std::fs::symlink_metadata(OF_ROOT) {
+        Ok(_) if directory != Path::new(OF_ROOT) => elsewhere(is_root),
         _ => "",
     };
     FindError::None(format!(
         "no stack is running that can be asked: none has a control socket in {}{also}; start one, for example with `laneway serve`",
         directory.display()
     ))
+}
+
+/// Where else than in the directory that was looked in a stack of root's may be.
+fn elsewhere(is_root: bool) -> &'static str {
+    match is_root {
+        true => "; /run/laneway was not looked in, because LANEWAY_RUNTIME_DIR is set",
+        false => "; root may have one running: ask as root",
+    }
 }
 
 /// Who is behind a socket's path.
@@ -174,6 +186,12 @@ fn of(connected: io::Result<()>) -> Tenant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn root_is_not_sent_to_root() {
+        assert!(elsewhere(/* is_root: */ false).contains("ask as root"));
+        assert!(!elsewhere(/* is_root: */ true).contains("ask as root"));
+    }
 
     #[test]
     fn only_who_is_refused_finds_nobody() {
