@@ -5,6 +5,7 @@ mod bench;
 mod coherence;
 mod kv;
 mod model;
+mod output;
 mod s1;
 mod s2_segments;
 mod s3;
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("laneway-lab: {failure}");
+            output::remark(format_args!("{failure}"));
             failure.exit_code()
         }
     }

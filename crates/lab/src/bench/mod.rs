@@ -19,6 +19,7 @@ mod siege;
 mod stream;
 mod threads;
 
+use crate::output;
 use contender::{Contender, Round};
 use crew::{Shape, Work};
 use failure::Failure;
@@ -95,11 +96,10 @@ pub fn run(bench: &Bench) -> Result<(), Failure> {
         }
     }
     if bench.json {
-        println!("{}", report.json());
+        output::show(format_args!("{}\n", report.json()))
     } else {
-        print!("{}", report.table());
+        output::show(format_args!("{}", report.table()))
     }
-    Ok(())
 }
 
 /// A fixed number of operations.
@@ -240,9 +240,9 @@ fn on_lane(bench: &Bench, who: &'static str, shape: &Shape) -> Result<Box<dyn Co
 fn linux_has_room(conns: usize) -> bool {
     let most = Linux::conns_max();
     if conns > most {
-        eprintln!(
-            "laneway-lab: linux is left out at {conns} connections: this process may open {most} with both ends ('ulimit -Hn')"
-        );
+        output::remark(format_args!(
+            "linux is left out at {conns} connections: this process may open {most} with both ends ('ulimit -Hn')"
+        ));
     }
     conns <= most
 }

@@ -17,6 +17,7 @@ use crate::bench::machine;
 use crate::bench::options::{Checksums, Cores};
 use crate::bench::ours::Ours;
 use crate::bench::report::median;
+use crate::output;
 use crate::s3_ports::Ports;
 use crate::wall::page::{Chart, Page, Picture};
 use crate::wall::rows::{Row, Rows, Source};
@@ -65,7 +66,7 @@ pub const LIST: &str = "list";
 /// One lock for all of TCP, and what was done about it
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  laneway-lab s1                                        all variants, one lane and two\n  laneway-lab s1 --variant global,lane --lanes 2 --json\n  laneway-lab s1 --records 1000000 --report s1.html     with a million TIME_WAIT records expiring"
+    after_help = "Examples:\n  laneway-lab s1                       # all variants, one lane and two\n  laneway-lab s1 --variant global,lane --lanes 2 --json\n  # With a million TIME_WAIT records expiring:\n  laneway-lab s1 --records 1000000 --report s1.html"
 )]
 pub struct S1 {
     #[command(flatten)]
@@ -145,7 +146,7 @@ pub fn run(options: &S1) -> Result<(), Failure> {
     }
     seed::remarks(&mut rows);
     if !options.wall.json {
-        tables.iter().for_each(|table| println!("{table}"));
+        tables.iter().try_for_each(|table| output::show(format_args!("{table}\n")))?;
     }
     let page = page(&rows, &tables);
     wall::finish(&options.wall, &rows, &page)

@@ -4,6 +4,7 @@ use super::VARIANTS;
 use crate::bench::failure::Failure;
 use crate::kv::server::KvServer;
 use crate::kv::store::Store;
+use crate::output;
 use clap::Args;
 use laneway::on_lane::{Cidr, Device, References, Stack};
 use std::net::{Ipv6Addr, SocketAddr};
@@ -79,19 +80,19 @@ pub fn run(asked: &Memcached) -> Result<(), Failure> {
     stack.listen(at, 1_024).map_err(|error| Failure::Misuse(error.to_string()))?;
     if asked.json {
         let addresses: Vec<String> = asked.addr.iter().map(|cidr| cidr.address.to_string()).collect();
-        println!(
-            "{}",
+        output::show(format_args!(
+            "{}\n",
             serde_json::json!({"event": "serving", "addresses": addresses, "port": asked.port, "lanes": stack.lanes(), "references": asked.references})
-        );
+        ))?;
     } else {
         for cidr in &asked.addr {
-            println!(
-                "serving memcached's protocol at {} port {}, {} lanes, references {}",
+            output::show(format_args!(
+                "serving memcached's protocol at {} port {}, lanes: {}, references {}\n",
                 cidr.address,
                 asked.port,
                 stack.lanes(),
                 asked.references
-            );
+            ))?;
         }
     }
     let began = std::time::Instant::now();

@@ -7,6 +7,7 @@ pub mod page;
 pub mod rows;
 
 use crate::bench::failure::Failure;
+use crate::output;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use page::Page;
@@ -64,12 +65,12 @@ pub fn finish(options: &WallOptions, rows: &Rows, page: &Page) -> Result<(), Fai
         let html = page.html(rows)?;
         std::fs::write(file, html)
             .map_err(|error| Failure::Misuse(format!("--report {}: cannot write there: {error}", file.display())))?;
-        eprintln!("laneway-lab: wrote {}", file.display());
+        output::remark(format_args!("wrote {}", file.display()));
     }
     if options.json {
-        println!("{}", rows.json());
+        output::show(format_args!("{}\n", rows.json()))?;
     } else {
-        print!("{}", rows.table());
+        output::show(format_args!("{}", rows.table()))?;
     }
     match &rows.missed()[..] {
         [] => Ok(()),

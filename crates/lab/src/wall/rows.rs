@@ -199,7 +199,7 @@ impl Rows {
     /// Something that a reader should know. It is also said on stderr, where a program's user sees it.
     pub fn remark(&mut self, text: impl Into<String>) {
         let text = text.into();
-        eprintln!("laneway-lab: {text}");
+        crate::output::remark(format_args!("{text}"));
         self.remarks.push(text);
     }
 
