@@ -78,3 +78,31 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// A remark about an example is one for the shell too, and fits beside it or above it on a terminal of 80 columns.
+    #[test]
+    fn examples_run_as_they_stand() {
+        let mut tried = 0;
+        for command in Cli::command().get_subcommands() {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in after.lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+                for part in line.split('#').next().unwrap_or_default().split(';') {
+                    let words = part.split_whitespace().skip_while(|word| *word == "sudo");
+                    let words: Vec<&str> = words.take_while(|word| !matches!(*word, "&" | "|" | ">")).collect();
+                    if words.first() == Some(&"laneway-lab") {
+                        let parsed = Cli::try_parse_from(&words).map(drop).map_err(|error| error.to_string());
+                        assert_eq!(parsed, Ok(()), "{line}");
+                        tried += 1;
+                    }
+                }
+            }
+        }
+        assert!(tried > 20, "{tried} examples were found");
+    }
+}

@@ -94,20 +94,25 @@ pub enum Peer {
 
 const EXAMPLES: &str = "\
 Examples:
-  laneway-lab bench crr --conns 1,100,10000            connections per second, at three loads
+  # Connections per second, at three loads:
+  laneway-lab bench crr --conns 1,100,10000
   laneway-lab bench crr --conns 100 --peer smoltcp --peer linux
   laneway-lab bench crr --conns 1000 --lanes 2 --cores pairs
-  laneway-lab bench crr --conns 1000 --ports b2        local ports chosen as Linux chose them until 2024
+  # Local ports chosen as Linux chose them until 2024:
+  laneway-lab bench crr --conns 1000 --ports b2
   laneway-lab bench rr --conns 100 --checksums offload --json
   laneway-lab bench stream --conns 1 --mtu 65535 --peer smoltcp
   laneway-lab bench idle --conns 1000000
-  laneway-lab bench crr --conns 100 --attack 10        what a connection costs beside ten SYNs, ACKs, RSTs and fragments of an attacker's
-  laneway-lab bench rr --api thread --conns 9000 --peer linux          4 application threads with pollers, beside the on-lane API
-  laneway-lab bench rr --api thread --conns 1 --message 1 --peer linux ping-pong between two threads, blocking calls
-  laneway-lab bench stream --api thread --conns 1 --checksums offload --peer linux --json
+  # A connection beside ten SYNs, ACKs, RSTs and fragments of an attack:
+  laneway-lab bench crr --conns 100 --attack 10
+  # 4 application threads with pollers, beside the on-lane API:
+  laneway-lab bench rr --api thread --conns 9000 --peer linux
+  # Ping-pong between two threads, blocking calls:
+  laneway-lab bench rr --api thread --conns 1 --message 1 --peer linux
+  laneway-lab bench stream --api thread --conns 1 --checksums offload --json
 
-Every contender does its rounds in turn (A B A B …), beside a twin of ours (laneway-aa): a difference
-smaller than the twin's is noise.";
+Every contender does its rounds in turn (A B A B …), beside a twin of ours
+(laneway-aa): a difference smaller than the twin's is noise.";
 
 /// `laneway-lab bench`
 #[derive(Args, Clone, Debug)]
@@ -185,7 +190,7 @@ pub struct Bench {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub attack: Option<u32>,
     /// Bytes of a request and of a response (rr)
-    #[arg(long, value_name = "BYTES", hide = true)]
+    #[arg(long, value_name = "BYTES")]
     pub message: Option<usize>,
     /// Bytes of send and receive buffers, ours and smoltcp's [default: of a stream 65536, with --api thread 262144]
     #[arg(long, value_name = "BYTES")]

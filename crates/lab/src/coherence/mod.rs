@@ -38,12 +38,14 @@ const THREAD_TRANSFERS_MAX: f64 = 4.0;
 /// What a connection costs in locks, atomic operations, shared lines and calls of the heap: counted, not timed
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
-  laneway-lab coherence                          all variants, and what is planted and must be found
+  # All variants, and what is planted and must be found:
+  laneway-lab coherence
   laneway-lab coherence --variant lane --json
-  laneway-lab coherence --quick                  the product and what is planted, few connections
+  # The product and what is planted, few connections:
+  laneway-lab coherence --quick
 
-It needs valgrind, objdump and addr2line, and symbols in this program. Exit code 1: lane has something that it must not have, or
-something planted was not found.")]
+It needs valgrind, objdump and addr2line, and symbols in this program. Exit code
+1: lane has something that it must not have, or something planted was not found.")]
 pub struct Coherence {
     #[command(flatten)]
     wall: WallOptions,

@@ -39,12 +39,13 @@ const WHY_TWO_LANES: &str = "; with two lanes every second frame of a connection
 /// What more cores than these would do, with the model's tests beside it
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
-  laneway-lab model --gates                  the model against the seeds' tables and against two cores here
-  laneway-lab model --curves --report m.html 1 to 112 cores, by variant
+  # The model against the tables of the seeds and against two cores here:
+  laneway-lab model --gates
+  laneway-lab model --curves --report m.html  # 1 to 112 cores, by variant
   laneway-lab s1 --json > s1.json; laneway-lab model --curves --counts s1.json
 
-Every number of it is marked as the model's. A gate that fails is printed as failed, with the reason, and the exit code stays 0:
-the model is what it is.")]
+Every number of it is marked as the model's. A gate that fails is printed as
+failed, with the reason, and the exit code stays 0: the model is what it is.")]
 pub struct Model {
     #[command(flatten)]
     wall: WallOptions,

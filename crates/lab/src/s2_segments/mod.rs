@@ -33,7 +33,7 @@ const SEED_MACHINE: &str = "Linux, 2013";
 /// Packets of a small message: super-segments, and what holds their tail
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Example:\n  laneway-lab s2 --report s2.html\n  sudo laneway-lab s2 --conns 200 --json      also through TUN, beside the kernel"
+    after_help = "Example:\n  laneway-lab s2 --report s2.html\n  sudo laneway-lab s2 --conns 200 --json  # also through TUN, beside the kernel"
 )]
 pub struct S2 {
     #[command(flatten)]

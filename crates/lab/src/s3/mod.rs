@@ -20,14 +20,16 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  laneway-lab s3                                  a connect at 0 to 100 % of the ports taken, beside this machine's kernel
+  # A connect at 0 to 100 % of the ports taken, beside this machine's kernel:
+  laneway-lab s3
   laneway-lab s3 --variant lane,b3 --destinations 1
-  laneway-lab s3 --series                         37 seconds of one client hammering one server
-  laneway-lab s3 --false-sharing                  two cores on adjacent locks, and a model of 24
-  laneway-lab s3 --all --report report.html       everything, with pictures
+  laneway-lab s3 --series  # 37 seconds of one client hammering one server
+  laneway-lab s3 --false-sharing  # two cores on adjacent locks, a model of 24
+  laneway-lab s3 --all --report report.html  # everything, with pictures
 
-The kernel is measured in a network namespace of its own, which needs root or the right to make one (user
-namespaces); without it everything else is measured. Times include two readings of the clock, which are said.
+The kernel is measured in a network namespace of its own, which needs root or
+the right to make one (user namespaces); without it everything else is measured.
+Times include two readings of the clock, which are said.
 What each metric means is in docs/walls/s3.md.";
 
 /// Everything that can be asked for by name, in the order in which it takes its turns.

@@ -15,11 +15,15 @@ use clap::Args;
 
 const EXAMPLES: &str = "\
 Examples:
-  laneway-lab s5                          references by themselves, then under a memcached-like load, beside the seed's table
+  # References by themselves, then under a memcached-like load, beside the
+  # table of the seed:
+  laneway-lab s5
   laneway-lab s5 --variant r0,r3,lane --ratio 1:100
-  laneway-lab s5 --flap 10000             routes replaced ten thousand times a second under load
-  laneway-lab s5 --all --report s5.html   everything, with pictures
-  laneway-lab memcached --tun lw0 --addr 10.9.0.2/24      the same server, for clients of other people's making
+  # Routes replaced ten thousand times a second under load:
+  laneway-lab s5 --flap 10000
+  laneway-lab s5 --all --report s5.html  # everything, with pictures
+  # The same server, for clients of other people's making:
+  sudo laneway-lab memcached --tun lw0 --addr 10.9.0.2/24
 
 What each metric means is in docs/walls/s5.md.";
 
