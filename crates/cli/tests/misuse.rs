@@ -424,7 +424,8 @@ fn a_server_goes_on_when_nobody_reads_what_it_says() {
         .spawn()
         .expect("util-linux is there");
     let answers = || {
-        let ask = Command::new(env!("CARGO_BIN_EXE_laneway")).arg("nstat").arg("--control").arg(&socket).output();
+        let mut ask = Command::new(env!("CARGO_BIN_EXE_laneway"));
+        let ask = ask.args(["nstat", "--noupdate", "--control"]).arg(&socket).output();
         ask.expect("the program can be executed").status.success()
     };
     let began = Instant::now();

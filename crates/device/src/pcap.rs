@@ -244,6 +244,11 @@ impl Capture {
         }
     }
 
+    /// Why nothing more is written, if that is so.
+    pub fn failure(&self) -> Option<String> {
+        self.lock().error.as_ref().map(ToString::to_string)
+    }
+
     fn record(&self, interface: u32, direction: Direction, bytes: &[u8], partial: Option<PartialChecksum>) {
         let mut state = self.lock();
         // Read under the lock, so that times in the file do not run backwards more than the tellers' do.

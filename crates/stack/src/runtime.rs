@@ -685,6 +685,7 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
         let aloud = self.aloud.is_due(now);
         if aloud {
             self.seat.lane.tables(|tables| self.aloud.look(now, &tables.counters));
+            self.capture.iter().for_each(|capture| self.aloud.look_at_capture(capture));
         }
         // A queue that has come to an end lends nothing. The application may keep the lane busy all the same.
         if (aloud || !turn.busy)

@@ -1,7 +1,8 @@
-//! Owns what a lane says aloud of itself while it runs: that a poll took too long, that connections are turned away. It
-//! is looked at once a poll, and said once a second at the most, however often it happens. Nothing is said per packet.
+//! Owns what a lane says aloud of itself while it runs: that a poll took too long, that connections are turned away, that the capture has
+//! ended. It is looked at once a poll, and said once a second at the most, however often it happens. Nothing is said per packet.
 
 use crate::counters::{Counters, Mib};
+use laneway_device::pcap::Capture;
 use laneway_proto::time::Instant;
 
 /// Between two sentences on one subject.
@@ -16,12 +17,14 @@ pub(super) struct Aloud {
     /// Connections turned away that have been spoken of: for want of room in an accept queue, and for any reason.
     refused: (u64, u64),
     look: Instant,
+    /// It has been said that the capture has ended.
+    capture_ended: bool,
 }
 
 impl Aloud {
     pub(super) fn new(lane: usize) -> Self {
         let at = Instant::from_us(0);
-        Aloud { lane, slow: (0, 0), slow_again: at, refused: (0, 0), look: at }
+        Aloud { lane, slow: (0, 0), slow_again: at, refused: (0, 0), look: at, capture_ended: false }
     }
 
     /// A poll took so long.
@@ -68,6 +71,17 @@ impl Aloud {
                 "connections were turned away, because nobody accepts those that wait: accept faster, or listen with a \
                  larger backlog"
             );
+        }
+    }
+
+    /// Looks at the capture, which all lanes have in common: one of them speaks of it.
+    pub(super) fn look_at_capture(&mut self, capture: &Capture) {
+        if self.capture_ended || self.lane != 0 {
+            return;
+        }
+        if let Some(why) = capture.failure() {
+            self.capture_ended = true;
+            tracing::warn!("the capture has ended, and packets from now on are missing: {why}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What is said is said at most once a second, and nothing that happened meanwhile is forgotten.
 
 use super::*;
+use laneway_device::memory::{LinkConfig, link};
+use laneway_device::{Rx, Tx, TxMeta};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use tracing::field::{Field, Visit};
@@ -87,4 +89,38 @@ fn those_turned_away_are_spoken_of_while_there_are_more() {
         aloud.look(at(3_000), &counters);
         assert_eq!(heard.take(), [""; 0], "nothing new");
     });
+}
+
+#[test]
+fn a_capture_that_has_ended_is_spoken_of_once() {
+    /// A disk that is full behind the head of the file.
+    struct Full(usize);
+    impl std::io::Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or_else(|| std::io::Error::other("no space left"))?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let capture = Capture::new(Full(150)).expect("there is room for the head");
+    let (mut ours, mut theirs) = link(LinkConfig::default());
+    let mut queue = capture.tap("lane 0", ours.remove(0));
+    let heard = Heard::default();
+    tracing::subscriber::with_default(heard.clone(), || {
+        let (mut first, mut second) = (Aloud::new(0), Aloud::new(1));
+        first.look_at_capture(&capture);
+        assert_eq!(heard.take(), [""; 0]);
+        for _ in 0..2 {
+            assert!(queue.tx.reserve(100).is_some());
+            queue.tx.commit(100, TxMeta::default());
+            second.look_at_capture(&capture);
+            first.look_at_capture(&capture);
+        }
+        let said = heard.take();
+        assert!(said.len() == 1 && said[0].starts_with("WARN ") && said[0].contains("no space left"), "{said:?}");
+    });
+    queue.tx.flush();
+    assert_eq!(theirs[0].rx.poll(64), 2, "what is not captured is sent all the same");
 }
