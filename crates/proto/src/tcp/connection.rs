@@ -603,6 +603,10 @@ impl Connection {
 
     /// `SO_KEEPALIVE`, with the times of the configuration.
     pub fn set_keepalive(&mut self, on: bool, cx: &Cx<'_>) {
+        // What is over asks nobody whether he is there: it may still be here for what is unread, and has no timer that would be heard.
+        if matches!(self.state, State::Closed | State::TimeWait) {
+            return;
+        }
         if on {
             self.facts.set(Facts::KEEPALIVE);
             self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_time_us);

@@ -321,3 +321,15 @@ fn what_has_been_released_holds_nothing() {
         matches!(connection.snd.buf, SendQueue::Own(_)) && connection.rcv.ooo.is_none() && connection.board.is_none()
     );
 }
+
+/// A timer that nobody hears would be due for ever.
+#[test]
+fn what_is_over_has_no_keepalive() {
+    let (config, now) = (Config::default(), Instant::from_us(1_000_000));
+    let mut pool = BufferPool::new(1 << 20);
+    let mut connection = established(&config, now);
+    let mut cx = Cx { now, config: &config, pool: &mut pool };
+    connection.die(CloseReason::Normal, &mut cx);
+    connection.set_keepalive(true, &cx);
+    assert_eq!(connection.deadline(), Instant::NEVER);
+}
