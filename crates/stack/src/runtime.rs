@@ -1,5 +1,6 @@
 //! Owns the threads of a stack: one per lane, one for the control plane. What they run is in [`crate::worker`] and
-//! [`crate::control`]; here is only when they run, when they sleep, and how they end.
+//! [`crate::control`]; here is only when they run, when they sleep, and how they end: a lane's thread
+//! (`runtime/lane_thread.rs`), the control thread (`runtime/control_thread.rs`), and what they know of each other (`runtime/shared.rs`).
 //!
 //! # When a lane sleeps
 //! A lane that finds nothing to do turns for up to 50 µs more, because work usually comes in bursts and falling asleep
@@ -24,37 +25,36 @@
 //! and takes the whole stack down with it: the flows that hash to it would be lost without a word otherwise. So does a lane
 //! whose queue has come to an end ([`Rx::failed`]), as that of a TUN interface that is deleted.
 
-use crate::app::{App, Context, ListenerId, UdpId};
+use self::aloud::Aloud;
+use self::control_thread::{Command, ControlThread, Reply};
+use self::lane_thread::{Ending, LaneThread, LaneWork, Place};
+use self::shared::Shared;
+use crate::app::{App, ListenerId, UdpId};
 use crate::binding::BindOptions;
 use crate::clock::Clock;
-use crate::control::{self, BindId, Bucket, Control, Tables};
-use crate::counters::{Counters, Mib};
+use crate::control::{self, BindId, Bucket, Tables};
+use crate::counters::Counters;
 use crate::error::Error;
 use crate::host::{Host, Seat};
 use crate::listing::Page;
 use crate::ports::{Slice, Tallies};
-use crate::sharing::{Sharing, Site};
-use crate::steering::{Source, Steering};
-use crate::trace::Tap;
-use crate::worker::{SLOW_US, Turn};
+use crate::sharing::Sharing;
+use crate::steering::Source;
 use laneway_device::pcap::Capture;
 use laneway_device::tun::TunCounters;
 use laneway_device::{Medium, Rx, Tx};
 use laneway_proto::ip::route::RouteTable;
 use laneway_proto::time::Instant;
-use laneway_sync::doorbell::{Doorbell, Sleeper, doorbell};
-use rustix::fd::OwnedFd;
+use laneway_sync::doorbell::doorbell;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 /// Is told, in a sentence, what has failed.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
@@ -98,130 +98,6 @@ impl Default for Options {
             capture: None,
             on_failure: None,
             tun: Vec::new(),
-        }
-    }
-}
-
-/// Where the number and the address of what was bound go.
-type Reply = SyncSender<Result<(u16, SocketAddr), Error>>;
-
-/// What the control thread is asked for.
-enum Command {
-    Bind {
-        at: SocketAddr,
-        options: BindOptions,
-        then_listen: Option<usize>,
-        reply: Reply,
-    },
-    ListenOn {
-        bound: BindId,
-        backlog: usize,
-        reply: Reply,
-    },
-    Unbind(BindId),
-    BindUdp {
-        at: SocketAddr,
-        options: BindOptions,
-        reply: SyncSender<Result<(UdpId, SocketAddr), Error>>,
-    },
-    UnbindUdp(UdpId),
-    ReplaceRoutes(Box<RouteTable>, SyncSender<()>),
-    Tables(SyncSender<Tables>),
-    MoveBucket {
-        bucket: usize,
-        lane: usize,
-        reply: SyncSender<Result<(), Error>>,
-    },
-    Buckets(SyncSender<Vec<Bucket>>),
-    Source(Box<dyn Source>),
-    Counters(SyncSender<Vec<(Counters, usize)>>),
-    Page {
-        lane: usize,
-        page: Box<Page>,
-        reply: SyncSender<Box<Page>>,
-    },
-    #[expect(clippy::vec_box, reason = "the box itself travels on: nothing is moved or allocated on a lane")]
-    Taps(Vec<Box<Tap>>),
-    Stop,
-}
-
-/// What all threads of a stack know of each other.
-struct Shared {
-    bells: Bells,
-    /// `None` once nobody takes them any more.
-    commands: Mutex<Option<VecDeque<Command>>>,
-    control_bell: Doorbell,
-    /// Lanes shall end.
-    stop: AtomicBool,
-    /// Lanes that have not ended.
-    running: AtomicUsize,
-    failure: Mutex<Option<String>>,
-    on_failure: Option<Tell>,
-    /// The thread that calls `on_failure`.
-    telling: Mutex<Option<JoinHandle<()>>>,
-    clock: Clock,
-    medium: Medium,
-    /// Which flow is in which bucket; who owns that, the control plane knows.
-    steering: Option<Steering>,
-    /// Traces that are running.
-    traces: Arc<AtomicUsize>,
-}
-
-impl Shared {
-    fn lock_commands(&self) -> MutexGuard<'_, Option<VecDeque<Command>>> {
-        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Asks the control thread. If it has ended, the command is dropped, and whoever waits for an answer learns it by that.
-    fn say(&self, command: Command) {
-        if let Some(commands) = &mut *self.lock_commands() {
-            commands.push_back(command);
-        }
-        self.control_bell.ring();
-    }
-
-    fn begin_stop(&self) {
-        self.stop.store(true, Ordering::Release);
-        self.bells.ring_all();
-        self.control_bell.ring();
-    }
-
-    fn panicked(&self, who: &str, panic: &(dyn std::any::Any + Send)) {
-        let what = panic.downcast_ref::<&str>().copied();
-        let what = what.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        self.fail(who, what.unwrap_or("no message"));
-    }
-
-    fn fail(&self, who: &str, what: &str) {
-        let sentence = format!("{who} failed, and the stack stops: {what}");
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = failure.is_none();
-        failure.get_or_insert_with(|| sentence.clone());
-        drop(failure);
-        if first {
-            tracing::error!("{sentence}");
-        }
-        self.begin_stop();
-        if first && let Some(tell) = &self.on_failure {
-            self.tell(Arc::clone(tell), sentence);
-        }
-    }
-
-    /// On a thread that nobody but [`Runtime::stop`] waits for: whoever is told may ask the lanes, and wait for them to end.
-    fn tell(&self, tell: Tell, sentence: String) {
-        let here = (Arc::clone(&tell), sentence.clone());
-        let told = move |(tell, sentence): (Tell, String)| _ = catch_unwind(AssertUnwindSafe(|| tell(&sentence)));
-        match thread::Builder::new().name("failure".into()).spawn(move || told((tell, sentence))) {
-            Ok(telling) => *self.telling.lock().unwrap_or_else(PoisonError::into_inner) = Some(telling),
-            Err(_) => told(here),
-        }
-    }
-
-    /// Waits until it has been told, unless the caller is who is told.
-    fn await_told(&self) {
-        let telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(telling) = telling.filter(|telling| telling.thread().id() != thread::current().id()) {
-            let _ = telling.join();
         }
     }
 }
@@ -389,7 +265,7 @@ impl Runtime {
         self.shared.say(Command::UnbindUdp(id));
     }
 
-    /// Puts other routes in the place of all that there are; see [`Control::replace_routes`]. Waits for the
+    /// Puts other routes in the place of all that there are; see [`Control::replace_routes`](control::Control::replace_routes). Waits for the
     /// control thread, and not for lanes.
     pub fn replace_routes(&self, routes: RouteTable) -> Result<(), Error> {
         let (reply, answer) = sync_channel(1);
@@ -404,12 +280,12 @@ impl Runtime {
         answer.recv().map_err(|_| Error::Closed)
     }
 
-    /// Says what steers frames to lanes, so that it can be told when buckets move; see [`Control::set_source`].
+    /// Says what steers frames to lanes, so that it can be told when buckets move; see [`Control::set_source`](control::Control::set_source).
     pub fn set_source(&self, source: Box<dyn Source>) {
         self.shared.say(Command::Source(source));
     }
 
-    /// Gives the flows of a steering bucket that begin from now on to a lane; see [`Control::move_bucket`]. Waits for the control
+    /// Gives the flows of a steering bucket that begin from now on to a lane; see [`Control::move_bucket`](control::Control::move_bucket). Waits for the control
     /// thread, and not for lanes: [`buckets`](Self::buckets) tells how far it has come.
     pub fn move_bucket(&self, bucket: usize, lane: usize) -> Result<(), Error> {
         let (reply, answer) = sync_channel(1);
@@ -520,440 +396,13 @@ pub fn pin_to(core: usize) -> bool {
     sched_setaffinity(None, &set).is_ok()
 }
 
-/// Counts a lane as ended when it is dropped, however that comes about.
-struct Ending(Arc<Shared>);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::AcqRel);
-        self.0.control_bell.ring();
-    }
-}
-
-/// A lane, and what its turns need.
-struct LaneWork<S: Sharing, R, T, A> {
-    seat: Seat<S, R, T, A>,
-    id: usize,
-    clock: Clock,
-    shared: Arc<Shared>,
-    capture: Option<Capture>,
-    aloud: Aloud,
-    /// When its thread, which sleeps, wakes by itself.
-    sleeps_until: Instant,
-    /// It has panicked on a thread that stood in for its own, or its queue has come to an end.
-    failed: bool,
-}
-
-/// Where a lane's work lies. Nobody ever waits for this mutex: whose turn it is, the lane's bell says.
-struct Place<W>(Mutex<Option<W>>);
-
-impl<W> Place<W> {
-    fn lock(&self) -> MutexGuard<'_, Option<W>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A lane's thread.
-struct LaneThread<S: Sharing, R, T, A> {
-    place: Arc<Place<LaneWork<S, R, T, A>>>,
-    id: usize,
-    clock: Clock,
-    shared: Arc<Shared>,
-    /// What tells that a frame waits.
-    readiness: Option<OwnedFd>,
-    spin_us: u64,
-    park_max_us: u64,
-    grace_us: u64,
-    ended: Ending,
-}
-
-impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
-    fn run(self, core: Option<usize>) -> Option<Counters> {
-        let pinned = core.is_some_and(pin_to);
-        match core {
-            Some(core) if !pinned => {
-                tracing::warn!(lane = self.id, core, "the lane cannot be bound to its core, and may be moved about")
-            }
-            _ => tracing::debug!(lane = self.id, core, "the lane runs"),
-        }
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.turn_until_stopped()));
-        if let Err(panic) = outcome {
-            self.shared.panicked(&format!("lane {}", self.id), &*panic);
-        }
-        // The queue is closed before the lane counts as ended.
-        let LaneThread { place, readiness, ended, .. } = self;
-        let work = place.lock().take();
-        let counters = work.and_then(LaneWork::end);
-        drop(readiness);
-        drop(ended);
-        counters
-    }
-
-    fn turn_until_stopped(&self) {
-        if self.readiness.is_none() {
-            self.shared.bells.0[self.id].sleeps_alone();
-        }
-        let mut place = self.place.lock();
-        let mut busy_at = self.clock.now();
-        let mut stopping = None;
-        while let Some(work) = place.as_mut()
-            && !work.failed
-        {
-            let now = self.clock.now();
-            let turn = work.turn(now);
-            if self.shared.stop.load(Ordering::Acquire) {
-                let until = *stopping.get_or_insert_with(|| {
-                    let Seat { lane, app, .. } = &mut work.seat;
-                    let mut tables = lane.shared.enter(Site::Walk);
-                    app.on_stop(&mut Context { tables: &mut tables, local: &mut lane.local });
-                    now.after_us(self.grace_us)
-                });
-                if !turn.busy && work.connections() == 0 {
-                    work.turn(now); // the last segments of the last connection
-                    return;
-                }
-                if now >= until {
-                    work.abort_all();
-                    work.turn(now);
-                    return;
-                }
-            }
-            if turn.busy {
-                busy_at = now;
-            } else if now.since_us(busy_at) < self.spin_us {
-                std::hint::spin_loop();
-            } else {
-                place = self.park(place, stopping);
-                busy_at = self.clock.now();
-            }
-        }
-    }
-
-    /// Sleeps until somebody brings work, unless somebody already has.
-    fn park<'a>(
-        &'a self,
-        mut place: WorkGuard<'a, S, R, T, A>,
-        stopping: Option<Instant>,
-    ) -> WorkGuard<'a, S, R, T, A> {
-        let Some(work) = place.as_mut() else { return place };
-        let bell = &self.shared.bells.0[self.id];
-        bell.duty.announce();
-        let now = self.clock.now();
-        let turn = work.turn(now);
-        let stop_is_news = stopping.is_none() && self.shared.stop.load(Ordering::Acquire);
-        let mut until = work.due(&turn).min(now.after_us(self.park_max_us));
-        if stopping.is_some() {
-            until = until.min(now.after_us(1_000));
-        }
-        let sleep_us = until.since_us(now);
-        if turn.busy || stop_is_news || sleep_us == 0 {
-            bell.duty.stay();
-            return place;
-        }
-        work.sleeps_until = until;
-        let stood_in = |work: &LaneWork<S, R, T, A>| work.seat.lane.local.counters.get(Mib::StandInUs);
-        let before = stood_in(work);
-        let asleep = self.clock.now();
-        drop(place); // for whoever stands in
-        bell.sleep(self.readiness.as_ref(), Duration::from_micros(sleep_us));
-        let mut place = self.place.lock();
-        if let Some(work) = place.as_mut() {
-            let worked = stood_in(work) - before;
-            let slept = self.clock.now().since_us(asleep).saturating_sub(worked);
-            work.seat.lane.local.counters.add(Mib::LaneSleepUs, slept);
-        }
-        place
-    }
-}
-
-type WorkGuard<'a, S, R, T, A> = MutexGuard<'a, Option<LaneWork<S, R, T, A>>>;
-
-impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
-    fn turn(&mut self, now: Instant) -> Turn {
-        if let Some(capture) = &self.capture {
-            capture.set_time(Clock::wall_us());
-        }
-        let local = &mut self.seat.lane.local;
-        if local.now != Instant::ZERO {
-            let took_us = now.since_us(local.now);
-            local.counters.add(if local.busy { Mib::LaneBusyUs } else { Mib::LaneIdleUs }, took_us);
-            if local.busy && took_us > SLOW_US {
-                self.aloud.slow_poll(now, took_us);
-            }
-        }
-        let turn = self.seat.turn(now);
-        let aloud = self.aloud.is_due(now);
-        if aloud {
-            self.seat.lane.tables(|tables| self.aloud.look(now, &tables.counters));
-            self.capture.iter().for_each(|capture| self.aloud.look_at_capture(capture));
-        }
-        // A queue that has come to an end lends nothing. The application may keep the lane busy all the same.
-        if (aloud || !turn.busy)
-            && !self.failed
-            && let Some(why) = self.seat.queue.rx.failed()
-        {
-            self.failed = true;
-            self.shared.fail(&format!("lane {}", self.id), why);
-        }
-        let mail = &self.seat.lane.local.mail;
-        for (other, ring) in mail.to_lanes.iter().enumerate() {
-            if ring.as_ref().is_some_and(|ring| !ring.is_drained()) {
-                self.shared.bells.ring(other);
-            }
-        }
-        if !mail.to_control.is_drained() {
-            self.shared.control_bell.ring();
-        }
-        turn
-    }
-
-    /// When the next turn is due after one that found nothing to do.
-    fn due(&self, turn: &Turn) -> Instant {
-        turn.deadline.min(self.seat.app.poll_timeout())
-    }
-
-    /// Connections of this lane that are not over.
-    fn connections(&mut self) -> usize {
-        self.seat.lane.tables(|tables| tables.slots.len())
-    }
-
-    fn abort_all(&mut self) {
-        let lane = &mut self.seat.lane;
-        let mut tables = lane.shared.enter(Site::Walk);
-        let left: Vec<u32> = tables.slots.iter().map(|(index, _)| index).collect();
-        for index in left {
-            let id = tables.id(index);
-            Context { tables: &mut tables, local: &mut lane.local }.abort(id);
-        }
-    }
-
-    /// What it has counted.
-    fn end(mut self) -> Option<Counters> {
-        let seat = &mut self.seat;
-        let counters = catch_unwind(AssertUnwindSafe(|| {
-            let mut counters = seat.lane.counters();
-            counters.add_met_here();
-            counters
-        }));
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(self.seat)));
-        counters.ok()
-    }
-}
-
-impl<S: Sharing, R: Rx + Send, T: Tx + Send, A: App + Send> bells::Work for Place<LaneWork<S, R, T, A>> {
-    fn stand_in(&self) -> bool {
-        // Free, as the bell has said.
-        let Ok(mut place) = self.0.try_lock() else { return false };
-        let Some(work) = place.as_mut() else { return false };
-        let began = work.clock.now();
-        let (mut now, mut done) = (began, false);
-        for _ in 0..bells::TURNS_MAX {
-            let turn = match catch_unwind(AssertUnwindSafe(|| work.turn(now))) {
-                Ok(turn) => turn,
-                Err(panic) => {
-                    work.failed = true;
-                    work.shared.panicked(&format!("lane {}", work.id), &*panic);
-                    return false;
-                }
-            };
-            if work.failed {
-                return false;
-            }
-            now = work.clock.now();
-            if !turn.busy {
-                done = work.due(&turn) >= work.sleeps_until && !work.shared.stop.load(Ordering::Acquire);
-                break;
-            }
-        }
-        let counters = &mut work.seat.lane.local.counters;
-        counters.count(Mib::StandIns);
-        counters.add(Mib::StandInUs, now.since_us(began));
-        done
-    }
-}
-
-/// The control plane and what its thread needs.
-struct ControlThread {
-    control: Control,
-    clock: Clock,
-    shared: Arc<Shared>,
-    sleeper: Sleeper,
-    /// Who waits for lanes to agree, or to listen.
-    binding: Vec<(u16, Reply)>,
-    /// Who waits for counters.
-    counting: Vec<SyncSender<Vec<(Counters, usize)>>>,
-    /// Who waits for a page of a listing, by the page's number.
-    paging: Vec<(u64, SyncSender<Box<Page>>)>,
-    pages: u64,
-    /// What the queues of a TUN interface count themselves, by lane.
-    tun: Vec<Arc<TunCounters>>,
-}
-
-impl ControlThread {
-    /// Until the stack has stopped. The answer is what it and the device have counted themselves.
-    fn run(mut self) -> Counters {
-        let shared = Arc::clone(&self.shared);
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.turn_until_stopped())) {
-            shared.panicked("the control thread", &*panic);
-        }
-        *shared.lock_commands() = None;
-        let mut counters = self.control.own_counters().clone();
-        self.tun.iter().for_each(|queue| counters.add_tun(queue));
-        counters
-    }
-
-    fn turn_until_stopped(&mut self) {
-        loop {
-            let commands = self.shared.lock_commands().replace(VecDeque::new());
-            for command in commands.into_iter().flatten() {
-                self.on_command(command);
-            }
-            let now = self.clock.now();
-            let until = self.control.turn(now);
-            self.answer();
-            for lane in self.control.undelivered() {
-                self.shared.bells.ring(lane);
-            }
-            let stopping = self.shared.stop.load(Ordering::Acquire);
-            if stopping && self.shared.running.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            let timeout = (until != Instant::NEVER).then(|| Duration::from_micros(until.since_us(self.clock.now())));
-            let timeout = if stopping { Some(timeout.unwrap_or(STOP_CHECK).min(STOP_CHECK)) } else { timeout };
-            let (control, shared) = (&self.control, &self.shared);
-            let stop_is_news = || !stopping && shared.stop.load(Ordering::Acquire);
-            self.sleeper.park(timeout, || {
-                control.has_mail() || shared.lock_commands().as_ref().is_some_and(|c| !c.is_empty()) || stop_is_news()
-            });
-        }
-    }
-
-    fn on_command(&mut self, command: Command) {
-        match command {
-            Command::Bind { reply, .. } | Command::ListenOn { reply, .. }
-                if self.shared.stop.load(Ordering::Acquire) =>
-            {
-                drop(reply.send(Err(Error::Closed)))
-            }
-            Command::Bind { at, options, then_listen, reply } => {
-                let begun = match then_listen {
-                    Some(backlog) => self.control.listen_with(at, backlog, options).map(|id| id.0),
-                    None => self.control.bind(at, options).map(|id| id.0),
-                };
-                self.wait_for(begun, reply);
-            }
-            Command::ListenOn { bound, backlog, reply } => {
-                let begun = self.control.listen_on(bound, backlog).map(|id| id.0);
-                self.wait_for(begun, reply);
-            }
-            Command::Unbind(id) => {
-                if self.control.is_listening(ListenerId(id.0))
-                    && let Some(Ok(at)) = self.control.outcome(id.0)
-                {
-                    tracing::info!(%at, id = id.0, "listens no more");
-                }
-                self.control.unbind(id);
-            }
-            Command::BindUdp { at, options, reply } => drop(reply.send(self.control.bind_udp_with(at, options))),
-            Command::UnbindUdp(id) => self.control.unbind_udp(id),
-            Command::ReplaceRoutes(routes, reply) => {
-                self.control.replace_routes(*routes);
-                let _ = reply.send(());
-            }
-            Command::MoveBucket { bucket, lane, reply } => {
-                let outcome = self.control.move_bucket(bucket, lane);
-                if outcome.is_ok() {
-                    tracing::info!(bucket, lane, "new flows of this steering bucket go to this lane");
-                }
-                let _ = reply.send(outcome);
-            }
-            Command::Buckets(reply) => drop(reply.send(self.control.buckets())),
-            Command::Source(source) => self.control.set_source(source),
-            Command::Tables(reply) => drop(reply.send(self.control.tables())),
-            Command::Counters(reply) => {
-                if self.counting.is_empty() {
-                    self.control.request_counters();
-                }
-                self.counting.push(reply);
-            }
-            Command::Page { lane, mut page, reply } => {
-                self.pages += 1;
-                page.id = self.pages;
-                if self.paging.len() >= PAGES_MAX {
-                    self.paging.remove(0); // a page that never came back, or too many at once: the oldest is told so
-                }
-                self.paging.push((page.id, reply));
-                self.control.ask_page(lane, page);
-            }
-            Command::Taps(taps) => {
-                taps.into_iter().enumerate().for_each(|(lane, tap)| self.control.tap(lane, tap));
-            }
-            Command::Stop => {
-                tracing::info!("the stack is to stop: every listener is closed");
-                self.control.unlisten_all();
-                self.shared.begin_stop();
-            }
-        }
-    }
-
-    fn wait_for(&mut self, begun: Result<u16, Error>, reply: Reply) {
-        match begun {
-            Ok(id) => self.binding.push((id, reply)),
-            Err(error) => drop(reply.send(Err(error))),
-        }
-    }
-
-    /// Gives answers that have become possible, or impossible.
-    fn answer(&mut self) {
-        for page in self.control.take_pages() {
-            if let Some(at) = self.paging.iter().position(|(id, _)| *id == page.id) {
-                let _ = self.paging.swap_remove(at).1.send(page);
-            }
-        }
-        let control = &mut self.control;
-        let stopping = self.shared.stop.load(Ordering::Acquire);
-        self.binding.retain(|(id, reply)| {
-            if let Some(outcome) = control.outcome(*id) {
-                match &outcome {
-                    Ok(at) if control.is_listening(ListenerId(*id)) => tracing::info!(%at, id, "listens"),
-                    Ok(at) => tracing::debug!(%at, id, "is bound"),
-                    Err(why) => tracing::info!(%why, "cannot be bound"),
-                }
-                let _ = reply.send(outcome.map(|at| (*id, at)));
-                return false;
-            }
-            if stopping {
-                let _ = reply.send(Err(Error::Closed));
-            }
-            !stopping
-        });
-        if stopping {
-            self.paging.clear();
-        }
-        if !self.counting.is_empty()
-            && let Some(mut counters) = control.counters_by_lane()
-        {
-            counters.iter_mut().zip(&self.tun).for_each(|((lane, _), queue)| lane.add_tun(queue));
-            for reply in self.counting.drain(..) {
-                let _ = reply.send(counters.clone());
-            }
-        } else if stopping {
-            self.counting.clear();
-        }
-    }
-}
-
-/// Pages of listings that may be under way at once.
-const PAGES_MAX: usize = 64;
-
-/// While a stack stops, its control thread looks this often whether the lanes have ended.
-const STOP_CHECK: Duration = Duration::from_millis(10);
-
 mod aloud;
 mod asker;
 mod bells;
+mod control_thread;
 mod guard;
-use aloud::Aloud;
+mod lane_thread;
+mod shared;
 pub use asker::{Asker, Trace, Unanswered};
 pub use bells::Bells;
 

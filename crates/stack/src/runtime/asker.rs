@@ -1,7 +1,8 @@
 //! Owns the questions of those who only look at a running stack: counters, listings, packets. Answers come by mail from
 //! the lanes through the control thread; whoever asks waits for a while, and nobody waits for the asker.
 
-use super::{Command, Shared};
+use super::control_thread::Command;
+use super::shared::Shared;
 use crate::clock::Clock;
 use crate::control::{self, Bucket};
 use crate::counters::Counters;

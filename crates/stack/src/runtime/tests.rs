@@ -1,7 +1,7 @@
 //! Real threads over a memory link: they talk, sleep, wake, stop, and say when they fail.
 
 use super::*;
-use crate::app::ConnId;
+use crate::app::{ConnId, Context};
 use crate::config::Config;
 use crate::control::Network;
 use crate::counters::Mib;
@@ -10,7 +10,10 @@ use crate::steering::Steering;
 use laneway_device::memory::{self, LinkConfig};
 use laneway_proto::tcp::CloseReason;
 use laneway_wire::flow::Address;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 /// Where an application panics.
 #[derive(Clone, Copy, Default, PartialEq)]
