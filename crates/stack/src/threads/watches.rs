@@ -83,7 +83,9 @@ mod tests {
         let watch = |key| list.watch(Source::Acceptors(acceptors.clone()), key, READ).unwrap();
         let mut told = || -> Vec<usize> {
             queue.begin_round();
-            std::iter::from_fn(|| queue.pop()).map(|watch| watch.key).collect()
+            let mut told: Vec<usize> = std::iter::from_fn(|| queue.pop()).map(|watch| watch.key).collect();
+            told.sort_unstable();
+            told
         };
         let all = [watch(1), watch(2), watch(3)];
         let mut watches = Watches::default();

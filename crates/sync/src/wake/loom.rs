@@ -50,14 +50,15 @@ fn two_pieces(clears: Clears) {
     assert_eq!(seen, 2, "work that nobody looked at");
 }
 
-/// Two producers push items of their own at the same time.
-fn two_producers() {
+/// Two producers push items of their own at the same time, on these chains.
+fn two_producers(chains: [usize; 2]) {
     let (list, mut woken) = wake_list::<Job<AtomicU32>>();
-    let threads: Vec<_> = (0..2)
-        .map(|_| {
+    let threads: Vec<_> = chains
+        .into_iter()
+        .map(|chain| {
             let list = list.clone();
             ::loom::thread::spawn(move || {
-                let job = Arc::new(Job::new(AtomicU32::new(0)));
+                let job = Arc::new(Job { chain, ..Job::new(AtomicU32::new(0)) });
                 job.store(1, Relaxed);
                 list.push(&job);
             })
@@ -125,7 +126,7 @@ fn leave(leaves: Leaves) {
     match leaves {
         Leaves::TheListClosed => drop(woken),
         Leaves::TheListEmpty => {
-            free(woken.head.take_all());
+            free(woken.heads.take_all().0);
             std::mem::forget(woken);
         }
     }
@@ -138,7 +139,8 @@ fn nothing_is_forgotten() {
     let models = [
         || two_pieces(Clears::BeforeReading),
         || two_pieces(Clears::BetweenReadings),
-        two_producers,
+        || two_producers([0, 0]),
+        || two_producers([0, 1]),
         || want_space(Looks::AgainAfterWanting),
         || leave(Leaves::TheListClosed),
     ];
