@@ -146,7 +146,10 @@ impl Server {
                 return true;
             }
             release(&**talk);
-            served += usize::from(self.serve_released(cx, talk, index));
+            match index {
+                Some(index) => served += usize::from(self.serve_again(cx, index)),
+                None => self.serve_nobody(talk),
+            }
             false
         });
         // Where many are served, each of them has little to say, and looking at all of them again would cost more than the list.
@@ -182,7 +185,15 @@ impl Server {
                     continue;
                 }
                 release(&*talk);
-                self.serve_released(cx, &talk, index);
+                match index {
+                    Some(index) => {
+                        if let Some(record) = self.record(index) {
+                            record.end.take_over(talk);
+                        }
+                        self.serve_again(cx, index);
+                    }
+                    None => self.serve_nobody(&talk),
+                }
             }
         }
         self.batch = batch;
@@ -192,25 +203,21 @@ impl Server {
     }
 
     /// Looks at a conversation after it was released: what was published before was not pushed. True if there was something.
-    fn serve_released(&mut self, cx: &mut Context<'_>, talk: &Talk, index: Option<u32>) -> bool {
-        match index {
-            // One who was kept and asks for memory is not put on the list for that.
-            Some(index) if self.has_work(index) || self.record(index).is_some_and(|r| r.waits_for_memory()) => {
-                self.serve(cx, index);
-                true
-            }
-            Some(_) => false,
-            // Perhaps it was handed to another lane meanwhile.
-            None if usize::from(talk.lane().lane.load(Acquire)) != self.lane => {
-                self.desk.serve(talk);
-                false
-            }
-            // It ended before the lane knew who watches it: the farewell reached nobody.
-            None if talk.lane().status.load(Relaxed) & GONE != 0 => {
-                last_words(talk);
-                false
-            }
-            None => false,
+    fn serve_again(&mut self, cx: &mut Context<'_>, index: u32) -> bool {
+        // One who was kept and asks for memory is not put on the list for that.
+        let asks = self.has_work(index) || self.record(index).is_some_and(|record| record.waits_for_memory());
+        if asks {
+            self.serve(cx, index);
+        }
+        asks
+    }
+
+    /// A conversation that was released, and that this lane does not keep.
+    fn serve_nobody(&self, talk: &Talk) {
+        if usize::from(talk.lane().lane.load(Acquire)) != self.lane {
+            self.desk.serve(talk); // perhaps it was handed to another lane meanwhile
+        } else if talk.lane().status.load(Relaxed) & GONE != 0 {
+            last_words(talk); // it ended before the lane knew who watches it: the farewell reached nobody
         }
     }
 

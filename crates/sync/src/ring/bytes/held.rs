@@ -92,9 +92,14 @@ impl<S, K, L> Pipe<S, K, L> {
     }
 }
 
+/// Holds that a lane takes over before it gives them back.
+const SPARE_MAX: u32 = 1 << 16;
+
 /// The lane's end of a conversation: one, so that what it remembers needs no lock.
 pub struct LaneEnd<S, K, L> {
     pipe: AppEnd<S, K, L>,
+    /// Holds that were [taken over](Self::take_over) and are counted.
+    spare: u32,
     /// A [`KeptEnd`] has its reading half.
     is_parted: bool,
 }
@@ -102,7 +107,7 @@ pub struct LaneEnd<S, K, L> {
 impl<S, K, L> LaneEnd<S, K, L> {
     /// Of a conversation that has been placed and counts one, which nobody has yet.
     pub(super) fn new(pipe: NonNull<Pipe<S, K, L>>) -> Self {
-        LaneEnd { pipe: AppEnd(pipe), is_parted: false }
+        LaneEnd { pipe: AppEnd(pipe), spare: 0, is_parted: false }
     }
 
     /// An end for the application.
@@ -117,10 +122,31 @@ impl<S, K, L> LaneEnd<S, K, L> {
         &self.pipe
     }
 
+    /// Takes over what holds the same conversation. To give back each hold by itself would be a read-modify-write on the application's line
+    /// each time that a thread has had the lane look at it, and such a one waits until all that was written before has gone out; so they
+    /// are given back many at a time, or with this end.
+    ///
+    /// # Panics
+    /// If it is the end of another conversation.
+    #[inline]
+    pub fn take_over(&mut self, end: AppEnd<S, K, L>) {
+        assert!(end.0 == self.pipe.0, "what it holds is another conversation");
+        std::mem::forget(end);
+        self.spare += 1;
+        if self.spare == SPARE_MAX {
+            self.give_back_spare();
+        }
+    }
+
+    /// Never the last: there is this end's own.
+    fn give_back_spare(&mut self) {
+        self.pipe.app.holders.fetch_sub(std::mem::take(&mut self.spare), order::publish());
+    }
+
     /// Nobody else has it, and nobody else will: only who has it can share it.
     #[inline]
     pub fn is_alone(&self) -> bool {
-        self.pipe.app.holders.load(order::observe()) == 1
+        self.pipe.app.holders.load(order::observe()) == 1 + self.spare
     }
 
     /// What is said beside the bytes, by the application's threads and by the lane, if [nobody else has it](Self::is_alone).
@@ -166,6 +192,8 @@ impl<S, K, L> LaneEnd<S, K, L> {
         lane.reading.with_mut(|cell| unsafe { *cell = Reading::default() });
         // Whoever had the reading half is gone: he would be counted.
         self.is_parted = false;
+        app.holders.store(1, Relaxed);
+        self.spare = 0;
         true
     }
 
@@ -256,6 +284,14 @@ impl<S, K, L> LaneEnd<S, K, L> {
     /// It holds a block.
     pub fn holds(&self) -> bool {
         self.pipe.lane.out.hold.load(Relaxed) != NONE || self.pipe.app.out.hold.load(Relaxed) != NONE
+    }
+}
+
+impl<S, K, L> Drop for LaneEnd<S, K, L> {
+    fn drop(&mut self) {
+        if self.spare > 0 {
+            self.give_back_spare();
+        }
     }
 }
 

@@ -226,6 +226,7 @@ enum Renews {
 fn alone_again(renews: Renews) {
     let pool = pool();
     let (app, mut lane) = pipe(&pool, 16, (), Kept(UnsafeCell::new(0)), ());
+    lane.take_over(app.clone()); // as if it had been on a list
     let first = ::loom::thread::spawn(move || {
         if renews == Renews::WhenItsBytesAreTaken {
             app.send(&7u64.to_ne_bytes());

@@ -20,6 +20,8 @@ enum Step {
     Renew,
     /// It is handed to a thread, as one that was just made or renewed is.
     HandOver,
+    /// It was on a list, and the lane takes over what the list held.
+    TakeOver,
 }
 
 /// What the table of lines promises, of values of which the heap was not told.
@@ -45,6 +47,7 @@ proptest! {
                 (0usize..70).prop_map(Step::Send), (0usize..70).prop_map(Step::Recv), (0usize..70).prop_map(Step::Peek),
                 (0usize..70).prop_map(Step::Fill), (0usize..70).prop_map(Step::Take), Just(Step::Retire),
                 (0usize..70).prop_map(Step::RecvKnown), Just(Step::Renew), Just(Step::HandOver),
+                Just(Step::TakeOver),
             ],
             1..if cfg!(miri) { 40 } else { 200 },
         ),
@@ -93,6 +96,7 @@ proptest! {
                     prop_assert_eq!(lane.renew(), up.is_empty() && down.is_empty());
                     pipe = lane.share();
                 }
+                Step::TakeOver => lane.take_over(pipe.clone()),
                 Step::HandOver => {
                     prop_assert!(offers.offer(pipe, []).is_ok());
                     offers.publish();
@@ -266,6 +270,33 @@ fn a_used_up_pool_is_a_short_send() {
 
 /// What is said before it is handed over is read without a look at the lane's line; what it keeps for the next is a block for
 /// each direction, and no large one.
+#[test]
+fn what_was_taken_over_is_given_back_in_the_end() {
+    let pool = Arc::new(BlockPool::new(1 << 20));
+    let (app, mut lane) = pipe(&pool, 1 << 18, (), (), ());
+    for i in 0..if cfg!(miri) { 100 } else { 200_000 } {
+        lane.take_over(app.clone());
+        assert!(app.holders() <= 2 + 65_536, "after {i}");
+        assert!(!lane.is_alone());
+    }
+    let other = lane.share();
+    drop(app);
+    assert!(!lane.is_alone() && !lane.renew(), "somebody has it");
+    drop(lane);
+    assert_eq!(other.holders(), 1);
+    assert_eq!(Arc::strong_count(&pool), 2, "and it is freed with its last");
+    drop(other);
+    assert_eq!(Arc::strong_count(&pool), 1);
+}
+
+#[test]
+#[should_panic(expected = "another conversation")]
+fn what_holds_another_conversation_is_not_taken_over() {
+    let pool = Arc::new(BlockPool::new(1 << 20));
+    let (_app, mut lane) = pipe(&pool, 1 << 18, (), (), ());
+    lane.take_over(pipe(&pool, 1 << 18, (), (), ()).0);
+}
+
 #[test]
 fn one_is_made_as_new_for_the_next() {
     let pool = Arc::new(BlockPool::new(1 << 20));
