@@ -38,14 +38,15 @@ impl Side {
     }
 }
 
+/// In one piece, so that one pointer leads to both.
 struct Chunk<T, const ENTRIES: usize> {
-    slots: Box<[Option<T>; ENTRIES]>,
-    sides: Box<[Side; ENTRIES]>,
+    slots: [Option<T>; ENTRIES],
+    sides: [Side; ENTRIES],
 }
 
 /// Handle to value; it grows by `ENTRIES` at a time, a power of two. See the [module](self).
 pub struct Slab<T, const ENTRIES: usize = 256> {
-    chunks: Vec<Chunk<T, ENTRIES>>,
+    chunks: Vec<Box<Chunk<T, ENTRIES>>>,
     /// The vacant slot freed last, and so on.
     vacant: u32,
     /// The first slot that was never used.
@@ -93,7 +94,7 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
     /// Memory that the slab has reserved.
     pub fn bytes(&self) -> usize {
         let per_entry = size_of::<Option<T>>() + size_of::<Side>();
-        (self.chunks.len() << Self::SHIFT) * per_entry + self.chunks.capacity() * size_of::<Chunk<T, ENTRIES>>()
+        (self.chunks.len() << Self::SHIFT) * per_entry + self.chunks.capacity() * size_of::<Box<Chunk<T, ENTRIES>>>()
     }
 
     /// Adds a value, and says how to find it. The handle is never `u32::MAX`.
@@ -152,8 +153,8 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
 
     #[cold]
     fn add_chunk(&mut self) {
-        let sides = vec![Side { generation: 0, next_vacant: NONE }; ENTRIES];
-        self.chunks.push(Chunk { slots: boxed((0..ENTRIES).map(|_| None).collect()), sides: boxed(sides) });
+        let sides = [Side { generation: 0, next_vacant: NONE }; ENTRIES];
+        self.chunks.push(Box::new(Chunk { slots: [const { None }; ENTRIES], sides }));
     }
 
     /// Takes a value out. Its handle will be used again, in a new generation.
@@ -276,14 +277,6 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
     fn slot_mut(&mut self, handle: u32) -> Option<&mut Option<T>> {
         let (at, slot) = Self::split(handle);
         Some(&mut self.chunks.get_mut(at)?.slots[slot])
-    }
-}
-
-/// As many as the type says, wherever the vector has put them.
-fn boxed<T, const ENTRIES: usize>(all: Vec<T>) -> Box<[T; ENTRIES]> {
-    match all.into_boxed_slice().try_into() {
-        Ok(boxed) => boxed,
-        Err(_) => unreachable!("a chunk was made of another number of slots than it has"),
     }
 }
 
