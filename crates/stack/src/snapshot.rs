@@ -53,6 +53,8 @@ pub struct AddressSet {
     places: Box<[Address]>,
     /// Those of IPv4 among them again, as four bytes: nearly every packet asks for one of these. 0 is an empty place.
     places_v4: Box<[u32]>,
+    /// One of these; 0 if there is none.
+    first_v4: u32,
     all: Vec<Address>,
     /// The same with the broadcast addresses of our networks: what no other host has.
     taken: Box<[Address]>,
@@ -121,15 +123,21 @@ fn spread_v4(all: &[Address]) -> Box<[u32]> {
         while places[at] != 0 {
             at = (at + 1) & (places.len() - 1);
         }
-        places[at] = u32::from_ne_bytes(octets);
+        places[at] = word_v4(octets);
     }
     places
+}
+
+/// An IPv4 address as the table has it.
+#[inline(always)]
+fn word_v4(octets: [u8; 4]) -> u32 {
+    u32::from_ne_bytes(octets)
 }
 
 /// A place for an IPv4 address.
 #[inline]
 fn mix_v4(octets: [u8; 4]) -> usize {
-    (u64::from(u32::from_ne_bytes(octets)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
+    (u64::from(word_v4(octets)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
 }
 
 impl AddressSet {
@@ -140,7 +148,9 @@ impl AddressSet {
         all.sort_by_key(|a| a.octets());
         all.dedup();
         let places = spread(&all);
-        AddressSet { taken: places.clone(), places, places_v4: spread_v4(&all), all }
+        let places_v4 = spread_v4(&all);
+        let first_v4 = all.iter().find(|address| address.is_v4()).map_or(0, |address| word_v4(address.octets_v4()));
+        AddressSet { taken: places.clone(), places, places_v4, first_v4, all }
     }
 
     /// A set of the addresses that we have in these networks, each with the length of its prefix.
@@ -164,7 +174,14 @@ impl AddressSet {
     /// The same for IPv4.
     #[inline(always)]
     pub fn contains_v4(&self, octets: [u8; 4]) -> bool {
-        let (word, mask) = (u32::from_ne_bytes(octets), self.places_v4.len() - 1);
+        // Most hosts have one, and 0 is no address.
+        let word = word_v4(octets);
+        (word == self.first_v4 && word != 0) || self.is_another_v4(octets)
+    }
+
+    #[inline(never)]
+    fn is_another_v4(&self, octets: [u8; 4]) -> bool {
+        let (word, mask) = (word_v4(octets), self.places_v4.len() - 1);
         let mut at = mix_v4(octets);
         loop {
             // There is always an empty place, so this ends.
