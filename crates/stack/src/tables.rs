@@ -269,6 +269,12 @@ impl Tables {
         Some(handle)
     }
 
+    /// The same, where the [caches hold what it leads to](Self::are_far).
+    #[inline(always)]
+    pub fn recent_near(&self, mix: u64) -> Option<Handle> {
+        self.recent.find(mix)
+    }
+
     /// Brings what a later `lookup` of this hash will read into the cache: first the bucket …
     #[inline]
     pub fn prefetch_bucket(&self, hash: u64) {

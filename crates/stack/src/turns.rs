@@ -23,17 +23,20 @@ impl Turns {
     /// One more, behind the others.
     #[inline(always)]
     pub(crate) fn add(&mut self, index: u32) {
-        if self.end / PIECE == self.list.len() {
-            self.grow();
+        match self.list.get_mut(self.end / PIECE) {
+            Some(piece) => piece[self.end % PIECE] = index,
+            None => self.grow(index),
         }
-        self.put(self.end, index);
         self.end += 1;
     }
 
+    /// A piece that begins with this one.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self) {
-        self.list.push(Padded([0; PIECE]));
+    fn grow(&mut self, index: u32) {
+        let mut piece = [0; PIECE];
+        piece[0] = index;
+        self.list.push(Padded(piece));
     }
 
     #[inline]

@@ -180,7 +180,7 @@ fn read<'a, S: Sharing, T: Tx>(
                     tables.prefetch_recent(mix);
                     None
                 }
-                Some(tables) => tables.recent(mix),
+                Some(tables) => tables.recent_near(mix),
                 None => None,
             };
             if hint.is_none_or(|hint| hint.kind() != Kind::Connection) {
