@@ -377,8 +377,8 @@ pub struct LinkTx {
     to: To,
     /// Frames longer than this are written to `scratch` and cut.
     wire_max: usize,
-    /// Length of the current reservation.
-    reserved: usize,
+    /// Length of a reservation in `scratch`, where no ring has one.
+    long: usize,
     /// One bit for each ring that holds committed frames not yet published.
     dirty: u64,
     /// The receiving end takes partial checksums as verified.
@@ -422,7 +422,6 @@ impl LinkTx {
         } else {
             To::Many(Box::new(Padded(Spread {
                 guess: queue % rings.len(),
-                reserved: 0,
                 aimed: None,
                 rings: rings.into(),
                 steer: config.steer[peer].clone(),
@@ -433,7 +432,7 @@ impl LinkTx {
         LinkTx {
             to,
             wire_max,
-            reserved: 0,
+            long: 0,
             dirty: 0,
             peer_verifies: config.rx_checksum,
             peer_super: config.rx_super,
@@ -457,15 +456,22 @@ impl LinkTx {
         }
     }
 
+    /// False, with nothing done: no ring has so much reserved.
     #[inline(always)]
-    fn commit_word(&mut self, len: usize, word: MetaWord) {
+    fn commit_word(&mut self, len: usize, word: MetaWord) -> bool {
         match &mut self.to {
             To::One(ring) => {
-                ring.commit(len, word.0);
+                if !ring.try_commit(len, word.0) {
+                    return false;
+                }
                 self.dirty = 1;
             }
-            To::Many(spread) => self.dirty |= 1 << spread.commit(len, word),
+            To::Many(spread) => {
+                let Some(ring) = spread.commit(len, word) else { return false };
+                self.dirty |= 1 << ring;
+            }
         }
+        true
     }
 
     #[cold]
@@ -473,24 +479,38 @@ impl LinkTx {
         if len > self.capabilities.frame_max() {
             frame_too_long(len, self.capabilities.frame_max());
         }
+        match &mut self.to {
+            To::One(ring) => ring.give_up(),
+            To::Many(spread) => spread.give_up(),
+        }
+        self.long = len;
         Some(&mut self.scratch[..len])
+    }
+
+    /// What is reserved in a ring.
+    fn reserved(&mut self) -> Option<&mut [u8]> {
+        match &mut self.to {
+            To::One(ring) => ring.reserved(),
+            To::Many(spread) => spread.reserved(),
+        }
     }
 
     /// The receiver does not take this frame as it is.
     #[inline(never)]
     fn commit_for_less_capable(&mut self, len: usize, meta: TxMeta) {
+        let is_long = self.reserved().is_none();
+        assert!(!is_long || len <= self.long, "{len} bytes were committed, and so many are not reserved");
+        self.long = 0;
         if meta.gso_size != 0 && !self.peer_super {
-            if self.reserved <= self.wire_max {
+            if !is_long {
                 // A super-packet no longer than a plain frame: it stands in the ring where its own pieces must go.
-                let bytes = match &mut self.to {
-                    To::One(ring) => ring.reserve(self.reserved).expect(GRANTED),
-                    To::Many(spread) => spread.reserved_bytes(),
-                };
-                self.scratch[..len].copy_from_slice(&bytes[..len]);
+                let mut scratch = std::mem::take(&mut self.scratch);
+                scratch[..len].copy_from_slice(&self.reserved().expect(GRANTED)[..len]);
+                self.scratch = scratch;
             }
             return self.commit_cut(len, meta);
         }
-        if self.reserved > self.wire_max {
+        if is_long {
             // Longer than the receiver takes, and not to be cut. No network carries that.
             self.dropped += 1;
             return;
@@ -498,16 +518,12 @@ impl LinkTx {
         let word = match meta.checksum_partial {
             Some(partial) if meta.gso_size != 0 => MetaWord::partial(partial, meta.gso_size),
             Some(partial) => {
-                let bytes = match &mut self.to {
-                    To::One(ring) => ring.reserve(self.reserved).expect(GRANTED),
-                    To::Many(spread) => spread.reserved_bytes(),
-                };
-                offload::complete_checksum(&mut bytes[..len], partial);
+                offload::complete_checksum(&mut self.reserved().expect(GRANTED)[..len], partial);
                 MetaWord::plain(0)
             }
             None => MetaWord::plain(meta.gso_size),
         };
-        self.commit_word(len, word);
+        assert!(self.commit_word(len, word), "{len} bytes were committed in room for fewer");
     }
 
     /// The receiver takes no super-packets: cuts what stands in `scratch`.
@@ -556,7 +572,6 @@ impl Tx for LinkTx {
 
     #[inline(always)]
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.reserved = len;
         if len > self.wire_max {
             return self.reserve_long(len);
         }
@@ -568,7 +583,6 @@ impl Tx for LinkTx {
 
     #[inline(always)]
     fn reserve_for(&mut self, len: usize, flow: &dyn Any) -> Option<&mut [u8]> {
-        self.reserved = len;
         if len > self.wire_max {
             return self.reserve_long(len);
         }
@@ -580,18 +594,17 @@ impl Tx for LinkTx {
 
     #[inline(always)]
     fn commit(&mut self, len: usize, meta: TxMeta) {
-        let too_long = self.reserved > self.wire_max;
         let to_cut = meta.gso_size != 0 && !self.peer_super;
         let to_complete = meta.checksum_partial.is_some() && !self.peer_verifies;
-        if too_long | to_cut | to_complete {
-            return self.commit_for_less_capable(len, meta);
-        }
         let word = if meta.checksum_partial.is_some() {
             MetaWord::verified(meta.gso_size)
         } else {
             MetaWord::plain(meta.gso_size)
         };
-        self.commit_word(len, word);
+        // What is longer than the receiver takes was written elsewhere: of that no ring has anything reserved.
+        if to_cut | to_complete || !self.commit_word(len, word) {
+            self.commit_for_less_capable(len, meta);
+        }
     }
 
     #[inline(always)]
@@ -632,8 +645,6 @@ struct Spread {
     rings: Box<[RecordProducer]>,
     /// The ring that the last frame went to, and the next one is written into.
     guess: usize,
-    /// Length of the current reservation.
-    reserved: usize,
     /// It is for a frame that goes there, being in this bucket.
     aimed: Option<usize>,
     steer: Option<Steer>,
@@ -655,7 +666,6 @@ impl Spread {
         let known = self.steer_flow.as_ref().and_then(|steer_flow| steer_flow(flow));
         let Some(bucket) = known else { return self.reserve(len) };
         self.guess = self.chosen(bucket);
-        self.reserved = len;
         self.aimed = Some(bucket);
         self.rings[self.guess].reserve(len)
     }
@@ -668,7 +678,6 @@ impl Spread {
 
     #[inline]
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.reserved = len;
         self.aimed = None;
         if self.steer.is_some() && !self.rings.iter_mut().all(|ring| ring.has_room_for(len)) {
             return None;
@@ -676,18 +685,25 @@ impl Spread {
         self.rings[self.guess].reserve(len)
     }
 
-    fn reserved_bytes(&mut self) -> &mut [u8] {
-        self.rings[self.guess].reserve(self.reserved).expect(GRANTED)
+    fn reserved(&mut self) -> Option<&mut [u8]> {
+        self.rings[self.guess].reserved()
     }
 
-    /// The frame goes where its flow does; the number of that ring.
+    fn give_up(&mut self) {
+        self.rings[self.guess].give_up();
+    }
+
+    /// The frame goes where its flow does; the number of that ring. `None`, with nothing done: not so much is reserved.
     #[inline(never)]
-    fn commit(&mut self, len: usize, word: MetaWord) -> usize {
+    fn commit(&mut self, len: usize, word: MetaWord) -> Option<usize> {
+        if self.reserved().is_none_or(|room| room.len() < len) {
+            return None;
+        }
         let bucket = match self.aimed.take() {
             Some(bucket) => {
                 #[cfg(debug_assertions)]
                 if let Some(steer) = &self.steer {
-                    let written = self.rings[self.guess].reserve(self.reserved).expect(GRANTED);
+                    let written = self.rings[self.guess].reserved().expect(GRANTED);
                     debug_assert_eq!(steer(&written[..len]), bucket, "a frame of another flow than its sender said");
                 }
                 bucket
@@ -698,20 +714,20 @@ impl Spread {
         if let Some(follower) = &mut self.follower {
             follower.sent(bucket, self.rings[self.guess].position());
         }
-        self.guess
+        Some(self.guess)
     }
 
     /// Moves what was written to where `steer` says; the bucket.
     fn move_to_its_ring(&mut self, len: usize) -> usize {
         let Some(steer) = &self.steer else { return 0 };
-        let written = self.rings[self.guess].reserve(self.reserved).expect(GRANTED);
+        let written = self.rings[self.guess].reserved().expect(GRANTED);
         let bucket = steer(&written[..len]);
         let right = self.chosen(bucket);
         if right != self.guess {
             let [from, to] = self.rings.get_disjoint_mut([self.guess, right]).expect("two different rings");
-            let from = from.reserve(self.reserved).expect(GRANTED);
+            let from = from.reserved().expect(GRANTED);
             // Every ring was asked for this length when the reservation was made.
-            to.reserve(self.reserved).expect(GRANTED)[..len].copy_from_slice(&from[..len]);
+            to.reserve(from.len()).expect(GRANTED)[..len].copy_from_slice(&from[..len]);
             self.guess = right;
         }
         bucket

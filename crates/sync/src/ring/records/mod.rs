@@ -249,6 +249,19 @@ impl RecordProducer {
         Some(unsafe { self.shared.block.exclusive(at as usize, len) })
     }
 
+    /// The bytes that are reserved, if any are: the same that [`reserve`](Self::reserve) answered with.
+    #[inline]
+    pub fn reserved(&mut self) -> Option<&mut [u8]> {
+        let len = self.granted.checked_sub(1)?;
+        self.reserve(len as usize)
+    }
+
+    /// Gives the reservation up, if there is one.
+    #[inline]
+    pub fn give_up(&mut self) {
+        self.granted = 0;
+    }
+
     /// So many bytes from `next` on are known to be free, and lie together.
     #[inline(always)]
     fn at_hand(&self) -> u32 {
@@ -302,8 +315,18 @@ impl RecordProducer {
     /// If nothing is reserved, or less than `len`.
     #[inline]
     pub fn commit(&mut self, len: usize, meta: u64) {
-        if len >= self.granted as usize {
+        if !self.try_commit(len, meta) {
             not_granted(len, self.granted);
+        }
+    }
+
+    /// As [`commit`](Self::commit). `false`: nothing is reserved, or less than `len`, and nothing is done.
+    #[must_use]
+    #[inline]
+    pub fn try_commit(&mut self, len: usize, meta: u64) -> bool {
+        if len >= self.granted as usize {
+            cold_path();
+            return false;
         }
         self.granted = 0;
         let at = (self.next & (self.capacity - 1)) as usize;
@@ -315,6 +338,7 @@ impl RecordProducer {
         let count = Extent::of(self.extent).count.wrapping_add(1);
         self.extent = Extent { position: self.next, count }.word();
         self.prepare(at + taken as usize);
+        true
     }
 
     /// Asks for two lines that later records will be written to, some way behind this offset. They have left the cache since the lap before,
