@@ -514,9 +514,7 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
             let (header, next_hop) = (path.header, path.next_hop);
             return unresolved(local, &header, next_hop, (header_len, tcp_len), text.clone());
         }
-        let mtu = path.mtu;
-        narrow(&mut local.mtu_news, key, mtu, (header_len, payload_len));
-        match local.paths.at(place, &local.snapshot, &key.local, &key.remote) {
+        match narrowed(local, key, place, (header_len, payload_len)) {
             Some(again) => path = again,
             None => return Sent::Nowhere,
         }
@@ -546,6 +544,15 @@ fn narrow(news: &mut MtuNews, key: &FlowKey, mtu: u32, (header_len, payload_len)
     if payload_len > usize::from(most) {
         news.learn(key.remote, mtu);
     }
+}
+
+/// The same, and the path again.
+#[cold]
+#[inline(never)]
+fn narrowed<'a>(local: &'a mut Local, key: &FlowKey, place: PathPlace, lens: (usize, usize)) -> Option<&'a mut Path> {
+    let path = local.paths.at(place, &local.snapshot, &key.local, &key.remote)?;
+    narrow(&mut local.mtu_news, key, path.mtu, lens);
+    Some(path)
 }
 
 /// A segment that waits for its neighbour. It is sent later, by whoever hears of that, and no device completes it.

@@ -180,7 +180,7 @@ impl Ring {
     #[inline]
     fn place(&self, offset: u32) -> usize {
         // The memory is a power of two, or empty (then nothing is ever placed).
-        (self.start.wrapping_add(offset) as usize) & self.lent().wrapping_sub(1)
+        (self.start.wrapping_add(offset) & (self.lent() as u32).wrapping_sub(1)) as usize
     }
 
     /// Makes room for `needed` bytes from the start. False, with nothing changed, if the pool has none to lend.
@@ -226,9 +226,11 @@ impl Ring {
     /// `len` bytes from `offset`, within the lent memory, unless the ring begins anew among them.
     #[inline]
     pub fn together(&self, offset: u32, len: u32) -> Option<&[u8]> {
-        let at = self.place(offset);
-        let end = self.memory.len().saturating_sub(APART);
-        self.memory[..end].get(APART + at..APART + at + len as usize)
+        let (at, len) = (self.place(offset), len as usize);
+        if at + len + 2 * APART > self.memory.len() {
+            return None;
+        }
+        self.memory.get(APART + at..APART + at + len)
     }
 
     /// In two pieces, the second where the ring begins anew.
@@ -262,11 +264,10 @@ impl Ring {
     #[inline]
     fn write_at(&mut self, offset: u32, bytes: &[u8]) {
         let at = self.place(offset);
-        let end = self.memory.len().saturating_sub(APART);
-        match self.memory[..end].get_mut(APART + at..APART + at + bytes.len()) {
-            Some(room) => room.copy_from_slice(bytes),
-            None => self.write_around(at, bytes),
+        if at + bytes.len() + 2 * APART > self.memory.len() {
+            return self.write_around(at, bytes);
         }
+        self.memory[APART + at..APART + at + bytes.len()].copy_from_slice(bytes);
     }
 
     /// In two pieces, the second where the ring begins anew.
