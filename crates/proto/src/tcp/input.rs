@@ -3,7 +3,7 @@
 //! path: `device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → tcp::output → ip::output → egress → device::tx`
 
 use super::Cx;
-use super::congestion::{Acked, Controller};
+use super::congestion::Controller;
 use super::connection::{CloseReason, Connection, EXCHANGES_MAX, Facts, Phase};
 use super::state::{Event, State};
 use crate::discard::Discard;
@@ -382,12 +382,11 @@ impl Connection {
             self.facts.clear(Facts::TIMING);
             self.snd.peak = in_flight.max(self.snd.peak - self.snd.peak / 8);
         }
-        if self.phase != Phase::Recovery {
+        let limited = self.facts.has(Facts::CWND_LIMITED);
+        if self.phase != Phase::Recovery && self.congestion.may_grow(now, in_flight, limited) {
             let bytes =
                 if self.phase == Phase::Loss { bytes.min(self.sent_since_loss(ack - acked, ack)) } else { bytes };
-            let limited = self.facts.has(Facts::CWND_LIMITED);
-            let srtt_us = self.rtt.srtt_us().unwrap_or(0);
-            self.congestion.on_ack(Acked { now, bytes, in_flight, srtt_us, is_cwnd_limited: limited });
+            self.congestion.grow(now, bytes, self.rtt.srtt_us().unwrap_or(0));
         }
     }
 

@@ -4,8 +4,8 @@
 //! 1/1024 s. Only the time in which the window was in use counts: an application that pauses does not find the window
 //! grown when it comes back (section 5.8).
 
+use super::Controller;
 use super::window::{WINDOW_MAX, Window};
-use super::{Acked, Controller};
 use crate::time::Instant;
 
 /// Ticks per second, as a power of two.
@@ -50,28 +50,6 @@ impl Cubic {
             est_credit: 0,
             epoch_us: 0,
             clock: Instant::NEVER,
-        }
-    }
-
-    /// The window was used to its end, and an ACK of so many bytes lets it grow. (Word by word: a whole [`Acked`] would be laid down in
-    /// memory for each ACK, and nearly none comes here.)
-    #[inline(never)]
-    fn grow(&mut self, now: Instant, bytes: u32, srtt_us: u32) {
-        if self.clock != Instant::NEVER {
-            let used_us = now.since_us(self.clock).min(u64::from(u32::MAX)) as u32;
-            self.epoch_us = self.epoch_us.saturating_add(used_us);
-            self.clock = self.clock.max(now);
-        }
-        let bytes = self.window.slow_start(bytes);
-        if bytes == 0 {
-            return;
-        }
-        if self.clock == Instant::NEVER {
-            self.start_epoch(now);
-        }
-        self.window.credit = self.window.credit.saturating_add(bytes);
-        if self.window.credit >= self.window.cwnd >> STEP_BITS {
-            self.step(srtt_us);
         }
     }
 
@@ -148,12 +126,31 @@ impl Controller for Cubic {
     }
 
     #[inline(always)]
-    fn on_ack(&mut self, ack: Acked) {
-        if self.window.may_grow(ack.is_cwnd_limited, ack.in_flight) {
-            self.grow(ack.now, ack.bytes, ack.srtt_us);
-        } else if self.clock != Instant::NEVER {
+    fn may_grow(&mut self, now: Instant, in_flight: u32, is_cwnd_limited: bool) -> bool {
+        let grows = self.window.may_grow(is_cwnd_limited, in_flight);
+        if !grows && self.clock != Instant::NEVER {
             // What an application leaves unused is not on the curve.
-            self.clock = self.clock.max(ack.now);
+            self.clock = self.clock.max(now);
+        }
+        grows
+    }
+
+    fn grow(&mut self, now: Instant, bytes: u32, srtt_us: u32) {
+        if self.clock != Instant::NEVER {
+            let used_us = now.since_us(self.clock).min(u64::from(u32::MAX)) as u32;
+            self.epoch_us = self.epoch_us.saturating_add(used_us);
+            self.clock = self.clock.max(now);
+        }
+        let bytes = self.window.slow_start(bytes);
+        if bytes == 0 {
+            return;
+        }
+        if self.clock == Instant::NEVER {
+            self.start_epoch(now);
+        }
+        self.window.credit = self.window.credit.saturating_add(bytes);
+        if self.window.credit >= self.window.cwnd >> STEP_BITS {
+            self.step(srtt_us);
         }
     }
 

@@ -44,7 +44,18 @@ pub trait Controller {
 
     /// An ACK acknowledged something new. During fast recovery (from `on_congestion` to `on_recovered`) the window
     /// stands still, so calling this then is allowed and changes nothing.
-    fn on_ack(&mut self, ack: Acked);
+    fn on_ack(&mut self, ack: Acked) {
+        if self.may_grow(ack.now, ack.in_flight, ack.is_cwnd_limited) {
+            self.grow(ack.now, ack.bytes, ack.srtt_us);
+        }
+    }
+
+    /// The first half of [`on_ack`](Self::on_ack): takes note of it, and says whether it lets the window grow. Mostly it does not, and who asks
+    /// need not find out the rest.
+    fn may_grow(&mut self, now: Instant, in_flight: u32, is_cwnd_limited: bool) -> bool;
+
+    /// The second half, if it does.
+    fn grow(&mut self, now: Instant, bytes: u32, srtt_us: u32);
 
     /// A loss was found by duplicate ACKs or SACK, or the peer echoed ECE. `in_flight` is what was outstanding just
     /// before. The caller calls this once per window of data: the losses of one window are one event.
@@ -166,8 +177,13 @@ impl Controller for Congestion {
     }
 
     #[inline(always)]
-    fn on_ack(&mut self, ack: Acked) {
-        each!(self, it => it.on_ack(ack));
+    fn may_grow(&mut self, now: Instant, in_flight: u32, is_cwnd_limited: bool) -> bool {
+        each!(self, it => it.may_grow(now, in_flight, is_cwnd_limited))
+    }
+
+    #[inline(never)]
+    fn grow(&mut self, now: Instant, bytes: u32, srtt_us: u32) {
+        each!(self, it => it.grow(now, bytes, srtt_us));
     }
 
     fn on_congestion(&mut self, now: Instant, in_flight: u32) {

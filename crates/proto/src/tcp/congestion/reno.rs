@@ -1,7 +1,7 @@
 //! Owns Reno: halve on loss, one segment more per window (RFC 5681, counting bytes as RFC 3465).
 
+use super::Controller;
 use super::window::Window;
-use super::{Acked, Controller};
 use crate::time::Instant;
 
 /// The controller of RFC 5681.
@@ -29,13 +29,14 @@ impl Controller for Reno {
         self.window.ssthresh
     }
 
-    #[inline]
-    fn on_ack(&mut self, ack: Acked) {
+    #[inline(always)]
+    fn may_grow(&mut self, _now: Instant, in_flight: u32, is_cwnd_limited: bool) -> bool {
+        self.window.may_grow(is_cwnd_limited, in_flight)
+    }
+
+    fn grow(&mut self, _now: Instant, bytes: u32, _srtt_us: u32) {
         let window = &mut self.window;
-        if !window.may_grow(ack.is_cwnd_limited, ack.in_flight) {
-            return;
-        }
-        let bytes = window.slow_start(ack.bytes);
+        let bytes = window.slow_start(bytes);
         // RFC 3465 section 2.1: a window of acknowledged bytes is worth one segment. One at a time: an ACK of several
         // windows is the echo of an older, larger window.
         window.credit = window.credit.saturating_add(bytes);

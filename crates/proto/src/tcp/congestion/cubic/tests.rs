@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::super::Acked;
 use super::*;
 
 const MSS: u32 = 1_000;

@@ -1,3 +1,4 @@
+use super::super::Acked;
 use super::*;
 
 const MSS: u32 = 1_000;
