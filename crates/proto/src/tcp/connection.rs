@@ -157,6 +157,19 @@ impl Facts {
             self.0 += Self::EXCHANGE;
         }
     }
+    /// Something new was said, and with PSH, if `pushed`: what that ends. (By itself: where each turn answers at once nothing of it holds.)
+    #[inline(never)]
+    pub(super) fn spoken(mut self, pushed: bool) -> Facts {
+        self.clear(Self::PROBE_DUE | Self::HELD); // it asks no less than a probe
+        if self.has(Self::ASKED) {
+            self.clear(Self::ASKED);
+            self.count_exchange();
+        }
+        if pushed {
+            self.clear(Self::CORK_OVER); // the cork is in again for what is written next
+        }
+        self
+    }
     /// None.
     #[inline]
     pub(super) fn forget_exchanges(&mut self) {

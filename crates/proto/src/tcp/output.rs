@@ -77,6 +77,9 @@ pub struct Plan {
     pub segments: u32,
     /// The last segment is a small one of new data, and Nagle's rule will want to know (SND.SML).
     pub small: bool,
+    /// [`decide_usual`](Connection::decide_usual) planned it: nothing is under way or lost, all that is queued leaves, and its header says
+    /// nothing out of the ordinary. Who carries it out need not ask that again.
+    pub usual: bool,
     /// The window that it shows, as the header says it, and the right edge that this means.
     pub window: (UnscaledWindow, SeqNum),
 }
@@ -98,7 +101,7 @@ impl Plan {
     pub fn shortened(self, len: u32) -> Plan {
         debug_assert!(len < self.len && len.is_multiple_of(self.mss.into()), "cut in the middle of a segment");
         let segments = len / u32::from(self.mss);
-        Plan { len, segments, flags: self.flags.without(Flags::PSH | Flags::FIN), small: false, ..self }
+        Plan { len, segments, flags: self.flags.without(Flags::PSH | Flags::FIN), small: false, usual: false, ..self }
     }
 }
 
@@ -162,6 +165,7 @@ impl Connection {
             mss: self.snd.mss,
             segments: 1,
             small: false,
+            usual: false,
             window: (UnscaledWindow::new(0), self.rcv.adv),
         }
     }
@@ -481,7 +485,8 @@ impl Connection {
         let header_len = 20 + self.options_len() as u16;
         // Nearly always one: no division for that.
         let segments = if len <= u32::from(mss) { 1 } else { len.div_ceil(mss.into()) };
-        Plan { kind, seq, len, flags, header_len, mss, segments, small: false, window: self.advertise() }
+        let window = self.advertise();
+        Plan { kind, seq, len, flags, header_len, mss, segments, small: false, usual: false, window }
     }
 
     /// Payload that fits beside the options of the next segment.
@@ -569,12 +574,14 @@ impl Connection {
     pub fn build(&self, plan: &Plan, now: Instant, offloaded: bool, buf: &mut [u8]) -> Sum {
         let (head, body) = buf.split_at_mut(plan.header_len as usize);
         self.emit_header(plan, now, head);
-        self.payload(plan.seq, offloaded, body)
+        let offset = if plan.usual { 0 } else { self.offset_of(plan.seq) };
+        self.payload(offset, offloaded, body)
     }
 
     #[inline(always)]
     fn emit_header(&self, plan: &Plan, now: Instant, head: &mut [u8]) {
-        if plan.header_len == PLAIN_HEADER && self.facts.are(Facts::TIMESTAMPS | Facts::URGENT_OUT, Facts::TIMESTAMPS) {
+        let plain = || self.facts.are(Facts::TIMESTAMPS | Facts::URGENT_OUT, Facts::TIMESTAMPS);
+        if plan.usual || plan.header_len == PLAIN_HEADER && plain() {
             // Nearly always: timestamps and nothing else. The same bytes as below, without asking for the rest.
             self.header_with(plan, plan.flags, 0, Options::NONE).emit_usual(self.timestamps(now), head);
         } else {
@@ -608,13 +615,12 @@ impl Connection {
         seq.offset_from(self.snd.una).max(0) as u32
     }
 
-    /// Copies queued bytes from `seq` on, as many as fit, and sums them unless the device will.
+    /// Copies queued bytes from `offset` on, as many as fit, and sums them unless the device will.
     #[inline(always)]
-    fn payload(&self, seq: SeqNum, offloaded: bool, body: &mut [u8]) -> Sum {
+    fn payload(&self, offset: u32, offloaded: bool, body: &mut [u8]) -> Sum {
         if body.is_empty() {
             return Sum::ZERO;
         }
-        let offset = self.offset_of(seq);
         match self.snd.buf.together(offset, body.len() as u32) {
             Some(text) => lay_down((text, &[]), offloaded, body),
             None => self.payload_around(offset, offloaded, body),
@@ -652,7 +658,7 @@ impl Connection {
         let end = plan.seq + (plan.len + u32::from(fin));
         match plan.kind {
             Kind::New => {
-                if self.snd.nxt == self.snd.una {
+                if plan.usual || self.snd.nxt == self.snd.una {
                     let idle_ms = self.idle_ms(now);
                     if idle_ms > 0 {
                         self.congestion.on_idle(u64::from(idle_ms) * 1_000, self.rtt.rto_us());
@@ -662,24 +668,18 @@ impl Connection {
                 self.snd.nxt = end;
                 // Changed here, and written once.
                 let mut facts = self.facts;
-                facts.clear(Facts::PROBE_DUE); // it asks no less
-                if facts.has(Facts::ASKED) {
-                    facts.clear(Facts::ASKED);
-                    facts.count_exchange();
+                if facts.has(Facts::PROBE_DUE | Facts::ASKED | Facts::HELD | Facts::CORK_OVER) {
+                    facts = facts.spoken(plan.flags.psh());
                 }
                 // After the segment, and never by a retransmission: what is noted is the last small one of new data.
                 if plan.small {
                     self.snd.sml = end;
                 }
                 self.sent_at = now;
-                facts.clear(Facts::HELD);
-                if plan.flags.psh() {
-                    facts.clear(Facts::CORK_OVER); // the cork is in again for what is written next
-                }
                 if fin {
                     facts.set(Facts::FIN_SENT);
                 }
-                if !facts.has(Facts::TIMING) && self.phase == Phase::Open {
+                if !facts.has(Facts::TIMING) && (plan.usual || self.phase == Phase::Open) {
                     facts.set(Facts::TIMING);
                     self.rtt_seq = end;
                     self.rtt_at = now;
@@ -709,7 +709,7 @@ impl Connection {
             }
             Kind::Ack | Kind::Reset => {}
         }
-        if self.facts.has(Facts::URGENT_OUT) && self.snd.up.at_or_before(self.snd.una) {
+        if !plan.usual && self.facts.has(Facts::URGENT_OUT) && self.snd.up.at_or_before(self.snd.una) {
             cold_path();
             self.facts.clear(Facts::URGENT_OUT);
         }
@@ -735,7 +735,10 @@ impl Pieces<'_> {
         let sum = self.headers.write(place, head);
         sum + match self.text(place.forward as usize, body.len()) {
             Some(text) => lay_down(text, offloaded, body),
-            None => self.connection.payload(self.seq + place.forward, offloaded, body),
+            None => {
+                let offset = self.connection.offset_of(self.seq + place.forward);
+                self.connection.payload(offset, offloaded, body)
+            }
         }
     }
 

@@ -97,7 +97,7 @@ impl Connection {
     /// [`settle_usual`](Self::settle_usual).
     #[inline(always)]
     pub fn decide_usual<S: Segmentation>(&self) -> Option<Plan> {
-        const ASKED: u32 = Facts::TIMESTAMPS | Facts::CORK | Facts::MORE;
+        const ASKED: u32 = Facts::TIMESTAMPS | Facts::CORK | Facts::MORE | Facts::URGENT_OUT;
         const LAST: u32 = Facts::FIN_QUEUED | Facts::FIN_SENT;
         let (len, mss, fin) = (self.snd.queued, u32::from(self.snd.mss), self.facts.has(Facts::FIN_QUEUED));
         let has_to_say = len > 0 || (self.facts.are(LAST, Facts::FIN_QUEUED) && self.state != State::Closed);
@@ -118,6 +118,7 @@ impl Connection {
             header_len: PLAIN_HEADER,
             mss: self.snd.mss,
             segments: 1,
+            usual: true,
             small: len > 0 && S::notes_small(len, mss),
             window: self.advertise(),
         })

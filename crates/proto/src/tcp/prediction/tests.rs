@@ -74,6 +74,14 @@ fn ask_every_step<'a>(c: &mut Connection, seg: &Segment<'a>, cx: &mut Cx<'_>, ar
     }
 }
 
+/// Writes the segment of a plan and commits it; says both, but for how it was planned.
+fn carry_out(c: &mut Connection, plan: Plan, now: Instant) -> String {
+    let mut bytes = vec![0; plan.segment_len()];
+    let sum = c.build(&plan, now, false, &mut bytes).fold();
+    let news = c.commit(&plan, now);
+    format!("{:?}{bytes:?}{sum}{news}", Plan { usual: false, ..plan })
+}
+
 /// One connection, and whether it predicts.
 struct Side {
     connection: Connection,
@@ -178,14 +186,13 @@ impl Side {
             Event::Shutdown => c.shutdown(),
         }
         if *predicts && let Some(plan) = c.decide_usual::<Lane>() {
-            let _ = c.commit(&plan, now);
+            said += &carry_out(c, plan, now);
             c.settle_usual(pool);
             assert!(!c.has_more());
-            return (said + &format!("{plan:?}None"), predicted + 1);
+            return (said + "None", predicted + 1);
         }
         while let Some(plan) = c.decide::<Lane>(now) {
-            said += &format!("{plan:?}");
-            let _ = c.commit(&plan, now);
+            said += &carry_out(c, plan, now);
         }
         let held = c.settle::<Lane>(&mut Cx { now, config, pool });
         (said + &format!("{held:?}"), predicted)
