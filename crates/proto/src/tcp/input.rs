@@ -378,7 +378,7 @@ impl Connection {
         self.progress_ms = now.as_ms() as u32;
 
         if self.facts.has(Facts::TIMING) && ack.at_or_after(self.rtt_seq) {
-            self.rtt.on_sample(now.since_us(self.rtt_at).min(u32::MAX.into()) as u32);
+            self.rtt.on_round_trip(self.rtt_at, now);
             self.facts.clear(Facts::TIMING);
             self.snd.peak = in_flight.max(self.snd.peak - self.snd.peak / 8);
         }

@@ -4,6 +4,8 @@
 //! Karn's rule is the caller's: an ACK of data that was sent twice gives no sample, unless a timestamp says which
 //! transmission it answers.
 
+use crate::time::Instant;
+
 /// Time-out before anything was measured: RFC 6298 section 2.1.
 pub const RTO_INITIAL_US: u32 = 1_000_000;
 /// Least distance kept between the smoothed RTT and the time-out.
@@ -61,9 +63,19 @@ impl RttEstimator {
     ///
     /// 0 is taken for 1 µs: a memory device is faster than the clock. What exceeds [`RTO_MAX_US`] is taken for that: an
     /// echoed timestamp is the peer's to forge.
-    #[inline(always)]
+    #[inline]
     pub fn on_sample(&mut self, rtt_us: u32) {
-        let rtt = rtt_us.clamp(1, RTO_MAX_US);
+        self.take(rtt_us.clamp(1, RTO_MAX_US));
+    }
+
+    /// [`on_sample`](Self::on_sample) of what left at `sent` and is acknowledged now.
+    #[inline(always)]
+    pub fn on_round_trip(&mut self, sent: Instant, now: Instant) {
+        self.take(now.since_us(sent).clamp(1, RTO_MAX_US.into()) as u32);
+    }
+
+    #[inline(always)]
+    fn take(&mut self, rtt: u32) {
         if self.srtt_x8 == 0 {
             // Section 2.2: SRTT <- R, RTTVAR <- R/2.
             self.srtt_x8 = rtt * 8;
@@ -115,6 +127,9 @@ impl RttEstimator {
     /// The time-out to arm now, back-off included, in microseconds: 200 ms to 120 s.
     #[inline]
     pub fn rto_us(&self) -> u32 {
+        if self.backoffs == 0 {
+            return self.rto_us;
+        }
         let backed_off = u64::from(self.rto_us) << self.backoffs;
         backed_off.min(u64::from(RTO_MAX_US)) as u32
     }
