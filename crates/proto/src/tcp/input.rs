@@ -640,16 +640,19 @@ impl Connection {
     #[inline(always)]
     pub(super) fn note_ack_pending(&mut self, pushed: bool, cx: &Cx<'_>) {
         let mut wait_us = cx.config.delayed_ack_us;
-        if pushed && !self.facts.has(Facts::ANSWERS_LATER) {
-            self.facts.set(Facts::PUSHED);
+        // Changed here, and written once.
+        let mut facts = self.facts;
+        if pushed && !facts.has(Facts::ANSWERS_LATER) {
+            facts.set(Facts::PUSHED);
         } else if pushed {
-            if self.facts.has(Facts::ASKED) {
-                self.facts.forget_exchanges(); // it speaks again before it was answered: perhaps it had held that back
+            if facts.has(Facts::ASKED) {
+                facts.forget_exchanges(); // it speaks again before it was answered: perhaps it had held that back
             }
-            self.facts.set(Facts::ASKED);
-            wait_us = if self.facts.exchanges() >= CONVERSATION { PATIENT_ANSWER_US } else { LATE_ANSWER_US };
+            facts.set(Facts::ASKED);
+            wait_us = if facts.exchanges() >= CONVERSATION { PATIENT_ANSWER_US } else { LATE_ANSWER_US };
         }
-        self.facts.set(Facts::ACK_PENDING);
+        facts.set(Facts::ACK_PENDING);
+        self.facts = facts;
         // `NEVER`, unless one is pending already.
         self.delack_at = self.delack_at.min(cx.now.after_us(wait_us));
     }
