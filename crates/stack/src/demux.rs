@@ -20,7 +20,7 @@ use laneway_proto::tcp::{
 use laneway_proto::time::Instant;
 use laneway_sync::prefetch::{LINE, prefetch_line_to_write};
 use laneway_wire::flow::FlowKey;
-use laneway_wire::tcp::{Flags, Segment, SeqNum, View};
+use laneway_wire::tcp::{Flags, Segment, SeqNum, Usual, View};
 use std::hint::cold_path;
 
 /// An ACK out of the blue may carry a cookie for this long after cookies were last sent.
@@ -246,8 +246,7 @@ impl<T: Tx> Stage<'_, T> {
     fn more_text(&mut self, index: u32, seq: SeqNum, text: &[u8], arriving: &ingress::Arriving<'_>) -> bool {
         let Some(slot) = self.tables.slots.get_mut(index) else { return false };
         let Tcb::Synchronized(connection) = &mut slot.tcb else { return false };
-        let size = if arriving.size == 0 { text.len() } else { usize::from(arriving.size) };
-        let more = MoreText { seq, text, size, pushed: arriving.is_pushed() };
+        let more = MoreText { seq, text, size: arriving.size.into(), pushed: arriving.is_pushed() };
         let Some(arrival) = connection.on_more_text(&more, &mut cx!(self)) else { return false };
         let accepted = slot.accepted;
         self.deliver(index, &arrival, accepted);
@@ -258,8 +257,8 @@ impl<T: Tx> Stage<'_, T> {
     /// is never written down.
     #[inline(never)]
     fn usual(&mut self, index: u32, came: &ingress::Arriving<'_>) -> Fate {
-        let Some(segment) = Segment::usual(came.tcp) else { return Fate::Elsewhere };
-        self.synchronized(index, came, &segment, |stage| stage.read_again(index, came))
+        let Some(usual) = Usual::of(came.tcp) else { return Fate::Elsewhere };
+        self.synchronized(index, came, Some(usual), |stage| stage.read_again(index, came))
     }
 
     /// For a connection, if this is its flow: what led here may have been a guess.
@@ -272,7 +271,7 @@ impl<T: Tx> Stage<'_, T> {
                 self.handshaking(index, &whole);
                 Fate::Alone
             }
-            _ => self.synchronized(index, came, segment, |stage| stage.unexpected(index, &whole)),
+            _ => self.synchronized(index, came, Usual::of(came.tcp), |stage| stage.unexpected(index, &whole)),
         }
     }
 
@@ -282,7 +281,7 @@ impl<T: Tx> Stage<'_, T> {
         &mut self,
         index: u32,
         came: &ingress::Arriving<'_>,
-        segment: &Segment<'_>,
+        usual: Option<Usual<'_>>,
         otherwise: impl FnOnce(&mut Self) -> Fate,
     ) -> Fate {
         let Some(slot) = self.tables.slots.get_mut(index) else { return Fate::Elsewhere };
@@ -296,9 +295,8 @@ impl<T: Tx> Stage<'_, T> {
             self.local.touched.add(index);
         }
         let mut cx = cx!(self);
-        let Some(arrival) = connection.on_expected(segment, size_of_each(came, segment), &mut cx) else {
-            return otherwise(self);
-        };
+        let expected = usual.and_then(|usual| connection.on_expected(usual, came.size.into(), &mut cx));
+        let Some(arrival) = expected else { return otherwise(self) };
         if arrival.text.is_empty() || !accepted {
             // Nothing to show, so nothing has changed under us: the connection in hand is still the one.
             let news = News::of(connection, &arrival, 0, &mut cx);
@@ -325,7 +323,7 @@ impl<T: Tx> Stage<'_, T> {
         let accepted = slot.accepted;
         let mut cx = cx!(self);
         let mut arrival = tcp::Arrival::default();
-        connection.on_unexpected(segment, size_of_each(came, segment), &mut cx, &mut arrival);
+        connection.on_unexpected(segment, came.size.into(), &mut cx, &mut arrival);
         let mut fate = Fate::TakenIn;
         if let Some(discard) = arrival.discard {
             fate = Fate::Alone;
@@ -757,12 +755,6 @@ impl<T: Tx> Stage<'_, T> {
         let _ = egress::header(self.local, self.tx, arriving.key, &header);
         true
     }
-}
-
-/// Bytes of text in each of the segments that this one stands for; all of them, if it is one.
-#[inline(always)]
-fn size_of_each(came: &ingress::Arriving<'_>, segment: &Segment<'_>) -> usize {
-    if came.size == 0 { segment.payload.len() } else { usize::from(came.size) }
 }
 
 /// Brings the ring that the connection after this one will write to into the cache: one that begins is about to say something, in the ring

@@ -10,7 +10,7 @@ use crate::discard::Discard;
 use crate::time::Instant;
 use core::hint::cold_path;
 use core::ops::ControlFlow::{self, Break, Continue};
-use laneway_wire::tcp::{Flags, Segment, SeqNum, UnscaledWindow};
+use laneway_wire::tcp::{Flags, Segment, SeqNum, UnscaledWindow, Usual};
 
 /// An application with a thread of its own has so long to answer before what was pushed is acknowledged without it, in
 /// microseconds. Short: its peer may hold the rest of its message back until then (Nagle).
@@ -47,20 +47,16 @@ pub struct MoreText<'a> {
     pub seq: SeqNum,
     /// The text itself, not empty.
     pub text: &'a [u8],
-    /// Bytes of text in each of the segments that it stands for; all of them, if it is one.
+    /// Bytes of text in each of the segments that it stands for; 0, if it is one.
     pub size: usize,
     /// It had PSH.
     pub pushed: bool,
 }
 
 /// How many segments the network carried for so many bytes of text, `size` in each.
-#[inline]
+#[inline(never)]
 fn carried(bytes: usize, size: usize) -> u32 {
-    // Nearly always one: no division for that.
-    if bytes <= size {
-        return 1;
-    }
-    bytes.div_ceil(size.max(1)) as u32
+    bytes.div_ceil(size.max(1)).max(1) as u32
 }
 
 // The tokens: each can be made only by the step that it is named after, so the steps cannot be reordered.
@@ -74,33 +70,23 @@ impl Connection {
     #[inline]
     pub fn on_segment<'a>(&mut self, seg: &Segment<'a>, cx: &mut Cx<'_>) -> Arrival<'a> {
         let mut arrival = Arrival::default();
-        self.on_super_segment(seg, seg.payload.len(), cx, &mut arrival);
+        self.on_unexpected(seg, 0, cx, &mut arrival);
         arrival
     }
 
-    /// [`on_segment`](Self::on_segment) for what a device or a lane made of several segments that arrived together: each but
-    /// the last had `size` bytes of text. What it brought is written to `arrival`, which is to be new.
-    #[inline]
-    pub fn on_super_segment<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) {
-        match self.on_expected(seg, size, cx) {
-            Some(brought) => *arrival = brought,
-            None => self.on_unexpected(seg, size, cx, arrival),
-        }
-    }
-
-    /// The first half of [`on_super_segment`](Self::on_super_segment): if it is the segment that was expected, what it brought. `None`:
-    /// nothing has happened, and [`on_unexpected`](Self::on_unexpected) is to be called. Whoever calls the two by themselves keeps what
-    /// was expected, which is nearly all, in registers.
+    /// [`on_segment`](Self::on_segment) for one that is as nearly all are, if it is the one that was expected: what it brought. `None`: nothing has
+    /// happened, and [`on_unexpected`](Self::on_unexpected) is to be called with all that it says. `size` as there.
     #[inline(always)]
-    pub fn on_expected<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &mut Cx<'_>) -> Option<Arrival<'a>> {
+    pub fn on_expected<'a>(&mut self, seg: Usual<'a>, size: usize, cx: &mut Cx<'_>) -> Option<Arrival<'a>> {
         if !self.predicts(seg) {
             return None;
         }
-        let size = self.count_segment(seg.payload, size);
+        let size = self.count_segment(seg.payload(), size);
         Some(self.take_predicted(seg, size, cx))
     }
 
-    /// The second half: one that was not expected is asked about in every step.
+    /// [`on_segment`](Self::on_segment) for what a device or a lane made of several segments that arrived together: each but
+    /// the last had `size` bytes of text; 0: it is one. What it brought is written to `arrival`, which is to be new.
     #[inline]
     pub fn on_unexpected<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) {
         let size = self.count_segment(seg.payload, size);
@@ -109,10 +95,14 @@ impl Connection {
         }
     }
 
-    /// Counts what the network carried for this text, and says how large each was: what "every second full-sized segment" is measured in is
-    /// that, and not what it was merged to.
+    /// Counts what the network carried for this text, `size` bytes in each or, if that is 0, all in one. Says how large each was: what "every
+    /// second full-sized segment" is measured in is that, and not what it was merged to.
     #[inline(always)]
     fn count_segment(&mut self, text: &[u8], size: usize) -> usize {
+        if size == 0 {
+            self.tally.segs_in = self.tally.segs_in.wrapping_add(1);
+            return text.len();
+        }
         let size = size.min(text.len());
         self.tally.segs_in = self.tally.segs_in.wrapping_add(carried(text.len(), size));
         size
@@ -324,7 +314,7 @@ impl Connection {
             if window != 0 && self.facts.has(Facts::PERSIST) {
                 self.on_window_open(cx.now);
             }
-            self.take_window(seg);
+            self.take_window(seg.window, seg.seq, seg.ack);
         }
         // Only progress, or a peer that answers probes of its closed window, resets the count towards giving up. What was under way
         // when it was closed, and is sent again, is such a probe too.
@@ -357,11 +347,11 @@ impl Connection {
 
     /// The window that a segment shows is the one that counts.
     #[inline(always)]
-    pub(super) fn take_window(&mut self, seg: &Segment<'_>) {
-        let window = (seg.window << self.snd.scale).get();
+    pub(super) fn take_window(&mut self, shown: UnscaledWindow, seq: SeqNum, ack: SeqNum) {
+        let window = (shown << self.snd.scale).get();
         self.snd.wnd = window;
-        self.snd.wl1 = seg.seq;
-        self.snd.wl2 = seg.ack;
+        self.snd.wl1 = seq;
+        self.snd.wl2 = ack;
         self.snd.max_wnd = self.snd.max_wnd.max(window);
     }
 
@@ -518,7 +508,7 @@ impl Connection {
             self.facts.set(Facts::FIN_SEEN);
         }
         if !text.is_empty() {
-            self.note_size(size, seg.flags.psh(), seg.options.timestamps, cx.now);
+            self.note_size(size, seg.flags.psh(), seg.options.timestamps.map(|ts| ts.echo), cx.now);
             self.note_ack_pending(seg.flags.psh(), cx);
         }
         if seq == self.rcv.nxt {

@@ -16,77 +16,76 @@ use super::input::Arrival;
 use super::nagle::Segmentation;
 use super::output::{Kind, PLAIN_HEADER, Plan};
 use super::state::State;
-use laneway_wire::tcp::{Flags, Segment};
+use laneway_wire::tcp::{Flags, Usual};
 
 impl Connection {
     /// Whether this is the segment that was expected.
     #[inline(always)]
-    pub(super) fn predicts(&self, seg: &Segment<'_>) -> bool {
+    pub(super) fn predicts(&self, seg: Usual<'_>) -> bool {
         const TALKING: u32 = Facts::TIMESTAMPS | Facts::PERSIST | Facts::RECEIVE_SHUT;
         const ENDING: u32 = Facts::TIMESTAMPS | Facts::PERSIST | Facts::FIN_SENT;
-        let Some(ts) = seg.options.timestamps else { return false };
-        let text = seg.payload.len();
-        let agrees = match self.state {
+        let (ack, text) = (seg.ack(), seg.payload().len());
+        let agrees = if self.state == State::Established {
             // It fits the window as it was last shown, which was never wider than the buffer.
-            State::Established => {
-                self.facts.are(TALKING, Facts::TIMESTAMPS)
-                    && text as i64 <= i64::from(self.rcv.adv.offset_from(self.rcv.nxt))
-            }
+            self.facts.are(TALKING, Facts::TIMESTAMPS)
+                && text as i64 <= i64::from(self.rcv.adv.offset_from(self.rcv.nxt))
+        } else {
             // Our FIN, which was under way, is acknowledged, and nothing is said but the peer's own, if that did not come before.
-            State::FinWait1 | State::LastAck => {
-                self.facts.are(ENDING, Facts::TIMESTAMPS | Facts::FIN_SENT)
-                    && text == 0
-                    && seg.ack == self.snd.nxt
-                    && !(seg.flags.fin() && self.state == State::LastAck)
-            }
-            _ => false,
+            matches!(self.state, State::FinWait1 | State::LastAck)
+                && self.facts.are(ENDING, Facts::TIMESTAMPS | Facts::FIN_SENT)
+                && text == 0
+                && ack == self.snd.nxt
+                && !(seg.flags().fin() && self.state == State::LastAck)
         };
+        if !agrees {
+            return false;
+        }
         // What waits to be read, or beyond a gap, lies in memory that was lent for it.
         debug_assert!(self.rcv.buf.is_lent() || self.rcv.buf.is_empty() && self.rcv.ooo.is_none());
-        let undisturbed =
-            self.phase == Phase::Open && self.dup_acks == 0 && self.board.is_none() && !self.rcv.buf.is_lent();
-        agrees
-            && undisturbed
-            && seg.flags.without(Flags::PSH | Flags::FIN) == Flags::ACK
-            && seg.seq == self.rcv.nxt
-            && (ts.val.wrapping_sub(self.ts_recent) as i32) >= 0
+        self.phase == Phase::Open
+            && self.dup_acks == 0
+            && self.board.is_none()
+            && !self.rcv.buf.is_lent()
+            && seg.flags().without(Flags::PSH | Flags::FIN) == Flags::ACK
+            && seg.seq() == self.rcv.nxt
+            && (seg.timestamps().val.wrapping_sub(self.ts_recent) as i32) >= 0
             // It acknowledges all that is under way, if anything is, or some of it: it is no repetition.
-            && (seg.ack == self.snd.nxt || seg.ack.after(self.snd.una) && seg.ack.before(self.snd.nxt))
-            && seg.options.sack.is_empty()
+            && (ack == self.snd.nxt || ack.after(self.snd.una) && ack.before(self.snd.nxt))
     }
 
     /// Takes in a segment that it [`predicts`](Self::predicts), with `size` bytes of text in each of those that it stands for.
     #[inline(always)]
-    pub(super) fn take_predicted<'a>(&mut self, seg: &Segment<'a>, size: usize, cx: &mut Cx<'_>) -> Arrival<'a> {
+    pub(super) fn take_predicted<'a>(&mut self, seg: Usual<'a>, size: usize, cx: &mut Cx<'_>) -> Arrival<'a> {
         let mut arrival = Arrival::default();
-        let Some(ts) = seg.options.timestamps else { return arrival };
-        if seg.seq.at_or_before(self.rcv.acked) {
-            self.ts_recent = ts.val;
+        let (seq, ack) = (seg.seq(), seg.ack());
+        if seq.at_or_before(self.rcv.acked) {
+            self.ts_recent = seg.timestamps().val;
             self.ts_recent_ms = cx.now.as_ms() as u32;
         }
         self.heard_ms = cx.now.as_ms() as u32;
-        let acked = seg.ack.offset_from(self.snd.una) as u32;
+        let acked = ack.offset_from(self.snd.una) as u32;
         if acked > 0 {
             let fin_acked = self.state != State::Established;
-            self.count_acked(seg.ack, acked, acked - u32::from(fin_acked), cx);
-            self.rearm_rexmt(seg.ack, cx);
+            self.count_acked(ack, acked, acked - u32::from(fin_acked), cx);
+            self.rearm_rexmt(ack, cx);
             if fin_acked {
                 self.on_fin_acked(&mut cx.again());
             }
             arrival.acked = true;
             self.retries = 0;
         }
-        if arrival.acked || self.snd.wl1.at_or_before(seg.seq) {
-            self.take_window(seg);
+        if arrival.acked || self.snd.wl1.at_or_before(seq) {
+            self.take_window(seg.window(), seq, ack);
         }
         self.probes = 0;
-        if !seg.payload.is_empty() {
-            self.note_size(size, seg.flags.psh(), Some(ts), cx.now);
-            self.note_ack_pending(seg.flags.psh(), cx);
-            arrival.text = seg.payload;
+        let (flags, text) = (seg.flags(), seg.payload());
+        if !text.is_empty() {
+            self.note_size(size, flags.psh(), Some(seg.timestamps().echo), cx.now);
+            self.note_ack_pending(flags.psh(), cx);
+            arrival.text = text;
         }
-        if seg.flags.fin() {
-            self.rcv.fin = seg.seq + seg.payload.len() as u32;
+        if flags.fin() {
+            self.rcv.fin = seq + text.len() as u32;
             self.facts.set(Facts::FIN_SEEN);
         }
         arrival
@@ -118,8 +117,8 @@ impl Connection {
             header_len: PLAIN_HEADER,
             mss: self.snd.mss,
             segments: 1,
-            usual: true,
             small: len > 0 && S::notes_small(len, mss),
+            usual: true,
             window: self.advertise(),
         })
     }

@@ -5,7 +5,7 @@
 use super::Cx;
 use super::connection::{Connection, Facts};
 use crate::time::Instant;
-use laneway_wire::tcp::{SeqNum, Timestamps, UnscaledWindow};
+use laneway_wire::tcp::{SeqNum, UnscaledWindow};
 
 /// What answers something older than this is no round trip; or it was forged.
 const LONGEST_ROUND_MS: u32 = 60_000;
@@ -84,12 +84,12 @@ impl Connection {
     }
 
     /// Text came in segments of this size. From those that are full, and from those that are not though their sender had more to say, it is
-    /// learned what a full one is.
+    /// learned what a full one is. `echo`: the timestamp of ours that they answer.
     #[inline(always)]
-    pub(super) fn note_size(&mut self, size: usize, pushed: bool, timestamps: Option<Timestamps>, now: Instant) {
+    pub(super) fn note_size(&mut self, size: usize, pushed: bool, echo: Option<u32>, now: Instant) {
         let all = || size.min(u16::MAX.into()) as u16;
         if size >= self.rcv.mss.into() {
-            self.note_full(all(), timestamps, now);
+            self.note_full(all(), echo, now);
         } else if !pushed {
             self.note_smaller(all());
         }
@@ -98,10 +98,10 @@ impl Connection {
     /// A full segment: who sends those fills a window each round trip, and what they answer is as old as that (RFC 7323 section 4.1 is
     /// of the sender, who alone may time his retransmissions by it; this is for the size of our buffer).
     #[inline(never)]
-    fn note_full(&mut self, size: u16, timestamps: Option<Timestamps>, now: Instant) {
+    fn note_full(&mut self, size: u16, echo: Option<u32>, now: Instant) {
         self.rcv.mss = size;
-        let Some(ts) = timestamps else { return };
-        let age_ms = self.ts_now(now).wrapping_sub(ts.echo);
+        let Some(echo) = echo else { return };
+        let age_ms = self.ts_now(now).wrapping_sub(echo);
         if age_ms <= LONGEST_ROUND_MS {
             let (known, age_ms) = (u32::from(self.rcv.round_ms), age_ms.max(1));
             self.rcv.round_ms = if known == 0 { age_ms } else { (7 * known + age_ms).div_ceil(8) } as u16;

@@ -15,7 +15,7 @@ pub use emit::{Header, fill_checksum, fill_partial};
 pub use flags::Flags;
 pub use options::{Options, SackBlocks, Timestamps};
 pub use seq::{SeqNum, SeqRange};
-pub use view::{Segment, View};
+pub use view::{Segment, Usual, View};
 pub use window::{UnscaledWindow, Window, WindowScale};
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use super::emit::Header;
 use super::flags::Flags;
-use super::options::{Options, timestamps_only, usual_syn};
+use super::options::{Options, Timestamps, timestamps_only, usual_syn};
 use super::seq::SeqNum;
 use super::window::UnscaledWindow;
 use super::{CHECKSUM_OFFSET, HEADER_LEN};
@@ -114,6 +114,80 @@ fn ack(h: &[u8; HEADER_LEN]) -> SeqNum {
     SeqNum::new(u32::from_be_bytes([h[8], h[9], h[10], h[11]]))
 }
 
+#[inline(always)]
+fn window(h: &[u8; HEADER_LEN]) -> UnscaledWindow {
+    UnscaledWindow::new(u16::from_be_bytes([h[14], h[15]]))
+}
+
+/// A segment that is [usual](Segment::usual), of which nothing else was read yet: each of its words is when it is asked for. Who takes it in
+/// asks for most of them once, and need not keep them at hand until then.
+#[derive(Clone, Copy, Debug)]
+pub struct Usual<'a> {
+    header: &'a [u8; HEADER_LEN],
+    options: &'a [u8; TIMESTAMPS_LEN],
+    payload: &'a [u8],
+}
+
+/// Two NOPs and timestamps.
+const TIMESTAMPS_LEN: usize = 12;
+
+impl<'a> Usual<'a> {
+    /// The segment in `bytes`, if it is one.
+    #[inline(always)]
+    pub fn of(bytes: &'a [u8]) -> Option<Self> {
+        let (head, payload) = bytes.split_first_chunk::<{ HEADER_LEN + TIMESTAMPS_LEN }>()?;
+        if head[12] & 0xf0 != 0x80 {
+            return None;
+        }
+        let (header, options) = (head.first_chunk()?, head.last_chunk()?);
+        timestamps_only(options)?;
+        Some(Usual { header, options, payload })
+    }
+
+    /// SEG.SEQ.
+    #[inline(always)]
+    pub fn seq(self) -> SeqNum {
+        seq(self.header)
+    }
+
+    /// SEG.ACK.
+    #[inline(always)]
+    pub fn ack(self) -> SeqNum {
+        ack(self.header)
+    }
+
+    /// Control bits.
+    #[inline(always)]
+    pub fn flags(self) -> Flags {
+        Flags::from_bits(self.header[13])
+    }
+
+    /// SEG.WND, not yet scaled.
+    #[inline(always)]
+    pub fn window(self) -> UnscaledWindow {
+        window(self.header)
+    }
+
+    /// The timestamps.
+    #[inline(always)]
+    pub fn timestamps(self) -> Timestamps {
+        let [_, _, _, _, val @ .., e0, e1, e2, e3] = *self.options;
+        Timestamps { val: u32::from_be_bytes(val), echo: u32::from_be_bytes([e0, e1, e2, e3]) }
+    }
+
+    /// The text.
+    #[inline(always)]
+    pub fn payload(self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// All of it, read.
+    #[inline(always)]
+    pub fn segment(self) -> Segment<'a> {
+        Segment::from_parts(self.header, Options::timestamps(self.timestamps()), self.payload)
+    }
+}
+
 /// The meaning of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment<'a> {
@@ -151,12 +225,7 @@ impl<'a> Segment<'a> {
     /// nothing bad: look closely then, with [`parse`](Self::parse).
     #[inline(always)]
     pub fn usual(bytes: &'a [u8]) -> Option<Segment<'a>> {
-        let (head, payload) = bytes.split_first_chunk::<32>()?;
-        if head[12] & 0xf0 != 0x80 {
-            return None;
-        }
-        let timestamps = timestamps_only(head.last_chunk()?)?;
-        Some(Segment::from_parts(head.first_chunk()?, Options::timestamps(timestamps), payload))
+        Usual::of(bytes).map(Usual::segment)
     }
 
     /// A SYN or SYN-ACK as nearly all are: 40 bytes of header, with segment size, SACK permitted, timestamps and window scale, in
@@ -179,7 +248,7 @@ impl<'a> Segment<'a> {
             seq: seq(header),
             ack: ack(header),
             flags: Flags::from_bits(header[13]),
-            window: UnscaledWindow::new(u16::from_be_bytes([header[14], header[15]])),
+            window: window(header),
             urgent: u16::from_be_bytes([header[18], header[19]]),
             options,
             payload,

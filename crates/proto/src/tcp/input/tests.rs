@@ -16,7 +16,7 @@ fn take_in(connection: &mut Connection, seg: &Segment<'_>, size: usize, pool: &m
     let config = Config::default();
     let mut cx = Cx { now, config: &config, pool };
     let mut arrival = Arrival::default();
-    connection.on_super_segment(seg, size, &mut cx, &mut arrival);
+    connection.on_unexpected(seg, size, &mut cx, &mut arrival);
     connection.finish(&arrival, arrival.text.len(), &mut cx);
 }
 
@@ -45,7 +45,7 @@ fn closed_in_the_middle_of_text_is_a_reset() {
         let seg = Segment { flags, ..text(&connection, &[7; 10]) };
         let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
         let mut arrival = Arrival::default();
-        connection.on_super_segment(&seg, 10, &mut cx, &mut arrival);
+        connection.on_unexpected(&seg, 10, &mut cx, &mut arrival);
         connection.close(&mut cx);
         let closed = connection.finish(&arrival, taken, &mut cx);
         assert_eq!((connection.state() == State::Closed, closed), (reset, !reset), "{taken} taken");
@@ -195,7 +195,7 @@ fn as_much_is_kept_as_there_is_memory_for() {
         let seg = text(&connection, &bytes[read.len() + connection.buffered() as usize..]);
         let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
         let mut arrival = Arrival::default();
-        connection.on_super_segment(&seg, 8_960, &mut cx, &mut arrival);
+        connection.on_unexpected(&seg, 8_960, &mut cx, &mut arrival);
         let taken = arrival.text.len().min(476);
         read.extend_from_slice(&arrival.text[..taken]);
         connection.finish(&arrival, taken, &mut cx);

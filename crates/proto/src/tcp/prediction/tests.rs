@@ -8,7 +8,7 @@ use crate::tcp::config::Config;
 use crate::tcp::nagle::Lane;
 use crate::time::Instant;
 use core::ops::ControlFlow::Break;
-use laneway_wire::tcp::{Options, SackBlocks, SeqRange, Timestamps, UnscaledWindow};
+use laneway_wire::tcp::{Options, SackBlocks, Segment, SeqRange, Timestamps, UnscaledWindow};
 use proptest::prelude::*;
 
 /// What happens next; numbers choose among a few that matter.
@@ -156,16 +156,18 @@ impl Side {
                     },
                     payload: &payload[..len],
                 };
-                predicted = usize::from(c.predicts(&seg));
                 let header = seg.to_header();
                 let mut bytes = vec![0; header.len()];
                 header.emit(&mut bytes);
                 bytes.extend_from_slice(seg.payload);
+                predicted = usize::from(Usual::of(&bytes).is_some_and(|usual| c.predicts(usual)));
                 let mut arrival = Arrival::default();
                 if *predicts {
-                    // As a lane does: what is as nearly all are is read at once.
-                    let seg = Segment::usual(&bytes).unwrap_or(seg);
-                    c.on_super_segment(&seg, len, &mut cx, &mut arrival);
+                    // As a lane does.
+                    match Usual::of(&bytes).and_then(|usual| c.on_expected(usual, 0, &mut cx)) {
+                        Some(brought) => arrival = brought,
+                        None => c.on_unexpected(&seg, 0, &mut cx, &mut arrival),
+                    }
                 } else {
                     ask_every_step(c, &seg, &mut cx, &mut arrival);
                 }

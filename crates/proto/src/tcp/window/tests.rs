@@ -4,7 +4,7 @@ use crate::tcp::buffer::BufferPool;
 use crate::tcp::config::Config;
 use crate::tcp::connection::Agreed;
 use crate::tcp::nagle::Lane;
-use laneway_wire::tcp::{Flags, Options, Segment};
+use laneway_wire::tcp::{Flags, Options, Segment, Timestamps};
 
 const NOW: Instant = Instant::from_us(5_000_000);
 
