@@ -216,3 +216,22 @@ fn a_commit_stays_inside_its_reservation() {
 fn only_what_is_lent_can_be_released() {
     records(64).1.release(1);
 }
+
+#[test]
+fn what_is_reserved_can_be_asked_for_and_given_up() {
+    let (mut producer, mut consumer) = records(4_096);
+    assert!(producer.reserved().is_none());
+    assert!(!producer.try_commit(0, 0));
+    producer.reserve(10).unwrap().fill(7);
+    assert_eq!(producer.reserved(), Some(&mut [7; 10][..]));
+    assert!(!producer.try_commit(11, 0));
+    assert!(producer.try_commit(9, 0));
+    assert!(producer.reserved().is_none());
+    assert!(producer.reserve(10).is_some());
+    producer.give_up();
+    assert!(producer.reserved().is_none());
+    assert!(!producer.try_commit(10, 0));
+    producer.publish();
+    assert_eq!(consumer.poll(64), 1);
+    assert_eq!(consumer.record(0).0, [7; 9]);
+}
