@@ -39,13 +39,23 @@ struct Arriving<'s, 'a> {
     came: &'s ingress::Arriving<'a>,
 }
 
-impl Arriving<'_, '_> {
-    /// Hands the packet that it came in to another lane.
-    #[inline(never)]
-    fn mail(&self, local: &mut Local, lane: usize, note: Note) -> bool {
-        let ingress::Arriving { packet, verified, size, .. } = *self.came;
-        mail_packet(local, lane, packet, Vouched { verified, size }, note)
+/// What a segment says that need not be as nearly all are. If that is nonsense, it goes no further.
+#[inline(never)]
+fn read<'a>(came: &ingress::Arriving<'a>, local: &mut Local) -> Option<Segment<'a>> {
+    let segment = Segment::parse(came.tcp).ok();
+    if segment.is_none() {
+        cold_path();
+        local.counters.count(Mib::TcpInErrs);
+        local.counters.discard(Discard::TcpMalformed);
     }
+    segment
+}
+
+/// Hands the packet that a segment came in to another lane.
+#[inline(never)]
+fn mail(local: &mut Local, came: &ingress::Arriving<'_>, lane: usize, note: Note) -> bool {
+    let ingress::Arriving { packet, verified, size, .. } = *came;
+    mail_packet(local, lane, packet, Vouched { verified, size }, note)
 }
 
 /// Everything that a segment may need on its way.
@@ -69,6 +79,11 @@ enum Fate {
     Alone,
     /// It was taken in. What follows on it, with the same header, would be found as good.
     TakenIn,
+}
+
+/// A SYN may begin a connection. It must start beyond this sequence number, if its flow was in TIME_WAIT, here or where its bucket was before.
+struct Begins {
+    beyond: Option<SeqNum>,
 }
 
 /// What a segment leaves to be told to the application.
@@ -138,71 +153,39 @@ impl<T: Tx> Stage<'_, T> {
         met.map(|(index, _)| index)
     }
 
-    /// One that is not what nearly all are, or whose flow is not where it was found last: the first of it, most likely.
+    /// One that is not what nearly all are, or whose flow is not where it was found last: the first of it, most likely. Whoever it is for
+    /// reads what it says.
     #[inline(never)]
-    fn unusual(&mut self, arriving: &ingress::Arriving<'_>) -> Option<(u32, Fate)> {
-        if let Some(segment) = Segment::usual(arriving.tcp) {
-            return self.look_up(arriving.hint, arriving, &segment);
-        }
-        if let Some(segment) = Segment::usual_syn(arriving.tcp) {
-            return self.meant(arriving, &segment);
-        }
-        self.any(arriving)
-    }
-
-    /// One with any options, or none, or one that is malformed.
-    #[inline(never)]
-    fn any(&mut self, arriving: &ingress::Arriving<'_>) -> Option<(u32, Fate)> {
-        let Ok(segment) = View::new(arriving.tcp).and_then(|view| view.segment()) else {
-            self.local.counters.count(Mib::TcpInErrs);
-            self.local.counters.discard(Discard::TcpMalformed);
-            return None;
-        };
-        self.meant(arriving, &segment)
-    }
-
-    #[inline(always)]
-    fn meant(&mut self, arriving: &ingress::Arriving<'_>, segment: &Segment<'_>) -> Option<(u32, Fate)> {
-        if let Some(handle) = arriving.hint
-            && handle.kind() == Kind::Connection
-        {
-            let fate = self.connection(handle.index(), arriving, segment);
-            if fate != Fate::Elsewhere {
-                return Some((handle.index(), fate));
+    fn unusual(&mut self, came: &ingress::Arriving<'_>) -> Option<(u32, Fate)> {
+        if let Some(hint) = came.hint {
+            match hint.kind() {
+                Kind::Connection => {
+                    let fate = self.connection(hint.index(), came);
+                    if fate != Fate::Elsewhere {
+                        return Some((hint.index(), fate));
+                    }
+                }
+                Kind::HalfOpen if self.half_open(hint, came) => return None,
+                Kind::TimeWaitV4 | Kind::TimeWaitV6 if self.no_connection(Some(hint), came) => return None,
+                _ => {}
             }
         }
-        self.look_up(arriving.hint, arriving, segment)
+        self.look_up(came)
     }
 
     /// As the index has it.
     #[inline(never)]
-    fn look_up(
-        &mut self,
-        hint: Option<Handle>,
-        came: &ingress::Arriving<'_>,
-        segment: &Segment<'_>,
-    ) -> Option<(u32, Fate)> {
-        let text = &Arriving { key: &came.key, hash: came.hash(&self.local.hash_key), segment, came };
-        match self.tables.lookup_hinted(hint, text.hash, text.key) {
-            Some(handle) => match handle.kind() {
-                Kind::Connection => {
-                    self.tables.recent.note(came.mix, handle);
-                    Some((handle.index(), self.connection(handle.index(), came, segment)))
-                }
-                Kind::HalfOpen => {
-                    self.half_open(handle.index(), text);
-                    None
-                }
-                Kind::TimeWaitV4 | Kind::TimeWaitV6 => {
-                    self.time_wait(handle, text);
-                    None
-                }
-            },
-            None => {
-                self.nobody(text);
-                None
+    fn look_up(&mut self, came: &ingress::Arriving<'_>) -> Option<(u32, Fate)> {
+        let found = self.tables.lookup(came.hash(&self.local.hash_key), &came.key);
+        match found.map(|handle| (handle.kind(), handle)) {
+            Some((Kind::Connection, handle)) => {
+                self.tables.recent.note(came.mix, handle);
+                return Some((handle.index(), self.connection(handle.index(), came)));
             }
-        }
+            Some((Kind::HalfOpen, handle)) => self.half_open(handle, came),
+            _ => self.no_connection(found, came),
+        };
+        None
     }
 
     /// What continues the segment `first` that met its connection, or what that one supersedes. Their headers, as long as its, say nothing
@@ -261,18 +244,37 @@ impl<T: Tx> Stage<'_, T> {
         self.synchronized(index, came, Some(usual), |stage| stage.read_again(index, came))
     }
 
-    /// For a connection, if this is its flow: what led here may have been a guess.
+    /// For what is rare: the segment is read again, and laid down this time. What was read for what is not rare can stay in registers then.
+    #[cold]
     #[inline(never)]
-    fn connection(&mut self, index: u32, came: &ingress::Arriving<'_>, segment: &Segment<'_>) -> Fate {
+    fn laid_down<R: Default>(
+        &mut self,
+        came: &ingress::Arriving<'_>,
+        hash: u64,
+        act: impl FnOnce(&mut Self, &Arriving<'_, '_>) -> R,
+    ) -> R {
+        match &Segment::parse(came.tcp) {
+            Ok(segment) => act(self, &Arriving { key: &came.key, hash, segment, came }),
+            Err(_) => R::default(),
+        }
+    }
+
+    /// For a connection, if this is its flow: what led here may have been a guess.
+    #[inline(always)]
+    fn connection(&mut self, index: u32, came: &ingress::Arriving<'_>) -> Fate {
+        match self.tables.slots.get(index) {
+            Some(Slot { tcb: Tcb::Handshaking(_), .. }) => self.handshaking(index, came),
+            _ => self.any(index, came),
+        }
+    }
+
+    /// For a connection that is synchronized, if this is its flow: a segment with any options, or none, or one that is malformed.
+    #[inline(never)]
+    fn any(&mut self, index: u32, came: &ingress::Arriving<'_>) -> Fate {
+        let Some(segment) = &read(came, self.local) else { return Fate::Alone };
         // Who needs the hash has asked the index, and not us.
         let whole = Arriving { key: &came.key, hash: 0, segment, came };
-        match self.tables.slots.get(index) {
-            Some(Slot { tcb: Tcb::Handshaking(handshake), .. }) if *handshake.key() == came.key => {
-                self.handshaking(index, &whole);
-                Fate::Alone
-            }
-            _ => self.synchronized(index, came, Usual::of(came.tcp), |stage| stage.unexpected(index, &whole)),
-        }
+        self.synchronized(index, came, Usual::of(came.tcp), |stage| stage.unexpected(index, &whole))
     }
 
     /// For a connection that is synchronized, if this is its flow. If the segment is not what it expected, `otherwise` sees to it.
@@ -439,13 +441,25 @@ impl<T: Tx> Stage<'_, T> {
         }
     }
 
-    /// For an active open under way.
-    fn handshaking(&mut self, index: u32, arriving: &Arriving<'_, '_>) {
+    /// For an active open under way, if this is its flow.
+    #[inline(never)]
+    fn handshaking(&mut self, index: u32, came: &ingress::Arriving<'_>) -> Fate {
         let id = self.tables.id(index);
+        let Some(slot) = self.tables.slots.get_mut(index) else { return Fate::Elsewhere };
+        let Tcb::Handshaking(handshake) = &mut slot.tcb else { return Fate::Elsewhere };
+        if *handshake.key() != came.key {
+            cold_path();
+            return Fate::Elsewhere;
+        }
+        let segment = match Segment::usual_syn(came.tcp) {
+            Some(segment) => segment,
+            None => match read(came, self.local) {
+                Some(segment) => segment,
+                None => return Fate::Alone,
+            },
+        };
         let cx = cx!(self);
-        let Some(slot) = self.tables.slots.get_mut(index) else { return };
-        let Tcb::Handshaking(handshake) = &mut slot.tcb else { return };
-        match handshake.on_segment(arriving.segment, &cx) {
+        match handshake.on_segment(&segment, &cx) {
             handshake::Outcome::Waiting(discard) => {
                 cold_path();
                 if let Some(discard) = discard {
@@ -455,11 +469,11 @@ impl<T: Tx> Stage<'_, T> {
             }
             handshake::Outcome::Established(agreed) => {
                 prefetch_ring(&self.tables.pool);
-                let (mtu, _) = path_facts(self.local, arriving.key, slot.path);
+                let (mtu, _) = path_facts(self.local, &came.key, slot.path);
                 let config = &self.local.config.tcp;
                 let mut connection = Connection::new(&agreed, mtu, config, self.local.now);
                 connection.token = handshake.token;
-                if arriving.segment.flags.syn() {
+                if segment.flags.syn() {
                     connection.owe_ack();
                 }
                 slot.establish(connection);
@@ -468,8 +482,8 @@ impl<T: Tx> Stage<'_, T> {
                     self.local.touched.add(index);
                 }
                 self.app.on_connect(&mut Context { tables: self.tables, local: self.local }, id);
-                if !arriving.segment.flags.syn() {
-                    self.connection(index, arriving.came, arriving.segment); // the end of a simultaneous open may carry text
+                if !segment.flags.syn() {
+                    self.connection(index, came); // the end of a simultaneous open may carry text
                 }
             }
             handshake::Outcome::Failed(reason) => {
@@ -479,29 +493,44 @@ impl<T: Tx> Stage<'_, T> {
                 self.tables.remove(index);
                 self.app.on_closed(&mut Context { tables: self.tables, local: self.local }, id, token, reason);
             }
-            handshake::Outcome::Unacceptable => drop(self.reset(arriving)),
+            handshake::Outcome::Unacceptable => drop(self.laid_down(came, 0, Self::reset)),
         }
+        Fate::Alone
     }
 
-    /// For a passive open under way.
-    #[inline]
-    fn half_open(&mut self, index: u32, arriving: &Arriving<'_, '_>) {
+    /// For a passive open under way. False, with nothing done, if it is another flow's.
+    #[inline(never)]
+    fn half_open(&mut self, handle: Handle, came: &ingress::Arriving<'_>) -> bool {
+        let index = handle.index();
+        let Some(half) = self.tables.half_open.get_mut(index) else { return false };
+        if *half.key() != came.key {
+            cold_path();
+            return false;
+        }
+        let segment = match Segment::usual(came.tcp) {
+            Some(segment) => segment,
+            None => match read(came, self.local) {
+                Some(segment) => segment,
+                None => return true,
+            },
+        };
+        let hash = came.hash(&self.local.hash_key);
         let cx = cx!(self);
-        let Some(half) = self.tables.half_open.get_mut(index) else { return };
-        match half.on_segment(arriving.segment, &cx) {
+        match half.on_segment(&segment, &cx) {
             listen::Outcome::Established(agreed) => {
                 let listener = crate::app::ListenerId(half.listener);
                 let Some(reuse) = self.tables.listeners.room(listener) else {
                     // The peer will send it again, and by then somebody may have accepted.
-                    return self.accept_queue_full();
+                    self.accept_queue_full();
+                    return true;
                 };
                 prefetch_ring(&self.tables.pool);
-                let path = PathPlace::of(arriving.key);
-                let (mtu, _) = path_facts(self.local, arriving.key, path);
+                let path = PathPlace::of(&came.key);
+                let (mtu, _) = path_facts(self.local, &came.key, path);
                 let (config, now) = (&self.local.config.tcp, self.local.now);
                 let make = || Connection::accepted(&agreed, mtu, config, now, listener.0.into());
-                let id = self.tables.promote((arriving.hash, arriving.came.mix), index, path, reuse, make);
-                self.welcome(listener, id, arriving);
+                let id = self.tables.promote((hash, came.mix), index, path, reuse, make);
+                self.welcome(listener, id, came);
             }
             listen::Outcome::Repeat => {
                 cold_path();
@@ -512,47 +541,74 @@ impl<T: Tx> Stage<'_, T> {
                 cold_path();
                 if let Some(header) = half.challenge(&cx) {
                     self.tables.counters.count(Mib::TcpExtTCPChallengeACK);
-                    let _ = egress::header(self.local, self.tx, arriving.key, &header);
+                    let _ = egress::header(self.local, self.tx, &came.key, &header);
                 }
             }
             listen::Outcome::Reset => self.tables.remove_half_open(index),
             // The SYN may have come twice, and the peer believes in the first answer, which was a cookie.
             listen::Outcome::Unacceptable
-                if self.local.cookies_until > self.local.now && self.cookie(arriving, Some(index)) => {}
-            listen::Outcome::Unacceptable => drop(self.reset(arriving)),
+                if self.local.cookies_until > self.local.now
+                    && self.laid_down(came, hash, |stage, whole| stage.cookie(whole, Some(index))) => {}
+            listen::Outcome::Unacceptable => drop(self.laid_down(came, hash, Self::reset)),
             listen::Outcome::Ignore(discard) => self.tables.counters.discard(discard),
         }
+        true
     }
 
     /// A connection is complete: it is queued, offered, and shown the segment that completed it.
     #[inline]
-    fn welcome(&mut self, listener: crate::app::ListenerId, id: ConnId, arriving: &Arriving<'_, '_>) {
+    fn welcome(&mut self, listener: crate::app::ListenerId, id: ConnId, came: &ingress::Arriving<'_>) {
         self.tables.counters.count(Mib::TcpPassiveOpens);
         self.tables.listeners.push(listener, id);
         self.app.on_acceptable(&mut Context { tables: self.tables, local: self.local }, listener);
-        if self.usual(id.index(), arriving.came) == Fate::Elsewhere {
-            self.connection(id.index(), arriving.came, arriving.segment);
+        if self.usual(id.index(), came) == Fate::Elsewhere {
+            self.connection(id.index(), came);
         }
     }
 
-    /// For a flow in TIME_WAIT.
-    #[inline]
-    fn time_wait(&mut self, handle: Handle, arriving: &Arriving<'_, '_>) {
+    /// For a flow that has no connection, nor is about to: at the most it has a record. False, with nothing done, if that is another flow's.
+    #[inline(never)]
+    fn no_connection(&mut self, record: Option<Handle>, came: &ingress::Arriving<'_>) -> bool {
+        if record.is_some_and(|record| !self.tables.is_flow(record, &came.key)) {
+            cold_path();
+            return false;
+        }
+        let segment = match Segment::usual_syn(came.tcp) {
+            Some(segment) => segment,
+            None => match read(came, self.local) {
+                Some(segment) => segment,
+                None => return true,
+            },
+        };
+        let hash = came.hash(&self.local.hash_key);
+        let begins = match record {
+            Some(record) => self.time_wait(record, came, &segment),
+            None => self.nobody((came, hash), &segment),
+        };
+        if let Some(Begins { beyond }) = begins {
+            self.syn((came, hash), &segment, record, beyond);
+        }
+        true
+    }
+
+    /// For a flow in TIME_WAIT; nothing more is to be done unless a SYN takes it over.
+    #[inline(always)]
+    fn time_wait(&mut self, handle: Handle, came: &ingress::Arriving<'_>, segment: &Segment<'_>) -> Option<Begins> {
         let now = self.local.now;
-        let (key, secrets) = (arriving.key, &self.local.secrets);
+        let (key, secrets) = (&came.key, &self.local.secrets);
         let ts_offset = || isn::ts_offset(&secrets.get().timestamp, &key.local, &key.remote);
         let tables = &mut *self.tables;
         let outcome = if handle.kind() == Kind::TimeWaitV4 {
             let record = tables.tw4.get(position(&tables.tw4, handle));
-            record.map(|tw| tw.on_segment(arriving.segment, ts_offset, now))
+            record.map(|tw| tw.on_segment(segment, ts_offset, now))
         } else {
             let record = tables.tw6.get(position(&tables.tw6, handle));
-            record.map(|tw| tw.on_segment(arriving.segment, ts_offset, now))
+            record.map(|tw| tw.on_segment(segment, ts_offset, now))
         };
         match outcome {
             Some(timewait::Outcome::Reuse(least)) => match self.local.successor(key) {
-                Some(owner) => self.give_back(handle, least, owner, arriving),
-                None => self.syn(arriving, Some(handle), Some(least)),
+                Some(owner) => self.give_back(handle, least, owner, came),
+                None => return Some(Begins { beyond: Some(least) }),
             },
             Some(timewait::Outcome::Answer { header, restart }) => {
                 if restart {
@@ -564,57 +620,68 @@ impl<T: Tx> Stage<'_, T> {
             Some(timewait::Outcome::Ignore(discard)) => tables.counters.discard(discard),
             None => {}
         }
+        None
     }
 
-    /// For nothing that exists.
-    #[inline]
-    fn nobody(&mut self, arriving: &Arriving<'_, '_>) {
+    /// For nothing that exists; nothing more is to be done unless a SYN begins something here.
+    #[inline(always)]
+    fn nobody(&mut self, (came, hash): (&ingress::Arriving<'_>, u64), segment: &Segment<'_>) -> Option<Begins> {
         // What finds a flow has been asked this when the flow began.
-        if !self.local.snapshot.addresses.can_be_remote(&arriving.key.remote) {
-            return self.tables.counters.discard(Discard::IpMartianSource);
+        if !self.local.snapshot.addresses.can_be_remote(&came.key.remote) {
+            self.tables.counters.discard(Discard::IpMartianSource);
+            return None;
         }
-        let flags = arriving.segment.flags;
+        let flags = segment.flags;
         let begins = flags.syn() && !flags.ack();
-        if let Decider::Lane(lane, via) = self.local.decider(arriving.key, arriving.came.via, begins) {
+        if let Decider::Lane(lane, via) = self.local.decider(&came.key, came.via, begins) {
             self.local.count_mailed(via);
             let cookies = via == Via::Returned && self.local.cookies_until > self.local.now;
             let note = Note { via, cookies, ..Note::default() };
-            arriving.mail(self.local, lane, note);
-            return;
+            mail(self.local, came, lane, note);
+            return None;
         }
         if begins {
-            let returned = arriving.came.via == Via::Returned;
-            let least = if returned { self.local.moving.take_beyond(arriving.key) } else { None };
-            return self.syn(arriving, None, least);
+            let returned = came.via == Via::Returned;
+            let beyond = if returned { self.local.moving.take_beyond(&came.key) } else { None };
+            return Some(Begins { beyond });
         }
         // What bears no cookie is not asked for one.
         let may_be_cookie = flags.ack() && !flags.intersects(Flags::SYN | Flags::RST);
-        if may_be_cookie && self.local.cookies_until > self.local.now && self.cookie(arriving, None) {
-            return;
-        }
-        self.tables.counters.discard(Discard::TcpNoConnection);
-        self.reset(arriving);
+        self.laid_down(came, hash, |stage, arriving| {
+            if may_be_cookie && stage.local.cookies_until > stage.local.now && stage.cookie(arriving, None) {
+                return;
+            }
+            stage.tables.counters.discard(Discard::TcpNoConnection);
+            stage.reset(arriving);
+        });
+        None
     }
 
     /// A SYN that takes over a flow in TIME_WAIT, whose bucket has been handed over: the flow goes to its new owner, and the
     /// record ends here. If there is no room in the mail, nothing has happened, and the peer will send it again.
     #[cold]
-    fn give_back(&mut self, handle: Handle, least: SeqNum, owner: usize, arriving: &Arriving<'_, '_>) {
+    fn give_back(&mut self, handle: Handle, least: SeqNum, owner: usize, came: &ingress::Arriving<'_>) {
         let note = Note { via: Via::Returned, beyond: Some(least), ..Note::default() };
         self.local.count_mailed(Via::Returned);
-        if arriving.mail(self.local, owner, note) {
-            self.tables.give_up(arriving.hash, handle);
+        if mail(self.local, came, owner, note) {
+            self.tables.give_up(came.hash(&self.local.hash_key), handle);
         }
     }
 
     /// A SYN. `over`: it takes over a flow in TIME_WAIT; `least`: it must start beyond this sequence number, because it takes
     /// over one, here or where its bucket was before.
-    #[inline]
-    fn syn(&mut self, arriving: &Arriving<'_, '_>, over: Option<Handle>, least: Option<SeqNum>) {
-        let Arriving { key, hash, segment, .. } = arriving;
-        let Some(listener) = self.tables.listeners.find(&key.local, key.local_port, *hash) else {
+    #[inline(always)]
+    fn syn(
+        &mut self,
+        (came, hash): (&ingress::Arriving<'_>, u64),
+        segment: &Segment<'_>,
+        over: Option<Handle>,
+        least: Option<SeqNum>,
+    ) {
+        let key = &came.key;
+        let Some(listener) = self.tables.listeners.find(&key.local, key.local_port, hash) else {
             self.tables.counters.discard(Discard::TcpNoConnection);
-            if self.reset(arriving) {
+            if self.laid_down(came, hash, Self::reset) {
                 self.tables.counters.count(Mib::TcpRefused);
             }
             return;
@@ -629,7 +696,7 @@ impl<T: Tx> Stage<'_, T> {
         if under_way >= most {
             cold_path();
             if least.is_none() {
-                return self.send_cookie(arriving);
+                return self.laid_down(came, hash, Self::send_cookie);
             }
             // A cookie cannot promise to begin beyond the flow's former use. So whoever comes back to a flow has as many entries
             // again, which a flood of strangers cannot take from him; beyond them the record stays, and he has to ask once more.
@@ -644,7 +711,7 @@ impl<T: Tx> Stage<'_, T> {
         let retry_at_ms = half.retry_at_ms();
         // Written before the entry is laid down: what has just been laid down is not at hand.
         let header = half.syn_ack(announced_mss(mtu, key.is_v4()), &cx);
-        let index = self.tables.insert_half_open(*hash, half, arriving.came.mix, over);
+        let index = self.tables.insert_half_open(hash, half, came.mix, over);
         self.tables.timers.arm_tick(Handle::new(Kind::HalfOpen, index), next_tick(self.local.now, retry_at_ms));
         if egress::header_at(self.local, self.tx, key, path, &header) == egress::Sent::Full {
             return self.answer_later(index);
@@ -743,7 +810,7 @@ impl<T: Tx> Stage<'_, T> {
             Slot { tcb, hash, touched: false, accepted: false, tag, path }
         });
         self.local.began(arriving.key);
-        self.welcome(listener, id, arriving);
+        self.welcome(listener, id, arriving.came);
         true
     }
 

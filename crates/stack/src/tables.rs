@@ -210,15 +210,6 @@ impl Tables {
         Ok(Opening { grant, hash, beyond: over.map(|(_, least)| least) })
     }
 
-    /// As `lookup`, with a guess that is right nearly always.
-    #[inline(always)]
-    pub fn lookup_hinted(&self, hint: Option<Handle>, hash: u64, key: &FlowKey) -> Option<Handle> {
-        match hint {
-            Some(handle) if self.is_flow(handle, key) => Some(handle),
-            _ => self.lookup(hash, key),
-        }
-    }
-
     /// Takes a flow whose port the application chose; nothing if it is in use.
     pub fn adopt(&mut self, ask: &Ask<'_>, port: u16, now: Instant, delay_ms: u32) -> Option<Opening> {
         let key = ask.flow(port);
@@ -243,8 +234,9 @@ impl Tables {
         });
     }
 
-    #[inline]
-    fn is_flow(&self, handle: Handle, key: &FlowKey) -> bool {
+    /// Whether a handle leads to this flow.
+    #[inline(always)]
+    pub(crate) fn is_flow(&self, handle: Handle, key: &FlowKey) -> bool {
         let Tables { slots, half_open, tw4, tw6, .. } = self;
         Shapes { slots, half_open, tw4, tw6 }.is_flow(handle, key)
     }
