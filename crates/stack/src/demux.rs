@@ -514,7 +514,9 @@ impl<T: Tx> Stage<'_, T> {
                 None => return true,
             },
         };
-        let hash = came.hash(&self.local.hash_key);
+        let noted = self.tables.recent.hash_of_half_open(came.mix, handle);
+        let hash = noted.unwrap_or_else(|| came.hash(&self.local.hash_key));
+        debug_assert_eq!(hash, came.key.hash(&self.local.hash_key.get()), "the hash of another flow was noted");
         let cx = cx!(self);
         match half.on_segment(&segment, &cx) {
             listen::Outcome::Established(agreed) => {

@@ -18,13 +18,16 @@ const PLACES_MIN: usize = 1 << 10;
 pub struct RecentFlows {
     /// The upper half of the mix, then the handle.
     places: Box<[u64]>,
+    /// For each place the keyed hash of the flow that was noted there last as half open. (A connection keeps its own; a half-open entry is to be
+    /// small, and has no room for it.)
+    hashes: Box<[u64]>,
 }
 
 impl RecentFlows {
     /// For about so many connections.
     pub fn new(connections: usize) -> Self {
         let places = connections.clamp(PLACES_MIN, PLACES_MAX).next_power_of_two();
-        RecentFlows { places: vec![0; places].into_boxed_slice() }
+        RecentFlows { places: vec![0; places].into_boxed_slice(), hashes: vec![0; places].into_boxed_slice() }
     }
 
     /// Asks for the line that [`find`](Self::find) will read.
@@ -47,9 +50,24 @@ impl RecentFlows {
         self.places[mix as usize & mask] = mix >> 32 << 32 | u64::from(handle.raw());
     }
 
+    /// The same of one that is half open, with its keyed hash, which the next packet of its handshake needs again.
+    #[inline]
+    pub fn note_half_open(&mut self, mix: u64, handle: Handle, hash: u64) {
+        self.note(mix, handle);
+        let mask = self.hashes.len() - 1;
+        self.hashes[mix as usize & mask] = hash;
+    }
+
+    /// The keyed hash of a flow that is half open and has this mix and handle, if both are what was noted last. Whoever gives a handle to a flow
+    /// notes it, so this is no hash of an earlier flow that had the same handle.
+    #[inline(always)]
+    pub fn hash_of_half_open(&self, mix: u64, handle: Handle) -> Option<u64> {
+        (self.find(mix) == Some(handle)).then(|| self.hashes[mix as usize & (self.hashes.len() - 1)])
+    }
+
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.places)
+        size_of_val(&*self.places) + size_of_val(&*self.hashes)
     }
 }
 

@@ -289,6 +289,14 @@ impl Tables {
         }
     }
 
+    /// The same of a half-open entry whose flow has this [`mix`](FlowKey::mix).
+    #[inline]
+    pub fn prefetch_bucket_of_half_open(&self, mix: u64, half: Handle) {
+        if let Some(hash) = self.recent.hash_of_half_open(mix, half) {
+            self.flows.prefetch(hash);
+        }
+    }
+
     /// Brings what a connection has sent into the cache, once its slot has arrived there: with what comes it may be acknowledged, and then the answer is
     /// written into the same memory.
     #[inline(always)]
@@ -371,7 +379,7 @@ impl Tables {
     pub fn insert_half_open(&mut self, hash: u64, half: HalfOpen, mix: u64, over: Option<Handle>) -> u32 {
         let index = self.half_open.insert(half);
         let new = Handle::new(Kind::HalfOpen, index);
-        self.recent.note(mix, new);
+        self.recent.note_half_open(mix, new, hash);
         match over {
             Some(old) => {
                 // The flow is the peer's now.

@@ -212,12 +212,20 @@ fn look_ahead<S: Sharing>(lane: &Lane<S>, far: bool, arriving: &mut [ingress::Ar
         if far {
             segment.hint = tables.and_then(|tables| tables.recent(segment.mix));
         }
-        // What is half open becomes a connection, in the same place of the index.
-        if segment.hint.is_none_or(|hint| hint.kind() == Kind::HalfOpen) {
-            segment.hash = segment.key.hash(&lane.local.hash_key.get());
-            if let Some(tables) = tables {
-                tables.prefetch_bucket(segment.hash);
+        match segment.hint {
+            None => {
+                segment.hash = segment.key.hash(&lane.local.hash_key.get());
+                if let Some(tables) = tables {
+                    tables.prefetch_bucket(segment.hash);
+                }
             }
+            // It becomes a connection, in the same place of the index.
+            Some(half) if half.kind() == Kind::HalfOpen => {
+                if let Some(tables) = tables {
+                    tables.prefetch_bucket_of_half_open(segment.mix, half);
+                }
+            }
+            Some(_) => {}
         }
     }
     let Some(tables) = tables else { return };

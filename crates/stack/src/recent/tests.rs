@@ -40,6 +40,24 @@ fn the_newer_of_two_in_one_place_stays() {
 }
 
 #[test]
+fn a_hash_is_that_of_the_flow_and_the_handle_that_were_noted_last() {
+    let mut recent = RecentFlows::new(0);
+    let (first, other) = (flow(1, 1).mix(), flow(1, 2).mix());
+    let half = |index| Handle::new(Kind::HalfOpen, index);
+    recent.note_half_open(first, half(1), 11);
+    recent.note_half_open(other, half(2), 12);
+    assert_eq!(recent.find(first), Some(half(1)));
+    assert_eq!(recent.hash_of_half_open(first, half(1)), Some(11));
+    assert_eq!(recent.hash_of_half_open(first, half(2)), None, "another handle");
+    assert_eq!(recent.hash_of_half_open(other, half(1)), None, "another flow");
+    recent.note_half_open(first, half(2), 13);
+    assert_eq!(recent.hash_of_half_open(first, half(1)), None, "it was noted before");
+    assert_eq!(recent.hash_of_half_open(first, half(2)), Some(13));
+    recent.note(first, Handle::new(Kind::Connection, 2));
+    assert_eq!(recent.hash_of_half_open(first, half(2)), None, "it is half open no more");
+}
+
+#[test]
 fn every_part_of_a_flow_matters() {
     let key = |at: usize| {
         let mut bytes = [0x20; 16];
