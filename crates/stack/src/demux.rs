@@ -715,7 +715,7 @@ impl<T: Tx> Stage<'_, T> {
         let header = half.syn_ack(announced_mss(mtu, key.is_v4()), &cx);
         let index = self.tables.insert_half_open(hash, half, came.mix, over);
         self.tables.timers.arm_tick(Handle::new(Kind::HalfOpen, index), next_tick(self.local.now, retry_at_ms));
-        if egress::header_at(self.local, self.tx, key, path, &header) == egress::Sent::Full {
+        if egress::syn_at(self.local, self.tx, key, path, header) == egress::Sent::Full {
             return self.answer_later(index);
         }
         self.tables.counters.count(Mib::TcpOutSegs);
@@ -760,7 +760,7 @@ impl<T: Tx> Stage<'_, T> {
         let path = PathPlace::of(half.key());
         let (mtu, _) = path_facts(self.local, half.key(), path);
         let header = half.syn_ack(announced_mss(mtu, half.key().is_v4()), &cx!(self));
-        if egress::header_at(self.local, self.tx, half.key(), path, &header) == egress::Sent::Full {
+        if egress::syn_at(self.local, self.tx, half.key(), path, header) == egress::Sent::Full {
             return false;
         }
         self.tables.counters.count(if half.is_repeated() { Mib::TcpRetransSegs } else { Mib::TcpOutSegs });

@@ -28,7 +28,7 @@ use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::keyed_hash::HashKey;
 use laneway_wire::protocol;
 use laneway_wire::segmentation::Place;
-use laneway_wire::tcp::Header;
+use laneway_wire::tcp::{Header, UsualSyn};
 use std::hint::cold_path;
 
 /// How a packet fared.
@@ -500,6 +500,19 @@ impl Written for &Header {
     }
 }
 
+impl Written for UsualSyn {
+    #[inline(always)]
+    fn write(self, buf: &mut [u8], _: bool) -> Sum {
+        self.emit(buf);
+        Sum::ZERO
+    }
+
+    #[inline(always)]
+    fn is_answered(&self) -> bool {
+        false
+    }
+}
+
 /// Sends one TCP segment, which `text` writes.
 #[inline(always)]
 pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: impl Written) -> Sent {
@@ -803,11 +816,27 @@ pub fn header<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, header: &Head
     Sent::Yes
 }
 
-/// Sends a segment that is a header only, by a path whose place is known.
+/// Sends the SYN or SYN-ACK of a flow, by a path whose place is known. Whoever has just made it has its words at hand: of one as nearly all are only
+/// those are laid down.
+#[inline(always)]
+pub fn syn_at<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, path: PathPlace, header: Header) -> Sent {
+    match header.usual_syn() {
+        Some(syn) => usual_syn_at(local, tx, key, path, syn),
+        None => any_syn_at(local, tx, key, path, header),
+    }
+}
+
 #[inline(never)]
-pub fn header_at<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, path: PathPlace, header: &Header) -> Sent {
+fn usual_syn_at<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, path: PathPlace, syn: UsualSyn) -> Sent {
+    let out = Outgoing { key, path, header_len: UsualSyn::LEN, payload_len: 0 };
+    segment(local, tx, out, syn)
+}
+
+/// One with other options than nearly all have.
+#[inline(never)]
+fn any_syn_at<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, path: PathPlace, header: Header) -> Sent {
     let out = Outgoing { key, path, header_len: header.len(), payload_len: 0 };
-    segment(local, tx, out, header)
+    segment(local, tx, out, &header)
 }
 
 /// Sends a whole IP packet that is not TCP's, which `write` fills in; fragmented if it is longer than the path carries. Over IPv4 routers

@@ -622,7 +622,7 @@ fn settle_any<G: Segmentation, T: Tx>(
         Tcb::Synchronized(connection) => connection,
         Tcb::Handshaking(handshake) => {
             if let Some(header) = handshake.decide(&Cx { now, config: &local.config.tcp, pool: &mut tables.pool }) {
-                match egress::header_at(local, tx, handshake.key(), slot.path, &header) {
+                match egress::syn_at(local, tx, handshake.key(), slot.path, header) {
                     Sent::Full => return Settled::Full,
                     Sent::Waiting => return Settled::Later,
                     Sent::Yes | Sent::Nowhere => {}

@@ -49,12 +49,8 @@ impl Header {
         {
             return self.emit_usual(timestamps, buf);
         }
-        if let Some(options) = self.options.usual_syn_words()
-            && let Some(out) = buf.first_chunk_mut::<40>()
-        {
-            let [ports, seq, ack, control, urgent] = self.words(40);
-            let [mss, sack_and_timestamps, val, echo, scale] = options;
-            return put([(ports, seq), (ack, control), (urgent, mss), (sack_and_timestamps, val), (echo, scale)], out);
+        if let Some(syn) = self.usual_syn() {
+            return syn.emit(buf);
         }
         let len = self.len();
         if buf.len() < len {
@@ -78,6 +74,14 @@ impl Header {
         let [ports, seq, ack, control, urgent] = self.words(32);
         let options = u32::from_be_bytes(TIMESTAMPS_ONLY);
         put([(ports, seq), (ack, control), (urgent, options), (timestamps.val, timestamps.echo)], out);
+    }
+
+    /// All of the header of a SYN as [`Segment::usual_syn`](super::Segment::usual_syn) reads them, if it has those options and no others.
+    #[inline(always)]
+    pub fn usual_syn(&self) -> Option<UsualSyn> {
+        let [mss, sack_and_timestamps, val, echo, scale] = self.options.usual_syn_words()?;
+        let [ports, seq, ack, control, urgent] = self.words(UsualSyn::LEN);
+        Some(UsualSyn([(ports, seq), (ack, control), (urgent, mss), (sack_and_timestamps, val), (echo, scale)]))
     }
 
     /// The fixed part: five stores.
@@ -106,6 +110,26 @@ impl Header {
     #[inline]
     pub fn fill_partial(buf: &mut [u8], pseudo: Sum) {
         fill_partial(buf, pseudo);
+    }
+}
+
+/// The header of a SYN or SYN-ACK as nearly all are, in words, ready to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UsualSyn([(u32, u32); 5]);
+
+impl UsualSyn {
+    /// Bytes of the header with its options.
+    pub const LEN: usize = 40;
+
+    /// As [`Header::emit`].
+    ///
+    /// # Panics
+    /// If `buf` is shorter.
+    #[inline(always)]
+    pub fn emit(self, buf: &mut [u8]) {
+        let have = buf.len();
+        let Some(out) = buf.first_chunk_mut::<{ UsualSyn::LEN }>() else { too_short(have, UsualSyn::LEN) };
+        put(self.0, out);
     }
 }
 

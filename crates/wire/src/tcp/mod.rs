@@ -11,7 +11,7 @@ mod seq;
 mod view;
 mod window;
 
-pub use emit::{Header, fill_checksum, fill_partial};
+pub use emit::{Header, UsualSyn, fill_checksum, fill_partial};
 pub use flags::Flags;
 pub use options::{Options, SackBlocks, Timestamps};
 pub use seq::{SeqNum, SeqRange};
