@@ -592,7 +592,7 @@ fn settle<G: Segmentation, T: Tx>(
     index: u32,
 ) -> Settled {
     let Some(slot) = tables.slots.get_mut(index) else { return Settled::Done };
-    let Tcb::Synchronized(connection) = &mut slot.tcb else { return settle_any::<G, T>(tables, local, tx, app, index) };
+    let Tcb::Synchronized(connection) = &mut slot.tcb else { return settle_handshake(tables, local, tx, index) };
     let Some(plan) = connection.decide_usual::<G>() else { return settle_any::<G, T>(tables, local, tx, app, index) };
     // Where requests and responses take turns this is all that there is.
     if let Some(stopped) = send((connection, slot.path), plan, &mut tables.counters, local, tx) {
@@ -606,7 +606,28 @@ fn settle<G: Segmentation, T: Tx>(
     Settled::Done
 }
 
-/// The same, whatever it has to send.
+/// The same of an active open under way: its SYN goes out, or its SYN-ACK if both ends have opened at once.
+#[inline(never)]
+fn settle_handshake<T: Tx>(tables: &mut Tables, local: &mut Local, tx: &mut T, index: u32) -> Settled {
+    let Some(slot) = tables.slots.get_mut(index) else { return Settled::Done };
+    let Tcb::Handshaking(handshake) = &mut slot.tcb else { return Settled::Done };
+    let cx = Cx { now: local.now, config: &local.config.tcp, pool: &mut tables.pool };
+    if let Some(header) = handshake.decide(&cx) {
+        match egress::syn_at(local, tx, handshake.key(), slot.path, header) {
+            Sent::Full => return Settled::Full,
+            Sent::Waiting => return Settled::Later,
+            Sent::Yes | Sent::Nowhere => {}
+        }
+        handshake.commit(&Cx { now: local.now, config: &local.config.tcp, pool: &mut tables.pool });
+        tables.counters.count(if handshake.retries() > 0 { Mib::TcpRetransSegs } else { Mib::TcpOutSegs });
+    }
+    slot.touched = false;
+    let deadline = handshake.deadline();
+    tables.timers.arm(Handle::new(Kind::Connection, index), deadline);
+    Settled::Done
+}
+
+/// The same of a connection, whatever it has to send.
 #[inline(never)]
 fn settle_any<G: Segmentation, T: Tx>(
     tables: &mut Tables,
@@ -617,24 +638,12 @@ fn settle_any<G: Segmentation, T: Tx>(
 ) -> Settled {
     let now = local.now;
     let Some(slot) = tables.slots.get_mut(index) else { return Settled::Done };
-    let handle = Handle::new(Kind::Connection, index);
-    let connection = match &mut slot.tcb {
-        Tcb::Synchronized(connection) => connection,
-        Tcb::Handshaking(handshake) => {
-            if let Some(header) = handshake.decide(&Cx { now, config: &local.config.tcp, pool: &mut tables.pool }) {
-                match egress::syn_at(local, tx, handshake.key(), slot.path, header) {
-                    Sent::Full => return Settled::Full,
-                    Sent::Waiting => return Settled::Later,
-                    Sent::Yes | Sent::Nowhere => {}
-                }
-                handshake.commit(&Cx { now, config: &local.config.tcp, pool: &mut tables.pool });
-                tables.counters.count(if handshake.retries() > 0 { Mib::TcpRetransSegs } else { Mib::TcpOutSegs });
-            }
-            tables.timers.arm(handle, handshake.deadline());
-            slot.touched = false;
-            return Settled::Done;
-        }
-    };
+    let Tcb::Synchronized(connection) = &mut slot.tcb else { return Settled::Done };
+    if connection.is_finished() {
+        // It has nothing to send, and nothing more to wait for.
+        end(tables, local, app, index);
+        return Settled::Done;
+    }
     let mut segments = 0;
     // The plan stays where it was made: it is not small, and a copy would wait until it is written.
     while let Some(plan) = &connection.decide::<G>(now) {
@@ -659,23 +668,7 @@ fn settle_any<G: Segmentation, T: Tx>(
     }
     slot.touched = false;
     match connection.state() {
-        State::Closed if connection.is_finished() => {
-            let (reason, token, listener, accepted) =
-                (connection.reason(), connection.token, connection.listener, slot.accepted);
-            let id = tables.id(index);
-            if !accepted {
-                tables.listeners.forget(crate::app::ListenerId(listener as u16), id);
-            }
-            match reason {
-                CloseReason::Reset => tables.counters.count(Mib::TcpEstabResets),
-                CloseReason::TimedOut => tables.counters.count(Mib::TcpExtTCPAbortOnTimeout),
-                _ => {}
-            }
-            tables.remove(index);
-            if accepted {
-                app.on_closed(&mut Context { tables, local }, id, token, reason);
-            }
-        }
+        State::Closed if connection.is_finished() => end(tables, local, app, index),
         // With unread bytes the connection stays until they are read; the record could not hold them.
         State::TimeWait if connection.buffered() == 0 && slot.accepted => {
             let token = connection.token;
@@ -685,10 +678,32 @@ fn settle_any<G: Segmentation, T: Tx>(
         }
         _ => {
             let deadline = connection.deadline();
-            tables.timers.arm(handle, deadline);
+            tables.timers.arm(Handle::new(Kind::Connection, index), deadline);
         }
     }
     Settled::Done
+}
+
+/// A connection that is finished goes, and the application is told.
+#[inline(never)]
+fn end(tables: &mut Tables, local: &mut Local, app: &mut dyn App, index: u32) {
+    let id = tables.id(index);
+    let Some(slot) = tables.slots.get_mut(index) else { return };
+    let Tcb::Synchronized(connection) = &slot.tcb else { return };
+    let (reason, token, listener, accepted) =
+        (connection.reason(), connection.token, connection.listener, slot.accepted);
+    if !accepted {
+        tables.listeners.forget(crate::app::ListenerId(listener as u16), id);
+    }
+    match reason {
+        CloseReason::Reset => tables.counters.count(Mib::TcpEstabResets),
+        CloseReason::TimedOut => tables.counters.count(Mib::TcpExtTCPAbortOnTimeout),
+        _ => {}
+    }
+    tables.remove(index);
+    if accepted {
+        app.on_closed(&mut Context { tables, local }, id, token, reason);
+    }
 }
 
 /// A segment of a connection, as planned.
