@@ -17,7 +17,7 @@ pub struct Listener {
     /// The port.
     pub port: u16,
     backlog: usize,
-    /// Of those that may wait, how many may in the queue: the application has places for the rest.
+    /// How many may wait in the queue of this lane.
     places: usize,
     queue: VecDeque<ConnId>,
     /// The next listener on the same port.
@@ -30,7 +30,7 @@ impl Listener {
         self.queue.len()
     }
 
-    /// How many may wait on this lane, with those that the application has taken to hand them out.
+    /// How many may wait as `listen` asked for it, on all lanes together.
     pub fn backlog(&self) -> usize {
         self.backlog
     }
@@ -57,15 +57,15 @@ impl Listeners {
             self.all.resize_with(at + 1, || None);
         }
         let next = std::mem::replace(&mut self.by_port[usize::from(port)], id.0);
-        let backlog = backlog.div_ceil(lanes) + 16;
-        self.all[at] = Some(Listener { binding, port, backlog, places: backlog, queue: VecDeque::new(), next });
+        let places = backlog.div_ceil(lanes) + 16;
+        self.all[at] = Some(Listener { binding, port, backlog, places, queue: VecDeque::new(), next });
     }
 
-    /// So many connections may wait with the application, which takes them at once and hands them out. They are of the backlog: fewer
-    /// may wait in the queue.
+    /// So many connections may wait with the application, which takes them at once and hands them out: fewer may wait in the queue.
+    /// Called once for a listener.
     pub(crate) fn hands_out(&mut self, id: ListenerId, places: usize) {
         if let Some(Some(listener)) = self.all.get_mut(usize::from(id.0)) {
-            listener.places = listener.backlog.saturating_sub(places).max(1);
+            listener.places = listener.places.saturating_sub(places).max(1);
         }
     }
 

@@ -72,7 +72,7 @@ pub enum What {
         id: ListenerId,
         /// Finished connections that wait to be accepted on this lane.
         queued: u32,
-        /// How many may wait on this lane.
+        /// How many may wait as `listen` asked for it, on all lanes together.
         backlog: u32,
     },
     /// A half-open entry: SYN-RECEIVED of a passive open.

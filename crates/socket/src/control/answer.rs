@@ -204,7 +204,7 @@ fn write_within(mut stream: &UnixStream, mut bytes: &[u8], patience: Duration) -
     Ok(())
 }
 
-/// Listeners first, summed over the lanes; then lane by lane, page by page. Nothing is kept but one page.
+/// Listeners first, with what waits on all lanes; then lane by lane, page by page. Nothing is kept but one page.
 fn listing(out: &mut Out<'_>, asker: &Asker, wanted: States) -> Result<(), Cut> {
     // Whoever has real work goes first. Where that is refused, it is only slower.
     let _ = rustix::process::setpriority_process(None, 19);
@@ -217,13 +217,8 @@ fn listing(out: &mut Out<'_>, asker: &Asker, wanted: States) -> Result<(), Cut> 
                 for row in &page.rows {
                     let said = SsRow::from_row(row, now);
                     let What::Listener { id, .. } = row.what else { continue };
-                    listeners
-                        .entry(id.0)
-                        .and_modify(|sum| {
-                            sum.recv_q += said.recv_q;
-                            sum.send_q += said.send_q;
-                        })
-                        .or_insert(said);
+                    // Each lane has connections of its own, and the backlog is of them all.
+                    listeners.entry(id.0).and_modify(|sum| sum.recv_q += said.recv_q).or_insert(said);
                 }
                 Ok(())
             },
