@@ -24,9 +24,6 @@ pub struct Datagram<'a> {
 pub fn input<'a>(packet: &Packet<'a>, checksum: RxChecksum) -> Result<Datagram<'a>, Discard> {
     let view = udp::View::new(packet.payload).map_err(|_| Discard::UdpMalformed)?;
     let header = view.header();
-    if header.dst_port == 0 {
-        return Err(Discard::UdpMalformed);
-    }
     let verified = match view.checksum() {
         //= https://www.rfc-editor.org/rfc/rfc8200#section-8.1
         //# IPv6 receivers must discard UDP packets containing a zero checksum and should log the error.

@@ -199,6 +199,25 @@ story!(nobody_listens, |world, log| {
     log.say("no time at all", world.connect_timeout(world.closed(), Duration::ZERO).map(drop));
 });
 
+story!(
+    /// No socket can have port 0, so nobody listens there. What is sent there goes all the same, unless the call names it.
+    port_zero, |world, log| {
+    let nobody = std::net::SocketAddr::new(world.closed().ip(), 0);
+    log.say("connect", world.connect(nobody).map(drop));
+    log.say("connect in time", world.connect_timeout(nobody, Duration::from_secs(5)).map(drop));
+    let socket = world.udp_client();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    log.say("send to", socket.send_to(b"x", nobody));
+    log.say("connect", socket.connect(nobody));
+    log.say("peer", socket.peer_addr().map(drop));
+    for _ in 0..2 {
+        log.say("send", socket.send(b"x"));
+        world.settle();
+        log.say("recv", socket.recv(&mut [0; 4]));
+    }
+    log.say("send to", socket.send_to(b"x", nobody));
+});
+
 story!(an_address_that_is_not_ours, |world, log| {
     log.say("listen", world.listen_at(world.foreign()).map(drop));
     log.say("bind", world.udp_server_at(world.foreign()).map(drop));

@@ -457,8 +457,10 @@ async fn a_listener_does_not_keep_its_stack() {
 #[tokio::test]
 async fn errors_arrive() {
     let (server, client) = stacks();
-    let refused = TcpStream::connect_on(&client, "10.0.0.1:9").await.unwrap_err();
-    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    for nobody in ["10.0.0.1:9", "10.0.0.1:0"] {
+        let refused = TcpStream::connect_on(&client, nobody).await.unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused, "{nobody}");
+    }
     let listener = TcpListener::bind_on(&server, "10.0.0.1:80").await.unwrap();
     let mut stream = TcpStream::connect_on(&client, "10.0.0.1:80").await.unwrap();
     let (there, _) = listener.accept().await.unwrap();

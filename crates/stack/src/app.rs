@@ -240,7 +240,7 @@ impl Context<'_> {
     pub fn connect(&mut self, from: Option<Address>, to: Address, port: u16, token: u64) -> Result<ConnId, Error> {
         let is_given = from.is_some();
         let from = &self.source(from, to)?;
-        let ends = self.check_ends((from, is_given), to, port)?;
+        let ends = self.check_ends((from, is_given), to)?;
         let random = self.local.jitter.next_u64();
         let ask = Ask {
             steering: &self.local.steering,
@@ -271,7 +271,7 @@ impl Context<'_> {
         let from = (!binding.address.is_unspecified()).then_some(binding.address);
         let is_given = from.is_some();
         let from = &self.source(from, to)?;
-        let ends = self.check_ends((from, is_given), to, port)?;
+        let ends = self.check_ends((from, is_given), to)?;
         if !binding.takes(from) {
             return Err(Error::NetworkUnreachable(to.to_ip()));
         }
@@ -308,21 +308,21 @@ impl Context<'_> {
 
     /// Whether we can reach `to` from `from`, which must be ours if it was given, and what the path is like.
     #[inline(always)]
-    fn check_ends(&mut self, (from, is_given): (&Address, bool), to: Address, port: u16) -> Result<Ends, Error> {
+    fn check_ends(&mut self, (from, is_given): (&Address, bool), to: Address) -> Result<Ends, Error> {
         let place = PathPlace::between(from, &to);
         // Nearly always somebody has connected between these two before, and their path knows the answer.
         match self.local.paths.to_begin(place, &self.local.snapshot, from, &to) {
-            Some(path) if port != 0 => Ok(Ends { place, mtu: path.mtu, ts_offset: path.ts_offset }),
-            _ => self.check_ends_closely((*from, is_given), to, port),
+            Some(path) => Ok(Ends { place, mtu: path.mtu, ts_offset: path.ts_offset }),
+            None => self.check_ends_closely((*from, is_given), to),
         }
     }
 
     #[inline(never)]
-    fn check_ends_closely(&mut self, (from, is_given): (Address, bool), to: Address, port: u16) -> Result<Ends, Error> {
+    fn check_ends_closely(&mut self, (from, is_given): (Address, bool), to: Address) -> Result<Ends, Error> {
         let Local { paths, snapshot, .. } = &mut *self.local;
-        if from.is_v4() != to.is_v4() || port == 0 {
+        if from.is_v4() != to.is_v4() {
             return Err(Error::Invalid(format!(
-                "cannot connect from {from} to {to} port {port}: both addresses must be of one family, and the port not 0"
+                "cannot connect from {from} to {to}: both addresses must be of one family"
             )));
         }
         if !snapshot.addresses.can_be_remote(&to) {

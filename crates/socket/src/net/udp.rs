@@ -157,7 +157,10 @@ impl UdpSocket {
     }
 
     fn transmit(&self, buf: &[u8], to: SocketAddr) -> io::Result<usize> {
-        check_datagram(buf, &to)?;
+        check_length(buf, &to)?;
+        if to.port() == 0 {
+            return Err(Why::Invalid.into());
+        }
         self.source(&to)?;
         self.queue(buf, to)
     }
@@ -207,7 +210,7 @@ impl UdpSocket {
     /// Sends a datagram to the peer.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         let peer = self.0.ticket.peer().ok_or(Why::NoPeer)?;
-        check_datagram(buf, &peer)?;
+        check_length(buf, &peer)?;
         self.queue(buf, peer) // it was found that it can go there when the socket was connected
     }
 
@@ -230,7 +233,8 @@ impl UdpSocket {
     /// The peer that it is connected to.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.check()?;
-        let peer = self.0.ticket.peer().ok_or(Why::NotConnected)?;
+        // A peer without a port is sent to, and refuses what it gets; the kernel does not name it.
+        let peer = self.0.ticket.peer().filter(|peer| peer.port() != 0).ok_or(Why::NotConnected)?;
         Ok(named(self.0.ticket.at.is_ipv6(), peer))
     }
 
@@ -307,11 +311,8 @@ impl UdpSocket {
     }
 }
 
-fn check_datagram(buf: &[u8], to: &SocketAddr) -> io::Result<()> {
-    if buf.len() > payload_max(to) {
-        return Err(Why::TooLong.into());
-    }
-    if to.port() == 0 { Err(Why::Invalid.into()) } else { Ok(()) }
+fn check_length(buf: &[u8], to: &SocketAddr) -> io::Result<()> {
+    if buf.len() > payload_max(to) { Err(Why::TooLong.into()) } else { Ok(()) }
 }
 
 impl std::fmt::Debug for UdpSocket {
