@@ -14,6 +14,7 @@ use laneway::control::ControlSocket;
 use laneway::on_lane::{Cidr, Config, check_addresses, check_gateways, check_host_addresses};
 use laneway_stack::proto::tcp::buffer::LARGEST;
 use laneway_stack::proto::tcp::congestion::Algorithm;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -65,7 +66,7 @@ pub struct Tunable {
     pub name: &'static str,
     /// The kernel's path before the name; empty if the kernel has no such setting.
     pub kernel: &'static str,
-    get: fn(&Config) -> String,
+    get: fn(&Config) -> Value,
     set: fn(&mut Config, &Given<'_>) -> Result<(), String>,
 }
 
@@ -78,7 +79,7 @@ macro_rules! number {
         Tunable {
             name: $name,
             kernel: $kernel,
-            get: |c| c.$($field).+.to_string(),
+            get: |c| c.$($field).+.into(),
             set: |c, given| { c.$($field).+ = given.number($range)? as _; Ok(()) },
         }
     };
@@ -90,7 +91,7 @@ macro_rules! time {
         Tunable {
             name: $name,
             kernel: $kernel,
-            get: |c| show_us(u64::from(c.$($field).+)),
+            get: |c| parse::show_us(u64::from(c.$($field).+)).into(),
             set: |c, given| { c.$($field).+ = given.time_us($unit, $range)?; Ok(()) },
         }
     };
@@ -102,7 +103,7 @@ macro_rules! switch {
         Tunable {
             name: $name,
             kernel: $kernel,
-            get: |c| c.$($field).+.to_string(),
+            get: |c| c.$($field).+.into(),
             set: |c, given| { c.$($field).+ = given.switch()?; Ok(()) },
         }
     };
@@ -125,7 +126,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "tcp_rmem",
         kernel: IPV4,
-        get: |c| format!("[{}, {}]", c.tcp.tcp_rmem.0, c.tcp.tcp_rmem.1),
+        get: |c| json!([c.tcp.tcp_rmem.0, c.tcp.tcp_rmem.1]),
         set: |c, given| {
             let (initial, most) = given.pair(4_096..=LARGEST as u64)?;
             c.tcp.tcp_rmem = (initial as u32, most as u32);
@@ -136,7 +137,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "tcp_congestion_control",
         kernel: IPV4,
-        get: |c| format!("\"{}\"", c.tcp.tcp_congestion_control.name()),
+        get: |c| c.tcp.tcp_congestion_control.name().into(),
         set: |c, given| {
             let known = [Algorithm::Cubic, Algorithm::Reno];
             let name = given.text("cubic or reno")?;
@@ -157,7 +158,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "ip_local_port_range",
         kernel: IPV4,
-        get: |c| format!("[{}, {}]", c.ip_local_port_range.0, c.ip_local_port_range.1),
+        get: |c| json!([c.ip_local_port_range.0, c.ip_local_port_range.1]),
         set: |c, given| {
             let (first, last) = given.pair(1..=65_535)?;
             c.ip_local_port_range = (first as u16, last as u16);
@@ -167,7 +168,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "ip_local_reserved_ports",
         kernel: IPV4,
-        get: |c| format!("\"{}\"", show_ports(&c.ip_local_reserved_ports)),
+        get: |c| show_ports(&c.ip_local_reserved_ports).into(),
         set: |c, given| {
             c.ip_local_reserved_ports = given.ports()?;
             Ok(())
@@ -186,8 +187,12 @@ pub const TUNABLES: &[Tunable] = &[
 /// Settings of the interface, by name.
 const INTERFACE: &[&str] = &["tun", "addr", "host_addr", "gateway", "lanes", "mtu", "spin", "control"];
 
-fn show_us(us: u64) -> String {
-    format!("\"{}\"", parse::show_us(us))
+/// A value as a file has it. What is text, a number or a list to JSON is that to TOML, too.
+pub fn show(value: &Value) -> String {
+    match value {
+        Value::Array(all) => format!("[{}]", all.iter().map(show).collect::<Vec<_>>().join(", ")),
+        one => one.to_string(),
+    }
 }
 
 /// Ports as the kernel writes them: `80,8000-8010`.
@@ -498,7 +503,7 @@ impl Settings {
     }
 
     /// Tunables with their values and where these come from.
-    pub fn tunables(&self) -> impl Iterator<Item = (&'static Tunable, String, String)> + '_ {
+    pub fn tunables(&self) -> impl Iterator<Item = (&'static Tunable, Value, String)> + '_ {
         TUNABLES.iter().map(|tunable| (tunable, (tunable.get)(&self.config), self.source(tunable.name, "default")))
     }
 

@@ -202,15 +202,27 @@ fn configurations_that_cannot_be() {
     refused(&["config", "check", "/no/such.toml"], &["/no/such.toml cannot be read"]);
     refused(&["config", "check", "/dev/zero"], &["/dev/zero cannot be read", "1048576 bytes", "name another"]);
     refused(&["config"], &["Usage"]);
-    std::fs::write(&file, "[interface]\naddr = \"10.77.1.2/32\"\n[sysctl]\nmsl = \"1s\"\n").expect("a file");
+    std::fs::write(&file, "[interface]\naddr = \"10.77.1.2/32\"\nlanes = 2\n[sysctl]\nmsl = \"1s\"\n").expect("a file");
     let output = laneway(&["config", "show", "--config", path, "--json"]);
     assert_eq!(output.status.code(), Some(0));
     let rows: Vec<serde_json::Value> = String::from_utf8_lossy(&output.stdout)
         .lines()
         .map(|line| serde_json::from_str(line).expect("each line is JSON"))
         .collect();
-    let msl = rows.iter().find(|row| row["name"] == "msl").expect("a row");
-    assert_eq!((&msl["value"], &msl["from"]), (&"\"1s\"".into(), &format!("{path}:4").into()));
+    let row = |name: &str| rows.iter().find(|row| row["name"] == name).expect("a row");
+    assert_eq!((&row("msl")["value"], &row("msl")["from"]), (&"1s".into(), &format!("{path}:5").into()));
+    // Each value is what JSON has for such a one, and what nobody has said is nothing.
+    for (name, value) in [
+        ("addr", serde_json::json!(["10.77.1.2/32"])),
+        ("lanes", 2.into()),
+        ("mtu", serde_json::Value::Null),
+        ("tcp_sack", true.into()),
+        ("somaxconn", 4_096.into()),
+        ("tcp_rmem", serde_json::json!([131_072, 6_291_456])),
+        ("ip_local_reserved_ports", "".into()),
+    ] {
+        assert_eq!(row(name)["value"], value, "{name}");
+    }
     assert_eq!(laneway(&["config", "check", path]).status.code(), Some(0));
     // What is shown can be a file again, and says the same.
     let shown = laneway(&["config", "show", "--config", path]).stdout;

@@ -3,7 +3,8 @@
 use crate::ask::Out;
 use crate::failure::Failure;
 use crate::settings::{self, Settings};
-use serde_json::json;
+use laneway::on_lane::Cidr;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// Checks a configuration file, or shows what holds and where each value comes from.
@@ -74,20 +75,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 fn show(settings: &Settings, json: bool, out: &mut Out) -> Result<(), Failure> {
     let interface = &settings.interface;
-    let list =
-        |all: Vec<String>| format!("[{}]", all.iter().map(|one| format!("\"{one}\"")).collect::<Vec<_>>().join(", "));
-    let strings = |all: &[laneway::on_lane::Cidr]| list(all.iter().map(ToString::to_string).collect());
-    let quoted = |text: Option<String>| text.map_or_else(|| "-".to_owned(), |text| format!("\"{text}\""));
-    let plain = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+    let strings = |all: &[Cidr]| json!(all.iter().map(ToString::to_string).collect::<Vec<_>>());
     let rows = [
-        ("tun", quoted(interface.tun.clone()), "command line"),
+        ("tun", json!(interface.tun), "command line"),
         ("addr", strings(&interface.addr), "command line, or from the interface"),
         ("host_addr", strings(&interface.host_addr), "from addr, or from the interface"),
-        ("gateway", list(interface.gateway.iter().map(ToString::to_string).collect()), "the kernel's end"),
-        ("lanes", plain(interface.lanes.map(|n| n as u64)), "one for every second core"),
-        ("mtu", plain(interface.mtu.map(u64::from)), "from the interface"),
-        ("spin", quoted(interface.spin_us.map(|us| format!("{us}us"))), "50us, or 0us with a lane on every core"),
-        ("control", quoted(interface.control.as_ref().map(|p| p.display().to_string())), "the usual place"),
+        ("gateway", json!(interface.gateway), "the kernel's end"),
+        ("lanes", json!(interface.lanes), "one for every second core"),
+        ("mtu", json!(interface.mtu), "from the interface"),
+        ("spin", json!(interface.spin_us.map(|us| format!("{us}us"))), "50us, or 0us with a lane on every core"),
+        ("control", json!(interface.control.as_ref().map(|path| path.to_string_lossy())), "the usual place"),
     ];
     if !json {
         out.line("[interface]")?;
@@ -104,11 +101,14 @@ fn show(settings: &Settings, json: bool, out: &mut Out) -> Result<(), Failure> {
     Ok(())
 }
 
-fn say(out: &mut Out, json: bool, section: &str, name: &str, value: &str, from: &str) -> Result<(), Failure> {
+fn say(out: &mut Out, json: bool, section: &str, name: &str, value: &Value, from: &str) -> Result<(), Failure> {
     if json {
         return out.line(json!({"section": section, "name": name, "value": value, "from": from}));
     }
     // What no file says stands beside a mark of TOML's, so that the whole can be a file again.
-    let name = if value == "-" { format!("# {name}") } else { name.to_owned() };
+    let (name, value) = match value {
+        Value::Null => (format!("# {name}"), "-".to_owned()),
+        value => (name.to_owned(), settings::show(value)),
+    };
     out.line(format_args!("{name:<24} = {value:<24} # {from}"))
 }

@@ -11,7 +11,7 @@ fn a_file_with_everything_is_right() {
     );
     // What is shown can be read back: every tunable with its default.
     for tunable in TUNABLES {
-        let value = (tunable.get)(&Config::default());
+        let value = show(&(tunable.get)(&Config::default()));
         text += &format!("\"{}{}\" = {value}\n", tunable.kernel, tunable.name);
     }
     let settings = parse(Path::new("laneway.toml"), &text).expect("it is right");
@@ -35,7 +35,8 @@ fn values_are_in_the_kernels_units() {
 fn the_longest_times_can_be_read_back() {
     let text = "[sysctl]\ntcp_keepalive_time = 2592000\ntcp_fin_timeout = 86400\n";
     let given = parse(Path::new("x"), text).expect("it is right");
-    let shown: String = given.tunables().map(|(tunable, value, _)| format!("{} = {value}\n", tunable.name)).collect();
+    let shown: String =
+        given.tunables().map(|(tunable, value, _)| format!("{} = {}\n", tunable.name, show(&value))).collect();
     assert!(shown.contains("tcp_keepalive_time = \"2592000s\""), "{shown}");
     let again = parse(Path::new("x"), &format!("[sysctl]\n{shown}")).expect("it is right");
     assert_eq!(format!("{:?}", again.config), format!("{:?}", given.config));
@@ -199,7 +200,7 @@ fn the_page_says_what_there_is() {
     let cells = |row: &'static str| row.split('|').skip(1).map(code).collect::<Vec<_>>();
 
     let rows: Vec<_> = table("sysctl").into_iter().map(cells).collect();
-    let there: Vec<_> = TUNABLES.iter().map(|t| (t.name.to_owned(), (t.get)(&Config::default()))).collect();
+    let there: Vec<_> = TUNABLES.iter().map(|t| (t.name.to_owned(), show(&(t.get)(&Config::default())))).collect();
     let said: Vec<_> = rows.iter().map(|row| (row[0][0].clone(), row[1][0].clone())).collect();
     assert_eq!(said, there, "the settings and their defaults");
 
