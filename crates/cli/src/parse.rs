@@ -30,6 +30,17 @@ pub const MSL_US: RangeInclusive<u64> = 10_000..=600_000_000;
 /// How long a lane without work may look for some, in microseconds.
 pub const SPIN_US: RangeInclusive<u64> = 0..=1_000_000;
 
+/// Bytes that an interface may carry at once.
+pub const MTU: RangeInclusive<u64> = 1_280..=65_535;
+/// Why it is not less.
+pub const MTU_LEAST: &str = "with less the kernel takes the IPv6 addresses of an interface away";
+
+/// `--mtu`, held to what the file is held to.
+pub fn mtu(text: &str) -> Result<u16, String> {
+    let right = || format!("it must be a number from {} to {}: {MTU_LEAST}", MTU.start(), MTU.end());
+    text.parse().ok().filter(|mtu| MTU.contains(&u64::from(*mtu))).ok_or_else(right)
+}
+
 /// `--msl`, held to what the file is held to.
 pub fn msl_us(text: &str) -> Result<u64, String> {
     within(text, &MSL_US)

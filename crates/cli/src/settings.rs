@@ -485,7 +485,8 @@ impl Settings {
                 "lanes"
             }
             "mtu" => {
-                interface.mtu = Some(given.number(1_280..=65_535).map_err(named)? as u16);
+                let mtu = given.number(parse::MTU).map_err(|what| named(format!("{what}: {}", parse::MTU_LEAST)))?;
+                interface.mtu = Some(mtu as u16);
                 "mtu"
             }
             "spin" => {

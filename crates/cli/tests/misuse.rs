@@ -52,6 +52,10 @@ fn arguments_that_cannot_be() {
     refused(&serve(&["--addr", "10.77.1.2/24", "--port", "0"]), &["port"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--port", "70000"]), &["port"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--lanes", "0"]), &["1 to 256"]);
+    for bytes in ["1279", "65536", "many"] {
+        let says = ["1280 to 65535", "the kernel takes the IPv6 addresses"];
+        refused(&serve(&["--addr", "10.77.1.2/24", "--mtu", bytes]), &says);
+    }
     refused(&serve(&["--addr", "10.77.1.2/24", "--msl", "soon"]), &["no duration", "30s"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--msl", "0s"]), &["--msl", "from 10ms to 600s"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--msl", "11m"]), &["--msl", "from 10ms to 600s"]);

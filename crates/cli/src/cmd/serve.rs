@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     lanes: Option<usize>,
     /// MTU of the interface, in bytes.
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1280..))]
+    #[arg(long, value_name = "BYTES", value_parser = parse::mtu)]
     mtu: Option<u16>,
     /// Maximum segment lifetime: TIME_WAIT lasts twice as long [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse::msl_us)]

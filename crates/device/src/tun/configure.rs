@@ -18,12 +18,24 @@ mod netlink;
 
 use netlink::{Message, NLM_F_ACK_CREATE_REPLACE, NLM_F_REQUEST, NLMSG_LEN};
 
+/// The least MTU with which the kernel has IPv6 on an interface (RFC 8200 section 5).
+const MTU_MIN_V6: usize = 1_280;
+
 /// Everything that `config` asks for, in the order in which the kernel wants it.
 pub(super) fn set_up(name: &str, config: &TunConfig) -> Result<(), TunError> {
     let failed = |what: String| move |error| TunError::Configure { name: name.into(), what, error };
-    if let Some(wanted) = config.mtu
-        && mtu(name).map_err(failed("the MTU".into()))? != wanted
+    let is = mtu(name).map_err(failed("the MTU".into()))?;
+    let wanted = config.mtu.unwrap_or(is);
+    // Before it is set: with it the kernel would take away what IPv6 addresses the interface has.
+    if wanted < MTU_MIN_V6
+        && let Some(prefix) = config.addresses.iter().find(|prefix| prefix.address.is_ipv6())
     {
+        return Err(TunError::Config(format!(
+            "the interface {name} cannot have the address {}/{} with an MTU of {wanted}: below {MTU_MIN_V6} bytes the kernel has no IPv6 there, so choose a larger one, or leave IPv6 out",
+            prefix.address, prefix.len
+        )));
+    }
+    if wanted != is {
         set_mtu(name, wanted).map_err(failed(format!("the MTU ({wanted})")))?;
     }
     if let Some(frames) = config.queue_len {

@@ -370,6 +370,24 @@ fn an_interface_that_somebody_has_open_is_left_as_it_is() {
     });
 }
 
+/// Whether that MTU is asked for, or the interface has it already; IPv4 does with it.
+#[test]
+fn an_mtu_that_leaves_no_room_for_ipv6_is_said() {
+    in_own_network("an_mtu_that_leaves_no_room_for_ipv6_is_said", || {
+        let small = TunConfig { name: "lws".into(), mtu: Some(1_279), ..config() };
+        let refused = |config: &TunConfig| {
+            let said = Tun::open(config).unwrap_err().to_string();
+            assert!(said.contains("2001:db8::1/64 with an MTU of 1279") && said.contains("below 1280 bytes"), "{said}");
+        };
+        refused(&small);
+        ip("tuntap add dev lws mode tun");
+        ip("link set lws mtu 1279");
+        refused(&TunConfig { mtu: None, ..small.clone() });
+        let v4 = small.addresses.iter().filter(|prefix| prefix.address.is_ipv4()).cloned().collect();
+        assert_eq!(Tun::open(&TunConfig { addresses: v4, ..small }).unwrap().capabilities().mtu, 1_279);
+    });
+}
+
 #[test]
 fn an_interface_that_was_down_has_both_its_addresses_again() {
     in_own_network("an_interface_that_was_down_has_both_its_addresses_again", || {
