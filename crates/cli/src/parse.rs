@@ -79,6 +79,7 @@ pub fn show_us(us: u64) -> String {
 pub fn rates(text: &str) -> Result<Rates, String> {
     let mut rates = Rates::default();
     let right = "write it as loss=1%,reorder=1%,corrupt=0.1%,duplicate=0.5%";
+    let mut given = Vec::new();
     for part in text.split(',').map(str::trim) {
         let (name, value) = part.split_once('=').ok_or_else(|| format!("'{part}' has no value; {right}"))?;
         let percent = value.strip_suffix('%').ok_or_else(|| format!("'{value}' is no percentage; {right}"))?;
@@ -89,7 +90,12 @@ pub fn rates(text: &str) -> Result<Rates, String> {
             .filter(|p| (0.0..=100.0).contains(p))
             .ok_or_else(|| format!("'{value}' is not between 0% and 100%; {right}"))?;
         let ppm = (percent * 1e4).round() as u32;
-        match name.trim() {
+        let name = name.trim();
+        if given.contains(&name) {
+            return Err(format!("'{name}' is given twice: leave one out"));
+        }
+        given.push(name);
+        match name {
             "loss" => rates.loss_ppm = ppm,
             "reorder" => rates.reorder_ppm = ppm,
             "corrupt" => rates.corrupt_ppm = ppm,
@@ -121,7 +127,7 @@ mod tests {
             (rates.loss_ppm, rates.reorder_ppm, rates.corrupt_ppm, rates.duplicate_ppm),
             (10_000, 20_000, 1_000, 0)
         );
-        for bad in ["", "loss", "loss=1", "loss=101%", "loss=-1%", "delay=1%", "loss=x%"] {
+        for bad in ["", "loss", "loss=1", "loss=101%", "loss=-1%", "delay=1%", "loss=x%", "loss=1%,reorder=1%,loss=2%"] {
             assert!(super::rates(bad).is_err(), "{bad}");
         }
     }

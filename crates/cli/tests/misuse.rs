@@ -62,6 +62,7 @@ fn arguments_that_cannot_be() {
     refused(&serve(&["--addr", "10.77.1.2/24", "--spin", "2s"]), &["--spin", "from 0s to 1s"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--fault", "loss=1"]), &["no percentage", "loss=1%"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--fault", "fire=1%"]), &["no fault"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--fault", "loss=1%, loss=2%"]), &["'loss' is given twice"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--sharing", "none"]), &["lane", "global", "decomposed"]);
     refused(&["demo", "--cores", "0"], &["choose 1 or more"]);
     refused(&["watch", "-n", "0"], &["--count", "0 is not in 1.."]);
