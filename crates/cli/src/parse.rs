@@ -1,7 +1,9 @@
 //! Owns what arguments mean, durations and percentages, with the limits that a file knows as well.
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use laneway::on_lane::Rates;
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 
 /// A duration in microseconds, of a day at the most: `30s`, `500ms`, `50us`, `2m`.
 pub fn duration_us(text: &str) -> Result<u64, String> {
@@ -75,6 +77,15 @@ pub fn show_us(us: u64) -> String {
     }
 }
 
+/// `--pcap`: a file. Who says `-` means standard output, as elsewhere; but that says other things here, and lanes would wait for who reads
+/// it.
+pub fn capture() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match path == Path::new("-") {
+        true => Err("a capture goes into a file, beside what standard output says: name one (if it is to be called so, ./-), or /dev/stdout if both may go there"),
+        false => Ok(path),
+    })
+}
+
 /// Faults: `loss=1%,reorder=1%,corrupt=0.1%,duplicate=0.5%`.
 pub fn rates(text: &str) -> Result<Rates, String> {
     let mut rates = Rates::default();
@@ -127,7 +138,8 @@ mod tests {
             (rates.loss_ppm, rates.reorder_ppm, rates.corrupt_ppm, rates.duplicate_ppm),
             (10_000, 20_000, 1_000, 0)
         );
-        for bad in ["", "loss", "loss=1", "loss=101%", "loss=-1%", "delay=1%", "loss=x%", "loss=1%,reorder=1%,loss=2%"] {
+        for bad in ["", "loss", "loss=1", "loss=101%", "loss=-1%", "delay=1%", "loss=x%", "loss=1%,reorder=1%,loss=2%"]
+        {
             assert!(super::rates(bad).is_err(), "{bad}");
         }
     }

@@ -71,6 +71,8 @@ fn arguments_that_cannot_be() {
     refused(&["demo", "--msl", "0s"], &["--msl", "from 10ms to 600s"]);
     refused(&["demo", "--conns", "0"], &["conns"]);
     refused(&["demo", "--seconds", "0"], &["seconds", "choose"]);
+    refused(&["demo", "--pcap", "-"], &["'-' for '--pcap", "./-", "/dev/stdout"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--pcap", "-"]), &["'-' for '--pcap", "./-", "/dev/stdout"]);
     refused(&["demo", "--pcap", "/no/such/place/x.pcapng", "--seconds", "0.01"], &["/no/such/place", "another place"]);
 }
 

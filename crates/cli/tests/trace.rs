@@ -4,7 +4,9 @@ use laneway_stack::device::Medium;
 use laneway_stack::device::pcap::{Direction, PcapngWriter};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A packet to port 80.
@@ -16,6 +18,35 @@ fn packet(source: [u8; 4]) -> Vec<u8> {
     packet[16..20].copy_from_slice(&[10, 0, 0, 1]);
     packet[20..24].copy_from_slice(&[0xab, 0xcd, 0, 80]);
     packet
+}
+
+/// Answers one question with these bytes, and is gone.
+fn stack(socket: &Path, answer: Vec<u8>) -> JoinHandle<()> {
+    let listener = UnixListener::bind(socket).expect("a socket");
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("somebody asks");
+        BufReader::new(&client).read_line(&mut String::new()).expect("a question");
+        client.write_all(&answer).expect("it is read");
+    })
+}
+
+/// As with other programs that write such files.
+#[test]
+fn a_dash_is_standard_output() {
+    let place = std::env::temp_dir().join(format!("laneway-dash-{}", std::process::id()));
+    std::fs::create_dir(&place).expect("a directory");
+    let mut capture = PcapngWriter::new(Vec::new()).expect("a Vec takes everything");
+    let interface = capture.interface("lane0", Medium::Ip).expect("a Vec takes everything");
+    capture.statistics(interface, 1, 0, 0).expect("a Vec takes everything");
+    let stack = stack(&place.join("x.sock"), [b"{\"pcapng\":true}\n", &capture.get_ref()[..]].concat());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_laneway"));
+    let output = command.current_dir(&place).args(["trace", "-w", "-", "--control", "x.sock"]).output();
+    let output = output.expect("the program can be executed");
+    stack.join().expect("somebody has asked");
+    let is_there = place.join("-").exists();
+    std::fs::remove_dir_all(&place).expect("it is ours");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!((&output.stdout, is_there), (capture.get_ref(), false));
 }
 
 /// A source address can look like the type of an Ethernet frame, and an Ethernet address like the beginning of a packet.
@@ -42,12 +73,7 @@ fn what_a_frame_begins_with_is_not_guessed() {
     let place = std::env::temp_dir().join(format!("laneway-trace-{}", std::process::id()));
     std::fs::create_dir(&place).expect("a directory");
     let socket = place.join("x.sock");
-    let listener = UnixListener::bind(&socket).expect("a socket");
-    let stack = std::thread::spawn(move || {
-        let (mut client, _) = listener.accept().expect("somebody asks");
-        BufReader::new(&client).read_line(&mut String::new()).expect("a question");
-        client.write_all(&answer).expect("it is read");
-    });
+    let stack = stack(&socket, answer);
     let output =
         Command::new(env!("CARGO_BIN_EXE_laneway")).args(["trace", "--json", "--control"]).arg(&socket).output();
     let output = output.expect("the program can be executed");

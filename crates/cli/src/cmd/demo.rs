@@ -51,7 +51,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Write every frame of the in-memory network into this pcapng file. Slow, and large.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parse::capture())]
     pcap: Option<PathBuf>,
     /// Only Laneway: leave the kernel out.
     #[arg(long)]

@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
     /// Write every frame into this pcapng file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parse::capture())]
     pcap: Option<PathBuf>,
     /// How lanes share connections: the product's way (`lane`), or one of those before it, whose locks `laneway locks` shows.
     #[arg(long, default_value = "lane", value_name = "NAME", value_parser = sharing_names())]

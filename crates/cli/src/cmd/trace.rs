@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::net::{IpAddr, Shutdown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Shows the packets of a running stack: as pcapng for any analyser, or a JSON object each.
 ///
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Args {
-    /// Write here [default: standard output]
+    /// Write here; - is standard output [default: -]
     #[arg(short = 'w', long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Only packets from or to this address.
@@ -67,14 +67,15 @@ const PACKET: u32 = 6;
 const BLOCK_MAX: usize = 1 << 20;
 
 /// Shows packets until there is a reason to end.
-pub fn run(args: Args) -> Result<(), Failure> {
+pub fn run(mut args: Args) -> Result<(), Failure> {
+    if args.write.is_some() && args.json {
+        return Err(Failure::Misuse("-w writes pcapng, and --json is something else: choose one".into()));
+    }
+    args.write = args.write.filter(|path| path != Path::new("-"));
     if args.write.is_none() && !args.json && io::stdout().is_terminal() {
         return Err(Failure::Misuse(
             "pcapng is nothing for a terminal: write it into a file with -w FILE, pipe it on, or ask for --json".into(),
         ));
-    }
-    if args.write.is_some() && args.json {
-        return Err(Failure::Misuse("-w writes pcapng, and --json is something else: choose one".into()));
     }
     let client = Client::connect(args.which.path()?)?;
     let ask = Ask::Trace { host: args.host, port: args.port, protocol: args.proto, snaplen: Some(args.snaplen) };
