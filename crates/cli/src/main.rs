@@ -16,8 +16,9 @@ mod plain;
 mod settings;
 mod signals;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -54,8 +55,21 @@ enum Command {
     Lab(cmd::lab::LabArgs),
 }
 
+/// What looks like a number below zero is one, and no option: who takes it says what would be right.
+fn command() -> clap::Command {
+    let takes_it = |arg: &clap::Arg| arg.get_long().is_some() && arg.get_action().takes_values();
+    let heed = |arg| if takes_it(&arg) { arg.allow_negative_numbers(true) } else { arg };
+    Cli::command().mut_subcommands(|command| command.mut_args(heed))
+}
+
+fn read<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let mut matches = command.try_get_matches_from_mut(words)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {
             // clap's own code for misuse is 2 as well; help and version are no misuse.
@@ -98,13 +112,12 @@ fn run(command: Command) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     /// A remark about an example is one for the shell too.
     #[test]
     fn examples_run_as_they_stand() {
         let mut tried = 0;
-        for command in Cli::command().get_subcommands() {
+        for command in command().get_subcommands() {
             let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             for line in after.lines().filter(|line| line.starts_with("  ")) {
                 let words = line.split('#').next().unwrap_or_default().split_whitespace();
@@ -112,7 +125,7 @@ mod tests {
                     words.skip_while(|word| *word == "sudo").take_while(|word| !matches!(*word, "&" | "|" | ">"));
                 let words: Vec<&str> = words.collect();
                 if words.first() == Some(&"laneway") {
-                    let parsed = Cli::try_parse_from(&words).map(drop).map_err(|error| error.to_string());
+                    let parsed = read(&words).map(drop).map_err(|error| error.to_string());
                     assert_eq!(parsed, Ok(()), "{line}");
                     tried += 1;
                 }

@@ -32,6 +32,18 @@ pub const MSL_US: RangeInclusive<u64> = 10_000..=600_000_000;
 /// How long a lane without work may look for some, in microseconds.
 pub const SPIN_US: RangeInclusive<u64> = 0..=1_000_000;
 
+/// A number of this range. What is none, or below zero, is told the range as well.
+pub fn number<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<T, String> + Clone {
+    let right = match *range.end() {
+        u64::MAX => format!("it must be a number, {} or more", range.start()),
+        end => format!("it must be a number from {} to {end}", range.start()),
+    };
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| right.clone())
+    }
+}
+
 /// Bytes that an interface may carry at once.
 pub const MTU: RangeInclusive<u64> = 1_280..=65_535;
 /// Why it is not less.
@@ -39,8 +51,7 @@ pub const MTU_LEAST: &str = "with less the kernel takes the IPv6 addresses of an
 
 /// `--mtu`, held to what the file is held to.
 pub fn mtu(text: &str) -> Result<u16, String> {
-    let right = || format!("it must be a number from {} to {}: {MTU_LEAST}", MTU.start(), MTU.end());
-    text.parse().ok().filter(|mtu| MTU.contains(&u64::from(*mtu))).ok_or_else(right)
+    number(MTU)(text).map_err(|right| format!("{right}: {MTU_LEAST}"))
 }
 
 /// `--msl`, held to what the file is held to.

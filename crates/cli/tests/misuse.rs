@@ -64,9 +64,9 @@ fn arguments_that_cannot_be() {
     refused(&serve(&["--addr", "10.77.1.2/24", "--fault", "fire=1%"]), &["no fault"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--fault", "loss=1%, loss=2%"]), &["'loss' is given twice"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--sharing", "none"]), &["lane", "global", "decomposed"]);
-    refused(&["demo", "--cores", "0"], &["choose 1 or more"]);
-    refused(&["watch", "-n", "0"], &["--count", "0 is not in 1.."]);
-    refused(&["lanes", "-n", "0"], &["--count", "0 is not in 1.."]);
+    refused(&["demo", "--cores", "0"], &["1 or more"]);
+    refused(&["watch", "-n", "0"], &["--count", "1 or more"]);
+    refused(&["lanes", "-n", "0"], &["--count", "1 or more"]);
     refused(&["demo", "--cores", "100000"], &["may use"]);
     refused(&["demo", "--msl", "0s"], &["--msl", "from 10ms to 600s"]);
     refused(&["demo", "--conns", "0"], &["conns"]);
@@ -74,6 +74,37 @@ fn arguments_that_cannot_be() {
     refused(&["demo", "--pcap", "-"], &["'-' for '--pcap", "./-", "/dev/stdout"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--pcap", "-"]), &["'-' for '--pcap", "./-", "/dev/stdout"]);
     refused(&["demo", "--pcap", "/no/such/place/x.pcapng", "--seconds", "0.01"], &["/no/such/place", "another place"]);
+}
+
+/// A value below zero is a wrong value, and no option that nobody knows; what is no number is told what would be right, too.
+#[test]
+fn numbers_that_cannot_be() {
+    for (arguments, says) in [
+        (serve(&["--port", "-1"]), "from 1 to 65535"),
+        (serve(&["--lanes", "-1"]), "from 1 to 256"),
+        (serve(&["--mtu", "-1"]), "from 1280 to 65535"),
+        (serve(&["--msl", "-1"]), "30s"),
+        (serve(&["--msl", "-1s"]), "30s"),
+        (serve(&["--spin", "-1us"]), "50us"),
+        (serve(&["--seed", "-1"]), "0 or more"),
+        (vec!["demo", "--conns", "-1"], "from 1 to 20000"),
+        (vec!["demo", "--cores", "-1"], "1 or more"),
+        (vec!["demo", "--rounds", "-1"], "from 1 to 100"),
+        (vec!["demo", "--seconds", "-1"], "choose 0.01 to 60"),
+        (vec!["watch", "-n", "-1"], "1 or more"),
+        (vec!["watch", "--interval", "-1s"], "500ms"),
+        (vec!["lanes", "-n", "-1"], "1 or more"),
+        (vec!["trace", "--port", "-1"], "from 0 to 65535"),
+        (vec!["trace", "--snaplen", "-1"], "from 1 to 262144"),
+        (vec!["trace", "--count", "-1"], "1 or more"),
+        (vec!["trace", "--ring", "-1"], "from 1 to 10000000"),
+        (vec!["steer", "--move", "-1=0"], "17=1"),
+        (vec!["watch", "-n", "many"], "1 or more"),
+        (vec!["trace", "--port", "http"], "from 0 to 65535"),
+        (vec!["demo", "--conns", "1.5"], "from 1 to 20000"),
+    ] {
+        refused(&arguments, &[says]);
+    }
 }
 
 /// The exit code is right even where nobody hears what is said.

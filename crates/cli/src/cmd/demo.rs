@@ -33,19 +33,19 @@ pub const RESPONSE: usize = 206;
 )]
 pub struct Args {
     /// Connections open at a time, on each core.
-    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = parse::number::<u32>(1..=20_000))]
     conns: u32,
     /// Cores to use, each with both ends on it [default: all]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::number::<usize>(1..=u64::MAX))]
     cores: Option<usize>,
     /// Rounds: in each, Laneway and the kernel have their turn.
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = parse::number::<u32>(1..=100))]
     rounds: u32,
     /// Seconds of each turn.
     #[arg(long, default_value_t = 1.5, value_name = "S")]
     seconds: f64,
     /// Maximum segment lifetime of Laneway: TIME_WAIT lasts twice as long [default: 1s, or what --config says]
-    #[arg(long, value_name = "TIME", value_parser = parse::msl_us)]
+    #[arg(long, value_name = "TIME", value_parser = parse::msl_us, allow_hyphen_values = true)]
     msl: Option<u64>,
     /// Settings of Laneway; see `laneway config --help`. What it says of the interface is not used here.
     #[arg(long, value_name = "FILE")]
@@ -77,9 +77,6 @@ pub struct Tally {
 /// Runs the rounds, and says who did how much.
 pub fn run(mut args: Args) -> Result<(), Failure> {
     let usable = cores();
-    if args.cores == Some(0) {
-        return Err(Failure::Misuse("without a core nothing can be shown: choose 1 or more".into()));
-    }
     let count = args.cores.unwrap_or(usable.len()).max(1);
     if count > usable.len().max(1) {
         return Err(Failure::Misuse(format!("{count} cores are not there: this process may use {}", usable.len())));

@@ -39,25 +39,25 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS")]
     gateway: Vec<IpAddr>,
     /// Port.
-    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 80, value_parser = parse::number::<u16>(1..=65_535))]
     port: u16,
     /// Lanes [default: one for every second core; the kernel's side needs the others]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::number::<usize>(1..=256))]
     lanes: Option<usize>,
     /// MTU of the interface, in bytes.
     #[arg(long, value_name = "BYTES", value_parser = parse::mtu)]
     mtu: Option<u16>,
     /// Maximum segment lifetime: TIME_WAIT lasts twice as long [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = parse::msl_us)]
+    #[arg(long, value_name = "TIME", value_parser = parse::msl_us, allow_hyphen_values = true)]
     msl: Option<u64>,
     /// How long a lane without work looks for some before it sleeps [default: 50us, or 0us with a lane on every core]
-    #[arg(long, value_name = "TIME", value_parser = parse::spin_us)]
+    #[arg(long, value_name = "TIME", value_parser = parse::spin_us, allow_hyphen_values = true)]
     spin: Option<u64>,
     /// Mistreat frames in both directions: loss=1%,reorder=1%,corrupt=0.1%,duplicate=1%
     #[arg(long, value_name = "FAULTS", value_parser = parse::rates)]
     fault: Option<Rates>,
     /// Seed of the faults.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = parse::number::<u64>(0..=u64::MAX))]
     seed: u64,
     /// Write every frame into this pcapng file.
     #[arg(long, value_name = "FILE", value_parser = parse::capture())]
@@ -97,11 +97,6 @@ fn references_names() -> clap::builder::PossibleValuesParser {
 pub fn run(mut args: Args) -> Result<(), Failure> {
     let root = open_root(&args.dir)?;
     open_files::raise();
-    if let Some(lanes) = args.lanes
-        && !(1..=256).contains(&lanes)
-    {
-        return Err(Failure::Misuse(format!("{lanes} lanes cannot be had: choose a number from 1 to 256")));
-    }
     let settings = match &args.config {
         Some(path) => settings::read(path)?,
         None => Settings::default(),

@@ -14,7 +14,7 @@ use laneway::control::{Ask, Client, SteerRow};
 #[command(after_help = EXAMPLE)]
 pub struct Args {
     /// Give this bucket to this lane; may be said several times.
-    #[arg(long = "move", value_name = "BUCKET=LANE")]
+    #[arg(long = "move", value_name = "BUCKET=LANE", allow_hyphen_values = true)]
     moves: Vec<Moved>,
     /// Sum up by lane.
     #[arg(long, conflicts_with = "moves")]

@@ -2,6 +2,7 @@
 
 use crate::ask::{Out, Which};
 use crate::failure::{self, Failure};
+use crate::parse;
 use crate::signals::{self, Event};
 use laneway::control::{Ask, Client};
 use laneway_stack::trace::peek;
@@ -26,19 +27,19 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS")]
     host: Option<IpAddr>,
     /// Only packets from or to this port.
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = parse::number::<u16>(0..=65_535))]
     port: Option<u16>,
     /// Only this protocol.
     #[arg(long, value_name = "PROTO", value_parser = protocol)]
     proto: Option<u8>,
     /// Keep so many bytes of each packet.
-    #[arg(short, long, value_name = "BYTES", default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(1..=262_144))]
+    #[arg(short, long, value_name = "BYTES", default_value_t = 262_144, value_parser = parse::number::<u32>(1..=262_144))]
     snaplen: u32,
     /// End after so many packets.
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = parse::number::<u64>(1..=u64::MAX))]
     count: Option<u64>,
     /// Keep the last N packets in memory, and write them at the end.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", value_parser = parse::number::<u32>(1..=10_000_000))]
     ring: Option<u32>,
     #[command(flatten)]
     which: Which,

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 #[command(after_help = EXAMPLE)]
 pub struct Args {
     /// Time between two lines.
-    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = parse::duration_us)]
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = parse::duration_us, allow_hyphen_values = true)]
     interval: u64,
     /// End after so many lines [default: go on]
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = parse::number::<u64>(1..=u64::MAX))]
     count: Option<u64>,
     #[command(flatten)]
     which: Which,
