@@ -80,7 +80,8 @@ impl Out {
     }
 }
 
-fn gone(error: io::Error) -> Result<(), Failure> {
+/// What comes of output that could not be written.
+pub fn gone(error: io::Error) -> Result<(), Failure> {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }

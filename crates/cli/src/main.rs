@@ -19,6 +19,7 @@ mod signals;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -72,9 +73,12 @@ fn main() -> ExitCode {
     let cli = match read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {
-            // clap's own code for misuse is 2 as well; help and version are no misuse.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            // clap's own code for misuse is 2 as well; help and version are no misuse, and what was asked for.
+            if error.use_stderr() {
+                return ExitCode::from(2);
+            }
+            return printed.or_else(ask::gone).map_or_else(|failure| fail(&failure), |()| ExitCode::SUCCESS);
         }
     };
     let result = log::begin().and_then(|log| {
@@ -84,11 +88,13 @@ fn main() -> ExitCode {
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            failure::say(format_args!("laneway: {failure}"));
-            ExitCode::from(failure.code())
-        }
+        Err(failure) => fail(&failure),
     }
+}
+
+fn fail(failure: &Failure) -> ExitCode {
+    failure::say(format_args!("laneway: {failure}"));
+    ExitCode::from(failure.code())
 }
 
 fn run(command: Command) -> Result<(), Failure> {

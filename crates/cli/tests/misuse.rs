@@ -450,11 +450,28 @@ fn closed() -> Stdio {
 fn nobody_needs_to_read_what_is_said() {
     let demo: &[&str] = &["demo", "--cores", "1", "--rounds", "1", "--seconds", "0.02", "--alone"];
     let json = [demo, &["--json"]].concat();
-    for arguments in [&["doctor"][..], &["doctor", "--json"], demo, &json, &["lab", "--help"], &["config", "show"]] {
-        let output = Command::new(env!("CARGO_BIN_EXE_laneway")).args(arguments).stdout(closed()).output();
+    let help: [&[&str]; 3] = [&["--help"], &["ss", "--help"], &["--version"]];
+    for arguments in [&["doctor"][..], &["doctor", "--json"], demo, &json, &["lab", "--help"], &["config", "show"]]
+        .iter()
+        .chain(&help)
+    {
+        let output = Command::new(env!("CARGO_BIN_EXE_laneway")).args(*arguments).stdout(closed()).output();
         let output = output.expect("the program can be executed");
         let message = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), &*message), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+/// Nor is a full disk a success.
+#[test]
+fn what_cannot_be_written_is_said() {
+    for arguments in [&["--help"][..], &["ss", "--help"], &["config", "check", "--help"], &["--version"], &["doctor"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("every Linux has it");
+        let output = Command::new(env!("CARGO_BIN_EXE_laneway")).args(arguments).stdout(full).output();
+        let output = output.expect("the program can be executed");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {message}");
+        assert!(message.contains("the output cannot be written"), "{arguments:?}: {message}");
     }
 }
 
