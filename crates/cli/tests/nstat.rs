@@ -5,6 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
 
 struct Place(PathBuf);
 
@@ -79,6 +80,41 @@ fn two_stacks_of_one_name_are_remembered_apart() {
     assert_eq!(place.says("b/x.sock", 100_000, 80), Some(80));
     assert_eq!(place.says("a/x.sock", 100_000, 51), Some(1));
     assert_eq!(place.says("b/x.sock", 100_000, 82), Some(2));
+}
+
+/// A day after the last call, and not while it may be asked again; nobody else's file.
+#[test]
+fn what_was_remembered_of_a_stack_that_is_gone_goes_after_a_day() {
+    let place = Place::new("gone");
+    let histories = place.0.join("history");
+    let names = || {
+        let files = std::fs::read_dir(&histories).expect("a directory").map(|entry| entry.expect("a file").file_name());
+        files.collect::<std::collections::BTreeSet<_>>()
+    };
+    let grows_old = |name: &std::ffi::OsStr| {
+        let long_ago = SystemTime::now() - Duration::from_secs(25 * 3_600);
+        let file = std::fs::File::options().write(true).open(histories.join(name)).expect("a file");
+        file.set_modified(long_ago).expect("it is ours");
+    };
+    place.says("a/gone.sock", 1_000, 5);
+    let gone = names().pop_first().expect("a history");
+    let mut crashed = gone.clone();
+    crashed.push(".4711");
+    place.says("b/gone.sock", 1_000, 5);
+    place.says("a/there.sock", 1_000, 5);
+    for other in [crashed.as_os_str(), "notes.json".as_ref()] {
+        std::fs::write(histories.join(other), "{}").expect("a file");
+    }
+    let mut left = names();
+    let young = left.iter().find(|name| name.to_string_lossy().contains("b%2Fgone")).expect("a history").clone();
+    left.iter().filter(|name| **name != young).for_each(|name| grows_old(name));
+    std::fs::remove_file(place.0.join("a/there.sock")).expect("it is ours");
+    let _there = UnixListener::bind(place.0.join("a/there.sock")).expect("a socket");
+
+    place.says("x.sock", 1_000, 5);
+    let new = names().into_iter().find(|name| name.to_string_lossy().contains("x.sock")).expect("a history");
+    assert!(left.remove(&gone) && left.remove(&crashed) && left.insert(new));
+    assert_eq!(names(), left);
 }
 
 /// The place that somebody names is not made for them, and what cannot be kept leaves nothing behind.

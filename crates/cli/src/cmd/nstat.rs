@@ -13,11 +13,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+mod gone;
 mod life;
 
 /// Prints what a running stack counts, under the kernel's names, as increments since the last call.
 ///
-/// Like nstat(8) it remembers the last values in a file of its own; a stack that was started anew counts from zero.
+/// Like nstat(8) it remembers the last values in a file of its own; a stack that was started anew counts from zero. What was
+/// remembered of one that is gone is removed a day later.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Args {
@@ -45,6 +47,9 @@ pub struct Args {
 
 const EXAMPLE: &str =
     "Examples:\n  laneway nstat\n  laneway nstat -az Tcp\n  laneway nstat -z --json | jq .counters.TcpRetransSegs";
+
+/// What the name of a file ends with that values are kept in, unless somebody has named it.
+const ENDING: &str = ".nstat.json";
 
 /// What is kept between two calls.
 #[derive(Serialize, Deserialize, Default)]
@@ -104,7 +109,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if args.history.is_none() {
         make_usual_place(&kept).map_err(|error| not_kept(&kept, &error))?;
     }
-    write(&kept, &History { life, counters }).map_err(|error| not_kept(&kept, &error))
+    write(&kept, &History { life, counters }).map_err(|error| not_kept(&kept, &error))?;
+    if let Some(usual) = kept.parent().filter(|_| args.history.is_none()) {
+        gone::remove(usual);
+    }
+    Ok(())
 }
 
 /// Who answers.
@@ -139,7 +148,7 @@ fn default_history(socket: &Path) -> Result<PathBuf, Failure> {
     let socket = socket.canonicalize().unwrap_or_else(|_| socket.to_owned());
     const SPOILS_A_NAME: &AsciiSet = &CONTROLS.add(b'/').add(b'%');
     let stack = percent_encode(socket.as_os_str().as_bytes(), SPOILS_A_NAME);
-    Ok(directory.join(format!("{stack}.nstat.json")))
+    Ok(directory.join(format!("{stack}{ENDING}")))
 }
 
 fn read(path: &Path, was_named: bool) -> Result<History, Failure> {
