@@ -28,6 +28,30 @@ fn a_socket_moves_from_one_poller_to_another() {
     stream.read_exact(&mut [0]).unwrap();
 }
 
+/// A name is deleted with its own socket, by any handle of it, and with no other, of whatever kind.
+#[test]
+fn who_has_another_name_is_not_deleted_by_this_one() {
+    let (server, client) = stacks();
+    let (stream, mut other) = pair(&server, &client);
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:80").unwrap();
+    let udp = [53, 54].map(|port| UdpSocket::bind_on(&server, ("10.0.0.1", port)).unwrap());
+    let poller = Poller::new().unwrap();
+    poller.add(&stream, 1, Interest::READABLE, Mode::Level).unwrap();
+    poller.add(&udp[0], 2, Interest::READABLE, Mode::Level).unwrap();
+    let not_found = |result: std::io::Result<()>| result.unwrap_err().kind() == std::io::ErrorKind::NotFound;
+    assert!(not_found(poller.delete(&other, 1)) && not_found(poller.delete(&listener, 1)));
+    assert!(not_found(poller.delete(&udp[0], 1)) && not_found(poller.delete(&stream, 2)));
+    assert!(not_found(poller.delete(&udp[1], 2)) && not_found(poller.delete(&stream, 3)));
+    other.write_all(b"x").unwrap();
+    assert_eq!(keys(&poller, 5_000), [1], "nothing has changed");
+    let sender = UdpSocket::bind_on(&client, "10.0.0.2:0").unwrap();
+    sender.send_to(b"x", "10.0.0.1:53").unwrap();
+    poller.delete(&stream.try_clone().unwrap(), 1).unwrap();
+    assert_eq!(keys(&poller, 5_000), [2]);
+    poller.delete(&udp[0].try_clone().unwrap(), 2).unwrap();
+    assert!(keys(&poller, 20).is_empty() && not_found(poller.delete(&stream, 1)));
+}
+
 #[test]
 fn each_poller_that_watches_a_socket_is_told() {
     let (server, client) = stacks();

@@ -7,7 +7,7 @@ use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::fork::Birth;
 use laneway_stack::threads::poll::{self, PollList, PollQueue, Watch, Watched};
 use laneway_stack::threads::words::{READ, WRITE};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque, hash_map::Entry};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -269,12 +269,15 @@ impl Poller {
         Ok(())
     }
 
-    /// Watches a socket no longer.
+    /// Watches a socket no longer. `NotFound`: under this name there is none, or another.
     pub fn delete(&self, source: &impl Source, key: usize) -> io::Result<()> {
         if !source.desk().is_here() {
             return Err(Why::Forked.into());
         }
-        let watch = lock(&self.watched).by_key.remove(&key).ok_or(io::ErrorKind::NotFound)?;
+        let watch = match lock(&self.watched).by_key.entry(key) {
+            Entry::Occupied(found) if found.get().source.is(&source.source()) => found.remove(),
+            _ => return Err(io::ErrorKind::NotFound.into()),
+        };
         watch.forget();
         source.desk().unwatch(&watch.source);
         Ok(())

@@ -50,6 +50,16 @@ impl Source {
         }
     }
 
+    /// Whether both are handles of one socket.
+    pub fn is(&self, other: &Source) -> bool {
+        match (self, other) {
+            (Source::Conversation(one), Source::Conversation(other)) => std::ptr::eq(&**one, &**other),
+            (Source::Acceptors(one), Source::Acceptors(other)) => Arc::ptr_eq(one, other),
+            (Source::Datagrams(one), Source::Datagrams(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
     /// Its last handle was dropped: there is nobody who could use it.
     pub fn is_abandoned(&self) -> bool {
         match self {
