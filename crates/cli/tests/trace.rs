@@ -3,8 +3,8 @@
 use laneway_stack::device::Medium;
 use laneway_stack::device::pcap::{Direction, PcapngWriter};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -20,25 +20,40 @@ fn packet(source: [u8; 4]) -> Vec<u8> {
     packet
 }
 
-/// Answers one question with these bytes, and is gone.
-fn stack(socket: &Path, answer: Vec<u8>) -> JoinHandle<()> {
+/// A directory for one test.
+fn place(name: &str) -> PathBuf {
+    let place = std::env::temp_dir().join(format!("laneway-{name}-{}", std::process::id()));
+    std::fs::create_dir(&place).expect("a directory");
+    place
+}
+
+/// What is captured on a lane that has seen one packet, and the lane's number there.
+fn of_one_packet() -> (PcapngWriter<Vec<u8>>, u32) {
+    let mut capture = PcapngWriter::new(Vec::new()).expect("a Vec takes everything");
+    let interface = capture.interface("lane0", Medium::Ip).expect("a Vec takes everything");
+    capture.frame_cut(interface, Direction::In, 1, &packet([10, 0, 0, 2]), 40, None).expect("a Vec takes everything");
+    (capture, interface)
+}
+
+/// Agrees to one trace, sends what was captured, and is gone after whatever it does `then`.
+fn stack(socket: &Path, captured: &[u8], then: impl FnOnce(&mut UnixStream) + Send + 'static) -> JoinHandle<()> {
     let listener = UnixListener::bind(socket).expect("a socket");
+    let answer = [b"{\"pcapng\":true}\n", captured].concat();
     std::thread::spawn(move || {
         let (mut client, _) = listener.accept().expect("somebody asks");
         BufReader::new(&client).read_line(&mut String::new()).expect("a question");
         client.write_all(&answer).expect("it is read");
+        then(&mut client);
     })
 }
 
 /// As with other programs that write such files.
 #[test]
 fn a_dash_is_standard_output() {
-    let place = std::env::temp_dir().join(format!("laneway-dash-{}", std::process::id()));
-    std::fs::create_dir(&place).expect("a directory");
-    let mut capture = PcapngWriter::new(Vec::new()).expect("a Vec takes everything");
-    let interface = capture.interface("lane0", Medium::Ip).expect("a Vec takes everything");
-    capture.statistics(interface, 1, 0, 0).expect("a Vec takes everything");
-    let stack = stack(&place.join("x.sock"), [b"{\"pcapng\":true}\n", &capture.get_ref()[..]].concat());
+    let place = place("dash");
+    let (mut capture, interface) = of_one_packet();
+    capture.statistics(interface, 2, 1, 0).expect("a Vec takes everything");
+    let stack = stack(&place.join("x.sock"), capture.get_ref(), |_| {});
     let mut command = Command::new(env!("CARGO_BIN_EXE_laneway"));
     let output = command.current_dir(&place).args(["trace", "-w", "-", "--control", "x.sock"]).output();
     let output = output.expect("the program can be executed");
@@ -69,11 +84,9 @@ fn what_a_frame_begins_with_is_not_guessed() {
         }
         capture.statistics(interface, 1, 6, 0).expect("a Vec takes everything");
     }
-    let answer = [b"{\"pcapng\":true}\n", &capture.get_ref()[..]].concat();
-    let place = std::env::temp_dir().join(format!("laneway-trace-{}", std::process::id()));
-    std::fs::create_dir(&place).expect("a directory");
+    let place = place("trace");
     let socket = place.join("x.sock");
-    let stack = stack(&socket, answer);
+    let stack = stack(&socket, capture.get_ref(), |_| {});
     let output =
         Command::new(env!("CARGO_BIN_EXE_laneway")).args(["trace", "--json", "--control"]).arg(&socket).output();
     let output = output.expect("the program can be executed");
@@ -93,23 +106,15 @@ fn what_a_frame_begins_with_is_not_guessed() {
 
 /// Begins to trace a stack that sends one packet and then nothing, and hangs up; what has come of it, and of its file.
 fn hang_up(name: &str, command: &mut Command, then: &[&str]) -> (Child, u64) {
-    let mut capture = PcapngWriter::new(Vec::new()).expect("a Vec takes everything");
-    let interface = capture.interface("lane0", Medium::Ip).expect("a Vec takes everything");
-    capture.frame_cut(interface, Direction::In, 1, &packet([10, 0, 0, 2]), 40, None).expect("a Vec takes everything");
-    let answer = [b"{\"pcapng\":true}\n", &capture.get_ref()[..]].concat();
-    let begun = capture.get_ref().len();
-    capture.statistics(interface, 2, 1, 0).expect("a Vec takes everything");
-    let end = capture.get_ref()[begun..].to_vec();
-    let place = std::env::temp_dir().join(format!("laneway-{name}-{}", std::process::id()));
-    std::fs::create_dir(&place).expect("a directory");
+    let (mut capture, interface) = of_one_packet();
+    let place = place(name);
     let (socket, file) = (place.join("x.sock"), place.join("x.pcapng"));
-    let listener = UnixListener::bind(&socket).expect("a socket");
-    let stack = std::thread::spawn(move || {
-        let (mut client, _) = listener.accept().expect("somebody asks");
-        BufReader::new(&client).read_line(&mut String::new()).expect("a question");
-        client.write_all(&answer).expect("it is read");
+    let captured = capture.get_ref().clone();
+    let begun = captured.len();
+    let stack = stack(&socket, &captured, move |client| {
         let _ = client.read(&mut [0]); // until somebody wants no more
-        client.write_all(&end).expect("it is read");
+        capture.statistics(interface, 2, 1, 0).expect("a Vec takes everything");
+        client.write_all(&capture.get_ref()[begun..]).expect("it is read");
     });
     let command = command.args(["trace", "--ring", "5", "-w"]).arg(&file).arg("--control").arg(&socket);
     let mut child = command.stderr(Stdio::null()).spawn().expect("the program can be executed");
@@ -153,19 +158,10 @@ fn who_is_to_outlive_the_terminal_does() {
 /// How much is missing of a trace whose stack died is not known, and its packets are kept all the same.
 #[test]
 fn a_stack_that_dies_leaves_a_trace_that_broke_off() {
-    let mut capture = PcapngWriter::new(Vec::new()).expect("a Vec takes everything");
-    let interface = capture.interface("lane0", Medium::Ip).expect("a Vec takes everything");
-    capture.frame_cut(interface, Direction::In, 1, &packet([10, 0, 0, 2]), 40, None).expect("a Vec takes everything");
-    let answer = [b"{\"pcapng\":true}\n", &capture.get_ref()[..]].concat();
-    let place = std::env::temp_dir().join(format!("laneway-died-{}", std::process::id()));
-    std::fs::create_dir(&place).expect("a directory");
+    let (capture, _) = of_one_packet();
+    let place = place("died");
     let (socket, file) = (place.join("x.sock"), place.join("x.pcapng"));
-    let listener = UnixListener::bind(&socket).expect("a socket");
-    let stack = std::thread::spawn(move || {
-        let (mut client, _) = listener.accept().expect("somebody asks");
-        BufReader::new(&client).read_line(&mut String::new()).expect("a question");
-        client.write_all(&answer).expect("it is read");
-    });
+    let stack = stack(&socket, capture.get_ref(), |_| {});
     let mut command = Command::new(env!("CARGO_BIN_EXE_laneway"));
     let output = command.args(["trace", "-w"]).arg(&file).arg("--control").arg(&socket).output();
     let output = output.expect("the program can be executed");
