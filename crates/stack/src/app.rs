@@ -91,6 +91,12 @@ pub trait App {
         let _ = (socket, peer);
         None
     }
+    /// How many connections of a listener the application has taken to hand them out, and nobody has yet: they wait to be accepted as those
+    /// in the listener's queue do.
+    fn unclaimed(&self, listener: ListenerId) -> usize {
+        let _ = listener;
+        0
+    }
     /// Somebody says that nothing listens where a datagram of this socket went.
     fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
         let _ = (cx, socket, to);
@@ -147,6 +153,9 @@ impl<A: App + ?Sized> App for Box<A> {
     }
     fn peer_is(&self, socket: UdpId, peer: SocketAddr) -> Option<bool> {
         (**self).peer_is(socket, peer)
+    }
+    fn unclaimed(&self, listener: ListenerId) -> usize {
+        (**self).unclaimed(listener)
     }
     fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
         (**self).on_unreachable(cx, socket, to);

@@ -7,7 +7,7 @@
 //! it meanwhile; it may be shown twice, in two states. What is appended to a queue after the listing has reached it is
 //! not shown, so a listing ends however fast connections are made.
 
-use crate::app::ListenerId;
+use crate::app::{App, ListenerId};
 use crate::ports::{Slice, Tallies};
 use crate::tables::{Tables, Tcb};
 use laneway_proto::tcp::{Info, State, TimeWait};
@@ -188,15 +188,15 @@ impl Page {
     }
 }
 
-/// Fills a page. `lane` is the asked lane's number.
-pub(crate) fn fill(page: &mut Page, tables: &Tables, lane: usize, now: Instant, msl_us: u64) {
+/// Fills a page. `lane` is the asked lane's number, `app` its application.
+pub(crate) fn fill(page: &mut Page, tables: &Tables, app: &dyn App, lane: usize, now: Instant, msl_us: u64) {
     page.rows.clear();
     page.ports.clear();
     let mut looks = LOOKS_MAX;
     while looks > 0 && page.rows.len().max(page.ports.len()) < ROWS_MAX && page.place.part != Part::Done {
         looks -= 1;
         let done = match page.place.part {
-            Part::Listeners => !page.states.has(State::Listen) || listener(page, tables, lane),
+            Part::Listeners => !page.states.has(State::Listen) || listener(page, tables, app, lane),
             Part::HalfOpen => !page.states.has(State::SynReceived) || half_open(page, tables, lane, now),
             Part::Connections => connection(page, tables, lane, now),
             Part::TimeWaitV4 => !page.states.has(State::TimeWait) || time_wait(page, &tables.tw4, lane, now, msl_us),
@@ -211,12 +211,13 @@ pub(crate) fn fill(page: &mut Page, tables: &Tables, lane: usize, now: Instant, 
 }
 
 /// Each of these looks at one slot, and says whether there are no more.
-fn listener(page: &mut Page, tables: &Tables, lane: usize) -> bool {
+fn listener(page: &mut Page, tables: &Tables, app: &dyn App, lane: usize) -> bool {
     let Some((id, listener)) = tables.listeners.at_or_after(page.place.next as usize) else { return true };
     page.place.next = u32::from(id.0) + 1;
     let local = listener.binding.address;
     let remote = if local.is_v4() { Address::UNSPECIFIED_V4 } else { Address::UNSPECIFIED_V6 };
-    let what = What::Listener { id, queued: listener.queued() as u32, backlog: listener.backlog() as u32 };
+    let queued = listener.queued() + app.unclaimed(id);
+    let what = What::Listener { id, queued: queued as u32, backlog: listener.backlog() as u32 };
     let flow = FlowKey { local, remote, local_port: listener.port, remote_port: 0 };
     page.rows.push(Row { flow, lane: lane as u16, what });
     false

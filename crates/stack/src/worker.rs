@@ -75,7 +75,7 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
     lane.local.now = now;
     let frames = rx.poll(BATCH_MAX);
     // The newest state of the world comes after the frames: none of them was sent before it was published.
-    let commands = control_mail(lane, tx);
+    let commands = control_mail(lane, tx, app);
     if lane.local.moving.is_under_way() {
         lane.local.adopt();
     }
@@ -342,14 +342,14 @@ fn lane_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn Ap
 
 /// Commands of the control thread. Hardly any poll has one, and what carries them out has a large frame: it is not entered for nothing.
 #[inline]
-fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
+fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &dyn App) -> bool {
     let local = &lane.local;
     let waits = !local.mail.from_control.is_empty() || local.bound.is_surveying() || local.mail.keeps();
-    waits && obey(lane, tx)
+    waits && obey(lane, tx, app)
 }
 
 #[inline(never)]
-fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
+fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &dyn App) -> bool {
     let mut any = lane.local.mail.keeps();
     lane.local.mail.tell_kept();
     while let Some(command) = lane.local.mail.from_control.pop() {
@@ -421,7 +421,7 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T) -> bool {
             }
             ToLane::List(mut page) => {
                 page.busy = local.busy;
-                listing::fill(&mut page, &tables, local.id, local.now, local.config.tcp.msl_us);
+                listing::fill(&mut page, &tables, app, local.id, local.now, local.config.tcp.msl_us);
                 local.mail.tell(ToControl::Page(page));
                 // One page a poll, however many ask: the next command has the next poll.
                 break;

@@ -563,8 +563,15 @@ fn a_stack_whose_sockets_block_is_asked_too() {
     let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
     assert_eq!(client.control_path(), None);
     let listener = TcpListener::bind_on(&server, "10.0.0.1:80").unwrap();
+    let queues = || ss(&path, &["listening"]).iter().map(|row| (row.recv_q, row.send_q)).collect::<Vec<_>>();
+    assert_eq!(queues(), [(0, 4_096)]);
     let mut near = TcpStream::connect_on(&client, "10.0.0.1:80").unwrap();
+    let began = Instant::now();
+    while queues() != [(1, 4_096)] {
+        assert!(began.elapsed() < Duration::from_secs(20), "nobody waits to be accepted: {:?}", queues());
+    }
     let (mut far, peer) = listener.accept().unwrap();
+    assert_eq!(queues(), [(0, 4_096)]);
     near.write_all(b"hello").unwrap();
     far.read_exact(&mut [0; 5]).unwrap();
 

@@ -95,6 +95,9 @@ impl<A: App> App for Guarded<A> {
     fn peer_is(&self, socket: UdpId, peer: SocketAddr) -> Option<bool> {
         self.0.peer_is(socket, peer)
     }
+    fn unclaimed(&self, listener: ListenerId) -> usize {
+        self.0.unclaimed(listener)
+    }
     fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
         self.0.on_unreachable(cx, socket, to);
     }

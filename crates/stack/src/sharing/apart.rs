@@ -49,6 +49,9 @@ impl App for Later<'_> {
     fn peer_is(&self, socket: UdpId, peer: SocketAddr) -> Option<bool> {
         self.app.peer_is(socket, peer)
     }
+    fn unclaimed(&self, listener: ListenerId) -> usize {
+        self.app.unclaimed(listener)
+    }
     fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
         self.app.on_unreachable(cx, socket, to);
     }

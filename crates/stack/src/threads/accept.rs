@@ -168,6 +168,11 @@ impl LaneAcceptor {
         self.news = true;
     }
 
+    /// How many no thread has taken.
+    pub(super) fn unclaimed(&self) -> usize {
+        self.offers.published()
+    }
+
     /// Takes back one that no thread has taken.
     pub(super) fn take_back(&mut self) -> Option<Talk> {
         self.publish();

@@ -536,6 +536,10 @@ impl App for Server {
         self.sockets.get(&socket.0)?.shared.heard.is(peer)
     }
 
+    fn unclaimed(&self, listener: ListenerId) -> usize {
+        self.listeners.get(&listener.0).map_or(0, LaneAcceptor::unclaimed)
+    }
+
     fn on_unreachable(&mut self, _: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
         self.with_socket(socket, |side| side.refuse(to));
     }

@@ -176,6 +176,11 @@ impl<P: Carried, const N: usize> Offers<P, N> {
         self.offered.wrapping_sub(self.taken_seen) as usize + values <= capacity
     }
 
+    /// How many were published and nobody has taken.
+    pub fn published(&self) -> usize {
+        self.shared.offered.load(Relaxed).wrapping_sub(self.shared.taken.load(Relaxed)) as usize
+    }
+
     /// Takes one back.
     pub fn take_back(&mut self) -> Option<(P, [u64; N])> {
         self.publish();

@@ -9,9 +9,11 @@ fn full_and_empty_are_said() {
     assert!(offers.has_room(1) && !offers.has_room(2));
     offers.offer(Arc::new(1), [11]).unwrap();
     assert_eq!(*offers.offer(Arc::new(2), [12]).unwrap_err(), 2);
-    assert!(takers.is_empty(), "nothing was published");
+    assert!(takers.is_empty() && offers.published() == 0, "nothing was published");
     offers.publish();
+    assert_eq!(offers.published(), 2);
     assert_eq!(takers.take(), Some((Arc::new(0), [10])));
+    assert_eq!(offers.published(), 1);
     assert!(offers.has_room(1));
     offers.offer(Arc::new(3), [13]).unwrap();
     assert_eq!(offers.take_back(), Some((Arc::new(1), [11])));
