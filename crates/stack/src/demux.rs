@@ -42,7 +42,8 @@ struct Arriving<'s, 'a> {
 /// What a segment says that need not be as nearly all are. If that is nonsense, it goes no further.
 #[inline(never)]
 fn read<'a>(came: &ingress::Arriving<'a>, local: &mut Local) -> Option<Segment<'a>> {
-    let segment = Segment::parse(came.tcp).ok();
+    let plain = Segment::usual(came.tcp).or_else(|| Segment::bare(came.tcp));
+    let segment = plain.or_else(|| Segment::parse(came.tcp).ok());
     if segment.is_none() {
         cold_path();
         local.counters.count(Mib::TcpInErrs);

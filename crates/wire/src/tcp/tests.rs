@@ -188,6 +188,20 @@ proptest! {
         prop_assert_eq!(bytes.get(..39).and_then(Segment::usual_syn), None);
     }
 
+    /// Nor has one without options another meaning, which are all that are bare.
+    #[test]
+    fn a_bare_segment_means_what_any_segment_does(header in any_header(), text in prop::collection::vec(any::<u8>(), 0..9), none: bool) {
+        let mut header = header;
+        if none {
+            header.options = Options::NONE;
+        }
+        let bytes = bytes_of(&header, &text);
+        let segment = View::new(&bytes).and_then(|view| view.segment()).unwrap();
+        prop_assert_eq!(Segment::bare(&bytes), (header.len() == HEADER_LEN).then_some(segment));
+        prop_assert_eq!(segment.to_header(), header);
+        prop_assert_eq!(bytes.get(..19).and_then(Segment::bare), None);
+    }
+
     #[test]
     fn what_does_not_fit_is_left_out(header in any_header(), blocks in prop::collection::vec(any_range(), 0..6)) {
         let mut header = header;

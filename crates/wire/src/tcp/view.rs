@@ -240,6 +240,13 @@ impl<'a> Segment<'a> {
         Some(Segment::from_parts(head.first_chunk()?, options, payload))
     }
 
+    /// A segment without options, as a reset is. `None` as in [`usual`](Self::usual).
+    #[inline(always)]
+    pub fn bare(bytes: &'a [u8]) -> Option<Segment<'a>> {
+        let (header, payload) = bytes.split_first_chunk()?;
+        (header[12] & 0xf0 == 0x50).then(|| Segment::from_parts(header, Options::NONE, payload))
+    }
+
     #[inline(always)]
     fn from_parts(header: &[u8; HEADER_LEN], options: Options, payload: &'a [u8]) -> Self {
         Segment {
