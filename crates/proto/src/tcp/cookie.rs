@@ -17,7 +17,7 @@
 use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{SeqNum, WindowScale};
 
-use super::isn::{Purpose, hash_flow};
+use super::isn::{Purpose, hash_flow, hash_flow_and};
 
 /// The values of the peer's MSS that a cookie can hold, ascending. The one at or below the real value is taken. The first
 /// is the smallest that anybody means; 536 and 1220 are the defaults of IPv4 and IPv6 (RFC 9293 section 3.7.1); then
@@ -32,6 +32,7 @@ const BODY_MASK: u32 = (1 << BODY_BITS) - 1;
 
 /// The initial sequence number of the SYN-ACK for a SYN with the sequence number `peer_isn` and the MSS option `mss`.
 /// `now_minute` counts minutes on any base and may wrap.
+#[inline(always)]
 pub fn encode(secret: &[u64; 2], key: &FlowKey, peer_isn: SeqNum, now_minute: u32, mss: u16) -> SeqNum {
     let index = MSS_TABLE.partition_point(|value| *value <= mss).saturating_sub(1) as u32;
     let body = body(secret, key, peer_isn, now_minute).wrapping_add(index) & BODY_MASK;
@@ -41,6 +42,7 @@ pub fn encode(secret: &[u64; 2], key: &FlowKey, peer_isn: SeqNum, now_minute: u3
 /// The MSS of the connection that the final ACK of a handshake completes; `None` if the cookie is not ours, not for
 /// this flow, or too old. `cookie` is the segment's acknowledgment number less one, `peer_isn` its sequence number less
 /// one.
+#[inline(always)]
 pub fn decode(secret: &[u64; 2], key: &FlowKey, peer_isn: SeqNum, cookie: SeqNum, now_minute: u32) -> Option<u16> {
     let plain = cookie.raw().wrapping_sub(base(secret, key, peer_isn).raw());
     let age = now_minute.wrapping_sub(plain >> BODY_BITS) & 0xff;
@@ -51,13 +53,15 @@ pub fn decode(secret: &[u64; 2], key: &FlowKey, peer_isn: SeqNum, cookie: SeqNum
     MSS_TABLE.get(index as usize).copied()
 }
 
+#[inline(always)]
 fn base(secret: &[u64; 2], key: &FlowKey, peer_isn: SeqNum) -> SeqNum {
-    peer_isn + hash_flow(secret, Purpose::CookieBase, key, 0) as u32
+    peer_isn + hash_flow(secret, Purpose::CookieBase, key) as u32
 }
 
+#[inline(always)]
 fn body(secret: &[u64; 2], key: &FlowKey, peer_isn: SeqNum, minute: u32) -> u32 {
     let more = u64::from(peer_isn.raw()) << 32 | u64::from(minute);
-    hash_flow(secret, Purpose::CookieBody, key, more) as u32
+    hash_flow_and(secret, Purpose::CookieBody, key, more) as u32
 }
 
 /// What a cookie has no room for, and the low bits of the SYN-ACK's timestamp carry: the peer echoes them.
@@ -82,6 +86,7 @@ const OPTION_MASK: u32 = (1 << OPTION_BITS) - 1;
 /// The timestamp of the SYN-ACK: `options` in the low six bits of the latest such value not after `ts_now`, so that
 /// the next segment's timestamp is not an older one. `ts_now` is the clock in the unit of our timestamps, without the
 /// connection's offset; the offset is added after this, and taken off before [`decode_ts`].
+#[inline]
 pub fn encode_ts(ts_now: u32, options: TimestampOptions) -> u32 {
     let scale = options.window_scale.map_or(SCALE_NONE, |scale| u32::from(scale.get()).min(14));
     let bits = scale | if options.sack_permitted { SACK_BIT } else { 0 };

@@ -23,41 +23,46 @@ pub(super) enum Purpose {
 #[inline(always)]
 pub fn isn(secret: &[u64; 2], key: &FlowKey, now_us: u64) -> SeqNum {
     let clock = (now_us / 4) as u32;
-    let hash = match key.hash_words_v4() {
-        Some(words) => hash_v4(secret, Purpose::InitialSequence, words, 0),
-        None => hash_flow(secret, Purpose::InitialSequence, key, 0),
-    };
-    SeqNum::new(clock.wrapping_add(hash as u32))
+    SeqNum::new(clock.wrapping_add(hash_flow(secret, Purpose::InitialSequence, key) as u32))
 }
 
 /// What is added to the clock to make the timestamps of connections between these two addresses. One for all ports, so
 /// that timestamps still order the connections of one pair (PAWS, TIME_WAIT reuse by RFC 6191); another for every
 /// pair, so that they tell neither uptime nor who shares a host.
-#[inline]
+#[inline(always)]
 pub fn ts_offset(secret: &[u64; 2], local: &Address, remote: &Address) -> u32 {
     let pair = FlowKey { local: *local, remote: *remote, local_port: 0, remote_port: 0 };
-    hash_flow(secret, Purpose::TimestampOffset, &pair, 0) as u32
+    hash_flow(secret, Purpose::TimestampOffset, &pair) as u32
 }
 
-/// Keyed hash of a flow and 64 bits more. The purpose stands behind the ports: over IPv4 in the block that the length ends.
-pub(super) fn hash_flow(secret: &[u64; 2], purpose: Purpose, key: &FlowKey, more: u64) -> u64 {
-    if let Some(words) = key.hash_words_v4() {
-        return hash_v4(secret, purpose, words, more);
+/// Keyed hash of a flow. The purpose stands behind the ports: over IPv4 in the block that the length ends.
+#[inline(always)]
+pub(super) fn hash_flow(secret: &[u64; 2], purpose: Purpose, key: &FlowKey) -> u64 {
+    match key.hash_words_v4() {
+        Some((ends, ports)) => {
+            HashKey::new(secret[0], secret[1]).sip13_tail(&[ends], ports | (purpose as u64) << 32, 5)
+        }
+        None => hash_v6(secret, purpose, key, 0),
     }
+}
+
+/// The same, of a flow and 64 bits more.
+#[inline(always)]
+pub(super) fn hash_flow_and(secret: &[u64; 2], purpose: Purpose, key: &FlowKey, more: u64) -> u64 {
+    match key.hash_words_v4() {
+        Some((ends, ports)) => {
+            HashKey::new(secret[0], secret[1]).sip13_tail(&[ends, more], ports | (purpose as u64) << 32, 5)
+        }
+        None => hash_v6(secret, purpose, key, more),
+    }
+}
+
+#[inline(never)]
+fn hash_v6(secret: &[u64; 2], purpose: Purpose, key: &FlowKey, more: u64) -> u64 {
     let (mut words, _) = key.hash_words();
     words[4] |= (purpose as u64) << 56;
     let [a, b, c, d, e] = words;
     HashKey::new(secret[0], secret[1]).sip13(&[a, b, c, d, e, more])
-}
-
-#[inline(always)]
-fn hash_v4(secret: &[u64; 2], purpose: Purpose, (ends, ports): (u64, u64), more: u64) -> u64 {
-    let secret = HashKey::new(secret[0], secret[1]);
-    let tail = ports | (purpose as u64) << 32;
-    match more {
-        0 => secret.sip13_tail(&[ends], tail, 5),
-        _ => secret.sip13_tail(&[ends, more], tail, 5),
-    }
 }
 
 #[cfg(test)]

@@ -311,7 +311,7 @@ impl HalfOpen {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn syn_ack(key: &FlowKey, iss: SeqNum, irs: SeqNum, options: Options, cx: &Cx<'_>) -> Header {
     Header {
         src_port: key.local_port,
@@ -326,6 +326,7 @@ fn syn_ack(key: &FlowKey, iss: SeqNum, irs: SeqNum, options: Options, cx: &Cx<'_
 }
 
 /// The SYN-ACK of a SYN that we keep no state for: everything needed later is in its sequence number and timestamp.
+#[inline(always)]
 pub fn cookie_syn_ack(key: &FlowKey, seg: &Segment<'_>, mss: u16, secrets: &Secrets, cx: &Cx<'_>) -> Header {
     let peer_mss = seg.options.mss.unwrap_or(if key.is_v4() { 536 } else { 1220 });
     let iss = cookie::encode(&secrets.cookie, key, seg.seq, minute(cx.now), peer_mss);
@@ -352,6 +353,7 @@ pub fn cookie_syn_ack(key: &FlowKey, seg: &Segment<'_>, mss: u16, secrets: &Secr
 }
 
 /// The final ACK of a handshake that we kept no state for: valid only if it carries a cookie of ours.
+#[inline(always)]
 pub fn on_cookie_ack(key: &FlowKey, seg: &Segment<'_>, secrets: &Secrets, cx: &Cx<'_>) -> Option<Agreed> {
     if seg.flags.intersects(Flags::SYN | Flags::RST) || !seg.flags.ack() {
         return None;
@@ -386,6 +388,7 @@ pub fn on_cookie_ack(key: &FlowKey, seg: &Segment<'_>, secrets: &Secrets, cx: &C
     })
 }
 
+#[inline]
 fn minute(now: Instant) -> u32 {
     (now.as_us() / 60_000_000) as u32
 }
