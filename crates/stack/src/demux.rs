@@ -773,13 +773,13 @@ impl<T: Tx> Stage<'_, T> {
         if !self.local.config.tcp.tcp_syncookies {
             return self.too_many_half_open();
         }
-        let mtu = self.local.paths.passing(&self.local.snapshot, arriving.key.remote).map(|path| path.mtu);
-        let mss = announced_mss(mtu.unwrap_or(least_mtu(arriving.key)), arriving.key.is_v4());
-        let cx = cx!(self);
-        let header = listen::cookie_syn_ack(arriving.key, arriving.segment, mss, &self.local.secrets.get(), &cx);
         self.local.cookies_until = self.local.now.after_us(COOKIE_LIFE_US);
         self.tables.counters.count(Mib::TcpExtSyncookiesSent);
-        let _ = egress::header(self.local, self.tx, arriving.key, &header);
+        let (Arriving { key, segment, .. }, pool) = (arriving, &mut self.tables.pool);
+        let _ = egress::answer(self.local, self.tx, key, |local, mtu| {
+            let cx = tcp::Cx { now: local.now, config: &local.config.tcp, pool };
+            listen::cookie_syn_ack(key, segment, announced_mss(mtu, key.is_v4()), &local.secrets.get(), &cx)
+        });
     }
 
     /// An ACK that may be the answer to a cookie, and then takes the place of a half-open entry that there may be. True if
@@ -822,7 +822,7 @@ impl<T: Tx> Stage<'_, T> {
     fn reset(&mut self, arriving: &Arriving<'_, '_>) -> bool {
         let Some(header) = reset::answer(arriving.segment) else { return false };
         self.tables.counters.count(Mib::TcpOutRsts);
-        let _ = egress::header(self.local, self.tx, arriving.key, &header);
+        let _ = egress::answer(self.local, self.tx, arriving.key, |_, _| header);
         true
     }
 }

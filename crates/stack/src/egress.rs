@@ -16,13 +16,13 @@ use laneway_proto::ethernet;
 use laneway_proto::ip::fragment::Fragments;
 use laneway_proto::ip::output::{self, HeaderSpec};
 use laneway_proto::ip::pmtu::{self, PathMtuCache};
-use laneway_proto::ip::route::Route;
+use laneway_proto::ip::route::{Route, Stretch};
 use laneway_proto::tcp::connection::effective_mss;
 use laneway_proto::tcp::output::Pieces;
 use laneway_proto::tcp::{Connection, Plan, isn};
 use laneway_proto::time::Instant;
 use laneway_sync::prefetch::{LINE, prefetch_lines};
-use laneway_wire::checksum::{Sum, pseudo_header};
+use laneway_wire::checksum::Sum;
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::keyed_hash::HashKey;
@@ -172,14 +172,36 @@ const NOTHING: u64 = u64::MAX;
 #[derive(Clone, Copy)]
 pub struct Passing {
     way: WayRef,
+    /// Who is reached so, if all are by one next hop.
+    others: Option<Stretch>,
     next_hop: Address,
-    /// The link header of every packet that goes to that hop.
-    link: [u8; ethernet::HEADER_LEN],
+    /// Link and IP header of TCP segments to that hop from `src`, for the unspecified address.
+    header: output::Template,
+    src: Address,
     resolved: bool,
     neighbours: u64,
     route: u32,
     /// Largest IP packet.
     pub mtu: u32,
+}
+
+impl Passing {
+    /// The headers of what goes there from `src`: to one of our addresses come most strangers, too.
+    #[inline(always)]
+    fn from(&mut self, src: &Address, hop_limit: u8) -> &output::Template {
+        if self.src != *src {
+            self.head(src, hop_limit);
+        }
+        &self.header
+    }
+
+    #[inline(never)]
+    fn head(&mut self, src: &Address, hop_limit: u8) {
+        let nobody = if src.is_v4() { Address::UNSPECIFIED_V4 } else { Address::UNSPECIFIED_V6 };
+        let spec = HeaderSpec { hop_limit, ..HeaderSpec::new(*src, nobody, protocol::TCP) };
+        self.header = output::Template::new(&spec).behind(self.header.link());
+        self.src = *src;
+    }
 }
 
 /// Link, IP and TCP header, the last with all its options.
@@ -280,27 +302,48 @@ impl Paths {
 
     /// The path to `dst` for a packet after which none will follow. It is not kept: a flood from everywhere would put those
     /// that it makes in the places of those that connections use, and each would be worked out for one answer.
-    pub fn passing(&mut self, snapshot: &Snapshot, dst: Address) -> Option<&Passing> {
+    #[inline]
+    pub fn passing(&mut self, snapshot: &Snapshot, dst: Address) -> Option<&mut Passing> {
+        let is_like_the_last = self.generation == snapshot.generation
+            && self.learned.is_empty()
+            && self.passing.as_ref().is_some_and(|last| {
+                last.neighbours == self.neighbours
+                    && last.others.is_some_and(|others| others.contains(dst))
+                    && self.ways.holds(last.way)
+            });
+        if !is_like_the_last && !self.find_passing(snapshot, dst) {
+            return None;
+        }
+        self.passing.as_mut()
+    }
+
+    /// False: no route leads there.
+    #[inline(never)]
+    fn find_passing(&mut self, snapshot: &Snapshot, dst: Address) -> bool {
         if self.generation != snapshot.generation {
             self.adopt(snapshot);
         }
-        let (ways, learned, now) = (&self.ways, &self.learned, self.now);
-        let like_the_last =
-            self.passing.as_mut().filter(|last| last.neighbours == self.neighbours).is_some_and(|last| {
-                let Some((way, route, leads)) = ways.again(last.way, dst) else { return false };
-                (last.way, last.route, last.mtu) = (way, route, mtu_by(leads, dst, self.mtu, learned, now));
-                leads.next_hop(dst) == last.next_hop
-            });
-        if !like_the_last {
-            let (way, leads) = self.ways.find(&snapshot.routes, dst, None);
-            let (number, route) = leads?;
-            let next_hop = route.next_hop(dst);
-            let (link, resolved) = self.link_to(snapshot, next_hop);
-            let mtu = mtu_by(&route, dst, self.mtu, &self.learned, self.now);
-            self.passing =
-                Some(Passing { way, next_hop, link, resolved, neighbours: self.neighbours, route: number, mtu });
+        let before = self.passing.as_ref().map(|last| last.way);
+        let (way, leads) = self.ways.find(&snapshot.routes, dst, before);
+        let Some((number, route)) = leads else { return false };
+        let next_hop = route.next_hop(dst);
+        let mtu = mtu_by(&route, dst, self.mtu, &self.learned, self.now);
+        let others = route.next_hop.and_then(|_| self.ways.stretch(way));
+        if let Some(last) = &mut self.passing
+            && last.neighbours == self.neighbours
+            && last.next_hop == next_hop
+        {
+            (last.way, last.others, last.route, last.mtu) = (way, others, number, mtu);
+            return true;
         }
-        self.passing.as_ref()
+        let (link, resolved) = self.link_to(snapshot, next_hop);
+        // From nobody yet.
+        let src = Address::default();
+        let header = output::Template::new(&HeaderSpec::new(src, src, protocol::TCP));
+        let header = header.behind(&link[..self.medium.header_len()]);
+        let neighbours = self.neighbours;
+        self.passing = Some(Passing { way, others, next_hop, header, src, resolved, neighbours, route: number, mtu });
+        true
     }
 
     /// The link header of packets to a neighbour, and whether its address is known.
@@ -776,43 +819,53 @@ fn checksum(tcp: &mut [u8], (header_len, payload, pseudo): (usize, Sum, Sum), at
 
 #[inline(always)]
 fn complete(tcp: &mut [u8], header_len: usize, payload: Sum, pseudo: Sum) {
-    // Nearly every segment has a header of 32 bytes, and nearly every SYN one of 40.
+    // Nearly every segment has a header of 32 bytes, nearly every SYN one of 40, and every reset one of 20.
     let rest = pseudo + payload;
-    let sum = match (tcp.first_chunk::<32>(), tcp.first_chunk::<40>()) {
-        (Some(plain), _) if header_len == 32 => rest.and_array(plain),
-        (_, Some(syn)) if header_len == 40 => rest.and_array(syn),
+    let sum = match (tcp.first_chunk::<32>(), tcp.first_chunk::<40>(), tcp.first_chunk::<20>()) {
+        (Some(plain), ..) if header_len == 32 => rest.and_array(plain),
+        (_, Some(syn), _) if header_len == 40 => rest.and_array(syn),
+        (.., Some(reset)) if header_len == 20 => rest.and_array(reset),
         _ => rest + Sum::of(&tcp[..header_len]),
     };
     tcp[16..18].copy_from_slice(&sum.checksum());
 }
 
-/// Sends a segment that is a header only, of no connection: a reset, a cookie, an answer from TIME_WAIT.
+/// Sends a segment that is a header only, of no connection: a challenge, an answer from TIME_WAIT.
 #[inline(never)]
 pub fn header<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, header: &Header) -> Sent {
-    let (link_len, offloads, hop_limit) = (local.medium.header_len(), local.tx_checksum, local.paths.hop_limit);
-    let Some(&path) = local.paths.passing(&local.snapshot, key.remote) else { return no_route(&mut local.counters) };
-    tx.on_behalf(&local.snapshot, path.route);
-    let spec = HeaderSpec { hop_limit, ..HeaderSpec::new(key.local, key.remote, protocol::TCP) };
-    let (ip_len, tcp_len) = (spec.len(), header.len());
-    if !path.resolved {
-        return unresolved(local, &output::Template::new(&spec), path.next_hop, (tcp_len, tcp_len), header);
-    }
-    let total = link_len + ip_len + tcp_len;
+    answer(local, tx, key, |_, _| *header)
+}
+
+/// Sends a segment that is a header only to somebody of whom nothing is kept: a reset, a cookie. `make` says which, by the largest packet that goes
+/// there: it becomes part of this, so that what it says is not laid down before it is written.
+#[inline(always)]
+pub fn answer<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, make: impl FnOnce(&Local, u32) -> Header) -> Sent {
+    let (offloads, hop_limit) = (local.tx_checksum, local.paths.hop_limit);
+    let Some(path) = local.paths.passing(&local.snapshot, key.remote) else { return no_route(&mut local.counters) };
+    let (mtu, route, next_hop, resolved) = (path.mtu, path.route, path.next_hop, path.resolved);
+    tx.on_behalf(&local.snapshot, route);
+    let header = make(local, mtu);
+    let tcp_len = header.len();
+    let Some(path) = local.paths.passing.as_mut().filter(|_| resolved) else {
+        cold_path();
+        let spec = HeaderSpec { hop_limit, ..HeaderSpec::new(key.local, key.remote, protocol::TCP) };
+        return unresolved(local, &output::Template::new(&spec), next_hop, (tcp_len, tcp_len), &header);
+    };
+    let ahead = path.from(&key.local, hop_limit);
+    let total = ahead.len() + tcp_len;
     let Some(buf) = tx.reserve_for(total, key) else {
+        cold_path();
         local.counters.count(Mib::TxBusy);
         return Sent::Full;
     };
-    let (link, packet) = buf.split_at_mut(link_len);
-    link.copy_from_slice(&path.link[..link_len]);
-    let (ip, tcp) = packet.split_at_mut(ip_len);
-    output::emit(&spec, ip, tcp_len);
-    header.emit(tcp);
-    let pseudo = pseudo_header(&key.local, &key.remote, protocol::TCP, tcp_len as u32);
-    let meta = checksum(tcp, (tcp_len, Sum::ZERO, pseudo), offloads.then_some(link_len + ip_len));
+    let (tcp, pseudo) = ahead.emit_to(&key.remote, buf, tcp_len);
+    let (at, octets) = (ahead.len(), total - ahead.link_len());
+    header.emit_here(tcp);
+    let meta = checksum(tcp, (tcp_len, Sum::ZERO, pseudo), offloads.then_some(at));
     tx.commit(total, meta);
     local.counters.count(Mib::TcpOutSegs);
     local.counters.count(Mib::IpOutRequests);
-    local.counters.add(Mib::IpExtOutOctets, (ip_len + tcp_len) as u64);
+    local.counters.add(Mib::IpExtOutOctets, octets as u64);
     Sent::Yes
 }
 

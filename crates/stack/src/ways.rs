@@ -61,6 +61,11 @@ impl Ways {
         Some((WayRef { at: before.at, stamp }, *number, route))
     }
 
+    /// Whom a way that holds leads to.
+    pub(crate) fn stretch(&self, way: WayRef) -> Option<Stretch> {
+        self.ways.get(way.at as usize).map(|way| way.stretch)
+    }
+
     /// What leads to `dst`, and how to ask later whether that still holds. `before`: where it was found last.
     pub(crate) fn find(
         &mut self,

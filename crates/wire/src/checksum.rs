@@ -115,6 +115,13 @@ impl Sum {
         Sum(u16::from_ne_bytes(field) as u64)
     }
 
+    /// The sum of an address of either family: the `ffff` in a v4-mapped one is a zero in ones' complement.
+    #[inline(always)]
+    pub const fn of_address(address: &Address) -> Sum {
+        let [a, b, c, d] = address.words();
+        Sum(a as u64 + b as u64 + c as u64 + d as u64)
+    }
+
     /// The sum of the same bytes, had they begun at an odd offset of the whole.
     ///
     /// A swap of the bytes of each word is a multiplication by 256, and modulo 2^64 - 1 (of which 2^16 - 1 is a

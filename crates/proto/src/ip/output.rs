@@ -132,20 +132,39 @@ impl Template {
     /// If `buf` is shorter.
     #[inline(always)]
     pub fn emit<'a>(&self, buf: &'a mut [u8], payload_len: usize) -> &'a mut [u8] {
+        self.lay_any(buf, None, payload_len)
+    }
+
+    /// The same of a template for the unspecified address, to `dst`, and the sum of the pseudo-header with it.
+    ///
+    /// # Panics
+    /// As [`emit`](Self::emit).
+    #[inline(always)]
+    pub fn emit_to<'a>(&self, dst: &Address, buf: &'a mut [u8], payload_len: usize) -> (&'a mut [u8], Sum) {
+        (self.lay_any(buf, Some(dst), payload_len), self.pseudo(payload_len) + Sum::of_address(dst))
+    }
+
+    #[inline(always)]
+    fn lay_any<'a>(&self, buf: &'a mut [u8], dst: Option<&Address>, payload_len: usize) -> &'a mut [u8] {
         const LINK: usize = ethernet::HEADER_LEN;
         const V4_BEHIND: usize = LINK + HEADER_LEN_V4;
         const V6_BEHIND: usize = LINK + HEADER_LEN_V6;
         match self.len() {
-            V4_BEHIND => self.lay::<V4_BEHIND, LINK>(buf, payload_len),
-            V6_BEHIND => self.lay::<V6_BEHIND, LINK>(buf, payload_len),
-            HEADER_LEN_V4 => self.lay::<HEADER_LEN_V4, 0>(buf, payload_len),
-            _ => self.lay::<HEADER_LEN_V6, 0>(buf, payload_len),
+            V4_BEHIND => self.lay::<V4_BEHIND, LINK>(buf, dst, payload_len),
+            V6_BEHIND => self.lay::<V6_BEHIND, LINK>(buf, dst, payload_len),
+            HEADER_LEN_V4 => self.lay::<HEADER_LEN_V4, 0>(buf, dst, payload_len),
+            _ => self.lay::<HEADER_LEN_V6, 0>(buf, dst, payload_len),
         }
     }
 
     /// The same of so many bytes, of which so many are the link's: a few wide stores.
     #[inline(always)]
-    fn lay<'a, const LEN: usize, const LINK: usize>(&self, buf: &'a mut [u8], payload_len: usize) -> &'a mut [u8] {
+    fn lay<'a, const LEN: usize, const LINK: usize>(
+        &self,
+        buf: &'a mut [u8],
+        dst: Option<&Address>,
+        payload_len: usize,
+    ) -> &'a mut [u8] {
         let (Some((out, rest)), Some(bytes)) = (buf.split_first_chunk_mut::<LEN>(), self.bytes.first_chunk::<LEN>())
         else {
             panic!("no room for the header of a packet");
@@ -154,10 +173,17 @@ impl Template {
         if LEN - LINK == HEADER_LEN_V4 {
             let total = ((HEADER_LEN_V4 + payload_len) as u16).to_be_bytes();
             [out[LINK + 2], out[LINK + 3]] = total;
-            let sum = Sum::of_u16(self.header_sum.to_ne_bytes()) + Sum::of_u16(total);
+            let mut sum = Sum::of_u16(self.header_sum.to_ne_bytes()) + Sum::of_u16(total);
+            if let Some(dst) = dst {
+                out[LINK + 16..LINK + HEADER_LEN_V4].copy_from_slice(&dst.octets_v4());
+                sum = sum + Sum::of_address(dst);
+            }
             [out[LINK + 10], out[LINK + 11]] = sum.checksum();
         } else {
             [out[LINK + 4], out[LINK + 5]] = (payload_len as u16).to_be_bytes();
+            if let Some(dst) = dst {
+                out[LINK + 24..LINK + HEADER_LEN_V6].copy_from_slice(&dst.octets());
+            }
         }
         rest
     }

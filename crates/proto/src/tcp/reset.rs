@@ -3,6 +3,7 @@
 use laneway_wire::tcp::{Flags, Header, Options, Segment, SeqNum, UnscaledWindow};
 
 /// The RST that answers `seg`; `None` if that is itself an RST.
+#[inline(always)]
 pub fn answer(seg: &Segment<'_>) -> Option<Header> {
     if seg.flags.rst() {
         return None;

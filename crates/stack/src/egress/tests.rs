@@ -203,8 +203,9 @@ fn what_is_kept_is_what_would_be_looked_up() {
         let before = ways(&kept);
         for _ in 0..5 {
             let dst = world.address();
-            let is =
-                kept.passing(&world.newest, dst).map(|p| (p.next_hop, p.link.to_vec(), p.resolved, p.route, p.mtu));
+            let is = kept
+                .passing(&world.newest, dst)
+                .map(|p| (p.next_hop, p.header.link().to_vec(), p.resolved, p.route, p.mtu));
             let path = fresh.get(&world.newest, dst);
             let expected = path.map(|p| (p.next_hop, p.header.link().to_vec(), p.resolved, p.route, p.mtu));
             assert_eq!(is, expected, "to the stranger {dst}");

@@ -44,6 +44,12 @@ impl Header {
     /// If `buf` is shorter.
     #[inline]
     pub fn emit(&self, buf: &mut [u8]) {
+        self.emit_here(buf);
+    }
+
+    /// The same as part of the caller, who mostly knows what options there are.
+    #[inline(always)]
+    pub fn emit_here(&self, buf: &mut [u8]) {
         if let Some(timestamps) = self.options.timestamps
             && self.options.has_timestamps_only()
         {
@@ -51,6 +57,11 @@ impl Header {
         }
         if let Some(syn) = self.usual_syn() {
             return syn.emit(buf);
+        }
+        if self.options.has_none()
+            && let Some(out) = buf.first_chunk_mut()
+        {
+            return self.emit_bare(out);
         }
         let len = self.len();
         if buf.len() < len {
@@ -82,6 +93,17 @@ impl Header {
         let [mss, sack_and_timestamps, val, echo, scale] = self.options.usual_syn_words()?;
         let [ports, seq, ack, control, urgent] = self.words(UsualSyn::LEN);
         Some(UsualSyn([(ports, seq), (ack, control), (urgent, mss), (sack_and_timestamps, val), (echo, scale)]))
+    }
+
+    /// Without options: in the pieces in which it is summed, as [`put`] has it.
+    #[inline(always)]
+    fn emit_bare(&self, out: &mut [u8; HEADER_LEN]) {
+        let [ports, seq, ack, control, urgent] = self.words(HEADER_LEN);
+        let (first, rest) = out.split_at_mut(4);
+        first.copy_from_slice(&ports.to_be_bytes());
+        if let Some(rest) = rest.first_chunk_mut::<16>() {
+            put([(seq, ack), (control, urgent)], rest);
+        }
     }
 
     /// The fixed part: five stores.

@@ -159,6 +159,16 @@ impl Options {
             && self.sack.is_empty()
     }
 
+    /// Is there nothing to write?
+    #[inline]
+    pub(super) fn has_none(&self) -> bool {
+        self.timestamps.is_none()
+            && self.mss.is_none()
+            && self.window_scale.is_none()
+            && !self.sack_permitted
+            && self.sack.is_empty()
+    }
+
     #[inline]
     fn len_before_sack(&self) -> usize {
         let mut len = 0;

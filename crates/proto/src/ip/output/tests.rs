@@ -61,6 +61,13 @@ fn a_template_is_emit_with_the_length_left_open() {
                 let (front, header) = whole[..behind.len()].split_at(behind.link_len());
                 assert_eq!((front, header), (link, &by_emit[..spec.len()]), "{spec:?} {len}");
                 assert!(behind.link() == link && whole[behind.len()..].iter().all(|byte| *byte == 0xaa));
+                // One for the unspecified address is one for everybody.
+                let nobody = if spec.src.is_v4() { Address::UNSPECIFIED_V4 } else { Address::UNSPECIFIED_V6 };
+                let open = Template::new(&HeaderSpec { dst: nobody, ..spec }).behind(link);
+                let mut other = [0xaa; ethernet::HEADER_LEN + HEADER_LEN_V6 + 3];
+                let (tcp, sum) = open.emit_to(&spec.dst, &mut other, len);
+                assert_eq!((tcp.len(), sum.fold() % 0xffff), (rest, pseudo.fold() % 0xffff), "{spec:?} {len}");
+                assert_eq!(other, whole, "{spec:?} {len}");
             }
         }
     }
