@@ -58,6 +58,8 @@ pub struct AddressSet {
     all: Vec<Address>,
     /// The same with the broadcast addresses of our networks: what no other host has.
     taken: Box<[Address]>,
+    /// Those of IPv4 among them, as four bytes: every packet that belongs to no flow asks for one of these.
+    taken_v4: Box<[u32]>,
 }
 
 impl Default for AddressSet {
@@ -140,6 +142,20 @@ fn mix_v4(octets: [u8; 4]) -> usize {
     (u64::from(word_v4(octets)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
 }
 
+#[inline(always)]
+fn is_in_v4(places: &[u32], octets: [u8; 4]) -> bool {
+    let (word, mask) = (word_v4(octets), places.len() - 1);
+    let mut at = mix_v4(octets);
+    loop {
+        // There is always an empty place, so this ends.
+        let place = places[at & mask];
+        if place == word || place == 0 {
+            return place != 0;
+        }
+        at += 1;
+    }
+}
+
 impl AddressSet {
     /// A set of these addresses.
     pub fn new(addresses: &[Address]) -> Self {
@@ -150,7 +166,7 @@ impl AddressSet {
         let places = spread(&all);
         let places_v4 = spread_v4(&all);
         let first_v4 = all.iter().find(|address| address.is_v4()).map_or(0, |address| word_v4(address.octets_v4()));
-        AddressSet { taken: places.clone(), places, places_v4, first_v4, all }
+        AddressSet { taken: places.clone(), taken_v4: places_v4.clone(), places, places_v4, first_v4, all }
     }
 
     /// A set of the addresses that we have in these networks, each with the length of its prefix.
@@ -161,14 +177,17 @@ impl AddressSet {
         let mut taken: Vec<Address> = set.all.iter().copied().chain(broadcasts).collect();
         taken.sort_by_key(|a| a.octets());
         taken.dedup();
-        set.taken = spread(&taken);
+        (set.taken, set.taken_v4) = (spread(&taken), spread_v4(&taken));
         set
     }
 
     /// Whether this is one of ours. The unspecified address never is.
     #[inline]
     pub fn contains(&self, address: &Address) -> bool {
-        is_in(&self.places, address)
+        match address.is_v4() {
+            true => self.contains_v4(address.octets_v4()),
+            false => is_in(&self.places, address),
+        }
     }
 
     /// The same for IPv4.
@@ -181,22 +200,16 @@ impl AddressSet {
 
     #[inline(never)]
     fn is_another_v4(&self, octets: [u8; 4]) -> bool {
-        let (word, mask) = (word_v4(octets), self.places_v4.len() - 1);
-        let mut at = mix_v4(octets);
-        loop {
-            // There is always an empty place, so this ends.
-            let place = self.places_v4[at & mask];
-            if place == word || place == 0 {
-                return place != 0;
-            }
-            at += 1;
-        }
+        is_in_v4(&self.places_v4, octets)
     }
 
     /// Whether another host can have this address.
-    #[inline]
+    #[inline(always)]
     pub fn can_be_remote(&self, address: &Address) -> bool {
-        remote::can_be_remote(address, |address| is_in(&self.taken, address))
+        remote::can_be_remote(address, |address| match address.is_v4() {
+            true => is_in_v4(&self.taken_v4, address.octets_v4()),
+            false => is_in(&self.taken, address),
+        })
     }
 
     /// Every address, sorted.

@@ -11,7 +11,7 @@ mod tests;
 //= https://www.rfc-editor.org/rfc/rfc9293#section-3.9.2.3
 //# A TCP implementation MUST reject as an error a local OPEN call for an invalid remote IP address (e.g., a broadcast or multicast address) (MUST-46).
 //# An incoming SYN with an invalid source address MUST be ignored either by TCP or by the IP layer
-#[inline]
+#[inline(always)]
 pub fn can_be_remote(address: &Address, is_taken: impl FnOnce(&Address) -> bool) -> bool {
     let is_one_host = if address.is_v4() {
         // Neither "this network" nor loopback, nor of class D or E (multicast, reserved, broadcast).
