@@ -201,10 +201,14 @@ pub fn frame<'a>(
         Medium::Ethernet => ethernet::plain_v4(frame.bytes, ours),
         Medium::Ip => Some(frame.bytes),
     };
-    if let Some(bytes) = bytes
-        && plain_segment(local, bytes, frame.meta, recent, batch)
-    {
-        return None;
+    if let Some(bytes) = bytes {
+        if plain_segment(local, bytes, frame.meta, recent, batch) {
+            return None;
+        }
+        // Nor is it what the control plane has to see.
+        if matches!(bytes, [0x40..=0x4f, ..]) {
+            return look_closely(local, (bytes, frame.meta), false, recent, batch);
+        }
     }
     any_frame(local, frame.bytes, frame.meta, (ours, recent), batch)
 }

@@ -192,10 +192,10 @@ fn read<'a, S: Sharing, T: Tx>(
             Some(note) => mailed_packet(local, frame, note, recent, arriving),
             None => ingress::frame(local, frame, ours, recent, arriving),
         };
-        if let Some(other) = other {
+        if let Some(other) = &other {
             let mut tables = lane.shared.enter(Site::Slow);
             let mut stage = Stage { tables: &mut tables, local: &mut lane.local, tx: &mut *tx, app: &mut *app };
-            if let Slow::Whole(datagram) = stage.slow(&other) {
+            if let Slow::Whole(datagram) = stage.slow(other) {
                 drop(tables);
                 whole(lane, &datagram, tx, app);
             }

@@ -60,7 +60,7 @@ impl Packet<'_> {
 /// `header_checksum_verified` says that the device has already verified an IPv4 header's checksum.
 //= https://www.rfc-editor.org/rfc/rfc1122#section-3.2.1.7
 //# A host MUST NOT discard a datagram just because it was received with TTL less than 2.
-#[inline]
+#[inline(always)]
 pub fn input(bytes: &[u8], header_checksum_verified: bool) -> Result<Packet<'_>, Discard> {
     match bytes.first() {
         Some(0x40..=0x4f) => v4(bytes, header_checksum_verified),
@@ -70,7 +70,7 @@ pub fn input(bytes: &[u8], header_checksum_verified: bool) -> Result<Packet<'_>,
 }
 
 /// IPv4. Options are summed and skipped: none of them means anything to a host that does not forward.
-#[inline]
+#[inline(always)]
 fn v4(bytes: &[u8], verified: bool) -> Result<Packet<'_>, Discard> {
     let view = if verified { ipv4::View::new_checksum_verified(bytes) } else { ipv4::View::new(bytes) };
     let view = view.map_err(discard_of)?;
@@ -153,7 +153,7 @@ fn is_martian_v4(src: u8, dst: u8) -> bool {
 }
 
 /// IPv6: only what is neither TCP, UDP nor ICMPv6 walks extension headers.
-#[inline]
+#[inline(never)]
 fn v6(bytes: &[u8]) -> Result<Packet<'_>, Discard> {
     let view = ipv6::View::new(bytes).map_err(discard_of)?;
     let packet = Packet {
