@@ -241,10 +241,11 @@ impl Tables {
         Shapes { slots, half_open, tw4, tw6 }.is_flow(handle, key)
     }
 
-    /// There is more here than a core has at hand, so that it pays to ask for it ahead.
+    /// There is more here than a core has at hand, so that it pays to ask for it ahead. Half-open entries do not count: nobody asks for those of a
+    /// flood again, and the others are complete before they are far.
     #[inline]
     pub fn are_far(&self) -> bool {
-        self.flows.len() > NEAR_FLOWS
+        self.flows.len() > NEAR_FLOWS + self.half_open.len()
     }
 
     /// Brings what [`recent`](Self::recent) will read into the cache.
