@@ -39,7 +39,7 @@ struct Ready {
 /// The receiving half of a server's queue with the attacker before it; of anyone else's as it is.
 pub struct Siege {
     inner: LinkRx,
-    frames: Vec<Ready>,
+    frames: Box<[Ready; READY]>,
     checksum: RxChecksum,
     /// Frames for each request that arrives.
     each: usize,
@@ -58,8 +58,8 @@ fn is_near(address: &Address) -> bool {
     address.is_v4() && address.octets_v4()[..2] == [10, 0]
 }
 
-fn frames(to: Mac, server: Address) -> Vec<Ready> {
-    (0..READY).map(|i| frame(to, server, i % KINDS, (i / KINDS) as u32)).collect()
+fn frames(to: Mac, server: Address) -> Box<[Ready; READY]> {
+    Box::new(std::array::from_fn(|i| frame(to, server, i % KINDS, (i / KINDS) as u32)))
 }
 
 fn frame(to: Mac, server: Address, kind: usize, number: u32) -> Ready {
@@ -111,7 +111,7 @@ fn frame(to: Mac, server: Address, kind: usize, number: u32) -> Ready {
 impl Ready {
     /// Another sender, another port, another packet. What the address gains the identification and the port lose, so that both
     /// checksums stay right.
-    #[inline]
+    #[inline(always)]
     fn renew(&mut self, number: u16) {
         for (at, word) in CHANGES.into_iter().zip([!number, number, !number]) {
             self.bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
@@ -155,6 +155,7 @@ impl Rx for Siege {
         self.live + self.lent
     }
 
+    #[inline]
     fn frame(&self, i: usize) -> RxFrame<'_> {
         if i < self.live {
             return self.inner.frame(i);
@@ -192,7 +193,7 @@ impl Tx for Answers {
         self.to_world = false;
         self.inner.reserve(len)
     }
-    #[inline]
+    #[inline(always)]
     fn reserve_for(&mut self, len: usize, flow: &dyn Any) -> Option<&mut [u8]> {
         self.to_world = flow.downcast_ref::<FlowKey>().is_some_and(|flow| !is_near(&flow.remote));
         if self.to_world { self.world.get_mut(..len) } else { self.inner.reserve_for(len, flow) }
@@ -246,7 +247,7 @@ mod tests {
     fn every_frame_is_right_whatever_its_number() {
         let (to, server) = (Mac([2, 0, 0, 0, 0, 1]), Address::from_v4([10, 0, 0, 1]));
         let mut fragments = 0;
-        for mut ready in frames(to, server) {
+        for mut ready in *frames(to, server) {
             for number in [0, 1, 0x9e37, 0xffff] {
                 ready.renew(number);
                 let Ok((EtherType::IPV4, bytes, false)) = ethernet::accept(&ready.bytes[..ready.len], to) else {
