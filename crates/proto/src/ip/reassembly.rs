@@ -14,14 +14,14 @@
 use crate::discard::Discard;
 use crate::ip::input::{FragmentInfo, Packet};
 use crate::time::Instant;
+use core::hint::cold_path;
 use laneway_wire::checksum::Sum;
 use laneway_wire::flow::Address;
 use laneway_wire::keyed_hash::HashKey;
 use laneway_wire::{ipv4, ipv6, protocol};
-use std::collections::VecDeque;
 
 mod store;
-use store::{At, Store};
+use store::{Age, At, Store};
 
 #[cfg(test)]
 mod tests;
@@ -92,21 +92,6 @@ pub struct FirstFragment {
 }
 
 impl FirstFragment {
-    /// All but the payload; `header` is the packet's.
-    fn of(packet: &Packet<'_>, info: FragmentInfo, header: Vec<u8>) -> Self {
-        FirstFragment {
-            src: packet.src,
-            dst: packet.dst,
-            protocol: packet.protocol,
-            hop_limit: packet.hop_limit,
-            ecn: packet.ecn,
-            link_broadcast: packet.link_broadcast,
-            info,
-            header,
-            payload: Vec::new(),
-        }
-    }
-
     /// As it came, for [`crate::icmp::error_reply`].
     pub fn packet(&self) -> Packet<'_> {
         Packet {
@@ -142,21 +127,30 @@ impl Key {
         }
     }
 
-    fn hash(&self, secret: &HashKey) -> u64 {
+    /// Over IPv4 of the 13 bytes that it is.
+    #[inline(always)]
+    fn hash(&self, age: Age, secret: &HashKey) -> u64 {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let ([a, b, c, d], [e, f, g, h]) = (self.src, self.dst);
         let last = pair(self.id, self.protocol.into());
-        secret.sip13_words(&[pair(a, b), pair(c, d), pair(e, f), pair(g, h), last])
+        match age {
+            Age::V4 => secret.sip13_tail(&[pair(d, h)], last, 5),
+            Age::V6 => secret.sip13_words(&[pair(a, b), pair(c, d), pair(e, f), pair(g, h), last]),
+        }
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Datagram {
-    /// Which creation this is: queue records of an earlier datagram in the same place do not count.
-    serial: u64,
     /// Bytes charged to the budget.
     charged: usize,
     progress: Progress,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Progress::Collecting(Collecting::default())
+    }
 }
 
 #[derive(Debug)]
@@ -177,12 +171,25 @@ struct Collecting {
     held: usize,
     /// The datagram's length, once its last fragment has come.
     total: Option<u32>,
-    /// The first fragment without its payload: the datagram gets its header.
-    first: Option<FirstFragment>,
+    /// The first fragment, once it has come, and its header, which the datagram gets.
+    first: Option<First>,
+    header: Vec<u8>,
     /// Which of the four ECN values were seen, a bit each.
     ecn_seen: u8,
     /// Some fragment came by link-layer broadcast or multicast.
     link_broadcast: bool,
+}
+
+/// Of a first fragment what its payload does not say, nor its header where it is kept. It holds no memory, so that there is nothing to give back.
+#[derive(Clone, Copy, Debug)]
+struct First {
+    src: Address,
+    dst: Address,
+    protocol: u8,
+    hop_limit: u8,
+    ecn: u8,
+    link_broadcast: bool,
+    info: FragmentInfo,
 }
 
 #[derive(Debug)]
@@ -205,19 +212,8 @@ pub struct Reassembly {
     datagrams: Store,
     /// What the last datagram that had to make room leaves to the next.
     spare: Spare,
-    /// In order of creation and so of expiry, a queue for each family's timeout; a record whose serial is not its datagram's is
-    /// stale.
-    queues: [VecDeque<Record>; 2],
     bytes: usize,
-    next_serial: u64,
     evicted: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Record {
-    expires: Instant,
-    serial: u64,
-    at: At,
 }
 
 /// Memory of a datagram that is gone: of its list of pieces, of a piece, of its header. What is taken from it is at least half full,
@@ -242,15 +238,39 @@ fn copied(bytes: &[u8], spare: &mut Vec<u8>) -> Vec<u8> {
 }
 
 impl Spare {
-    /// Takes what it can use of a datagram that is gone.
-    fn keep(&mut self, progress: Progress) {
-        let Progress::Collecting(Collecting { mut pieces, first, .. }) = progress else { return };
-        let small = |bytes: Vec<u8>| if bytes.capacity() <= SPARE_MAX { bytes } else { Vec::new() };
-        self.bytes = pieces.pop().map_or(Vec::new(), |piece| small(piece.bytes));
-        self.header = first.map_or(Vec::new(), |first| small(first.header));
-        pieces.clear();
-        if pieces.capacity() * size_of::<Piece>() <= SPARE_MAX {
-            self.pieces = pieces;
+    /// Takes what it can use of a datagram that is gone, and leaves nothing.
+    fn keep(&mut self, gone: &mut Datagram) {
+        let Progress::Collecting(collecting) = &mut gone.progress else {
+            return gone.progress = Progress::default();
+        };
+        // What is in hand changes places with what is kept, which is mostly nothing: it was lent to the one before.
+        if let Some(piece) = collecting.pieces.pop() {
+            self.bytes = piece.bytes;
+        }
+        collecting.pieces.clear();
+        core::mem::swap(&mut self.pieces, &mut collecting.pieces);
+        core::mem::swap(&mut self.header, &mut collecting.header);
+        (collecting.held, collecting.total, collecting.first) = (0, None, None);
+        (collecting.ecn_seen, collecting.link_broadcast) = (0, false);
+        let pieces = self.pieces.capacity() * size_of::<Piece>();
+        if pieces.max(self.bytes.capacity()).max(self.header.capacity()) > SPARE_MAX
+            || collecting.pieces.capacity() + collecting.header.capacity() > 0
+        {
+            cold_path();
+            self.shrink();
+            gone.progress = Progress::default();
+        }
+    }
+
+    /// More than that is not kept.
+    fn shrink(&mut self) {
+        if self.pieces.capacity() * size_of::<Piece>() > SPARE_MAX {
+            self.pieces = Vec::new();
+        }
+        for bytes in [&mut self.bytes, &mut self.header] {
+            if bytes.capacity() > SPARE_MAX {
+                *bytes = Vec::new();
+            }
         }
     }
 }
@@ -258,15 +278,7 @@ impl Spare {
 impl Reassembly {
     /// Nothing under way.
     pub fn new(config: Config) -> Self {
-        Reassembly {
-            config,
-            datagrams: Store::new(config.entries_max),
-            spare: Spare::default(),
-            queues: [VecDeque::new(), VecDeque::new()],
-            bytes: 0,
-            next_serial: 0,
-            evicted: 0,
-        }
+        Reassembly { config, datagrams: Store::new(config.entries_max), spare: Spare::default(), bytes: 0, evicted: 0 }
     }
 
     /// A fragment arrived. `Ok(Some(_))` when it makes its datagram whole. `secret`: the same for all of them, and no sender's to know.
@@ -282,7 +294,8 @@ impl Reassembly {
         let Some(info) = packet.fragment else { panic!("only fragments are reassembled") };
         check(packet, info)?;
         let key = Key::of(packet, info);
-        let hash = key.hash(secret);
+        let age = if packet.src.is_v4() { Age::V4 } else { Age::V6 };
+        let hash = key.hash(age, secret);
         let cost = packet.payload.len() + OVERHEAD + if info.offset == 0 { packet.header.len() } else { 0 };
         let known = self.datagrams.find(hash, &key);
         if !self.make_room(cost, known) {
@@ -291,19 +304,21 @@ impl Reassembly {
         let at = match known {
             Some(at) => at,
             None => {
-                let serial = self.next_serial;
-                self.next_serial += 1;
+                let timeout = match age {
+                    Age::V4 => self.config.timeout_v4_us,
+                    Age::V6 => self.config.timeout_v6_us,
+                };
+                let at = self.datagrams.begin(hash, key, (age, now.after_us(timeout)));
                 self.bytes += OVERHEAD;
-                let pieces = core::mem::take(&mut self.spare.pieces);
-                let progress = Progress::Collecting(Collecting { pieces, ..Collecting::default() });
-                let at = self.datagrams.insert(hash, key, Datagram { serial, charged: OVERHEAD, progress });
-                let v4 = packet.src.is_v4();
-                let timeout = if v4 { self.config.timeout_v4_us } else { self.config.timeout_v6_us };
-                self.queues[usize::from(v4)].push_back(Record { expires: now.after_us(timeout), serial, at });
+                let datagram = self.datagrams.get_mut(at);
+                datagram.charged = OVERHEAD;
+                if let Progress::Collecting(collecting) = &mut datagram.progress {
+                    collecting.pieces = core::mem::take(&mut self.spare.pieces);
+                }
                 at
             }
         };
-        let Some(datagram) = self.datagrams.get_mut(at) else { return Err(Discard::FragmentBudget) };
+        let datagram = self.datagrams.get_mut(at);
         let Progress::Collecting(collecting) = &mut datagram.progress else {
             return Err(Discard::FragmentOverlap);
         };
@@ -323,26 +338,21 @@ impl Reassembly {
         if !collecting.is_whole() {
             return Ok(None);
         }
-        let whole = self.remove(at).and_then(|datagram| match datagram.progress {
-            Progress::Collecting(collecting) => Some(collecting),
-            Progress::Refused => None,
-        });
-        whole.map(Collecting::join).transpose()
+        match self.end(at).progress {
+            Progress::Collecting(collecting) => collecting.join().map(Some),
+            Progress::Refused => Ok(None),
+        }
     }
 
     /// Gives up the next datagram that was not whole in time. Call until `None`, at or after [`Reassembly::poll_timeout`];
     /// earlier is harmless. Each `Some` is a [`Discard::FragmentTimeout`].
     pub fn poll_expired(&mut self, now: Instant) -> Option<Expired> {
-        for queue in 0..2 {
-            while let Some(record) = self.queues[queue].front().copied()
-                && record.expires <= now
+        for age in [Age::V6, Age::V4] {
+            while let Some((at, expires)) = self.datagrams.oldest_of(age)
+                && expires <= now
             {
-                self.queues[queue].pop_front();
-                if !self.is_current(&record) {
-                    continue;
-                }
                 // A refused datagram was discarded and counted when it was refused.
-                if let Some(Datagram { progress: Progress::Collecting(collecting), .. }) = self.remove(record.at) {
+                if let Progress::Collecting(collecting) = self.end(at).progress {
                     return Some(Expired { first_fragment: collecting.quote() });
                 }
             }
@@ -355,9 +365,9 @@ impl Reassembly {
         core::iter::from_fn(|| self.poll_expired(now)).count()
     }
 
-    /// When something may have to be given up next; may be early. Changes after `on_fragment`, `poll_expired` and `on_timeout`.
+    /// When something has to be given up next. Changes after `on_fragment`, `poll_expired` and `on_timeout`.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.queues.iter().filter_map(|queue| queue.front()).map(|record| record.expires).min()
+        [Age::V6, Age::V4].into_iter().filter_map(|age| self.datagrams.oldest_of(age)).map(|(_, expires)| expires).min()
     }
 
     /// Datagrams under way, refused ones included.
@@ -383,63 +393,32 @@ impl Reassembly {
     /// Gives up the oldest datagrams until a fragment of `cost` bytes can be taken in, of a datagram that is `known` or of a new one.
     /// `false` if it cannot: its datagram does not fit into the budget even alone, or was itself the oldest and is gone.
     fn make_room(&mut self, cost: usize, known: Option<At>) -> bool {
-        let (new, own) = match known.and_then(|at| self.datagrams.get(at)) {
-            Some(datagram) => (0, datagram.charged),
+        let (new, own) = match known {
+            Some(at) => (0, self.datagrams.get(at).charged),
             None => (1, OVERHEAD),
         };
         if own + cost > self.config.bytes_max || self.config.entries_max == 0 {
             return false;
         }
-        let over = |this: &Self| {
-            this.bytes + new * OVERHEAD + cost > this.config.bytes_max
-                || this.datagrams.len() + new > this.config.entries_max
-        };
-        while over(self) {
-            let Some(record) = self.pop_oldest() else {
-                return false;
-            };
-            if !self.is_current(&record) {
-                continue;
-            }
-            if let Some(datagram) = self.remove(record.at) {
-                self.spare.keep(datagram.progress);
-            }
-            if Some(record.at) == known {
+        while self.bytes + new * OVERHEAD + cost > self.config.bytes_max
+            || self.datagrams.len() + new > self.config.entries_max
+        {
+            let Some(oldest) = self.datagrams.oldest() else { return false };
+            let gone = self.datagrams.end(oldest);
+            self.bytes -= gone.charged;
+            self.spare.keep(gone);
+            if Some(oldest) == known {
                 return false;
             }
             self.evicted += 1;
         }
-        self.drop_stale_records();
         true
     }
 
-    /// The first record of the queue whose front was created first.
-    fn pop_oldest(&mut self) -> Option<Record> {
-        let [v6, v4] = &self.queues;
-        let serial = |queue: &VecDeque<Record>| queue.front().map_or(u64::MAX, |record| record.serial);
-        let older = usize::from(serial(v4) < serial(v6));
-        self.queues[older].pop_front()
-    }
-
-    /// Whole datagrams leave their records behind. Keeps the queues no longer than twice what can be under way.
-    fn drop_stale_records(&mut self) {
-        for queue in 0..2 {
-            if self.queues[queue].len() > 2 * self.config.entries_max {
-                let datagrams = &self.datagrams;
-                self.queues[queue]
-                    .retain(|record| datagrams.get(record.at).is_some_and(|datagram| datagram.serial == record.serial));
-            }
-        }
-    }
-
-    fn is_current(&self, record: &Record) -> bool {
-        self.datagrams.get(record.at).is_some_and(|datagram| datagram.serial == record.serial)
-    }
-
-    fn remove(&mut self, at: At) -> Option<Datagram> {
-        let datagram = self.datagrams.remove(at)?;
+    fn end(&mut self, at: At) -> Datagram {
+        let datagram = core::mem::take(self.datagrams.end(at));
         self.bytes -= datagram.charged;
-        Some(datagram)
+        datagram
     }
 }
 
@@ -480,7 +459,9 @@ impl Collecting {
             return Err(Discard::FragmentBudget);
         }
         if info.offset == 0 {
-            self.first = Some(FirstFragment::of(packet, info, copied(packet.header, &mut spare.header)));
+            let Packet { src, dst, protocol, hop_limit, ecn, link_broadcast, .. } = *packet;
+            self.first = Some(First { src, dst, protocol, hop_limit, ecn, link_broadcast, info });
+            self.header = copied(packet.header, &mut spare.header);
         }
         if !info.more {
             self.total = Some(end);
@@ -500,9 +481,10 @@ impl Collecting {
 
     /// The datagram as one packet, under the first fragment's header.
     fn join(self) -> Result<Reassembled, Discard> {
-        let Some(FirstFragment { header, .. }) = self.first else {
+        if self.first.is_none() {
             return Err(Discard::FragmentMalformed);
-        };
+        }
+        let header = self.header;
         let v4 = header.first().is_some_and(|first| first >> 4 == 4);
         let header_len = if v4 { header.len() } else { header.len().saturating_sub(ipv6::FRAGMENT_HEADER_LEN) };
         // For IPv6 the payload length field could do without the fixed header; one limit is enough.
@@ -527,11 +509,11 @@ impl Collecting {
     /// What an ICMP error about the datagram would quote.
     fn quote(self) -> Option<FirstFragment> {
         const QUOTED_MAX: usize = 1232;
-        let mut quoted = self.first?;
-        let first = self.pieces.first().filter(|piece| piece.offset == 0)?;
-        let room = QUOTED_MAX.saturating_sub(quoted.header.len());
-        quoted.payload = first.bytes[..first.bytes.len().min(room)].to_vec();
-        Some(quoted)
+        let First { src, dst, protocol, hop_limit, ecn, link_broadcast, info } = self.first?;
+        let (header, first) = (self.header, self.pieces.first().filter(|piece| piece.offset == 0)?);
+        let room = QUOTED_MAX.saturating_sub(header.len());
+        let payload = first.bytes[..first.bytes.len().min(room)].to_vec();
+        Some(FirstFragment { src, dst, protocol, hop_limit, ecn, link_broadcast, info, header, payload })
     }
 }
 

@@ -247,8 +247,7 @@ fn whole_datagrams_leave_no_record_of_themselves() {
         feed(&mut reassembly, &Fragment { id, ..fragment(0, 8, true) }, NOW).unwrap();
         let whole = feed(&mut reassembly, &Fragment { id, ..fragment(8, 8, false) }, NOW).unwrap();
         assert!(whole.is_some());
-        let records: usize = reassembly.queues.iter().map(VecDeque::len).sum();
-        assert!(records <= 2 * 4 + 1, "{records} records of {} datagrams", reassembly.len());
+        assert_eq!((reassembly.len(), reassembly.poll_timeout()), (0, None));
     }
 }
 
@@ -257,22 +256,37 @@ fn whole_datagrams_leave_no_record_of_themselves() {
 fn datagrams_of_one_chain_are_told_apart() {
     let mut store = Store::new(8);
     let key = |id| Key { src: [0; 4], dst: [0; 4], id, protocol: 17 };
-    let datagram = |serial| Datagram { serial, charged: 0, progress: Progress::Collecting(Collecting::default()) };
-    let places: Vec<At> = (0..8).map(|id| store.insert(u64::from(id) % 2, key(id), datagram(id.into()))).collect();
+    let times = |id: u32| (if id.is_multiple_of(3) { Age::V6 } else { Age::V4 }, NOW.after_us(id.into()));
+    let begin = |store: &mut Store, hash, id| {
+        let at = store.begin(hash, key(id), times(id));
+        store.get_mut(at).charged = id as usize;
+        at
+    };
+    let places: Vec<At> = (0..8).map(|id| begin(&mut store, u64::from(id) % 2, id)).collect();
     for (id, at) in (0..8).zip(&places) {
         assert_eq!(store.find(u64::from(id) % 2, &key(id)), Some(*at));
         assert_eq!(store.find(u64::from(id + 1) % 2, &key(id)), None);
     }
-    // From the middle, from the front and from the end of a chain.
+    // From the middle, from the front and from the end of a chain, and so of those of one age.
+    let mut left: Vec<u32> = (0..8).collect();
     for id in [3, 7, 1, 0, 6, 2, 4, 5] {
-        assert_eq!(store.remove(places[id as usize]).map(|gone| gone.serial), Some(id.into()));
-        assert!(store.remove(places[id as usize]).is_none());
+        assert_eq!(core::mem::take(store.end(places[id as usize])).charged, id as usize);
         assert_eq!(store.find(u64::from(id) % 2, &key(id)), None);
-        let left = (0..8).filter(|id| store.find(u64::from(*id) % 2, &key(*id)).is_some()).count();
-        assert_eq!(left, store.len());
+        left.retain(|other| *other != id);
+        let found: Vec<u32> =
+            (0..8).filter(|id| store.find(u64::from(*id) % 2, &key(*id)) == Some(places[*id as usize])).collect();
+        assert_eq!((&found, store.len()), (&left, left.len()));
+        for age in [Age::V6, Age::V4] {
+            let oldest = left.iter().find(|id| times(**id).0 == age);
+            assert_eq!(store.oldest_of(age), oldest.map(|id| (places[*id as usize], times(*id).1)));
+        }
+        assert_eq!(store.oldest(), left.first().map(|id| places[*id as usize]));
+        let mut walked: Vec<usize> = store.iter().map(|datagram| datagram.charged).collect();
+        walked.sort_unstable();
+        assert!(walked.into_iter().eq(left.iter().map(|id| *id as usize)));
     }
-    store.insert(9, key(9), datagram(9));
-    assert_eq!(store.len(), 1);
+    begin(&mut store, 9, 9);
+    assert_eq!((store.len(), store.iter().count()), (1, 1));
 }
 
 #[test]
@@ -315,11 +329,9 @@ proptest! {
             }
             prop_assert!(reassembly.bytes() <= config.bytes_max);
             prop_assert!(reassembly.len() <= config.entries_max);
-            prop_assert!(reassembly.queues.iter().all(|queue| queue.len() <= 2 * config.entries_max + 1));
             let charged: usize = reassembly.datagrams.iter().map(|datagram| datagram.charged).sum();
             prop_assert_eq!(charged, reassembly.bytes());
-            let recorded = reassembly.queues.iter().flatten().filter(|record| reassembly.is_current(record)).count();
-            prop_assert_eq!(recorded, reassembly.len());
+            prop_assert_eq!(reassembly.datagrams.iter().count(), reassembly.len());
         }
         reassembly.on_timeout(Instant::NEVER);
         prop_assert!(reassembly.is_empty() && reassembly.bytes() == 0);
