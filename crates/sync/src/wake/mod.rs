@@ -40,7 +40,7 @@
 //!
 //! The list is a stack that is taken whole and turned round, so its order is that of arrival, and there is no pop that could
 //! meet a node twice. To turn it round is to follow its links, and each lies on a line that another core has just written: who waits
-//! for one learns only then where the next is. So there are [`CHAINS`] stacks side by side on one line, an item is always on
+//! for one learns only then where the next is. So there are eight stacks side by side on one line, an item is always on
 //! the same one, and all are followed at once, in step; items of one chain come in the order of arrival, and the chains take turns.
 //!
 //! The other flags say "I wait for space", "I wait for bytes". They are Dekker's pattern, as in
