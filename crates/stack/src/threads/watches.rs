@@ -83,9 +83,7 @@ mod tests {
         let watch = |key| list.watch(Source::Acceptors(acceptors.clone()), key, READ).unwrap();
         let mut told = || -> Vec<usize> {
             queue.begin_round();
-            let mut told: Vec<usize> = std::iter::from_fn(|| queue.pop()).map(|watch| watch.key).collect();
-            told.sort_unstable();
-            told
+            std::iter::from_fn(|| queue.pop()).map(|watch| watch.key).collect()
         };
         let all = [watch(1), watch(2), watch(3)];
         let mut watches = Watches::default();

@@ -39,9 +39,7 @@
 //! once more**, before it stops looking.
 //!
 //! The list is a stack that is taken whole and turned round, so its order is that of arrival, and there is no pop that could
-//! meet a node twice. To turn it round is to follow its links, and each lies on a line that another core has just written: who waits
-//! for one learns only then where the next is. So there are eight stacks side by side on one line, an item is always on
-//! the same one, and all are followed at once, in step; items of one chain come in the order of arrival, and the chains take turns.
+//! meet a node twice.
 //!
 //! The other flags say "I wait for space", "I wait for bytes". They are Dekker's pattern, as in
 //! [`doorbell`](crate::doorbell): want, fence, look again, sleep; make, fence, look at the flag. The side that wakes
@@ -79,16 +77,11 @@ mod tests;
 
 use crate::padded::Padded;
 use crate::pointer::Pointer;
-use crate::prefetch::prefetch_line_to_write;
 use crate::primitive::{Arc, AtomicPtr, AtomicU32, order};
-use std::array;
 use std::fmt;
 use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-
-/// Chains of a list: as many as lie on a line, and as a core has lines under way.
-const CHAINS: usize = if cfg!(laneway_loom) { 2 } else { 8 };
 
 /// The bit that the list keeps for itself.
 const SCHEDULED: u32 = 1 << 31;
@@ -175,9 +168,8 @@ pub fn look_fence() {
 }
 
 mod sealed {
-    use super::{AtomicPtr, CHAINS, Flags};
+    use super::{AtomicPtr, Flags};
     use crate::pointer::Pointer;
-    use crate::prefetch::LINE;
 
     /// Can be on a wake list. For types of this crate only: the list relies on the same answers every time, and on the link
     /// being nobody else's.
@@ -186,11 +178,6 @@ mod sealed {
         type Held: Pointer<Target = Self>;
         fn flags(&self) -> &Flags;
         fn link(&self) -> &AtomicPtr<Self>;
-        /// Which chain of the list it is on: by its address, as good as any other number that it has.
-        #[inline]
-        fn chain(&self) -> usize {
-            std::ptr::from_ref(self).addr() / LINE % CHAINS
-        }
     }
 }
 pub(crate) use sealed::Linked;
@@ -199,22 +186,13 @@ pub(crate) use sealed::Linked;
 pub struct Job<T> {
     flags: Flags,
     next: AtomicPtr<Job<T>>,
-    /// Models say it: an address is another in each of their runs.
-    #[cfg(laneway_loom)]
-    chain: usize,
     value: T,
 }
 
 impl<T> Job<T> {
     /// Not on any list.
     pub fn new(value: T) -> Self {
-        Job {
-            flags: Flags::default(),
-            next: AtomicPtr::new(ptr::null_mut()),
-            #[cfg(laneway_loom)]
-            chain: 0,
-            value,
-        }
+        Job { flags: Flags::default(), next: AtomicPtr::new(ptr::null_mut()), value }
     }
 
     /// Its flags.
@@ -240,98 +218,67 @@ impl<T: Send + Sync> Linked for Job<T> {
     fn link(&self) -> &AtomicPtr<Self> {
         &self.next
     }
-    #[cfg(laneway_loom)]
-    fn chain(&self) -> usize {
-        self.chain
-    }
 }
 
-/// The newest item of each chain.
-struct Heads<T: Linked>(Padded<[AtomicPtr<T>; CHAINS]>);
+struct Head<T: Linked>(Padded<AtomicPtr<T>>);
 
 /// What stands in the head of a list from which nobody takes any more.
 fn closed<T>() -> *mut T {
     ptr::dangling_mut()
 }
 
-impl<T: Linked> Heads<T> {
-    fn is_empty(&self) -> bool {
-        self.0.iter().all(|head| head.load(Acquire).is_null())
+impl<T: Linked> Head<T> {
+    /// Everything, oldest first.
+    fn take_all(&self) -> *mut T {
+        if self.0.load(Relaxed).is_null() { ptr::null_mut() } else { self.swap(ptr::null_mut()) }
     }
 
-    /// Everything, the oldest of each chain first, and how many they are.
-    fn take_all(&self) -> (Chains<T>, usize) {
-        turn_round(self.0.each_ref().map(|head| match head.load(Relaxed).is_null() {
-            true => ptr::null_mut(),
-            false => head.swap(ptr::null_mut(), order::exchange()),
-        }))
+    /// Everything, oldest first; from now on whoever pushes keeps what he has.
+    fn close(&self) -> *mut T {
+        self.swap(closed())
     }
 
-    /// Everything; from now on whoever pushes keeps what he has.
-    fn close(&self) -> Chains<T> {
-        turn_round(self.0.each_ref().map(|head| head.swap(closed(), order::exchange()))).0
-    }
-}
-
-/// An item of each chain, with all that come behind it; null where there is none.
-type Chains<T> = [*mut T; CHAINS];
-
-/// From "newest first" to "oldest first", and how many they are. All chains in step: while one's next link is on its way, the others are
-/// followed.
-fn turn_round<T: Linked>(mut newest: Chains<T>) -> (Chains<T>, usize) {
-    let (mut oldest, mut items) = ([ptr::null_mut(); CHAINS], 0);
-    let mut more = true;
-    while std::mem::take(&mut more) {
-        for (newest, oldest) in newest.iter_mut().zip(&mut oldest).filter(|(newest, _)| !newest.is_null()) {
+    fn swap(&self, new: *mut T) -> *mut T {
+        let mut newest = self.0.swap(new, order::exchange());
+        let mut oldest = ptr::null_mut();
+        while !newest.is_null() {
             // SAFETY: on the list, which holds it, so it is alive; and SCHEDULED is set, so nobody else writes its link.
-            let link = unsafe { (**newest).link() };
-            let older = link.load(Relaxed);
-            link.store(*oldest, Relaxed);
-            if !older.is_null() {
-                more = true;
-                // Its line comes over once, to be written, and not first to be read.
-                // SAFETY: as above.
-                prefetch_line_to_write(unsafe { (*older).link() });
-            }
-            (*oldest, *newest) = (*newest, older);
-            items += 1;
+            let link = unsafe { (*newest).link() };
+            // By an exchange: its line comes over once, to be written, and not first to be read.
+            let older = link.swap(oldest, Relaxed);
+            oldest = newest;
+            newest = older;
         }
+        oldest
     }
-    (oldest, items)
 }
 
-fn free<T: Linked>(chains: Chains<T>) {
-    for mut chain in chains {
-        while !chain.is_null() {
-            // SAFETY: in the chain, so it came from `into_bare`, once, and is given back once.
-            let item = unsafe { T::Held::from_bare(chain) };
-            chain = item.link().load(Relaxed);
-            item.flags().clear();
-        }
+fn free<T: Linked>(mut chain: *mut T) {
+    while !chain.is_null() {
+        // SAFETY: in the chain, so it came from `into_bare`, once, and is given back once.
+        let item = unsafe { T::Held::from_bare(chain) };
+        chain = item.link().load(Relaxed);
+        item.flags().clear();
     }
 }
 
 /// The side that pushes; any number of clones, on any threads.
-pub struct WakeList<T: Linked>(Arc<Heads<T>>);
+pub struct WakeList<T: Linked>(Arc<Head<T>>);
 
 /// The side that takes: one.
 pub struct Woken<T: Linked> {
-    heads: Arc<Heads<T>>,
+    head: Arc<Head<T>>,
     /// Taken off the list and not yet handed out; oldest first, all SCHEDULED.
-    chains: Chains<T>,
-    /// How many those are.
-    left: usize,
-    /// The chain whose turn it is.
-    turn: usize,
+    chain: *mut T,
 }
 
-// SAFETY: the chains are owned by this value alone; its items may be dropped or looked at on the thread that it moves to.
+// SAFETY: the chain is owned by this value alone; its items may be dropped or looked at on the thread that it moves to.
 unsafe impl<T: Linked> Send for Woken<T> {}
 
 /// An empty list.
 pub fn wake_list<T: Linked>() -> (WakeList<T>, Woken<T>) {
-    let heads = Arc::new(Heads(Padded(array::from_fn(|_| AtomicPtr::new(ptr::null_mut())))));
-    (WakeList(heads.clone()), Woken { heads, chains: [ptr::null_mut(); CHAINS], left: 0, turn: 0 })
+    let head = Arc::new(Head(Padded(AtomicPtr::new(ptr::null_mut()))));
+    (WakeList(head.clone()), Woken { head, chain: ptr::null_mut() })
 }
 
 impl<T: Linked> Clone for WakeList<T> {
@@ -341,13 +288,13 @@ impl<T: Linked> Clone for WakeList<T> {
 }
 
 impl<T: Linked> WakeList<T> {
-    /// What stands on the line of the list's heads, for counting how often it travels, while nobody else uses the list.
+    /// What stands on the line of the list's head, for counting how often it travels, while nobody else uses the list.
     pub fn line(&self) -> u64 {
-        self.0.0.iter().fold(0, |sum: u64, head| sum.rotate_left(7) ^ head.load(Relaxed).addr() as u64)
+        self.0.0.load(Relaxed).addr() as u64
     }
 
-    /// Has the consumer look at `item`. Publish the work first. `true`: nothing was there before it, on its chain at least, so the
-    /// consumer may be asleep, and the caller rings its bell. If the consumer is gone, nothing happens.
+    /// Has the consumer look at `item`. Publish the work first. `true`: the list was empty, so the consumer may be asleep,
+    /// and the caller rings its bell. If the consumer is gone, nothing happens.
     #[inline]
     pub fn push(&self, item: &T::Held) -> bool {
         item.flags().schedule(0) && self.append(item.clone())
@@ -365,11 +312,10 @@ impl<T: Linked> WakeList<T> {
         let new = held.into_bare();
         // SAFETY: held by the list from here on; whoever takes it off the list does so after the exchange below.
         let item = unsafe { &*new };
-        let newest = &self.0.0[item.chain()];
         let mut head = ptr::null_mut(); // it is empty, as a rule; the exchange says what it is otherwise
         loop {
             item.link().store(head, Relaxed);
-            match newest.compare_exchange_weak(head, new, order::publish(), Relaxed) {
+            match self.0.0.compare_exchange_weak(head, new, order::publish(), Relaxed) {
                 Ok(_) => return head.is_null(),
                 Err(now) if now == closed() => break,
                 Err(now) => head = now,
@@ -383,7 +329,7 @@ impl<T: Linked> WakeList<T> {
 }
 
 impl<T: Linked> Woken<T> {
-    /// The oldest item of the chain whose turn it is. From now on it can be pushed again, so read what its producer has published after this.
+    /// The oldest item. From now on it can be pushed again, so read what its producer has published after this.
     #[inline]
     pub fn pop(&mut self) -> Option<T::Held> {
         let item = self.next()?;
@@ -401,33 +347,32 @@ impl<T: Linked> Woken<T> {
     /// Nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.left == 0 && self.heads.is_empty()
+        self.chain.is_null() && self.head.0.load(Acquire).is_null()
     }
 
     /// Begins a round: what is on the list now, or what is left of the round before, if any is.
     #[inline]
     pub fn begin_round(&mut self) {
-        if self.left == 0 && !self.heads.is_empty() {
-            (self.chains, self.left) = self.heads.take_all();
+        if self.chain.is_null() {
+            self.chain = self.head.take_all();
         }
     }
 
     /// As [`pop`](Self::pop), of this round: nothing comes twice in it, and it ends, however often producers push.
     #[inline]
     pub fn pop_of_round(&mut self) -> Option<T::Held> {
-        if self.left == 0 { None } else { self.pop() }
+        if self.chain.is_null() { None } else { self.pop() }
     }
 
     #[inline]
     fn next(&mut self) -> Option<T::Held> {
         self.begin_round();
-        let turns = (0..CHAINS).map(|i| (self.turn + i) % CHAINS);
-        let at = turns.into_iter().find(|at| !self.chains[*at].is_null())?;
+        if self.chain.is_null() {
+            return None;
+        }
         // SAFETY: in the chain, so it came from `into_bare`, once; it leaves the chain in the next line.
-        let item = unsafe { T::Held::from_bare(self.chains[at]) };
-        self.chains[at] = item.link().load(Relaxed); // before SCHEDULED is cleared: then the link is the producer's again
-        self.turn = (at + 1) % CHAINS;
-        self.left -= 1;
+        let item = unsafe { T::Held::from_bare(self.chain) };
+        self.chain = item.link().load(Relaxed); // before SCHEDULED is cleared: then the link is the producer's again
         Some(item)
     }
 }
@@ -443,8 +388,8 @@ pub fn release<T: Linked>(item: &T) {
 /// each other for ever.
 impl<T: Linked> Drop for Woken<T> {
     fn drop(&mut self) {
-        free(self.chains);
-        free(self.heads.close());
+        free(self.chain);
+        free(self.head.close());
     }
 }
 

@@ -1,72 +1,33 @@
 use super::*;
 use std::sync::atomic::AtomicUsize;
 
-/// Values of everything that is left, those of one chain together.
-fn by_chain(woken: &mut Woken<Job<usize>>) -> Vec<Vec<usize>> {
-    let mut found = vec![Vec::new(); CHAINS];
-    while let Some(job) = woken.pop() {
-        found[job.chain()].push(**job);
-    }
-    found
-}
-
 #[test]
-fn items_of_a_chain_come_in_the_order_in_which_they_were_pushed() {
-    let (list, mut woken) = wake_list();
-    let jobs: Vec<_> = (0..100).map(|i| Arc::new(Job::new(i))).collect();
-    let chains = |from: usize| {
-        let mut chains = vec![Vec::new(); CHAINS];
-        (from..jobs.len()).for_each(|i| chains[jobs[i].chain()].push(i));
-        chains
-    };
-    for (i, job) in jobs.iter().enumerate() {
-        assert_eq!(list.push(job), chains(0)[job.chain()][0] == i, "the first of its chain may have to wake");
-    }
-    assert!(jobs.iter().all(|job| !list.push(job)), "each is there already");
-    assert_eq!(by_chain(&mut woken), chains(0));
-    assert!(woken.is_empty() && woken.pop().is_none());
-    assert!(list.push(&jobs[0]), "what was taken left the list empty");
+fn items_come_in_the_order_in_which_they_were_pushed() {
+    let (list, mut woken) = wake_list::<Job<u32>>();
+    let jobs: Vec<_> = (0..5).map(|i| Arc::new(Job::new(i))).collect();
+    let first: Vec<bool> = jobs.iter().map(|job| list.push(job)).collect();
+    assert_eq!(first, [true, false, false, false, false]);
     assert_eq!(**woken.pop().unwrap(), 0);
-}
-
-#[test]
-fn chains_take_turns() {
-    let (list, mut woken) = wake_list::<Job<usize>>();
-    let jobs: Vec<_> = (0..1_000).map(|i| Arc::new(Job::new(i))).collect();
-    let mut each = [0; CHAINS];
-    for job in &jobs {
-        if each[job.chain()] < 3 {
-            each[job.chain()] += 1;
-            list.push(job);
-        }
-    }
-    let used = each.iter().filter(|each| **each > 0).count();
-    for _ in 0..3 {
-        let mut turn: Vec<_> = (0..used).map(|_| woken.pop().unwrap().chain()).collect();
-        turn.sort();
-        turn.dedup();
-        assert_eq!(turn.len(), used, "nobody comes again before the others had a turn");
-    }
+    assert!(list.push(&jobs[0]), "what was taken left the list empty");
+    let rest: Vec<u32> = std::iter::from_fn(|| woken.pop()).map(|job| **job).collect();
+    assert_eq!(rest, [1, 2, 3, 4, 0]);
+    assert!(woken.is_empty());
 }
 
 #[test]
 fn nothing_comes_twice_in_a_round() {
-    let (list, mut woken) = wake_list::<Job<usize>>();
+    let (list, mut woken) = wake_list::<Job<u32>>();
     let jobs: Vec<_> = (0..3).map(|i| Arc::new(Job::new(i))).collect();
     jobs.iter().for_each(|job| _ = list.push(job));
     assert!(woken.pop_of_round().is_none(), "no round has begun");
     woken.begin_round();
-    let first = **woken.pop_of_round().unwrap();
-    list.push(&jobs[first]);
+    assert_eq!(**woken.pop_of_round().unwrap(), 0);
+    assert!(list.push(&jobs[0]));
     woken.begin_round(); // two are left of this one
-    let mut rest = || {
-        let mut rest: Vec<usize> = std::iter::from_fn(|| woken.pop_of_round()).map(|job| **job).collect();
-        rest.sort();
-        rest
-    };
-    assert_eq!((rest(), rest()), ((0..3).filter(|i| *i != first).collect(), vec![]));
+    let mut rest = || std::iter::from_fn(|| woken.pop_of_round()).map(|job| **job).collect::<Vec<u32>>();
+    assert_eq!((rest(), rest()), (vec![1, 2], vec![]));
     woken.begin_round();
-    assert_eq!(**woken.pop_of_round().unwrap(), first);
+    assert_eq!(**woken.pop_of_round().unwrap(), 0);
     assert!(woken.pop_of_round().is_none() && woken.is_empty());
 }
 
