@@ -39,7 +39,8 @@ struct Arriving<'s, 'a> {
     came: &'s ingress::Arriving<'a>,
 }
 
-/// What a segment says that need not be as nearly all are. If that is nonsense, it goes no further.
+/// What a segment says that need not be as nearly all are. If that is nonsense, it goes no further. (Called in a `match` and not by `or_else`,
+/// which would have what was read before laid down.)
 #[inline(never)]
 fn read<'a>(came: &ingress::Arriving<'a>, local: &mut Local) -> Option<Segment<'a>> {
     let plain = Segment::usual(came.tcp).or_else(|| Segment::bare(came.tcp));

@@ -526,8 +526,12 @@ pub trait Written: Clone {
     /// Fills it in, checksum field zero, and answers with the sum over the payload; with `offloaded` that means nothing.
     fn write(self, buf: &mut [u8], offloaded: bool) -> Sum;
 
-    /// Whether the peer has acknowledged something within the last second: its next hop is alive (RFC 4861 section 7.3.1).
-    fn is_answered(&self) -> bool;
+    /// Whether the peer has acknowledged something within the last second: its next hop is alive (RFC 4861 section 7.3.1). Of what is no
+    /// connection's nobody knows.
+    #[inline(always)]
+    fn is_answered(&self) -> bool {
+        false
+    }
 }
 
 impl Written for &Header {
@@ -536,11 +540,6 @@ impl Written for &Header {
         self.emit(buf);
         Sum::ZERO
     }
-
-    #[inline(always)]
-    fn is_answered(&self) -> bool {
-        false
-    }
 }
 
 impl Written for UsualSyn {
@@ -548,11 +547,6 @@ impl Written for UsualSyn {
     fn write(self, buf: &mut [u8], _: bool) -> Sum {
         self.emit(buf);
         Sum::ZERO
-    }
-
-    #[inline(always)]
-    fn is_answered(&self) -> bool {
-        false
     }
 }
 

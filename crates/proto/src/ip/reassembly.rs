@@ -80,13 +80,7 @@ pub struct Expired {
 /// The first fragment of a datagram, its payload cut to what an ICMP error quotes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FirstFragment {
-    src: Address,
-    dst: Address,
-    protocol: u8,
-    hop_limit: u8,
-    ecn: u8,
-    link_broadcast: bool,
-    info: FragmentInfo,
+    first: First,
     header: Vec<u8>,
     payload: Vec<u8>,
 }
@@ -94,17 +88,9 @@ pub struct FirstFragment {
 impl FirstFragment {
     /// As it came, for [`crate::icmp::error_reply`].
     pub fn packet(&self) -> Packet<'_> {
-        Packet {
-            src: self.src,
-            dst: self.dst,
-            protocol: self.protocol,
-            hop_limit: self.hop_limit,
-            ecn: self.ecn,
-            header: &self.header,
-            payload: &self.payload,
-            fragment: Some(self.info),
-            link_broadcast: self.link_broadcast,
-        }
+        let First { src, dst, protocol, hop_limit, ecn, link_broadcast, info } = self.first;
+        let (header, payload, fragment) = (&*self.header, &*self.payload, Some(info));
+        Packet { src, dst, protocol, hop_limit, ecn, header, payload, fragment, link_broadcast }
     }
 }
 
@@ -181,7 +167,7 @@ struct Collecting {
 }
 
 /// Of a first fragment what its payload does not say, nor its header where it is kept. It holds no memory, so that there is nothing to give back.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct First {
     src: Address,
     dst: Address,
@@ -509,11 +495,11 @@ impl Collecting {
     /// What an ICMP error about the datagram would quote.
     fn quote(self) -> Option<FirstFragment> {
         const QUOTED_MAX: usize = 1232;
-        let First { src, dst, protocol, hop_limit, ecn, link_broadcast, info } = self.first?;
-        let (header, first) = (self.header, self.pieces.first().filter(|piece| piece.offset == 0)?);
+        let first = self.first?;
+        let (header, piece) = (self.header, self.pieces.first().filter(|piece| piece.offset == 0)?);
         let room = QUOTED_MAX.saturating_sub(header.len());
-        let payload = first.bytes[..first.bytes.len().min(room)].to_vec();
-        Some(FirstFragment { src, dst, protocol, hop_limit, ecn, link_broadcast, info, header, payload })
+        let payload = piece.bytes[..piece.bytes.len().min(room)].to_vec();
+        Some(FirstFragment { first, header, payload })
     }
 }
 

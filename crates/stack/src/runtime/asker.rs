@@ -122,7 +122,7 @@ impl Asker {
         }
         let (taps, readers) = (0..self.lanes).map(|_| trace::tap(filter, snaplen)).unzip();
         self.shared.say(Command::Taps(taps));
-        Ok(Trace { readers, running: Running(Arc::clone(&self.traces)) })
+        Ok(Trace { readers, _running: Running(Arc::clone(&self.traces)) })
     }
 
     /// The stack's clock and the wall's, read one after the other: what turns times of the first into times of the second.
@@ -145,8 +145,8 @@ impl Asker {
 pub struct Trace {
     /// The lanes' packets, by lane.
     pub readers: Vec<Reader>,
-    #[allow(dead_code)] // counts the trace as ended when it is dropped
-    running: Running,
+    /// Counts the trace as ended when it is dropped.
+    _running: Running,
 }
 
 struct Running(Arc<AtomicUsize>);

@@ -152,21 +152,19 @@ impl Options {
     /// Are the timestamps all there is, so that the bytes are always the same twelve but for the two values?
     #[inline]
     pub(super) fn has_timestamps_only(&self) -> bool {
-        self.timestamps.is_some()
-            && self.mss.is_none()
-            && self.window_scale.is_none()
-            && !self.sack_permitted
-            && self.sack.is_empty()
+        self.timestamps.is_some() && self.has_no_others()
     }
 
     /// Is there nothing to write?
     #[inline]
     pub(super) fn has_none(&self) -> bool {
-        self.timestamps.is_none()
-            && self.mss.is_none()
-            && self.window_scale.is_none()
-            && !self.sack_permitted
-            && self.sack.is_empty()
+        self.timestamps.is_none() && self.has_no_others()
+    }
+
+    /// Is there nothing beside timestamps?
+    #[inline(always)]
+    fn has_no_others(&self) -> bool {
+        self.mss.is_none() && self.window_scale.is_none() && !self.sack_permitted && self.sack.is_empty()
     }
 
     #[inline]
