@@ -188,6 +188,12 @@ impl Facts {
     pub(super) fn set(&mut self, fact: u32) {
         self.0 |= fact;
     }
+    /// The fact is set if `condition` holds. A fact known to the compiler is set in the one byte that it lies in, and whoever asks for facts next,
+    /// which is for all of them, waits until that has reached the cache. This writes all of them.
+    #[inline]
+    pub(super) fn set_if(&mut self, condition: bool, fact: u32) {
+        self.0 |= u32::from(condition) * fact;
+    }
     #[inline]
     pub(super) fn clear(&mut self, fact: u32) {
         self.0 &= !fact;

@@ -86,8 +86,8 @@ impl Connection {
         }
         if flags.fin() {
             self.rcv.fin = seq + text.len() as u32;
-            self.facts.set(Facts::FIN_SEEN);
         }
+        self.facts.set_if(flags.fin(), Facts::FIN_SEEN);
         arrival
     }
 

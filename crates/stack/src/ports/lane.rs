@@ -689,6 +689,9 @@ impl LanePorts {
 fn row_of(rows: &[u16], begin: u32) -> (usize, usize) {
     let (count, space) = (rows.len() - 1, u64::from(rows[rows.len() - 1]));
     let mut row = (u64::from(begin) * count as u64 / space) as usize;
+    // Nearly always it is that one or one beside it, at random: to branch on which would be to guess.
+    row -= usize::from(u32::from(rows[row]) > begin);
+    row += usize::from(u32::from(rows[row + 1]) <= begin);
     while u32::from(rows[row]) > begin {
         row -= 1;
     }

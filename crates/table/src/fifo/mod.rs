@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use laneway_sync::prefetch::{LINE, prefetch_lines};
+use laneway_sync::prefetch::{LINE, prefetch_line, prefetch_lines};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -155,13 +155,15 @@ impl<T: Copy> Fifo<T> {
         }
     }
 
-    /// Asks for the lines of the record at `position`: the first four at most.
+    /// Asks for the lines of the record at `position`: the first four at most, and the last. Records do not begin on lines, so that even a small one may
+    /// lie on two.
     #[inline(always)]
     pub fn prefetch(&self, position: u32) {
         let (chunk, slot) = self.split(position);
         if let Some(chunk) = self.chunks.get(chunk) {
-            let lines = size_of::<T>().div_ceil(LINE).clamp(1, 4);
-            prefetch_lines(chunk.as_ptr().wrapping_add(slot), lines);
+            let record = chunk.as_ptr().wrapping_add(slot);
+            prefetch_lines(record, size_of::<T>().div_ceil(LINE).clamp(1, 4));
+            prefetch_line(record.cast::<u8>().wrapping_add(size_of::<T>().saturating_sub(1)));
         }
     }
 
