@@ -341,21 +341,27 @@ impl Gather {
     }
 
     fn poll(&mut self, max: usize) -> usize {
-        let rings = self.rings.len();
         self.count = 0;
-        for step in 0..rings {
-            let ring = (self.first + step) % rings;
+        let mut ring = self.first;
+        for still in (1..=self.rings.len()).rev() {
             // A fair share first, so that one busy sender does not fill the batch; what is left over goes to whoever comes later.
-            let share = (max - self.count).div_ceil(rings - step);
+            let share = (max - self.count).div_ceil(still);
             let got = self.rings[ring].poll_far(share);
             self.lent[ring] = got as u8;
             for i in 0..got {
                 self.places[self.count + i] = (ring as u8, i as u8);
             }
             self.count += got;
+            ring = self.behind(ring);
         }
-        self.first = (self.first + 1) % rings;
+        self.first = self.behind(self.first);
         self.count
+    }
+
+    /// The ring behind this one, and behind the last the first.
+    #[inline]
+    fn behind(&self, ring: usize) -> usize {
+        if ring + 1 < self.rings.len() { ring + 1 } else { 0 }
     }
 
     #[inline]
@@ -673,7 +679,9 @@ impl Spread {
     /// The ring of a bucket.
     #[inline]
     fn chosen(&mut self, bucket: usize) -> usize {
-        self.follower.as_mut().map_or(bucket, |follower| follower.queue(bucket, &self.rings)) % self.rings.len()
+        let queue = self.follower.as_mut().map_or(bucket, |follower| follower.queue(bucket, &self.rings));
+        // Nearly always there is such a queue, and to divide takes longer than to ask.
+        if queue < self.rings.len() { queue } else { queue % self.rings.len() }
     }
 
     #[inline]

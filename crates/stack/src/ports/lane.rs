@@ -687,8 +687,8 @@ impl LanePorts {
 /// They are about equally long, so it lies near its share of them.
 #[inline]
 fn row_of(rows: &[u16], begin: u32) -> (usize, usize) {
-    let (count, space) = (rows.len() - 1, u64::from(rows[rows.len() - 1]));
-    let mut row = (u64::from(begin) * count as u64 / space) as usize;
+    let (count, space) = (rows.len() - 1, u32::from(rows[rows.len() - 1]));
+    let mut row = (begin * count as u32 / space) as usize;
     // Nearly always it is that one or one beside it, at random: to branch on which would be to guess.
     row -= usize::from(u32::from(rows[row]) > begin);
     row += usize::from(u32::from(rows[row + 1]) <= begin);

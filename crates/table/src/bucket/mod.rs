@@ -4,7 +4,8 @@
 //! the caller (who holds the keys) only about handles whose tag matches: one time in 65536 in vain.
 //!
 //! The unsafe code of this crate is here: the array is allocated by hand, because it must be
-//! aligned to lines *and* zeroed lazily by the operating system, and the global allocator does only one at a time.
+//! aligned to lines *and* zeroed lazily by the operating system, and the global allocator does only one at a time. What it asks of the operating system
+//! beyond that is huge pages for a large array, because it is read at random.
 
 #![allow(unsafe_code)]
 
@@ -180,6 +181,7 @@ impl Buckets {
         let Some(allocation) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
         let padding = allocation.as_ptr().align_offset(align_of::<Bucket>());
         assert!(padding < align_of::<Bucket>(), "an address can be rounded up to a line");
+        prefer_huge_pages(allocation.as_ptr(), layout.size());
         // SAFETY: the layout has room for one more line than `count`, and `padding` is less than a line.
         let first = unsafe { allocation.add(padding) }.cast::<Bucket>();
         Self { first, mask: count - 1, allocation, owns: PhantomData }
@@ -224,6 +226,24 @@ impl Buckets {
         unsafe { self.first.add(index & self.mask).as_mut() }
     }
 }
+
+/// Asks for memory of this place and size in huge pages, if it is large. It is read at random: in pages of 4 KiB each look is one into the page table, too.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn prefer_huge_pages(start: *mut u8, size: usize) {
+    use rustix::mm::{Advice, madvise};
+    const PAGE: usize = 4 << 10;
+    const HUGE: usize = 2 << 20;
+    if size < 2 * HUGE {
+        return;
+    }
+    let before = start.addr() % PAGE;
+    // SAFETY: a hint about pages that are mapped, since each holds some of this allocation. It changes no contents; where there are no huge pages, or
+    // pages are larger, it fails, and nothing is lost.
+    let _ = unsafe { madvise(start.wrapping_sub(before).cast(), size + before, Advice::LinuxHugepage) };
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn prefer_huge_pages(_: *mut u8, _: usize) {}
 
 impl Drop for Buckets {
     fn drop(&mut self) {

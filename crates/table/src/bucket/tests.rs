@@ -51,3 +51,35 @@ fn a_saturated_overflow_count_stays() {
     }
     assert!(bucket.overflows());
 }
+
+/// The kernel writes `hg` beside memory that was asked for in huge pages.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn a_large_array_asks_for_huge_pages() {
+    if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+        return; // this kernel has none, and refuses the hint
+    }
+    let (large, small) = (Buckets::zeroed((8 << 20) / 64), Buckets::zeroed(1));
+    assert!(flags_at(large.address(large.mask() / 2).addr()).contains(" hg"));
+    assert!(large.at(large.mask()).occupied().count() == 0, "and it is zeroed all the same");
+    assert!(!flags_at(small.address(0).addr()).contains(" hg"), "who has a few connections pays for a few pages");
+}
+
+/// What the kernel says of the memory at this address.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn flags_at(address: usize) -> String {
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux has it");
+    let mut inside = false;
+    for line in maps.lines() {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        if let Some((from, to)) = range
+            && let (Ok(from), Ok(to)) = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16))
+        {
+            inside = (from..to).contains(&address);
+        }
+        if inside && line.starts_with("VmFlags:") {
+            return line.to_string();
+        }
+    }
+    panic!("no mapping holds {address:#x}");
+}
