@@ -4,9 +4,9 @@
 
 use crate::control::BindId;
 use crate::counters::Mib;
-use crate::egress::PathPlace;
 use crate::error::Error;
 use crate::lane::Local;
+use crate::paths::PathPlace;
 use crate::ports::{Ask, Exhausted};
 use crate::tables::{Opening, Slot, Tables, Tcb};
 use laneway_proto::discard::Discard;

@@ -4,10 +4,11 @@
 
 use crate::app::{App, ConnId, Context, announced_mss};
 use crate::counters::Mib;
-use crate::egress::{self, PathPlace};
+use crate::egress;
 use crate::ingress::{self, Vouched};
 use crate::lane::Local;
 use crate::moving::{Decider, Note, Via};
+use crate::paths::PathPlace;
 use crate::ports::Claim;
 use crate::tables::{Handle, Kind, Slot, Tables, Tcb, position};
 use crate::worker;

@@ -24,6 +24,7 @@ pub mod mail;
 mod moving;
 mod mtu_news;
 pub mod neighbours;
+pub mod paths;
 pub mod port_set;
 pub mod ports;
 mod recent;

@@ -3,8 +3,8 @@
 use crate::accept::Listeners;
 use crate::app::ConnId;
 use crate::counters::{Counters, Mib};
-use crate::egress::PathPlace;
 use crate::entropy::KeptKey;
+use crate::paths::PathPlace;
 use crate::ports::{Ask, Claim, Exhausted, Grant, PortChoice, Probe};
 use crate::recent::RecentFlows;
 use crate::timers::Timers;

@@ -211,6 +211,7 @@ const STATIONS: &[(&str, &[&str])] = &[
     ("crates/stack/src/demux.rs", &["demux"]),
     ("crates/stack/src/egress.rs", &["egress"]),
     ("crates/stack/src/ingress.rs", &["ingress"]),
+    ("crates/stack/src/paths.rs", &["egress"]),
     ("crates/stack/src/recent.rs", &["demux"]),
     ("crates/stack/src/ways.rs", &["egress"]),
     ("crates/stack/src/worker.rs", &[]),
