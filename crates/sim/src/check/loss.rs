@@ -15,6 +15,9 @@ pub struct Repair {
     slower: Option<Slower>,
     /// Acknowledgements in a row that moved nothing, where SACK was not agreed.
     duplicates: u32,
+    /// The most that was in flight when it heard enough of a loss that it has not repaired yet: its window became narrower then, and not when it
+    /// sent again what a later acknowledgement had left of the hole.
+    flight_then: u32,
     /// It has known since then that what is oldest is lost, and has not sent it again.
     pub known_since_us: Option<u64>,
 }
@@ -78,7 +81,7 @@ impl Repair {
         let again = sent.seq.before(sent.top);
         if again && sent.seq == sent.una {
             self.known_since_us = None;
-            let flight = sent.top.offset_from(sent.una) as u32;
+            let flight = std::mem::take(&mut self.flight_then).max(sent.top.offset_from(sent.una) as u32);
             let settled = self.recover.is_none_or(|recover| sent.una.at_or_after(recover));
             // Another repair before the last is over, or for a router's sake, says nothing of the window.
             self.slower = None;
@@ -145,10 +148,19 @@ impl Repair {
                 self.slower = None;
             }
         }
-        if !orderly || heard.ack != heard.una || heard.una == heard.top {
+        if heard.una == heard.top {
+            self.flight_then = 0; // what seemed lost was not
+        }
+        if heard.ack != heard.una || heard.una == heard.top {
             return;
         }
         let enough = heard.sacked.map_or(self.duplicates >= 3, |bytes| bytes > 3 * heard.mss);
+        if enough {
+            self.flight_then = self.flight_then.max(heard.top.offset_from(heard.una) as u32);
+        }
+        if !orderly {
+            return;
+        }
         // Not while another loss is repaired (RFC 6582 section 3.2, step 1): its window decides when.
         if enough && self.recover.is_none_or(|recover| heard.una.after(recover)) {
             self.known_since_us.get_or_insert(now_us);

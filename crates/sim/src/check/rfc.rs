@@ -6,7 +6,6 @@
 use super::loss::{Heard, Repair, Sent};
 use crate::packet::Seen;
 use crate::scenario::{SECOND, Scenario};
-use laneway_device::Medium;
 use laneway_proto::tcp::congestion::Algorithm;
 use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{Segment, SeqNum, Timestamps};
@@ -227,8 +226,7 @@ impl Rfc {
     /// Nothing seen yet, of a world like this.
     pub fn new(scenario: &Scenario) -> Self {
         let hosts = &scenario.hosts;
-        // Whom a neighbour's answer does not reach asks again a second later, and what it would send waits.
-        let unanswered = scenario.medium == Medium::Ethernet && scenario.path.is_lossy();
+        let unanswered = scenario.may_lack_neighbours();
         let late_us = [0, 1].map(|h| hosts[h].poll_delay_us + LATE_US + if unanswered { 3 * SECOND } else { 0 });
         let ack_within_us = [0, 1].map(|h| hosts[h].config.tcp.delayed_ack_us.min(500_000) + late_us[h]);
         let msl_us = hosts[0].config.tcp.msl_us;
