@@ -128,7 +128,10 @@ impl Connection {
             return Some(plan);
         }
         if self.facts.has(Facts::PROBE_DUE) {
-            return Some(self.decide_probe());
+            // What the peer waits to hear first, in a segment that it accepts: a probe lies outside of its window, and so it believes nothing that this
+            // says. Two ends that probe at the same time would each give the other no answer.
+            let owes = self.ack_is_due(/* turn_is_over= */ true) || self.facts.has(Facts::ACK_PENDING);
+            return Some(if owes { self.bare_ack() } else { self.decide_probe() });
         }
         self.ack_is_due(/* turn_is_over= */ true).then(|| self.bare_ack())
     }
