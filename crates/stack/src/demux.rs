@@ -25,7 +25,7 @@ use laneway_wire::tcp::{Flags, Segment, SeqNum, Usual, View};
 use std::hint::cold_path;
 
 /// An ACK out of the blue may carry a cookie for this long after cookies were last sent.
-pub(crate) const COOKIE_LIFE_US: u64 = 120_000_000;
+const COOKIE_LIFE_US: u64 = 120_000_000;
 
 /// Handshakes that take over flows in TIME_WAIT may be so many at least, however few others may be.
 const RETURNING_MIN: usize = 64;
@@ -640,8 +640,8 @@ impl<T: Tx> Stage<'_, T> {
         let begins = flags.syn() && !flags.ack();
         if let Decider::Lane(lane, via) = self.local.decider(&came.key, came.via, begins) {
             self.local.count_mailed(via);
-            let cookies = via == Via::Returned && self.local.cookies_until > self.local.now;
-            let note = Note { via, cookies, ..Note::default() };
+            let cookies_s = if via == Via::Direct { 0 } else { self.local.cookies_s() };
+            let note = Note { via, cookies_s, ..Note::default() };
             mail(self.local, came, lane, note);
             return None;
         }

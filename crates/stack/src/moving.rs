@@ -55,8 +55,8 @@ pub enum Via {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Note {
     pub(crate) via: Via,
-    /// Returned, and the former owner has sent cookies lately.
-    pub(crate) cookies: bool,
+    /// Asked or returned: for so many whole seconds yet, the cookies are good that the lane that says it has sent or heard of.
+    pub(crate) cookies_s: u8,
     /// Returned, and the flow was in TIME_WAIT with the former owner, which has given it up for this SYN: what takes it over
     /// must start beyond this.
     pub(crate) beyond: Option<SeqNum>,
@@ -66,20 +66,20 @@ pub(crate) struct Note {
 
 impl Note {
     const VIA: u32 = 1;
-    const COOKIES: u64 = 1 << 3;
     const BEYOND: u64 = 1 << 4;
     const GROUP: u64 = 1 << 5;
+    const COOKIES_S: u32 = 6;
 
     /// Of a packet that goes to where it should have come.
     pub(crate) fn of_packet(packet: &Packet<'_>) -> Self {
         Note { group: packet.link_broadcast, ..Note::default() }
     }
 
-    /// Bits 1 to 5 and 32 to 63 of the word that goes with the packet.
+    /// Bits 1 to 13 and 32 to 63 of the word that goes with the packet.
     pub(crate) fn word(self) -> u64 {
         let beyond = self.beyond.map_or(0, |least| Self::BEYOND | u64::from(least.raw()) << 32);
-        let flag = |is: bool, bit: u64| if is { bit } else { 0 };
-        (self.via as u64) << Self::VIA | flag(self.cookies, Self::COOKIES) | flag(self.group, Self::GROUP) | beyond
+        let group = if self.group { Self::GROUP } else { 0 };
+        (self.via as u64) << Self::VIA | u64::from(self.cookies_s) << Self::COOKIES_S | group | beyond
     }
 
     /// The inverse of [`word`](Self::word).
@@ -90,7 +90,7 @@ impl Note {
             _ => Via::Direct,
         };
         let beyond = (word & Self::BEYOND != 0).then(|| SeqNum::new((word >> 32) as u32));
-        Note { via, cookies: word & Self::COOKIES != 0, beyond, group: word & Self::GROUP != 0 }
+        Note { via, cookies_s: (word >> Self::COOKIES_S) as u8, beyond, group: word & Self::GROUP != 0 }
     }
 }
 
@@ -239,6 +239,20 @@ impl Local {
             Decider::Here
         } else {
             Decider::Lane(owner, Via::Returned)
+        }
+    }
+
+    /// For how many whole seconds yet an ACK out of the blue may carry a cookie. Rounded down: two lanes that go on telling each other
+    /// do not make it last.
+    pub(crate) fn cookies_s(&self) -> u8 {
+        (self.cookies_until.since_us(self.now) / 1_000_000).min(u8::MAX.into()) as u8
+    }
+
+    /// The other lane of a bucket's move has sent cookies. Whichever of the two sent one, either may be the lane that the ACK for it is
+    /// decided at.
+    pub(crate) fn hear_of_cookies(&mut self, cookies_s: u8) {
+        if cookies_s > 0 {
+            self.cookies_until = self.cookies_until.max(self.now.after_us(u64::from(cookies_s) * 1_000_000));
         }
     }
 

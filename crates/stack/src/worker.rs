@@ -8,7 +8,7 @@
 use crate::app::{App, Context};
 use crate::bound;
 use crate::counters::{Counters, Mib};
-use crate::demux::{COOKIE_LIFE_US, Stage, next_tick};
+use crate::demux::{Stage, next_tick};
 use crate::egress::{self, Outgoing, Sent, Written};
 use crate::ingress::{self, Batch, Other, Vouched};
 use crate::lane::{Lane, Local};
@@ -265,9 +265,7 @@ fn mailed_packet<'a>(
             local.moving.note_beyond(segment.key, least);
         }
     }
-    if note.cookies {
-        local.cookies_until = local.cookies_until.max(local.now.after_us(COOKIE_LIFE_US));
-    }
+    local.hear_of_cookies(note.cookies_s);
     other
 }
 

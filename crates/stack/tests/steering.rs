@@ -463,6 +463,36 @@ fn a_hundred_moves_between_three_lanes_while_handshakes_are_cookies() {
     move_under_load(3, Rss::Follows, 100, true);
 }
 
+/// The new owner of a bucket sends the cookie, and the former one decides about the ACK for it, as about all that finds nothing while it
+/// has a flow of the bucket left. It has sent no cookie for minutes.
+#[test]
+fn a_cookie_of_the_new_owner_is_believed_by_the_old_one() {
+    let mut config = Config::default();
+    config.tcp.msl_us = 20_000;
+    config.tcp_max_syn_backlog = 0;
+    let mut world = World::new(2, Rss::Follows, &config);
+    for seat in &mut world.ends[1].seats {
+        (seat.app.streams, seat.app.pausing) = (12, true);
+    }
+    world.turn(500);
+    assert!(world.flows(0, 0).0 > 0, "some streams are the first lane's, and hold up the moves of their buckets");
+    world.now = world.now.after_us(130_000_000);
+    for bucket in 0..BUCKETS {
+        world.ends[0].control.move_bucket(bucket, 1).expect("it can be moved");
+    }
+    world.turn(2_000);
+    assert!(world.ends[0].control.buckets().iter().all(|bucket| bucket.lane == 1), "all are the second lane's");
+    assert!(!world.is_settled());
+    let asked = world.sum(Mib::SteerAsked);
+    for seat in &mut world.ends[1].seats {
+        (seat.app.short, seat.app.at_once) = (400, 20);
+    }
+    world.turn(8_000);
+    let [server, _] = world.check();
+    assert!(server.get(Mib::SteerAsked) > asked, "some came to buckets that move");
+    assert_eq!((server.get(Mib::TcpPassiveOpens), world.ends[1].seats[0].app.done), (24 + 800, 400));
+}
+
 /// A lane that is given more than it can take keeps up with the flows of a bucket that it gives away as with the others: it
 /// reads what its queue held, however long the queue stays full.
 #[test]

@@ -8,10 +8,10 @@ use laneway_wire::flow::Address;
 fn a_note_goes_through_a_word_beside_what_the_device_said() {
     use crate::ingress::Vouched;
     for via in [Via::Direct, Via::Asked, Via::Returned] {
-        for (cookies, group) in [(false, false), (true, false), (false, true), (true, true)] {
+        for (cookies_s, group) in [(0, false), (u8::MAX, false), (0, true), (u8::MAX, true)] {
             for beyond in [None, Some(SeqNum::new(0)), Some(SeqNum::new(u32::MAX))] {
                 for vouched in [Vouched::default(), Vouched { verified: true, size: u16::MAX }] {
-                    let note = Note { via, cookies, beyond, group };
+                    let note = Note { via, cookies_s, beyond, group };
                     let word = note.word() | vouched.word();
                     assert_eq!(Note::of(word), note);
                     let meta = Vouched::meta(word);
