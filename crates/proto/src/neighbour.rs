@@ -4,11 +4,11 @@
 //! ```text
 //!              lookup                  solicited answer
 //!   (none) ─────────────▶ INCOMPLETE ────────────────────▶ REACHABLE ◀──────────────┐
-//!                             │                              │    ▲                 │
-//!                  3 requests,│                 reachable_us │    │ confirm         │ solicited answer,
-//!                  no answer  ▼                     is over  ▼    │                 │ confirm
+//!                          │      ▲                          │    ▲                 │
+//!               3 requests,│      │ lookup      reachable_us │    │ confirm         │ solicited answer,
+//!               no answer  ▼      │                 is over  ▼    │                 │ confirm
 //!                          FAILED ◀──┐                     STALE ─┼─ lookup ─▶ DELAY ─ 5 s ─▶ PROBE
-//!                      (1 s, silent) └────────────────────────────┴── 3 requests, no answer ────┘
+//!                                    └────────────────────────────┴── 3 requests, no answer ────┘
 //! ```
 //!
 //! What a peer says unasked is believed with care: it may change or create an entry only when it speaks to us (its packet
@@ -16,7 +16,7 @@
 //!
 //! Entries are bounded. When the cache is full a clock hand looks at 32 slots and the least useful entry makes room, so a
 //! scan of the subnet costs a bounded time per packet and drives out unanswered entries before answered ones. One request a second is
-//! sent per next hop. Packets that wait for an answer are the caller's to keep, at most three, until [`NeighbourCache::poll_failed`] names
+//! sent per next hop: whoever is looked up again within a second of being given up is asked when that is over. Packets that wait for an answer are the caller's to keep, at most three, until [`NeighbourCache::poll_failed`] names
 //! their next hop.
 
 use crate::discard::Discard;
@@ -44,7 +44,7 @@ pub struct Config {
     pub reachable_us: u64,
     /// From first use of a stale entry to the first probe (DELAY_FIRST_PROBE_TIME).
     pub delay_us: u64,
-    /// Between two requests to one next hop (RETRANS_TIMER); also for how long a failed entry stays silent.
+    /// Between two requests to one next hop (RETRANS_TIMER), also if it was given up between them.
     pub retransmit_us: u64,
     /// Requests before giving up (MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT).
     pub requests_max: u8,
@@ -63,17 +63,6 @@ impl Default for Config {
             lock_us: 1_000_000,
         }
     }
-}
-
-/// What is known about a next hop.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Resolution {
-    /// Send to this link address.
-    Known(Mac),
-    /// A request is out or about to go: keep the packet (at most three per next hop).
-    Pending,
-    /// It did not answer. Drop what waits; a lookup after [`Config::retransmit_us`] starts again.
-    Unreachable,
 }
 
 /// A question to send: an ARP request or a neighbour solicitation. [`Request::emit`] writes it.
@@ -171,48 +160,46 @@ impl NeighbourCache {
     }
 
     /// The link address of next hop `ip`, which must be a unicast address on the link, because a packet is to be sent there now.
-    /// An unknown one is asked for: see [`NeighbourCache::poll_transmit`].
+    /// `None`: a request is out or about to go, and the packet is to be kept (at most three per next hop). See
+    /// [`NeighbourCache::poll_transmit`].
     #[inline]
-    pub fn lookup(&mut self, now: Instant, ip: Address) -> Resolution {
+    pub fn lookup(&mut self, now: Instant, ip: Address) -> Option<Mac> {
         if let Some(entry) = self.slots.get_mut(self.last as usize)
             && entry.ip == ip
             && let State::Reachable { mac, confirmed } = entry.state
             && now.since_us(confirmed) < self.config.reachable_us
         {
             entry.used = now;
-            return Resolution::Known(mac);
+            return Some(mac);
         }
         self.lookup_slow(now, ip)
     }
 
-    fn lookup_slow(&mut self, now: Instant, ip: Address) -> Resolution {
+    fn lookup_slow(&mut self, now: Instant, ip: Address) -> Option<Mac> {
         let Some(slot) = self.find(ip) else {
             let slot = self.create(ip, now);
             self.solicit(slot, now);
-            return Resolution::Pending;
+            return None;
         };
         self.last = slot;
         let entry = &mut self.slots[slot as usize];
         entry.used = now;
         match entry.state {
-            State::Reachable { mac, confirmed } => {
-                if now.since_us(confirmed) >= self.config.reachable_us {
-                    self.set(slot, State::Delay { mac }, now.after_us(self.config.delay_us), now);
-                }
-                Resolution::Known(mac)
-            }
-            State::Stale { mac } => {
+            State::Reachable { mac, confirmed } if now.since_us(confirmed) >= self.config.reachable_us => {
                 self.set(slot, State::Delay { mac }, now.after_us(self.config.delay_us), now);
-                Resolution::Known(mac)
             }
-            State::Delay { mac } | State::Probe { mac, .. } => Resolution::Known(mac),
-            State::Incomplete { .. } => Resolution::Pending,
-            State::Failed { at } if now.since_us(at) < self.config.retransmit_us => Resolution::Unreachable,
-            State::Failed { .. } => {
-                self.solicit(slot, now);
-                Resolution::Pending
+            State::Stale { mac } => self.set(slot, State::Delay { mac }, now.after_us(self.config.delay_us), now),
+            State::Failed { at } => {
+                let again = at.after_us(self.config.retransmit_us);
+                if again <= now {
+                    self.solicit(slot, now);
+                } else {
+                    self.set(slot, State::Incomplete { requests: 0 }, again, now);
+                }
             }
+            State::Reachable { .. } | State::Delay { .. } | State::Probe { .. } | State::Incomplete { .. } => {}
         }
+        self.slots[slot as usize].state.mac()
     }
 
     /// What is known about `ip`, without using it: no state changes and nothing is asked.
@@ -392,10 +379,7 @@ impl NeighbourCache {
         match source_link {
             Some(mac) => Ok(Some(Answer::advert(target, ours, packet.src, mac))),
             // It did not say where the answer should go. If we do not know, we ask; it will repeat its question.
-            None => match self.lookup(now, packet.src) {
-                Resolution::Known(mac) => Ok(Some(Answer::advert(target, ours, packet.src, mac))),
-                Resolution::Pending | Resolution::Unreachable => Ok(None),
-            },
+            None => Ok(self.lookup(now, packet.src).map(|mac| Answer::advert(target, ours, packet.src, mac))),
         }
     }
 

@@ -47,8 +47,8 @@ pub trait AnyHost {
     fn turn(&mut self, now: Instant) -> Turn;
     /// One poll of one lane.
     fn turn_lane(&mut self, lane: usize, now: Instant) -> Turn;
-    /// One poll of the control plane; when it wants another.
-    fn turn_control(&mut self, now: Instant) -> Instant;
+    /// One poll of the control plane; when it wants another, and whether a lane has mail of it.
+    fn turn_control(&mut self, now: Instant) -> (Instant, bool);
     /// Its control plane.
     fn control(&mut self) -> &mut Control;
     /// The counters of all lanes.
@@ -66,8 +66,8 @@ impl<S: Sharing> AnyHost for Host<LinkRx, LinkTx, Puppet, S> {
     fn turn_lane(&mut self, lane: usize, now: Instant) -> Turn {
         self.seats[lane].turn(now)
     }
-    fn turn_control(&mut self, now: Instant) -> Instant {
-        self.control.turn(now)
+    fn turn_control(&mut self, now: Instant) -> (Instant, bool) {
+        (self.control.turn(now), self.control.undelivered().next().is_some())
     }
     fn control(&mut self) -> &mut Control {
         &mut self.control

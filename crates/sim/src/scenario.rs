@@ -225,11 +225,6 @@ impl Scenario {
         self.hosts.iter().all(|host| host.astray == 0)
     }
 
-    /// Whether what a host says may have to wait: whom a neighbour's answer does not reach asks again a second later.
-    pub fn may_lack_neighbours(&self) -> bool {
-        self.medium == Medium::Ethernet && self.path.is_lossy()
-    }
-
     /// The scenario of a seed.
     pub fn from_seed(seed: u64) -> Self {
         let mut dice = Dice::new(seed, "scenario");

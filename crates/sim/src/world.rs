@@ -135,7 +135,9 @@ impl Actor {
             all.busy |= turn.busy;
             all.deadline = all.deadline.min(turn.deadline);
         }
-        all.deadline = all.deadline.min(self.host.turn_control(now));
+        let (deadline, undelivered) = self.host.turn_control(now);
+        all.deadline = all.deadline.min(deadline);
+        all.busy |= undelivered;
         all
     }
 }
@@ -273,7 +275,7 @@ impl World {
     fn judge_windows(&mut self, host: usize) {
         let mut stage = self.stage.borrow_mut();
         let readers = std::mem::take(&mut stage.readers);
-        if self.scenario.kind == "memory" || self.scenario.may_lack_neighbours() {
+        if self.scenario.kind == "memory" {
             return;
         }
         let plan = &self.scenario.hosts[host];
@@ -364,7 +366,7 @@ impl World {
             self.find("rfc", format!("host {host} sends {} bytes on a link of {most}", frame.len()));
         }
         match packet::look(medium, frame) {
-            Frame::Other => {}
+            Frame::Other => self.rfc.on_other_sent(host, frame),
             Frame::Bad(why) => self.find("rfc", format!("host {host} sends a frame with a bad {why}")),
             Frame::Tcp(seen) => {
                 let ours = |v4| seen.key.local == address(host, v4) && seen.key.remote == address(1 - host, v4);
@@ -433,7 +435,7 @@ impl World {
                         let knocking = &mut self.actors[host].knocking;
                         knocking.extend(talk.filter(|talk| stage.talks[*talk].ends[1].id.is_none()));
                     }
-                    Frame::Other => self.rfc.on_other_arrived(host, self.now_us),
+                    Frame::Other => self.rfc.on_other_arrived(host, self.now_us, &frame),
                     Frame::Bad(_) => {}
                 }
             }

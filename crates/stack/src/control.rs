@@ -13,7 +13,7 @@ use laneway_proto::ethernet;
 use laneway_proto::icmp::{self, Incoming};
 use laneway_proto::ip::input;
 use laneway_proto::ip::route::{Prefix, Route, RouteTable};
-use laneway_proto::neighbour::{self, NeighbourCache, Resolution};
+use laneway_proto::neighbour::{self, NeighbourCache};
 use laneway_proto::time::Instant;
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::Address;
@@ -137,7 +137,6 @@ pub struct Control {
     /// What was published last.
     published: Snapshot,
     neighbours: NeighbourCache,
-    unreachable: Vec<Address>,
     version: u64,
     /// Route tables that were replaced: kept until no lane has them, so that they are freed here and not on a lane.
     replaced: Vec<Arc<RouteTable>>,
@@ -171,7 +170,6 @@ impl Control {
             published: snapshot.clone(),
             snapshot,
             neighbours: NeighbourCache::new(neighbour::Config::default()),
-            unreachable: Vec::new(),
             version: 0,
             replaced: Vec::new(),
             tables: Tables::default(),
@@ -263,9 +261,6 @@ impl Control {
             return self.next(now);
         }
         self.neighbours.on_timeout(now);
-        while let Some(next_hop) = self.neighbours.poll_failed() {
-            self.unreachable.push(next_hop);
-        }
         while let Some(request) = self.neighbours.poll_transmit() {
             let source = self.snapshot.addresses.iter().find(|a| a.is_v4() == request.target.is_v4());
             if let Some(source) = source.copied() {
@@ -322,14 +317,7 @@ impl Control {
     fn on_report(&mut self, lane: usize, report: ToControl, now: Instant) {
         match report {
             ToControl::Frame(frame) => self.on_frame(&frame, now),
-            ToControl::Unresolved(next_hop) => {
-                if self.neighbours.lookup(now, next_hop) == Resolution::Unreachable
-                    && !self.unreachable.contains(&next_hop)
-                {
-                    self.unreachable.push(next_hop);
-                }
-            }
-            ToControl::Used(next_hop) => {
+            ToControl::Unresolved(next_hop) | ToControl::Used(next_hop) => {
                 let _ = self.neighbours.lookup(now, next_hop);
             }
             ToControl::Confirmed(next_hop) => self.neighbours.confirm(next_hop, now),
@@ -403,7 +391,7 @@ impl Control {
 
     fn publish_neighbours(&mut self) {
         // A next hop that was asked for in vain is published as such, once, so that nothing waits for it.
-        let mut failed = std::mem::take(&mut self.unreachable);
+        let mut failed: Vec<Address> = std::iter::from_fn(|| self.neighbours.poll_failed()).collect();
         failed.retain(|hop| self.neighbours.peek(*hop).is_none());
         if self.neighbours.version() == self.version && failed.is_empty() && !self.failed_published {
             return;

@@ -483,12 +483,6 @@ pub fn raw<T: Tx>(local: &mut Local, tx: &mut T, dst: Address, packet: &[u8]) ->
 
 #[cold]
 fn wait_for_neighbour(local: &mut Local, next_hop: Address, packet: &[u8]) -> Sent {
-    if let Some(None) = local.snapshot.neighbours.get(&next_hop) {
-        // It did not answer; ask again, but keep nothing for it.
-        local.counters.discard(Discard::NeighbourUnreachable);
-        let _ = local.mail.to_control.push(ToControl::Unresolved(next_hop));
-        return Sent::Nowhere;
-    }
     let mut waits = local.waiting.wait(next_hop, packet, local.now);
     if waits == Wait::Full {
         let gone = local.waiting.make_room(local.now);

@@ -189,6 +189,7 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
             all.deadline = all.deadline.min(turn.deadline);
         }
         all.deadline = all.deadline.min(self.control.turn(now));
+        all.busy |= self.control.undelivered().next().is_some();
         all
     }
 

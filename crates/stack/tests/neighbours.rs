@@ -195,6 +195,21 @@ fn who_does_not_answer_is_asked_three_times_and_given_up() {
     assert_eq!(world.wait(50), []);
 }
 
+/// The answers were lost. What is said to it within a second of that waits for the next question, and is not lost as well.
+#[test]
+fn who_was_given_up_a_moment_ago_is_asked_again_for_what_is_said_next() {
+    let mut world = World::new();
+    world.ping(NEIGHBOUR);
+    world.wait(3_100);
+    assert_eq!(world.discarded(Discard::NeighbourUnreachable), 1);
+    world.ping(NEIGHBOUR);
+    assert_eq!(world.wait(500), [], "not more than once a second");
+    assert_eq!(world.wait(500), [Said::Who(NEIGHBOUR, true)]);
+    world.arp(Operation::Reply, NEIGHBOUR, MAC);
+    assert_eq!(world.wait(50), [Said::Echo(NEIGHBOUR, MAC)]);
+    assert_eq!(world.discarded(Discard::NeighbourUnreachable), 1);
+}
+
 /// Anybody can write a source address that nobody has, and each is asked for.
 #[test]
 fn strangers_that_nobody_is_do_not_keep_a_neighbour_out() {

@@ -92,14 +92,14 @@ fn state(cache: &NeighbourCache, ip: Address) -> &'static str {
 #[test]
 fn asked_and_answered() {
     let mut cache = cache();
-    assert_eq!(cache.lookup(NOW, v4(2)), Resolution::Pending);
-    assert_eq!(cache.lookup(NOW, v4(2)), Resolution::Pending);
+    assert_eq!(cache.lookup(NOW, v4(2)), None);
+    assert_eq!(cache.lookup(NOW, v4(2)), None);
     assert_eq!(cache.poll_transmit(), Some(Request { target: v4(2), unicast: None }));
     assert_eq!(cache.poll_transmit(), None);
     let version = cache.version();
     assert_eq!(hear_arp(&mut cache, Reply, (v4(2), PEER), v4(1), at(10)), Ok(None));
     assert_ne!(cache.version(), version);
-    assert_eq!(cache.lookup(at(20), v4(2)), Resolution::Known(PEER));
+    assert_eq!(cache.lookup(at(20), v4(2)), Some(PEER));
     assert_eq!(cache.poll_timeout(), None);
     assert_eq!(cache.iter().collect::<Vec<_>>(), [(v4(2), PEER)]);
 }
@@ -120,11 +120,33 @@ fn silence_is_asked_three_times_once_a_second_then_given_up() {
     assert_eq!(asked, [0, SECOND, 2 * SECOND]);
     assert_eq!(now, at(3 * SECOND));
     assert_eq!((cache.poll_failed(), cache.poll_failed()), (Some(v4(2)), None), "nobody need ask to hear of it");
-    assert_eq!(cache.lookup(now, v4(2)), Resolution::Unreachable);
-    assert_eq!(cache.poll_transmit(), None);
-    // After another second a packet starts it again.
-    assert_eq!(cache.lookup(at(4 * SECOND), v4(2)), Resolution::Pending);
+    // A packet starts it again, and waits for the question that goes out when a second has passed.
+    assert_eq!((cache.lookup(now, v4(2)), cache.poll_transmit()), (None, None));
+    assert_eq!(cache.poll_timeout(), Some(at(4 * SECOND)));
+    cache.on_timeout(at(4 * SECOND));
     assert!(cache.poll_transmit().is_some());
+    for second in 5..=7 {
+        assert_eq!(cache.poll_failed(), None, "three questions, as before");
+        cache.on_timeout(at(second * SECOND));
+    }
+    assert_eq!(cache.poll_failed(), Some(v4(2)));
+    // Much later it goes out at once.
+    assert_eq!(cache.lookup(at(20 * SECOND), v4(2)), None);
+    assert!(cache.poll_transmit().is_some());
+}
+
+#[test]
+fn an_answer_that_comes_after_it_was_given_up_serves_who_waits_already() {
+    let mut cache = cache();
+    cache.lookup(NOW, v4(2));
+    for second in 1..=3 {
+        cache.on_timeout(at(second * SECOND));
+    }
+    assert_eq!(cache.poll_failed(), Some(v4(2)));
+    assert_eq!(cache.lookup(at(3 * SECOND + 10), v4(2)), None);
+    hear_arp(&mut cache, Reply, (v4(2), PEER), v4(1), at(3 * SECOND + 20)).unwrap();
+    assert_eq!(cache.lookup(at(3 * SECOND + 30), v4(2)), Some(PEER));
+    assert_eq!(cache.poll_timeout(), None);
 }
 
 #[test]
@@ -134,13 +156,13 @@ fn an_old_confirmation_is_probed_when_used() {
     hear_arp(&mut cache, Reply, (v4(2), PEER), v4(1), NOW).unwrap();
     cache.poll_transmit();
     let old = 31 * SECOND;
-    assert_eq!(cache.lookup(at(old), v4(2)), Resolution::Known(PEER));
+    assert_eq!(cache.lookup(at(old), v4(2)), Some(PEER));
     assert_eq!(state(&cache, v4(2)), "delay");
     assert_eq!(cache.poll_timeout(), Some(at(old + 5 * SECOND)));
     cache.on_timeout(at(old + 5 * SECOND));
     assert_eq!(cache.poll_transmit(), Some(Request { target: v4(2), unicast: Some(PEER) }));
     assert_eq!(state(&cache, v4(2)), "probe");
-    assert_eq!(cache.lookup(at(old + 5 * SECOND), v4(2)), Resolution::Known(PEER));
+    assert_eq!(cache.lookup(at(old + 5 * SECOND), v4(2)), Some(PEER));
     hear_arp(&mut cache, Reply, (v4(2), PEER), v4(1), at(old + 6 * SECOND)).unwrap();
     assert_eq!(state(&cache, v4(2)), "reachable");
 }
@@ -175,7 +197,7 @@ fn a_question_for_us_is_answered_and_remembered() {
     assert_eq!((reply.operation, reply.sender, reply.sender_mac), (Reply, v4(1), OURS));
     assert_eq!((reply.target, reply.target_mac), (v4(2), PEER));
     assert_eq!(state(&cache, v4(2)), "stale");
-    assert_eq!(cache.lookup(NOW, v4(2)), Resolution::Known(PEER));
+    assert_eq!(cache.lookup(NOW, v4(2)), Some(PEER));
 }
 
 #[test]
@@ -223,7 +245,7 @@ fn an_advertisement_for_a_mapped_address_changes_nothing() {
     if let Ok(message) = Message::parse(&bytes) {
         let _ = hear_ndp(&mut cache, v6(66), v6(1), 255, message, at(2 * SECOND));
     }
-    assert_eq!(cache.lookup(at(3 * SECOND), v4(2)), Resolution::Known(PEER));
+    assert_eq!(cache.lookup(at(3 * SECOND), v4(2)), Some(PEER));
 }
 
 #[test]
@@ -410,7 +432,7 @@ fn a_scan_is_bounded_and_spares_the_answered() {
     }
     for i in 0..10_000u32 {
         let [_, _, c, d] = i.to_be_bytes();
-        assert_eq!(cache.lookup(at(u64::from(i)), Address::from_v4([10, 0, c, d])), Resolution::Pending);
+        assert_eq!(cache.lookup(at(u64::from(i)), Address::from_v4([10, 0, c, d])), None);
         if i < 100 {
             let forgotten = std::iter::from_fn(|| cache.poll_failed()).count();
             assert_eq!(forgotten, usize::from(i >= 54), "whose packets wait must hear that nobody is asked any more");
@@ -437,7 +459,7 @@ fn who_is_used_stays() {
     cache.lookup(NOW, v4(2));
     for last in 34..98 {
         let now = at(u64::from(last));
-        assert_eq!(cache.lookup(now, v4(2)), Resolution::Known(PEER));
+        assert_eq!(cache.lookup(now, v4(2)), Some(PEER));
         answered(&mut cache, last, now);
     }
     assert_eq!(cache.peek(v4(2)), Some(PEER));

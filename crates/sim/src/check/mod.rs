@@ -5,3 +5,4 @@ pub mod liveness;
 pub mod loss;
 pub mod no_leak;
 pub mod rfc;
+pub mod sought;

@@ -4,8 +4,9 @@
 //! know, and judges by that alone. Of each flow it keeps the present conversation and the one before.
 
 use super::loss::{Heard, Repair, Sent};
+use super::sought::Sought;
 use crate::packet::Seen;
-use crate::scenario::{SECOND, Scenario};
+use crate::scenario::Scenario;
 use laneway_proto::tcp::congestion::Algorithm;
 use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{Segment, SeqNum, Timestamps};
@@ -206,6 +207,7 @@ pub struct Rfc {
     ack_within_us: [u64; 2],
     /// ICMP messages that have reached each host, and when the last one was: they may make it send again.
     icmp: [(u64, u64); 2],
+    sought: Sought,
     owing: Vec<FlowKey>,
     /// How late each host's polls may be.
     late_us: [u64; 2],
@@ -226,8 +228,7 @@ impl Rfc {
     /// Nothing seen yet, of a world like this.
     pub fn new(scenario: &Scenario) -> Self {
         let hosts = &scenario.hosts;
-        let unanswered = scenario.may_lack_neighbours();
-        let late_us = [0, 1].map(|h| hosts[h].poll_delay_us + LATE_US + if unanswered { 3 * SECOND } else { 0 });
+        let late_us = [0, 1].map(|h| hosts[h].poll_delay_us + LATE_US);
         let ack_within_us = [0, 1].map(|h| hosts[h].config.tcp.delayed_ack_us.min(500_000) + late_us[h]);
         let msl_us = hosts[0].config.tcp.msl_us;
         let path = &scenario.path;
@@ -236,6 +237,7 @@ impl Rfc {
             msl_us,
             ack_within_us,
             icmp: [(0, 0); 2],
+            sought: Sought::default(),
             owing: Vec::new(),
             late_us,
             algorithm: [0, 1].map(|h| hosts[h].config.tcp.tcp_congestion_control),
@@ -250,9 +252,15 @@ impl Rfc {
         if host == 0 { *key } else { key.reversed() }
     }
 
+    /// A host sends something other than TCP.
+    pub fn on_other_sent(&mut self, host: usize, frame: &[u8]) {
+        self.sought.on_sent(host, frame);
+    }
+
     /// Something other than TCP has reached a host.
-    pub fn on_other_arrived(&mut self, host: usize, now_us: u64) {
+    pub fn on_other_arrived(&mut self, host: usize, now_us: u64, frame: &[u8]) {
         self.icmp[host] = (self.icmp[host].0 + 1, now_us);
+        self.sought.on_arrived(host, frame);
     }
 
     /// A host sends a segment. `talk`: what the flow is used for now.
@@ -441,12 +449,16 @@ impl Rfc {
     /// Time passes: who owes an acknowledgement for too long?
     pub fn on_time(&mut self, now_us: u64) -> Option<String> {
         let mut found = None;
-        let (flows, within) = (&self.flows, &self.ack_within_us);
+        let (flows, within, sought) = (&mut self.flows, &self.ack_within_us, &self.sought);
         self.owing.retain(|name| {
-            let Some(flow) = flows.get(name) else { return false };
+            let Some(flow) = flows.get_mut(name) else { return false };
             let mut owes = false;
-            for (host, me) in flow.now.iter().enumerate() {
-                let Some(me) = me.as_ref().filter(|me| !me.reset && !me.ended) else { continue };
+            for (host, me) in flow.now.iter_mut().enumerate() {
+                let Some(me) = me.as_mut().filter(|me| !me.reset && !me.ended) else { continue };
+                if sought.is_sought(host, if host == 0 { &name.remote } else { &name.local }) {
+                    // It may have been said, and be lost with what waits for the neighbour.
+                    (me.repair.known_since_us, me.owes_since_us) = (None, None);
+                }
                 if let Some(since) = me.repair.known_since_us {
                     owes = true;
                     if now_us > since + self.late_us[host] {
@@ -470,10 +482,13 @@ impl Rfc {
     }
 
     /// Bytes of text that have reached a host in order, and how many more it has told the peer that it takes. `None` once the peer's end
-    /// is among them.
+    /// is among them, or while what the host says may wait for its neighbour.
     pub fn open_window(&self, host: usize, key: &FlowKey) -> Option<(u64, u64)> {
         let flow = self.flows.get(&Self::name(host, key))?;
         let (me, peer) = (flow.now[host].as_ref()?, flow.now[1 - host].as_ref()?);
+        if self.sought.is_sought(host, &key.remote) {
+            return None;
+        }
         // A keepalive probe of who has said nothing but FIN looks like a second cookie's, and what it says of the window is not noted.
         let clear = me.fin != Some(me.iss + 1) && !me.reset && !me.ended && !peer.reset;
         let edge = me.edge.filter(|_| me.talks && clear)?;

@@ -1,0 +1,51 @@
+//! Owns whom a host has asked for on its link without having heard of them since: what it says to them may wait for an answer, and is
+//! lost if there is none (RFC 4861 section 7.2.2; ARP has taken the same rule).
+
+use laneway_wire::flow::Address;
+use laneway_wire::icmpv6::Message;
+use laneway_wire::ndp::Message::{NeighbourAdvert, NeighbourSolicit};
+use laneway_wire::{arp, ethernet, ipv6, protocol};
+use std::collections::HashSet;
+
+/// By host, the neighbours that are sought.
+#[derive(Default)]
+pub struct Sought([HashSet<Address>; 2]);
+
+impl Sought {
+    /// A host sends what is not TCP.
+    pub fn on_sent(&mut self, host: usize, frame: &[u8]) {
+        if let Some((_, Some(target))) = read(frame) {
+            self.0[host].insert(target);
+        }
+    }
+
+    /// Something other than TCP has reached a host.
+    pub fn on_arrived(&mut self, host: usize, frame: &[u8]) {
+        if let Some((speaker, _)) = read(frame) {
+            self.0[host].remove(&speaker);
+        }
+    }
+
+    /// Whether a host waits for a word of this neighbour.
+    pub fn is_sought(&self, host: usize, neighbour: &Address) -> bool {
+        self.0[host].contains(neighbour)
+    }
+}
+
+/// Of ARP and neighbour discovery: who tells of his link address, and whom he asks for.
+fn read(frame: &[u8]) -> Option<(Address, Option<Address>)> {
+    let (header, rest) = frame.split_at_checked(ethernet::HEADER_LEN)?;
+    if header[12..] == [0x08, 0x06] {
+        let packet = arp::Packet::parse(rest).ok()?;
+        return Some((packet.sender, (packet.operation == arp::Operation::Request).then_some(packet.target)));
+    }
+    let packet = (header[12..] == [0x86, 0xdd]).then(|| ipv6::View::new(rest).ok())??;
+    if packet.next_header() != protocol::ICMPV6 {
+        return None;
+    }
+    match Message::parse(packet.payload(), &packet.src(), &packet.dst()).ok()? {
+        Message::Ndp(NeighbourSolicit { target, .. }) => Some((packet.src(), Some(target))),
+        Message::Ndp(NeighbourAdvert { target, .. }) => Some((target, None)),
+        _ => None,
+    }
+}
