@@ -221,6 +221,8 @@ pub(super) struct Send {
     pub(super) sml: SeqNum,
     pub(super) up: SeqNum,
     pub(super) wl1: SeqNum,
+    /// Right edge of the last window that was wider, and not taken, because what showed it repeats old text.
+    pub(super) shown: SeqNum,
     pub(super) wnd: u32,
     pub(super) max_wnd: u32,
     /// Payload bytes of a full segment: options of every segment are already taken off.
@@ -352,6 +354,7 @@ impl Connection {
                 nxt: una,
                 wnd: agreed.snd_wnd.get(),
                 wl1: agreed.irs,
+                shown: agreed.iss,
                 wl2: una,
                 max_wnd: agreed.snd_wnd.get(),
                 sml: una,

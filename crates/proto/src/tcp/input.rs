@@ -291,12 +291,15 @@ impl Connection {
         self.heard_ms = cx.now.as_ms() as u32;
         self.note_timestamp(seg, cx.now);
         let window = (seg.window << self.snd.scale).get();
-        let same_window = window == self.snd.wnd;
         if seg.ack.after(self.snd.una) {
             self.on_new_ack(seg, cx);
             arrival.acked = true;
         } else if self.flight() > 0 && !self.facts.has(Facts::PERSIST) {
             // (What answers a probe of a closed window says nothing of a loss.)
+            //= https://www.rfc-editor.org/rfc/rfc5681#section-2
+            //# (e) the advertised window in the incoming acknowledgment equals the
+            //# advertised window in the last incoming acknowledgment.
+            let same_window = window == self.snd.wnd || seg.ack + window == self.snd.shown;
             let duplicate = seg.payload.is_empty() && same_window && !seg.flags.fin();
             self.on_duplicate_ack(seg, duplicate, cx);
         }
@@ -315,6 +318,9 @@ impl Connection {
                 self.on_window_open(cx.now);
             }
             self.take_window(seg.window, seg.seq, seg.ack);
+        } else if window > self.snd.wnd {
+            cold_path();
+            self.snd.shown = seg.ack + window; // what shows the same again is no update of it
         }
         // Only progress, or a peer that answers probes of its closed window, resets the count towards giving up. What was under way
         // when it was closed, and is sent again, is such a probe too.
