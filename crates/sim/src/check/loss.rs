@@ -13,10 +13,10 @@ pub struct Repair {
     /// The timer has run out: what had been heard by then, and bytes sent since.
     timeout: Option<(u64, u32)>,
     slower: Option<Slower>,
-    /// Acknowledgements in a row that moved nothing, where SACK was not agreed.
+    /// Acknowledgements in a row that moved nothing; where SACK was agreed, those with reports.
     duplicates: u32,
-    /// The most that was in flight when it heard enough of a loss that it has not repaired yet: its window became narrower then, and not when it
-    /// sent again what a later acknowledgement had left of the hole.
+    /// The most that was in flight when it heard what may be enough of a loss that it has not repaired yet: its window became narrower then,
+    /// and not when it sent again what a later acknowledgement had left of the hole.
     flight_then: u32,
     /// It has known since then that what is oldest is lost, and has not sent it again.
     pub known_since_us: Option<u64>,
@@ -64,8 +64,10 @@ pub struct Heard {
     pub top: SeqNum,
     /// It acknowledges this.
     pub ack: SeqNum,
-    /// Bytes that it reports selectively; `None` if that was not agreed.
-    pub sacked: Option<u32>,
+    /// What it reports selectively, in bytes and in blocks; `None` if that was not agreed.
+    pub sacked: Option<(u32, u32)>,
+    /// It was acceptable: the host has not dropped it unread, with all that it says (RFC 9293 section 3.10.7.4, first).
+    pub acceptable: bool,
     /// Neither text nor FIN, and the window as before.
     pub bare: bool,
     /// What it echoes.
@@ -135,15 +137,15 @@ impl Repair {
             self.known_since_us = None;
             self.duplicates = 0;
         }
-        let repeats = !moved && heard.bare && heard.ack == heard.una && heard.una != heard.top;
-        self.duplicates += u32::from(repeats && heard.sacked.is_none());
+        let repeats = !moved && heard.ack == heard.una && heard.una != heard.top;
+        self.duplicates += u32::from(repeats && heard.sacked.map_or(heard.bare, |(bytes, _)| bytes > 0));
         if let Some(slower) = self.slower {
             let mistaken = match (slower.ts, heard.echo) {
                 (Some(ts), Some(echo)) => moved && (echo.wrapping_sub(ts) as i32) < 0,
                 _ => false,
             };
             // A hole behind the repair: what is in flight can no longer be told from the numbers.
-            let holes = self.duplicates >= 3 || heard.sacked.unwrap_or(0) > 0;
+            let holes = self.duplicates >= 3 || heard.sacked.is_some_and(|(bytes, _)| bytes > 0);
             if mistaken || holes && heard.una.at_or_after(slower.recover) {
                 self.slower = None;
             }
@@ -154,13 +156,19 @@ impl Repair {
         if heard.ack != heard.una || heard.una == heard.top {
             return;
         }
-        let enough = heard.sacked.map_or(self.duplicates >= 3, |bytes| bytes > 3 * heard.mss);
-        if enough {
+        //= https://www.rfc-editor.org/rfc/rfc6675#section-4
+        //# The routine returns true when either DupThresh discontiguous SACKed sequences have arrived above
+        //# 'SeqNum' or more than (DupThresh - 1) * SMSS bytes with sequence numbers greater than 'SeqNum' have been SACKed.
+        let smss = heard.mss.saturating_sub(if heard.echo.is_some() { 12 } else { 0 });
+        let is_lost = |(bytes, blocks)| blocks >= 3 || bytes > 2 * smss;
+        if self.duplicates >= 3 || heard.sacked.is_some_and(is_lost) {
             self.flight_then = self.flight_then.max(heard.top.offset_from(heard.una) as u32);
         }
-        if !orderly {
+        if !orderly || !heard.acceptable {
             return;
         }
+        // With a segment more than that it must, whatever it has counted and forgotten.
+        let enough = heard.sacked.map_or(self.duplicates >= 3, |(bytes, _)| bytes > 3 * heard.mss);
         // Not while another loss is repaired (RFC 6582 section 3.2, step 1): its window decides when.
         if enough && self.recover.is_none_or(|recover| heard.una.after(recover)) {
             self.known_since_us.get_or_insert(now_us);

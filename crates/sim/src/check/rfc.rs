@@ -9,7 +9,7 @@ use crate::packet::Seen;
 use crate::scenario::Scenario;
 use laneway_proto::tcp::congestion::Algorithm;
 use laneway_wire::flow::FlowKey;
-use laneway_wire::tcp::{Segment, SeqNum, Timestamps};
+use laneway_wire::tcp::{Segment, SeqNum, SeqRange, Timestamps};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Polls and timers may be so late.
@@ -400,12 +400,15 @@ impl Rfc {
             if !late && !seg.flags.syn() {
                 let sack = me.offer.sack && peer.offer.sack;
                 let blocks = seg.options.sack.iter().filter(|block| block.start.after(me.una));
+                let len = |block: SeqRange| block.end.offset_from(block.start).max(0) as u32;
+                let total = |(bytes, count), block| (bytes + len(block), count + 1);
                 let heard = Heard {
                     una: me.una,
                     was,
                     top: me.top,
                     ack: base,
-                    sacked: sack.then(|| blocks.map(|block| block.end.offset_from(block.start).max(0) as u32).sum()),
+                    sacked: sack.then(|| blocks.fold((0, 0), total)),
+                    acceptable: end > before || seg.seq_len() == 0 && start >= before,
                     bare,
                     echo: seg.options.timestamps.map(|ts| ts.echo),
                     mss: peer.offer.mss,
