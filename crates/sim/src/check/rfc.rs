@@ -84,6 +84,8 @@ struct Half {
     /// Right edge and acknowledgement, as far as this host can know of the other's.
     may_send_to: Option<SeqNum>,
     una: SeqNum,
+    /// When the last three segments reached it that repeat this and say nothing else.
+    repeats_us: [Option<u64>; 3],
     /// Segments of this flow that have reached this host.
     heard: u64,
     /// It has sent something without SYN.
@@ -142,6 +144,7 @@ impl Half {
             arrived: Arrived::default(),
             may_send_to: None,
             una: seg.seq,
+            repeats_us: [None; 3],
             heard: 0,
             talks: false,
             answered: false,
@@ -196,6 +199,8 @@ struct Cx {
     algorithm: Algorithm,
     /// See [`Rfc`].
     orderly: bool,
+    /// See [`Rfc`].
+    astray: bool,
 }
 
 /// The watcher.
@@ -214,6 +219,8 @@ pub struct Rfc {
     algorithm: [Algorithm; 2],
     /// Nothing overtakes or is forged.
     orderly: bool,
+    /// What reaches a host may come to another lane than its flow's, and is taken in only after what that lane sends next.
+    astray: [bool; 2],
     /// A host forgets no TIME-WAIT before its time.
     patient: [bool; 2],
     /// Never twice the same.
@@ -242,6 +249,7 @@ impl Rfc {
             late_us,
             algorithm: [0, 1].map(|h| hosts[h].config.tcp.tcp_congestion_control),
             orderly: path.reorder == 0 && path.duplicate == 0 && scenario.is_steered() && scenario.attacks.is_empty(),
+            astray: [0, 1].map(|h| hosts[h].astray > 0),
             patient: [0, 1].map(|h| hosts[h].config.tcp_max_tw_buckets > 1_000 && scenario.kind != "memory"),
             sent: 1 << 32,
         }
@@ -318,7 +326,8 @@ impl Rfc {
         me.owes_since_us = None;
         let peer = peer.as_ref()?;
         let stream = |from: usize, len: u64| talk.map(|talk| said(talk, from as u64, len));
-        let cx = Cx { now_us, icmp, asked: icmp >= 1 << 32, algorithm: self.algorithm[host], orderly: self.orderly };
+        let (algorithm, orderly, astray) = (self.algorithm[host], self.orderly, self.astray[host]);
+        let cx = Cx { now_us, icmp, asked: icmp >= 1 << 32, algorithm, orderly, astray };
         let found = on_segment(me, peer, &cx, seg, &stream);
         if peer.fin.is_some_and(|fin| seg.ack.after(fin)) {
             me.fin_heard_us.get_or_insert(now_us);
@@ -397,6 +406,11 @@ impl Rfc {
             me.may_send_to = Some(me.may_send_to.map_or(edge, |old| old.latest(edge)));
             let was = me.una;
             me.una = me.una.latest(base);
+            if me.una != was {
+                me.repeats_us = [None; 3];
+            } else if bare && base == was {
+                me.repeats_us = [me.repeats_us[1], me.repeats_us[2], Some(now_us)];
+            }
             if !late && !seg.flags.syn() {
                 let sack = me.offer.sack && peer.offer.sack;
                 let blocks = seg.options.sack.iter().filter(|block| block.start.after(me.una));
@@ -806,7 +820,7 @@ fn on_text(
         me.fin = Some(at);
     }
     let Cx { now_us, icmp, asked, algorithm, .. } = *cx;
-    let mut found = if seg.seq.before(me.top) { on_again(me, now_us, icmp, seg) } else { None };
+    let mut found = if seg.seq.before(me.top) { on_again(me, peer, cx, seg) } else { None };
     let sent = Sent {
         seq: seg.seq,
         end,
@@ -828,16 +842,23 @@ fn on_text(
 }
 
 /// The oldest is sent again. With nothing heard in between it was the timer, which backs off (RFC 6298 section 5.5).
-fn on_again(me: &mut Half, now_us: u64, icmp: u64, seg: &Segment<'_>) -> Option<String> {
+///
+/// Or three duplicate ACKs, if all of them came before it was sent and were taken in thereafter: to their receiver there was something in flight
+/// that they do not acknowledge, and more RFC 5681 section 2 does not ask for.
+fn on_again(me: &mut Half, peer: &Half, cx: &Cx, seg: &Segment<'_>) -> Option<String> {
     if seg.seq != me.una {
         return None;
     }
-    let heard = me.heard + icmp;
+    let now_us = cx.now_us;
+    let heard = me.heard + cx.icmp;
     let mut now = Again { seq: seg.seq, at_us: now_us, timed: false, gap_us: None, heard };
     let mut found = None;
+    let with_sack = me.offer.sack && peer.offer.sack;
+    let repeated = me.repeats_us[0].is_some_and(|at_us| now_us <= at_us + LATE_US) && !with_sack;
     if let Some(last) = me.again
         && last.seq == seg.seq
         && last.heard == heard
+        && !(repeated && cx.astray)
     {
         now.timed = true;
         if last.timed {
