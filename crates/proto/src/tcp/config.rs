@@ -49,7 +49,8 @@ pub struct Config {
     pub tcp_sack: bool,
     /// Answer with SYN cookies when the half-open cache is full.
     pub tcp_syncookies: bool,
-    /// Least time between two ACKs that answer invalid segments of one connection. 500 ms.
+    /// Least time between two ACKs that answer invalid segments of one connection. 500 ms. Between two that answer ACKs with nothing in
+    /// them it is 200 ms at the least, whatever is set: two confused ends would else answer each other for ever.
     pub tcp_invalid_ratelimit_us: u64,
 }
 

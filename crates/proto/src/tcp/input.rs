@@ -5,6 +5,7 @@
 use super::Cx;
 use super::congestion::Controller;
 use super::connection::{CloseReason, Connection, EXCHANGES_MAX, Facts, Phase};
+use super::rtt::RTO_MARGIN_US;
 use super::state::{Event, State};
 use crate::discard::Discard;
 use crate::time::Instant;
@@ -18,6 +19,8 @@ const LATE_ANSWER_US: u64 = 1_000;
 /// The same where each side has waited for the other's word so far: nothing is held back there, and the answer will come. Less than
 /// the shortest time after which a sender repeats itself.
 const PATIENT_ANSWER_US: u64 = 100_000;
+/// No probe without text comes sooner after the one before: it is what a sender waits at the least before it repeats itself.
+const PROBE_LEAST_US: u64 = RTO_MARGIN_US as u64;
 /// So many exchanges in a row make a conversation.
 const CONVERSATION: u32 = EXCHANGES_MAX;
 
@@ -161,7 +164,7 @@ impl Connection {
                     cold_path();
                     // A peer that was restarted may not use them any more. Unanswered, it would not get in.
                     if seg.flags.syn() {
-                        return self.challenge_syn(cx, arrival);
+                        return self.challenge_syn(seg, cx, arrival);
                     }
                     //= https://www.rfc-editor.org/rfc/rfc7323#section-3.2
                     //# If a non-<RST> segment is received without a TSopt, a TCP SHOULD silently drop the segment.
@@ -229,7 +232,7 @@ impl Connection {
             self.die(reason, cx);
             return Break(None);
         }
-        arrival.challenged = self.challenge(cx);
+        arrival.challenged = self.challenge(seg, cx);
         Break(Some(Discard::TcpRstChallenged))
     }
 
@@ -244,16 +247,16 @@ impl Connection {
         let seg = seg.0;
         if seg.flags.syn() {
             cold_path();
-            return self.challenge_syn(cx, arrival);
+            return self.challenge_syn(seg, cx, arrival);
         }
         Continue(NotSyn(seg))
     }
 
-    fn challenge_syn<T>(&mut self, cx: &Cx<'_>, arrival: &mut Arrival<'_>) -> Step<T> {
+    fn challenge_syn<T>(&mut self, seg: &Segment<'_>, cx: &Cx<'_>, arrival: &mut Arrival<'_>) -> Step<T> {
         //= https://www.rfc-editor.org/rfc/rfc5961#section-4.2
         //# If the SYN bit is set, irrespective of the sequence number, TCP MUST send an ACK (also referred to as
         //# challenge ACK) to the remote peer
-        arrival.challenged = self.challenge(cx);
+        arrival.challenged = self.challenge(seg, cx);
         Break(Some(Discard::TcpSynChallenged))
     }
 
@@ -272,7 +275,7 @@ impl Connection {
         }
         if seg.ack.after(self.snd.nxt) {
             cold_path();
-            arrival.challenged = self.challenge(cx);
+            arrival.challenged = self.challenge(seg, cx);
             return Break(Some(Discard::TcpAckInvalid));
         }
         if seg.ack.before(self.snd.una) {
@@ -281,7 +284,7 @@ impl Connection {
             //# The ACK value is considered acceptable only if it is in the range of
             //# ((SND.UNA - MAX.SND.WND) <= SEG.ACK <= SND.NXT).
             if seg.ack.before(self.snd.una - self.snd.max_wnd) {
-                arrival.challenged = self.challenge(cx);
+                arrival.challenged = self.challenge(seg, cx);
                 return Break(Some(Discard::TcpAckInvalid));
             }
             self.heard_ms = cx.now.as_ms() as u32;
@@ -657,17 +660,20 @@ impl Connection {
     /// would answer each other for ever.
     fn answer_invalid(&mut self, seg: &Segment<'_>, cx: &Cx<'_>, arrival: &mut Arrival<'_>) {
         if seg.payload.is_empty() && !seg.flags.intersects(Flags::FIN) {
-            arrival.challenged = self.challenge(cx) && seg.flags.syn(); // a challenge is what answers SYN, RST and ACK
+            arrival.challenged = self.challenge(seg, cx) && seg.flags.syn(); // a challenge is what answers SYN, RST and ACK
         } else {
             self.facts.set(Facts::ACK_NOW);
         }
     }
 
     /// A challenge ACK, limited per connection: a shared limit would tell an attacker about others (CVE-2016-5696).
-    /// True if it is not too soon for one.
-    fn challenge(&mut self, cx: &Cx<'_>) -> bool {
+    /// True if it is not too soon for one. What carries nothing may be a challenge itself, of a peer who finds ours as wrong: it is
+    /// limited even if the operator wants no limit, to what a peer that probes may want answered.
+    fn challenge(&mut self, seg: &Segment<'_>, cx: &Cx<'_>) -> bool {
         let ms = cx.now.as_ms() as u32;
-        let least = (cx.config.tcp_invalid_ratelimit_us / 1_000) as u32;
+        let least_us = cx.config.tcp_invalid_ratelimit_us;
+        let is_bare = seg.seq_len() == 0 && !seg.flags.rst();
+        let least = (if is_bare { least_us.max(PROBE_LEAST_US) } else { least_us } / 1_000) as u32;
         let sent = ms.wrapping_sub(self.challenged_ms) >= least;
         if sent {
             self.challenged_ms = ms;
