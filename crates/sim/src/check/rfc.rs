@@ -92,6 +92,10 @@ struct Half {
     talks: bool,
     /// Its SYN-ACK has reached the opener, who believes in the first one.
     answered: bool,
+    /// Another SYN-ACK that has reached the opener, whose lanes may hand on to each other what comes first, and so see it last.
+    rival: Option<Box<Half>>,
+    /// Its SYN-ACK was a cookie, which a late ACK has brought back after the flow was taken again.
+    revived: bool,
     /// It owes an acknowledgement since then.
     owes_since_us: Option<u64>,
     /// The last retransmission of what is oldest: which, when, how long after the one before, what was heard by then.
@@ -148,6 +152,8 @@ impl Half {
             heard: 0,
             talks: false,
             answered: false,
+            rival: None,
+            revived: false,
             owes_since_us: None,
             again: None,
             fin_heard_us: None,
@@ -314,7 +320,8 @@ impl Rfc {
             me.owes_since_us = None;
             return None;
         }
-        let (halves, talk) = if flow.now[host].is_some() {
+        let revived = is_revived(flow, host, seg);
+        let (halves, talk) = if flow.now[host].is_some() && !revived {
             (&mut flow.now, flow.talk_now)
         } else {
             (&mut flow.before, flow.talk_before)
@@ -322,7 +329,14 @@ impl Rfc {
         let [a, b] = halves;
         let (me, peer) = if host == 0 { (a, b) } else { (b, a) };
         let me = me.as_mut()?;
+        if let Some(rival) = peer.as_mut().and_then(|peer| peer.rival.take())
+            && !me.talks
+            && seg.ack == rival.iss + 1
+        {
+            *peer = Some(*rival);
+        }
         me.talks = true;
+        me.revived |= revived;
         me.owes_since_us = None;
         let peer = peer.as_ref()?;
         let stream = |from: usize, len: u64| talk.map(|talk| said(talk, from as u64, len));
@@ -370,12 +384,18 @@ impl Rfc {
             && seg.flags.ack()
             && !me.talks
             && seg.ack == me.iss + 1
-            && !peer.answered
         {
-            if seg.seq != peer.iss {
-                *peer = Half::new(seg, seen.key.is_v4());
+            if !peer.answered {
+                if seg.seq != peer.iss {
+                    *peer = Half::new(seg, seen.key.is_v4());
+                }
+                peer.answered = true;
+            } else if seg.seq != peer.iss && self.astray[host] {
+                let mut rival = Half::new(seg, seen.key.is_v4());
+                (rival.answered, rival.ts_arrived) = (true, rival.ts_first);
+                rival.arrived.add(0, 1);
+                peer.rival = Some(Box::new(rival));
             }
-            peer.answered = true;
         }
         let start = peer.offset(seg.seq)?;
         let end = peer.offset(seg.end())?;
@@ -531,6 +551,16 @@ impl Rfc {
         let flow = self.flows.get(&Self::name(host, key));
         flow.and_then(|f| both(&f.now)).is_some_and(|(a, b)| a.offer.timestamps && b.offer.timestamps)
     }
+}
+
+/// Whether a host says this in the use of a flow before this one. Who keeps nothing of the cookies that it sends (RFC 4987 section 3.6) cannot
+/// know that the opener has given one up meanwhile, and has been sent another: the one whose ACK comes first begins a connection. That
+/// can be only one of which nothing was said before the flow was taken again, and only while nothing is said in the present use.
+fn is_revived(flow: &Flow, host: usize, seg: &Segment<'_>) -> bool {
+    let (Some(now), Some(before)) = (&flow.now[host], &flow.before[host]) else { return false };
+    let is_of = |half: &Half| half.offset(seg.seq).is_some_and(|offset| offset > 0);
+    let answers = |half: &Half| half.acked.is_some() && !half.talks;
+    (before.revived || answers(before)) && answers(now) && !is_of(now) && is_of(before)
 }
 
 /// A SYN is answered, and whoever answers it should be in TIME-WAIT: is it one that may end that?
