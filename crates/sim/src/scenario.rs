@@ -363,6 +363,12 @@ impl Scenario {
         } else {
             Vec::new()
         };
+        // What follows a cookie may overtake the ACK that brings it back, and is refused; then that ACK lets the acceptor in, to wait for an
+        // opener who was reset. Nothing but keepalive tells it.
+        let is_orderly = path.is_orderly() && hosts.iter().all(|host| host.astray == 0);
+        if !is_orderly && hosts.iter().any(|host| host.config.tcp_max_syn_backlog < talks.len()) {
+            talks.iter_mut().flat_map(|talk| &mut talk.ends).for_each(|end| end.keepalive = true);
+        }
         Scenario { seed, kind, medium, hosts, path, listeners, talks, crossing, attacks, limit_us: 4 * 3_600 * SECOND }
     }
 }

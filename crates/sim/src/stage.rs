@@ -78,6 +78,8 @@ pub struct Talk {
     pub opened_us: u64,
     /// When the clock of sequence numbers, one in 4 µs (RFC 6528), comes to the end of what was said in the flow's former uses.
     pub spent_us: u64,
+    /// How many SYNs were sent for it, and how many of them have reached the acceptor's host.
+    pub syns: [u32; 2],
     /// What was sent for it found the listener's queue full.
     pub overflowed: bool,
     /// What was sent for it was answered with a cookie.
@@ -169,6 +171,7 @@ impl Stage {
                 haunted: false,
                 opened_us: 0,
                 spent_us: 0,
+                syns: [0; 2],
                 overflowed: false,
                 cookie: false,
             });

@@ -368,6 +368,7 @@ impl World {
                 if seen.seg.flags.syn() && !seen.seg.flags.ack() {
                     let stage = &mut *self.stage.borrow_mut();
                     if let Some(talk) = stage.by_flow.get(&seen.key) {
+                        stage.talks[*talk].syns[0] += 1;
                         stage.by_iss.insert((seen.key, seen.seg.seq.raw()), *talk);
                     }
                 }
@@ -422,7 +423,13 @@ impl World {
                         if let Some(what) = self.rfc.on_arrived(host, self.now_us, &seen) {
                             self.find("rfc", what);
                         }
-                        let stage = self.stage.borrow();
+                        let stage = &mut *self.stage.borrow_mut();
+                        if let Some(talk) = stage.by_iss.get(&(seen.key, seen.seg.seq.raw()))
+                            && seen.seg.flags.syn()
+                            && !seen.seg.flags.ack()
+                        {
+                            stage.talks[*talk].syns[1] += 1;
+                        }
                         let talk = stage.by_flow.get(&seen.key).copied();
                         let knocking = &mut self.actors[host].knocking;
                         knocking.extend(talk.filter(|talk| stage.talks[*talk].ends[1].id.is_none()));

@@ -47,8 +47,11 @@ pub fn judge(scenario: &Scenario, talk: &Talk) -> Option<String> {
         // and what was said then may have been faster than the clock that numbers begin at.
         let timestamps = scenario.hosts.iter().all(|host| host.config.tcp.tcp_timestamps);
         let in_vain = i == 0 && !end.open && talk.opened_us < talk.spent_us && !timestamps;
+        // The few SYNs that are sent do all get lost, now and then.
+        let all_lost =
+            i == 0 && path.loss() > 0 && talk.syns[0] > config.tcp.tcp_syn_retries.into() && talk.syns[1] == 0;
         let what = match end.over {
-            Some(CloseReason::TimedOut) if in_vain => continue,
+            Some(CloseReason::TimedOut) if in_vain || all_lost => continue,
             Some(CloseReason::TimedOut) if !hopeless && !refused && !talk.rude && !probed_in_vain => {
                 "timed out on a network that works"
             }
@@ -94,12 +97,17 @@ fn is_cut_off(scenario: &Scenario, talk: &Talk) -> bool {
         let doubling = |first_us: u64, retries: u8| (first_us << retries) - first_us;
         let syn = if end == 0 { tcp.tcp_syn_retries } else { tcp.tcp_synack_retries };
         let never = |applies: bool, us: u64| if applies { us } else { u64::MAX };
+        // Who has closed both ways is not worth as many.
+        let orphan = if talk.ends[end].deaf { tcp.tcp_orphan_retries } else { u8::MAX };
+        // Each retransmission comes after twice as long as the one before: the last may be sent when half of the user timeout is over, and a
+        // little less.
+        let user_timeout_us = u64::from(plan.user_timeout_ms) * MS;
         // From the first that is lost to the last.
         [
             never(under_way, doubling(SECOND, syn)),
             never(plan.keepalive, u64::from(tcp.tcp_keepalive_probes - 1) * tcp.tcp_keepalive_intvl_us),
-            never(plan.user_timeout_ms > 0, (u64::from(plan.user_timeout_ms) * MS).saturating_sub(RTO_FIRST_MAX_US)),
-            doubling(200 * MS, tcp.tcp_retries2),
+            never(plan.user_timeout_ms > 0, user_timeout_us.saturating_sub(RTO_FIRST_MAX_US) / 2),
+            doubling(200 * MS, tcp.tcp_retries2.min(orphan)),
         ]
         .into_iter()
         .min()
