@@ -14,7 +14,7 @@ mod s4_send;
 mod s5;
 mod wall;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use std::process::ExitCode;
 
 /// Measures Laneway and its peers.
@@ -54,8 +54,17 @@ enum Command {
     Memcached(s5::memcached::Memcached),
 }
 
+/// What looks like a number below zero is one, and no option: who takes it says what would be right.
+fn read() -> Result<Cli, clap::Error> {
+    let takes_it = |arg: &clap::Arg| arg.get_long().is_some() && arg.get_action().takes_values();
+    let heed = |arg| if takes_it(&arg) { arg.allow_negative_numbers(true) } else { arg };
+    let mut command = Cli::command().mut_subcommands(|command| command.mut_args(heed));
+    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
 fn main() -> ExitCode {
-    let Cli { command } = Cli::parse();
+    let Cli { command } = read().unwrap_or_else(|error| error.exit());
     let outcome = match command {
         Command::Bench(bench) => bench::run(&bench),
         Command::S1(options) => s1::run(&options),
@@ -82,7 +91,6 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     /// A remark about an example is one for the shell too, and fits beside it or above it on a terminal of 80 columns.
     #[test]

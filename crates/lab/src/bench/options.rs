@@ -121,16 +121,16 @@ pub struct Bench {
     /// What is done over and over
     pub unit: Unit,
     /// Connections at a time; several numbers make several measurements
-    #[arg(long, value_name = "N[,N…]", value_delimiter = ',', default_value = "100")]
+    #[arg(long, value_parser = parse_count, value_name = "N[,N…]", value_delimiter = ',', default_value = "100")]
     pub conns: Vec<usize>,
     /// Lanes of each stack, 1 or 2
-    #[arg(long, value_name = "L", default_value_t = 1)]
+    #[arg(long, value_parser = parse_count, value_name = "L", default_value_t = 1)]
     pub lanes: usize,
     /// Seconds of each round of each contender
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     pub seconds: f64,
     /// Rounds of each contender
-    #[arg(long, value_name = "R", default_value_t = 5)]
+    #[arg(long, value_parser = parse_count, value_name = "R", default_value_t = 5)]
     pub rounds: usize,
     /// Who computes and verifies transport checksums
     #[arg(long, value_enum, default_value_t = Checksums::Software)]
@@ -142,7 +142,7 @@ pub struct Bench {
     #[arg(long, value_enum, default_value_t = Api::Lane)]
     pub api: Api,
     /// Application threads, half of which serve (with --api thread) [default: 2 for one connection, else 4]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_parser = parse_count, value_name = "N")]
     pub threads: Option<usize>,
     /// How lanes share connections
     #[arg(long, value_enum, default_value_t = SharingName::Lane)]
@@ -160,7 +160,7 @@ pub struct Bench {
     #[arg(long, value_enum)]
     pub cores: Option<Cores>,
     /// Largest IP packet in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 1_500)]
+    #[arg(long, value_parser = parse_count, value_name = "BYTES", default_value_t = 1_500)]
     pub mtu: usize,
     /// IPv6 instead of IPv4 (ours)
     #[arg(long)]
@@ -190,7 +190,7 @@ pub struct Bench {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub attack: Option<u32>,
     /// Bytes of a request and of a response (rr)
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_parser = parse_count, value_name = "BYTES")]
     pub message: Option<usize>,
     /// Bytes of send and receive buffers, ours and smoltcp's [default: of a stream 65536, with --api thread 262144]
     #[arg(long, value_name = "BYTES")]
@@ -341,6 +341,10 @@ impl Bench {
 
 fn misuse<T>(text: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::Misuse(text.into()))
+}
+
+fn parse_count(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("'{text}' is no whole number from 0 on"))
 }
 
 /// `30s`, `500ms`, `2m`; a bare number is seconds.
