@@ -179,7 +179,8 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
         }
     }
 
-    /// One poll of every lane and of the control plane. The answer is what all lanes together did.
+    /// One poll of every lane and of the control plane. The answer is what all lanes together did. They are busy, too, if the control plane
+    /// has left them something: what it says to a neighbour leaves by a lane.
     pub fn turn(&mut self, now: Instant) -> Turn {
         let mut all = Turn { frames: 0, busy: false, deadline: Instant::NEVER };
         for seat in &mut self.seats {
