@@ -710,7 +710,7 @@ impl<T: Tx> Stage<'_, T> {
             }
         }
         let path = PathPlace::of(key);
-        let (mtu, ts_offset) = path_facts(self.local, key, path);
+        let Before { mtu, ts_offset, known } = before(self.local, key, path);
         let cx = cx!(self);
         let half = HalfOpen::on_syn(key, segment, listener.0, least, &self.local.secrets.get(), ts_offset, &cx);
         let retry_at_ms = half.retry_at_ms();
@@ -718,7 +718,12 @@ impl<T: Tx> Stage<'_, T> {
         let header = half.syn_ack(announced_mss(mtu, key.is_v4()), &cx);
         let index = self.tables.insert_half_open(hash, half, came.mix, over);
         self.tables.timers.arm_tick(Handle::new(Kind::HalfOpen, index), next_tick(self.local.now, retry_at_ms));
-        if egress::syn_at(self.local, self.tx, key, path, header) == egress::Sent::Full {
+        let sent = if known {
+            egress::syn_at(self.local, self.tx, key, path, header)
+        } else {
+            egress::in_passing(self.local, self.tx, key, |_, _| header)
+        };
+        if sent == egress::Sent::Full {
             return self.answer_later(index);
         }
         self.tables.counters.count(Mib::TcpOutSegs);
@@ -760,10 +765,12 @@ impl<T: Tx> Stage<'_, T> {
     /// Sends the SYN-ACK of a half-open entry, if there still is one; false if the device is full.
     pub fn try_syn_ack(&mut self, index: u32) -> bool {
         let Some(half) = self.tables.half_open.get(index) else { return true };
-        let path = PathPlace::of(half.key());
-        let (mtu, _) = path_facts(self.local, half.key(), path);
-        let header = half.syn_ack(announced_mss(mtu, half.key().is_v4()), &cx!(self));
-        if egress::syn_at(self.local, self.tx, half.key(), path, header) == egress::Sent::Full {
+        let (key, pool) = (half.key(), &mut self.tables.pool);
+        let sent = egress::in_passing(self.local, self.tx, key, |local, mtu| {
+            let cx = tcp::Cx { now: local.now, config: &local.config.tcp, pool };
+            half.syn_ack(announced_mss(mtu, key.is_v4()), &cx)
+        });
+        if sent == egress::Sent::Full {
             return false;
         }
         self.tables.counters.count(if half.is_repeated() { Mib::TcpRetransSegs } else { Mib::TcpOutSegs });
@@ -855,6 +862,30 @@ fn path_facts(local: &mut Local, key: &FlowKey, path: PathPlace) -> (u32, u32) {
 #[inline(never)]
 fn without_route(local: &Local, key: &FlowKey) -> (u32, u32) {
     (least_mtu(key), isn::ts_offset(&local.secrets.get().timestamp, &key.local, &key.remote))
+}
+
+/// What a SYN-ACK says of the path to whoever has sent a SYN.
+struct Before {
+    mtu: u32,
+    ts_offset: u32,
+    /// There is a path in its place. Else none is worked out: a flood of SYNs would put as many in the places of those that connections
+    /// use. Who completes his handshake gets one.
+    known: bool,
+}
+
+#[inline(always)]
+fn before(local: &mut Local, key: &FlowKey, place: PathPlace) -> Before {
+    match local.paths.known(place, &local.snapshot, &key.local, &key.remote) {
+        Some(path) => Before { mtu: path.mtu, ts_offset: path.ts_offset, known: true },
+        None => before_a_path(local, key),
+    }
+}
+
+#[inline(never)]
+fn before_a_path(local: &mut Local, key: &FlowKey) -> Before {
+    let passing = local.paths.passing(&local.snapshot, key.remote);
+    let mtu = passing.map_or(least_mtu(key), |path| path.mtu);
+    Before { mtu, ts_offset: isn::ts_offset(&local.secrets.get().timestamp, &key.local, &key.remote), known: false }
 }
 
 /// What every path carries.

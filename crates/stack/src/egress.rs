@@ -355,9 +355,24 @@ pub fn header<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, header: &Head
 }
 
 /// Sends a segment that is a header only to somebody of whom nothing is kept: a reset, a cookie. `make` says which, by the largest packet that goes
-/// there: it becomes part of this, so that what it says is not laid down before it is written.
+/// there.
 #[inline(always)]
 pub fn answer<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, make: impl FnOnce(&Local, u32) -> Header) -> Sent {
+    let sent = in_passing(local, tx, key, make);
+    if sent == Sent::Yes {
+        local.counters.count(Mib::TcpOutSegs);
+    }
+    sent
+}
+
+/// The same, and whoever asks for it counts the segment. `make` becomes part of this, so that what it says is not laid down before it is written.
+#[inline(always)]
+pub fn in_passing<T: Tx>(
+    local: &mut Local,
+    tx: &mut T,
+    key: &FlowKey,
+    make: impl FnOnce(&Local, u32) -> Header,
+) -> Sent {
     let (offloads, hop_limit) = (local.tx_checksum, local.paths.hop_limit);
     let Some(path) = local.paths.passing(&local.snapshot, key.remote) else { return no_route(&mut local.counters) };
     let (mtu, route, next_hop, resolved) = (path.mtu, path.route, path.next_hop, path.resolved);
@@ -381,7 +396,6 @@ pub fn answer<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, make: impl Fn
     header.emit_here(tcp);
     let meta = checksum(tcp, (tcp_len, Sum::ZERO, pseudo), offloads.then_some(at));
     tx.commit(total, meta);
-    local.counters.count(Mib::TcpOutSegs);
     local.counters.count(Mib::IpOutRequests);
     local.counters.add(Mib::IpExtOutOctets, octets as u64);
     Sent::Yes

@@ -253,6 +253,13 @@ impl Paths {
         Some(&mut self.places[at])
     }
 
+    /// The same, if it lies there and is known to hold.
+    #[inline(always)]
+    pub fn known(&self, place: PathPlace, snapshot: &Snapshot, src: &Address, dst: &Address) -> Option<&Path> {
+        let path = &self.places[usize::from(place.0) % PATHS];
+        path.is_known(snapshot, src, dst).then_some(path)
+    }
+
     /// Once for each snapshot, and for each pair of addresses that takes the place: whether there is a path, which then lies there.
     #[inline(never)]
     fn verify(&mut self, at: usize, snapshot: &Snapshot, src: &Address, dst: &Address) -> bool {
@@ -278,8 +285,7 @@ impl Paths {
     /// The path for a new connection from `src` to `dst`, if that is known and nothing stands against it.
     #[inline(always)]
     pub fn to_begin(&self, place: PathPlace, snapshot: &Snapshot, src: &Address, dst: &Address) -> Option<&Path> {
-        let path = &self.places[usize::from(place.0) % PATHS];
-        (path.may_begin && path.is_known(snapshot, src, dst)).then_some(path)
+        self.known(place, snapshot, src, dst).filter(|path| path.may_begin)
     }
 
     /// The path to `dst` for a packet after which none will follow. It is not kept: a flood from everywhere would put those
