@@ -51,6 +51,8 @@ impl Puppet {
                     // SYN and FIN have a number each.
                     let end_us = |before: &Talk| before.opened_us + 4 * (before.ends[0].said + 2);
                     let spent_us = before.map_or(0, |before| before.spent_us.max(end_us(before)));
+                    // Taken again faster than the clock of sequence numbers: an old answer may be one to this SYN.
+                    let haunted = haunted || now_us < spent_us && stage.echoes;
                     (stage.talks[talk].haunted, stage.talks[talk].spent_us) = (haunted, spent_us);
                 }
             }

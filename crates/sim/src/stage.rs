@@ -134,6 +134,8 @@ pub struct Stage {
     pub crossing: bool,
     /// Memory is short: a stack may take nothing, and not say when it would.
     pub poor: bool,
+    /// What a flow's former use has said may arrive again, and bears no time by which it could be told.
+    pub echoes: bool,
     /// Conversations of which something was read in this poll.
     pub readers: Vec<usize>,
     agendas: [Vec<Agenda>; 2],
@@ -154,6 +156,8 @@ impl Stage {
             pattern,
             crossing: scenario.crossing,
             poor: scenario.kind == "memory",
+            echoes: (scenario.path.reorder > 0 || scenario.path.duplicate > 0)
+                && !scenario.hosts.iter().all(|host| host.config.tcp.tcp_timestamps),
             readers: Vec::new(),
             agendas: [0, 1].map(|host| (0..agenda(host)).map(|_| Agenda::new()).collect()),
             count: 0,

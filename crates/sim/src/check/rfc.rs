@@ -84,8 +84,11 @@ struct Half {
     /// Right edge and acknowledgement, as far as this host can know of the other's.
     may_send_to: Option<SeqNum>,
     una: SeqNum,
-    /// When the last three segments reached it that repeat this and say nothing else.
+    /// How many segments have reached it that acknowledge this, and when the last three of them that say nothing else.
+    says_una: u32,
     repeats_us: [Option<u64>; 3],
+    /// Right edge by the last that it heard: it may have been taken back, or seem so to who hears an old segment last.
+    told: Option<SeqNum>,
     /// Segments of this flow that have reached this host.
     heard: u64,
     /// It has sent something without SYN.
@@ -148,7 +151,9 @@ impl Half {
             arrived: Arrived::default(),
             may_send_to: None,
             una: seg.seq,
+            says_una: 0,
             repeats_us: [None; 3],
+            told: None,
             heard: 0,
             talks: false,
             answered: false,
@@ -426,9 +431,14 @@ impl Rfc {
             me.may_send_to = Some(me.may_send_to.map_or(edge, |old| old.latest(edge)));
             let was = me.una;
             me.una = me.una.latest(base);
-            if me.una != was {
-                me.repeats_us = [None; 3];
-            } else if bare && base == was {
+            me.told = Some(edge);
+            let moved = me.una != was;
+            if moved {
+                (me.says_una, me.repeats_us) = (0, [None; 3]);
+            }
+            me.says_una += u32::from(base == me.una);
+            // Which of those that say it is taken in first, and is no repetition then, is open where frames go astray.
+            if base == me.una && (bare || moved && seg.seq_len() == 0) {
                 me.repeats_us = [me.repeats_us[1], me.repeats_us[2], Some(now_us)];
             }
             if !late && !seg.flags.syn() {
@@ -594,8 +604,9 @@ fn on_reset(flow: &mut Flow, host: usize, seg: &Segment<'_>) -> Option<String> {
         Some(ack) => seg.seq == *ack && !seg.flags.ack(),
         None => seg.seq.raw() == 0 && seg.flags.ack() && seg.ack == *end,
     };
-    // At SND.NXT; which is the first again if a cookie has come back a second time, and SND.UNA if what a probe carried was refused.
-    let refused = |h: &Half| seg.seq == h.una && h.top == h.una + 1;
+    // At SND.NXT; which is the first again if a cookie has come back a second time. Or at the end of the window, if that lies before: what a
+    // probe carried was refused, or the window was taken back.
+    let refused = |h: &Half| h.told == Some(seg.seq) && seg.seq.before(h.top);
     let ours =
         |half: &Option<Half>| half.as_ref().is_some_and(|h| seg.seq == h.top || seg.seq == h.iss + 1 || refused(h));
     // What is over here may begin again where an old acknowledgement stands that looks like a cookie's, and be given up there.
@@ -884,7 +895,8 @@ fn on_again(me: &mut Half, peer: &Half, cx: &Cx, seg: &Segment<'_>) -> Option<St
     let mut now = Again { seq: seg.seq, at_us: now_us, timed: false, gap_us: None, heard };
     let mut found = None;
     let with_sack = me.offer.sack && peer.offer.sack;
-    let repeated = me.repeats_us[0].is_some_and(|at_us| now_us <= at_us + LATE_US) && !with_sack;
+    let lately = me.repeats_us[0].is_some_and(|at_us| now_us <= at_us + LATE_US);
+    let repeated = lately && me.says_una > 3 && !with_sack;
     if let Some(last) = me.again
         && last.seq == seg.seq
         && last.heard == heard
