@@ -88,7 +88,7 @@ struct Half {
     says_una: u32,
     repeats_us: [Option<u64>; 3],
     /// Right edge by the last that it heard: it may have been taken back, or seem so to who hears an old segment last.
-    told: Option<SeqNum>,
+    last_edge: Option<SeqNum>,
     /// Segments of this flow that have reached this host.
     heard: u64,
     /// It has sent something without SYN.
@@ -153,7 +153,7 @@ impl Half {
             una: seg.seq,
             says_una: 0,
             repeats_us: [None; 3],
-            told: None,
+            last_edge: None,
             heard: 0,
             talks: false,
             answered: false,
@@ -431,7 +431,7 @@ impl Rfc {
             me.may_send_to = Some(me.may_send_to.map_or(edge, |old| old.latest(edge)));
             let was = me.una;
             me.una = me.una.latest(base);
-            me.told = Some(edge);
+            me.last_edge = Some(edge);
             let moved = me.una != was;
             if moved {
                 (me.says_una, me.repeats_us) = (0, [None; 3]);
@@ -606,7 +606,7 @@ fn on_reset(flow: &mut Flow, host: usize, seg: &Segment<'_>) -> Option<String> {
     };
     // At SND.NXT; which is the first again if a cookie has come back a second time. Or at the end of the window, if that lies before: what a
     // probe carried was refused, or the window was taken back.
-    let refused = |h: &Half| h.told == Some(seg.seq) && seg.seq.before(h.top);
+    let refused = |h: &Half| h.last_edge == Some(seg.seq) && seg.seq.before(h.top);
     let ours =
         |half: &Option<Half>| half.as_ref().is_some_and(|h| seg.seq == h.top || seg.seq == h.iss + 1 || refused(h));
     // What is over here may begin again where an old acknowledgement stands that looks like a cookie's, and be given up there.
