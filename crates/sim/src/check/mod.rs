@@ -5,4 +5,5 @@ pub mod liveness;
 pub mod loss;
 pub mod no_leak;
 pub mod rfc;
+pub mod silly;
 pub mod sought;

@@ -4,6 +4,7 @@
 //! know, and judges by that alone. Of each flow it keeps the present conversation and the one before.
 
 use super::loss::{Heard, Repair, Sent};
+use super::silly::Told;
 use super::sought::Sought;
 use crate::packet::Seen;
 use crate::scenario::Scenario;
@@ -84,6 +85,8 @@ struct Half {
     /// Right edge and acknowledgement, as far as this host can know of the other's.
     may_send_to: Option<SeqNum>,
     una: SeqNum,
+    /// When that moved last.
+    una_us: u64,
     /// How many segments have reached it that acknowledge this, and when the last three of them that say nothing else.
     says_una: u32,
     repeats_us: [Option<u64>; 3],
@@ -113,8 +116,12 @@ struct Half {
     ended: bool,
     /// Its FIN went out before the peer's was acknowledged: it will keep TIME_WAIT.
     closes_first: bool,
+    /// The largest text that it has sent in a segment, with the options.
+    widest: u32,
     /// What it does about losses.
     repair: Repair,
+    /// What it tells of its window.
+    told: Told,
     /// The timestamp of the first FIN of it that has reached the other.
     ts_of_fin: Option<u32>,
 }
@@ -151,6 +158,7 @@ impl Half {
             arrived: Arrived::default(),
             may_send_to: None,
             una: seg.seq,
+            una_us: 0,
             says_una: 0,
             repeats_us: [None; 3],
             last_edge: None,
@@ -166,7 +174,9 @@ impl Half {
             reset: false,
             ended: false,
             closes_first: false,
+            widest: 0,
             repair: Repair::default(),
+            told: Told::new(seg),
             ts_of_fin: None,
         }
     }
@@ -212,6 +222,8 @@ struct Cx {
     orderly: bool,
     /// See [`Rfc`].
     astray: bool,
+    /// See [`Rfc`].
+    mtu: u32,
 }
 
 /// The watcher.
@@ -232,6 +244,8 @@ pub struct Rfc {
     orderly: bool,
     /// What reaches a host may come to another lane than its flow's, and is taken in only after what that lane sends next.
     astray: [bool; 2],
+    /// No link between the hosts takes less.
+    mtu: u32,
     /// A host forgets no TIME-WAIT before its time.
     patient: [bool; 2],
     /// Never twice the same.
@@ -261,6 +275,7 @@ impl Rfc {
             algorithm: [0, 1].map(|h| hosts[h].config.tcp.tcp_congestion_control),
             orderly: path.reorder == 0 && path.duplicate == 0 && scenario.is_steered() && scenario.attacks.is_empty(),
             astray: [0, 1].map(|h| hosts[h].astray > 0),
+            mtu: path.narrow.map_or(u32::MAX, |(mtu, _)| mtu as u32),
             patient: [0, 1].map(|h| hosts[h].config.tcp_max_tw_buckets > 1_000 && scenario.kind != "memory"),
             sent: 1 << 32,
         }
@@ -346,7 +361,7 @@ impl Rfc {
         let peer = peer.as_ref()?;
         let stream = |from: usize, len: u64| talk.map(|talk| said(talk, from as u64, len));
         let (algorithm, orderly, astray) = (self.algorithm[host], self.orderly, self.astray[host]);
-        let cx = Cx { now_us, icmp, asked: icmp >= 1 << 32, algorithm, orderly, astray };
+        let cx = Cx { now_us, icmp, asked: icmp >= 1 << 32, algorithm, orderly, astray, mtu: self.mtu };
         let found = on_segment(me, peer, &cx, seg, &stream);
         if peer.fin.is_some_and(|fin| seg.ack.after(fin)) {
             me.fin_heard_us.get_or_insert(now_us);
@@ -408,6 +423,7 @@ impl Rfc {
             return None;
         }
         let before = peer.arrived.contiguous;
+        let newest = peer.arrived.early.last_key_value().map_or(before, |(_, end)| *end);
         peer.arrived.add(start, end);
         if seg.flags.fin() && peer.ts_of_fin.is_none() {
             peer.ts_of_fin = seg.options.timestamps.map(|ts| ts.val);
@@ -418,6 +434,10 @@ impl Rfc {
             peer.ts_arrived = Some(ts.val);
         }
         let Some(me) = me else { return None };
+        // What comes a second time, or to another lane, teaches it nothing.
+        if !seg.payload.is_empty() {
+            me.told.on_text(seg, self.orderly && !late && start >= newest);
+        }
         // The peer's window, as this host now can know it.
         let scale = match (seg.flags.syn(), me.offer.scale, peer.offer.scale) {
             (false, Some(_), Some(scale)) => scale,
@@ -434,7 +454,7 @@ impl Rfc {
             me.last_edge = Some(edge);
             let moved = me.una != was;
             if moved {
-                (me.says_una, me.repeats_us) = (0, [None; 3]);
+                (me.una_us, me.says_una, me.repeats_us) = (now_us, 0, [None; 3]);
             }
             me.says_una += u32::from(base == me.una);
             // Which of those that say it is taken in first, and is no repetition then, is open where frames go astray.
@@ -710,6 +730,9 @@ fn on_syn(flow: &mut Flow, host: usize, now_us: u64, seg: &Segment<'_>, v4: bool
             let known = me.edge.filter(|_| me.fin.is_none());
             me.edge = Some(known.map_or(edge, |old| old.latest(edge)));
             me.acked = Some(base);
+            if me.fin.is_none() {
+                found = found.or(me.told.on_window(base, seg.window.raw(), 0));
+            }
         }
         if let Some(what) = timestamps(me, peer.as_ref(), seg.options.timestamps, true) {
             found = found.or(Some(what));
@@ -778,6 +801,12 @@ fn on_segment(
         return Some(format!("the window shrinks from {} to {}", old.raw(), edge.raw()));
     }
     me.edge = Some(me.edge.map_or(edge, |old| old.latest(edge)));
+    // (After the peer's FIN it tells of nothing any more.)
+    if peer.fin.is_none_or(|fin| seg.ack.at_or_before(fin))
+        && let Some(what) = me.told.on_window(seg.ack, seg.window.raw(), scale)
+    {
+        return Some(what);
+    }
     // Selective acknowledgements: of what has arrived, beyond the cumulative one.
     for block in options.sack.iter() {
         if !with_sack {
@@ -831,6 +860,20 @@ fn on_text(
         let beyond = (seg.seq + len).offset_from(edge);
         if beyond > 1 || (beyond == 1 && len != 1) {
             return Some(format!("text up to {} beyond the window's edge {}", (seg.seq + len).raw(), edge.raw()));
+        }
+        // What ends the queue is pushed. With nothing in flight the override timer, which runs no shorter than another, may send a small piece.
+        // A full one is as large as one before it was: a cookie does not keep all of what the peer takes.
+        let full = me.widest.min(cx.mtu.saturating_sub(60)).saturating_sub(options_len(seg));
+        me.widest = me.widest.max(len + options_len(seg));
+        let may_be_override = seg.seq == me.una && cx.now_us >= me.una_us + RTO_LEAST_US;
+        if len < full
+            && seg.seq == me.top
+            && !seg.flags.psh()
+            && !seg.flags.fin()
+            && peer.told.is_fragment(len)
+            && !may_be_override
+        {
+            return Some(format!("{len} bytes in a segment, when {full} would fill it and more waits"));
         }
         if let Some(fin) = me.fin
             && (seg.seq + len).after(fin)
