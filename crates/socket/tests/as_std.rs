@@ -19,6 +19,10 @@ impl Log {
     fn say<T: Debug>(&mut self, what: &str, result: io::Result<T>) {
         let said = match result {
             Ok(value) => format!("{value:?}"),
+            // Some kinds have no name that a program could ask for.
+            Err(error) if format!("{:?}", error.kind()) == "Uncategorized" => {
+                format!("error: {:?}", error.raw_os_error())
+            }
             Err(error) => format!("error: {:?}", error.kind()),
         };
         writeln!(self.0, "{what}: {said}").unwrap();
@@ -387,6 +391,22 @@ story!(reset_by_a_drop_with_unread_bytes, |world, log| {
     log.say("peer's name", a.peer_addr().map(drop));
     log.say("our name", a.local_addr().map(drop));
     log.say("error", a.take_error().map(|error| error.map(|error| error.kind())));
+});
+
+story!(reset_when_a_direction_is_shut, |world, log| {
+    for how in [Shutdown::Read, Shutdown::Write, Shutdown::Both] {
+        let (mut a, b) = world.pair();
+        log.say("write", a.write(b"nobody reads this"));
+        world.settle();
+        log.say("shut", a.shutdown(how));
+        world.settle();
+        drop(b);
+        world.settle();
+        log.say("peek", a.peek(&mut [0; 4]));
+        log.say("read", a.read(&mut [0; 4]));
+        log.say("write", a.write(b"x"));
+        log.say("error", a.take_error().map(|error| error.map(|error| error.kind())));
+    }
 });
 
 story!(reset_behind_what_fills_the_first_of_several, |world, log| {

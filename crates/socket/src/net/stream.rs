@@ -172,13 +172,14 @@ impl TcpStream {
         let shut = self.talk().app().state.load(Relaxed) & SHUT_READ != 0;
         // As the kernel has it: to read nothing is to wait until there is something.
         let asked_for_nothing = buf.is_empty() && self.talk().readable() > 0;
-        if asked_for_nothing || shut || status & ENDED != 0 {
+        if asked_for_nothing || status & ENDED != 0 {
             return Ok(0);
         }
+        // Before the end that its own reader has made, and behind the one that the peer has.
         if let Some(fault) = self.talk().lane().take_error() {
             return Err(Why::Fault(fault).into());
         }
-        if status & GONE != 0 {
+        if shut || status & GONE != 0 {
             return Ok(0);
         }
         Err(Why::WouldBlock.into())
