@@ -478,6 +478,27 @@ story!(timeouts, |world, log| {
     drop(b);
 });
 
+story!(timeouts_from_the_shortest_to_the_longest, |world, log| {
+    let (mut a, _b) = world.pair();
+    log.say("shortest", a.set_read_timeout(Some(Duration::from_nanos(1))));
+    log.say("get", a.read_timeout().map(|timeout| timeout.is_some()));
+    log.say("read", a.read(&mut [0; 2]));
+    log.say("long", a.set_read_timeout(Some(Duration::from_secs(1_000_000))));
+    log.say("get", a.read_timeout());
+    log.say("a clone's", a.try_clone().unwrap().read_timeout());
+    log.say("longest", a.set_read_timeout(Some(Duration::MAX)));
+    log.say("get", a.read_timeout());
+    log.say("writes have another", a.write_timeout());
+    log.say("zero", a.set_write_timeout(Some(Duration::ZERO)));
+    let socket = world.udp_client();
+    log.say("longest of a socket", socket.set_read_timeout(Some(Duration::MAX)));
+    log.say("get", socket.read_timeout());
+    log.say("zero", socket.set_write_timeout(Some(Duration::ZERO)));
+    log.say("connect", world.connect_timeout(world.closed(), Duration::MAX).map(drop));
+    let at = world.listen().local_addr().unwrap();
+    log.say("connect where nobody listens any more", world.connect_timeout(at, Duration::MAX).map(drop));
+});
+
 story!(without_waiting, |world, log| {
     let listener = world.listen();
     log.say("set", listener.set_nonblocking(true));

@@ -41,12 +41,13 @@ fn each<A: ToSocketAddrs, T>(addresses: A, mut act: impl FnMut(SocketAddr) -> io
     Err(last.unwrap_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses")))
 }
 
-/// As the timeouts of `std::net`: none, or more than nothing. Kept in milliseconds, rounded up.
+/// As the timeouts of `std::net`: none, or more than nothing. Kept in milliseconds, rounded up; what is longer than can be counted so, and
+/// that is more than 49 days, is none. The kernel has it so, too, though it counts farther.
 fn set_timeout(place: &AtomicU32, timeout: Option<Duration>) -> io::Result<()> {
     let ms = match timeout {
         None => u32::MAX,
         Some(Duration::ZERO) => return Err(Why::Invalid.into()),
-        Some(timeout) => timeout.as_nanos().div_ceil(1_000_000).min(u128::from(u32::MAX) - 1) as u32,
+        Some(timeout) => timeout.as_nanos().div_ceil(1_000_000).min(u32::MAX.into()) as u32,
     };
     place.store(ms, Relaxed);
     Ok(())
