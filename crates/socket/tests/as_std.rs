@@ -641,6 +641,23 @@ story!(a_datagram_for_nobody, |world, log| {
     log.say("error", client.take_error().map(|error| error.map(|error| error.kind())));
 });
 
+story!(
+    /// Who is connected to port 0 hears all of its peer's ports.
+    any_port_of_one_host, |world, log| {
+    let (client, server) = (world.udp_client(), world.udp_server());
+    let (here, at) = (client.local_addr().unwrap(), server.local_addr().unwrap());
+    client.set_nonblocking(true).unwrap();
+    for to in [std::net::SocketAddr::new(at.ip(), 0), at] {
+        log.say("connect", client.connect(to));
+        log.say("from one port", server.send_to(b"one", here));
+        world.settle();
+        log.say("recv", client.recv_from(&mut [0; 4]).map(|(n, from)| (n, from == at)));
+        log.say("from another", world.udp_server().send_to(b"other", here));
+        world.settle();
+        log.say("recv", client.recv_from(&mut [0; 8]).map(|(n, from)| (n, from == at)));
+    }
+});
+
 story!(a_connect_gives_a_name, |world, log| {
     let (server, client) = (world.udp_server(), world.udp_any());
     let at = server.local_addr().unwrap();

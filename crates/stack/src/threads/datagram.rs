@@ -92,12 +92,20 @@ pub(super) struct Heard {
     port: AtomicU32,
 }
 
+/// In the place of a port: whoever is connected to port 0 hears all ports of the peer's address, as the kernel has it.
+const ANY_PORT: u32 = 1 << 16;
+
+/// The same for threads.
+fn hears(peer: SocketAddr, from: SocketAddr) -> bool {
+    peer.ip() == from.ip() && (peer.port() == from.port() || peer.port() == 0)
+}
+
 impl Heard {
     fn words(address: SocketAddr) -> ([u64; 2], u32) {
         let mut bytes = [0; HEADER];
         write_address(&mut bytes, address);
         let half = |from: usize| bytes[from..from + 8].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-        ([half(0), half(8)], 1 << 16 | u32::from(address.port()))
+        ([half(0), half(8)], ANY_PORT | u32::from(address.port()))
     }
 
     fn set(&self, peer: SocketAddr) {
@@ -110,8 +118,11 @@ impl Heard {
     /// Whether that is whom it hears; `None` if it hears everybody.
     pub(super) fn is(&self, peer: SocketAddr) -> Option<bool> {
         let port = self.port.load(Acquire);
-        let known = ([0, 1].map(|half: usize| self.address[half].load(Relaxed)), port);
-        (port != 0).then(|| known == Self::words(peer))
+        let known = [0, 1].map(|half: usize| self.address[half].load(Relaxed));
+        (port != 0).then(|| {
+            let (address, its_port) = Self::words(peer);
+            known == address && (port == its_port || port == ANY_PORT)
+        })
     }
 }
 
@@ -183,7 +194,7 @@ impl Datagrams {
             let mut ring = lock(&self.from_lanes[at]);
             while ring.poll(1) == 1 {
                 let answer = read_address(ring.record(0).0)
-                    .filter(|(from, _)| peer.is_none_or(|peer| peer == *from))
+                    .filter(|(from, _)| peer.is_none_or(|peer| hears(peer, *from)))
                     .map(|(from, payload)| see(from, payload));
                 if answer.is_none() || !peek {
                     ring.release(1);
@@ -346,6 +357,8 @@ mod tests {
             socket.connect(peer, "10.0.0.1".parse().expect("an address"));
             assert_eq!(socket.heard.is(peer), Some(true));
             assert_eq!(strangers.map(|stranger| socket.heard.is(stranger)), [Some(false); 3], "connected to {peer}");
+            socket.connect(SocketAddr::new(peer.ip(), 0), "10.0.0.1".parse().expect("an address"));
+            assert_eq!(strangers.map(|other| socket.heard.is(other)), [true, false, false].map(Some), "to any port of {peer}");
         }
     }
 }
