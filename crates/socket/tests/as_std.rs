@@ -642,6 +642,54 @@ story!(a_datagram_for_nobody, |world, log| {
 });
 
 story!(
+    /// It is said to who was connected to the one who refused when he did.
+    whom_a_refusal_concerns, |world, log| {
+    let (client, server, closed) = (world.udp_client(), world.udp_server(), world.closed());
+    let at = server.local_addr().unwrap();
+    client.set_nonblocking(true).unwrap();
+    log.say("without a peer", client.send_to(b"x", closed));
+    world.settle();
+    log.say("connect", client.connect(closed));
+    log.say("recv", client.recv(&mut [0; 4]));
+    log.say("send", client.send(b"x"));
+    world.settle();
+    log.say("connect to another", client.connect(at));
+    log.say("recv", client.recv(&mut [0; 4]));
+    log.say("recv", client.recv(&mut [0; 4]));
+    log.say("to one who is not the peer", client.send_to(b"x", closed));
+    world.settle();
+    log.say("error", client.take_error().map(|error| error.map(|error| error.kind())));
+    log.say("connect back", client.connect(closed));
+    log.say("recv", client.recv(&mut [0; 4]));
+    log.say("send", client.send(b"x"));
+    world.settle();
+    log.say("to another", client.send_to(b"x", at));
+    log.say("again", client.send_to(b"x", at));
+    log.say("connect to any port", client.connect(std::net::SocketAddr::new(at.ip(), 0)));
+    log.say("send", client.send_to(b"x", closed));
+    world.settle();
+    log.say("peek", client.peek(&mut [0; 4]));
+    log.say("recv", client.recv(&mut [0; 4]));
+});
+
+story!(
+    /// Said before what had come.
+    a_refusal_and_a_datagram, |world, log| {
+    let (client, server) = (world.udp_client(), world.udp_server());
+    client.set_nonblocking(true).unwrap();
+    client.connect(server.local_addr().unwrap()).unwrap();
+    log.say("send", server.send_to(b"data", client.local_addr().unwrap()));
+    world.settle();
+    drop(server);
+    world.settle();
+    log.say("send", client.send(b"x"));
+    world.settle();
+    for _ in 0..3 {
+        log.say("recv", client.recv(&mut [0; 4]));
+    }
+});
+
+story!(
     /// Who is connected to port 0 hears all of its peer's ports.
     any_port_of_one_host, |world, log| {
     let (client, server) = (world.udp_client(), world.udp_server());

@@ -39,8 +39,8 @@ pub struct Datagrams {
     pub event: Event,
     /// Datagrams that found no room.
     pub dropped: AtomicU64,
-    /// The peer's host said that nobody is there: a digest of the address that it is about; 0 for none.
-    refused: AtomicU64,
+    /// The host of the peer that it was connected to then said that nobody is there.
+    refused: AtomicBool,
     /// The peer that it is connected to, and the address of ours that what is sent there comes from.
     peer: Mutex<Option<(SocketAddr, IpAddr)>>,
     /// The peer for lanes, which take no lock.
@@ -126,13 +126,6 @@ impl Heard {
     }
 }
 
-/// Tells apart the peers that one socket has; never 0.
-fn digest(address: SocketAddr) -> u64 {
-    let mut bytes = [0; HEADER];
-    write_address(&mut bytes, address);
-    bytes.iter().fold(1, |sum: u64, byte| sum.rotate_left(8) ^ u64::from(*byte)) | 1 << 63
-}
-
 fn read_address(from: &[u8]) -> Option<(SocketAddr, &[u8])> {
     let (header, payload) = from.split_first_chunk::<HEADER>()?;
     let ip = Ipv6Addr::from(*header.first_chunk::<16>()?);
@@ -161,7 +154,7 @@ impl Datagrams {
             flags: Flags::default(),
             event: Event::default(),
             dropped: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            refused: AtomicBool::new(false),
             peer: Mutex::new(None),
             heard: Heard::default(),
             nonblocking: AtomicBool::new(false),
@@ -223,19 +216,15 @@ impl Datagrams {
 
     /// Which of [`READ`] and [`WRITE`] would not have to wait.
     pub fn ready(&self) -> u32 {
-        let over = self.gone.load(Acquire) || self.refused.load(Acquire) != 0;
+        let over = self.gone.load(Acquire) || self.refused.load(Acquire);
         let readable = over || self.from_lanes.iter().any(|ring| !lock(ring).is_empty());
         let writable = over || self.queued.load(Relaxed) < ROOMY;
         (u32::from(readable) * READ) | (u32::from(writable) * WRITE)
     }
 
-    /// The connected peer has refused a datagram; said once.
+    /// A connected peer has refused a datagram; said once, though it be connected to another by now.
     pub fn take_refused(&self) -> bool {
-        let said = match self.refused.load(Relaxed) {
-            0 => return false,
-            _ => self.refused.swap(0, AcqRel),
-        };
-        self.peer().is_some_and(|peer| digest(peer) == said)
+        self.refused.load(Relaxed) && self.refused.swap(false, AcqRel)
     }
 
     /// Says that the caller waits; it looks once more before it sleeps.
@@ -279,10 +268,12 @@ impl LaneDatagrams {
         true
     }
 
-    /// Nobody is at that address.
+    /// Nobody is at that address. It concerns who is connected to it; who is not, or becomes so later, does not hear of it.
     pub(super) fn refuse(&mut self, peer: SocketAddr) {
-        self.shared.refused.store(digest(peer), Release);
-        self.news |= READ | WRITE;
+        if self.shared.heard.is(peer) == Some(true) {
+            self.shared.refused.store(true, Release);
+            self.news |= READ | WRITE;
+        }
     }
 
     /// Hands what threads have sent to `send`, at most `max`; says how many.
