@@ -630,6 +630,58 @@ story!(datagrams, |world, log| {
     log.say("hears", client.recv(&mut buf).map(|n| buf[..n].to_vec()));
 });
 
+story!(
+    /// Of several things that are wrong the one is said that the kernel says.
+    datagrams_with_several_faults, |world, log| {
+    let (server, six) = (world.udp_server(), world.udp_server_at("[::]:0".parse().unwrap()).unwrap());
+    let at = server.local_addr().unwrap();
+    let without_port = std::net::SocketAddr::new(at.ip(), 0);
+    let mapped = std::net::SocketAddr::new(format!("::ffff:{}", at.ip()).parse().unwrap(), at.port());
+    let (long, longer) = (&[0; 65_508][..], &[0; 65_536][..]);
+    for client in [world.udp_client(), world.udp_any()] {
+        for what in [b"x", long, longer] {
+            log.say("nobody", client.send(what));
+            log.say("no port", client.send_to(what, without_port));
+            log.say("all", client.send_to(what, "255.255.255.255:9"));
+            log.say("IPv6", client.send_to(what, "[::1]:9"));
+            log.say("IPv6 without a port", client.send_to(what, "[::1]:0"));
+            log.say("IPv4 in its clothes", client.send_to(what, mapped));
+        }
+        log.say("connect", client.connect("[::1]:9"));
+        log.say("connect", client.connect(mapped));
+        log.say("no address", client.connect(&[][..]));
+        log.say("no address", client.send_to(b"x", &[][..]));
+        log.say("the second will do", client.connect(&["[::1]:9".parse().unwrap(), at][..]));
+        log.say("peer", client.peer_addr().map(|peer| peer == at));
+        log.say("too long", client.send(long));
+    }
+    let client = world.udp_client().local_addr().unwrap();
+    for what in [long, longer] {
+        log.say("nobody", six.send(what));
+        log.say("somebody", six.send_to(what, client));
+    }
+    log.say("no port", six.send_to(b"x", without_port));
+});
+
+story!(
+    /// The longest there can be, and the shortest, also into buffers without a byte.
+    lengths_of_datagrams, |world, log| {
+    let (server, client) = (world.udp_server(), world.udp_client());
+    server.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    log.say("longest", client.send_to(&[7; 65_507], server.local_addr().unwrap()));
+    let mut buf = vec![0; 70_000];
+    log.say("recv", server.recv_from(&mut buf).map(|(n, _)| (n, buf[65_506], buf[65_507])));
+    log.say("connect", client.connect(server.local_addr().unwrap()));
+    log.say("shortest", client.send(b""));
+    log.say("into nothing", server.recv(&mut []));
+    log.say("one byte", client.send(b"x"));
+    log.say("peek into nothing", server.peek(&mut []));
+    log.say("into nothing", server.recv(&mut []));
+    server.set_nonblocking(true).unwrap();
+    log.say("it is gone", server.recv(&mut buf));
+    log.say("to peek at, too", server.peek(&mut buf));
+});
+
 story!(a_datagram_for_nobody, |world, log| {
     let client = world.udp_client();
     client.connect(world.closed()).unwrap();

@@ -157,11 +157,14 @@ impl UdpSocket {
     }
 
     fn transmit(&self, buf: &[u8], to: SocketAddr) -> io::Result<usize> {
-        check_length(buf, &to)?;
+        // In the order in which the kernel asks.
+        self.check_field(buf)?;
+        self.check_name(&to)?;
         if to.port() == 0 {
             return Err(Why::Invalid.into());
         }
         self.source(&to)?;
+        check_length(buf, &to)?;
         self.queue(buf, to)
     }
 
@@ -193,9 +196,20 @@ impl UdpSocket {
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
         self.check()?;
         each(addr, |peer| {
+            self.check_name(&peer)?;
             self.0.ticket.connect(peer, self.source(&peer)?);
             Ok(())
         })
+    }
+
+    /// A socket of IPv4 takes no name of IPv6, and be it that of an IPv4 address.
+    fn check_name(&self, peer: &SocketAddr) -> io::Result<()> {
+        if self.0.ticket.at.is_ipv4() && peer.is_ipv6() { Err(Why::Family.into()) } else { Ok(()) }
+    }
+
+    /// What does not fit into UDP's length field, whoever it is for, is the first thing that the kernel's sockets of IPv4 refuse.
+    fn check_field(&self, buf: &[u8]) -> io::Result<()> {
+        if self.0.ticket.at.is_ipv4() && buf.len() > 0xffff { Err(Why::TooLong.into()) } else { Ok(()) }
     }
 
     /// Which address it sends from to `peer`. One with an address of one family says nothing to the other.
@@ -209,6 +223,7 @@ impl UdpSocket {
 
     /// Sends a datagram to the peer.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.check_field(buf)?;
         let peer = self.0.ticket.peer().ok_or(Why::NoPeer)?;
         check_length(buf, &peer)?;
         self.queue(buf, peer) // it was found that it can go there when the socket was connected

@@ -349,7 +349,11 @@ mod tests {
             assert_eq!(socket.heard.is(peer), Some(true));
             assert_eq!(strangers.map(|stranger| socket.heard.is(stranger)), [Some(false); 3], "connected to {peer}");
             socket.connect(SocketAddr::new(peer.ip(), 0), "10.0.0.1".parse().expect("an address"));
-            assert_eq!(strangers.map(|other| socket.heard.is(other)), [true, false, false].map(Some), "to any port of {peer}");
+            assert_eq!(
+                strangers.map(|other| socket.heard.is(other)),
+                [true, false, false].map(Some),
+                "to any port of {peer}"
+            );
         }
     }
 }
