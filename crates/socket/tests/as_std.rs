@@ -495,8 +495,6 @@ story!(timeouts_from_the_shortest_to_the_longest, |world, log| {
     log.say("get", socket.read_timeout());
     log.say("zero", socket.set_write_timeout(Some(Duration::ZERO)));
     log.say("connect", world.connect_timeout(world.closed(), Duration::MAX).map(drop));
-    let at = world.listen().local_addr().unwrap();
-    log.say("connect where nobody listens any more", world.connect_timeout(at, Duration::MAX).map(drop));
 });
 
 story!(without_waiting, |world, log| {
@@ -680,6 +678,19 @@ story!(
     server.set_nonblocking(true).unwrap();
     log.say("it is gone", server.recv(&mut buf));
     log.say("to peek at, too", server.peek(&mut buf));
+});
+
+story!(
+    /// What was sent before the close goes out after it.
+    many_datagrams_and_a_close, |world, log| {
+    let (server, client) = (world.udp_server(), world.udp_client());
+    server.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    for i in 0..200 {
+        client.send_to(&[i; 10], server.local_addr().unwrap()).unwrap();
+    }
+    drop(client);
+    let mut buf = [0; 20];
+    log.say("recv", (0..200).map(|_| server.recv(&mut buf).map(|_| buf[0])).collect::<io::Result<Vec<_>>>());
 });
 
 story!(a_datagram_for_nobody, |world, log| {

@@ -559,6 +559,16 @@ impl Context<'_> {
         self.local.udp.has(socket)
     }
 
+    /// Lets a socket send though it be unbound, until all that was sent from it has gone.
+    pub(crate) fn udp_leaves(&mut self, socket: UdpId) {
+        self.local.udp.leaves(socket);
+    }
+
+    /// All that was sent from it has gone.
+    pub(crate) fn udp_has_left(&mut self, socket: UdpId) {
+        self.local.udp.has_left(socket);
+    }
+
     /// Sends a datagram from a socket; false if it could not be queued, is longer than one can be, or is to no other host's address.
     pub fn send_datagram(&mut self, socket: UdpId, to: SocketAddr, data: &[u8]) -> bool {
         self.local.udp.send(socket, to, data, &self.local.snapshot, &mut self.tables.counters)

@@ -46,6 +46,8 @@ pub struct UdpSockets {
     by_port: BTreeMap<u16, Vec<Socket>>,
     /// The port of each, by name.
     ports: BTreeMap<u16, u16>,
+    /// Those that have more to send than one poll can take, by name: with the port, if they are unbound meanwhile.
+    leaving: BTreeMap<u16, Option<(u16, Socket)>>,
     /// What waits to be sent.
     pub outgoing: VecDeque<Outgoing>,
 }
@@ -61,10 +63,32 @@ impl UdpSockets {
     pub fn unbind(&mut self, id: UdpId) {
         let Some(port) = self.ports.remove(&id.0) else { return };
         let Some(sockets) = self.by_port.get_mut(&port) else { return };
-        sockets.retain(|s| s.id != id);
+        let socket = sockets.iter().position(|s| s.id == id).map(|at| sockets.remove(at));
+        if let Some(leaving) = self.leaving.get_mut(&id.0) {
+            *leaving = socket.map(|socket| (port, socket));
+        }
         if sockets.is_empty() {
             self.by_port.remove(&port);
         }
+    }
+
+    /// Lets a socket send until it [has left](Self::has_left), though it be unbound before. It hears nothing then.
+    pub(crate) fn leaves(&mut self, id: UdpId) {
+        if self.has(id) {
+            self.leaving.insert(id.0, None);
+        }
+    }
+
+    /// All that was sent from it has gone.
+    pub(crate) fn has_left(&mut self, id: UdpId) {
+        self.leaving.remove(&id.0);
+    }
+
+    fn sender(&self, id: UdpId) -> Option<(u16, &Socket)> {
+        let Some(&port) = self.ports.get(&id.0) else {
+            return self.leaving.get(&id.0)?.as_ref().map(|(port, socket)| (*port, socket));
+        };
+        Some((port, self.by_port.get(&port)?.iter().find(|s| s.id == id)?))
     }
 
     /// Whether a socket is bound under this id.
@@ -105,8 +129,7 @@ impl UdpSockets {
         snapshot: &Snapshot,
         counters: &mut Counters,
     ) -> bool {
-        let Some(&port) = self.ports.get(&id.0) else { return false };
-        let Some(socket) = self.by_port.get(&port).and_then(|s| s.iter().find(|s| s.id == id)) else { return false };
+        let Some((port, socket)) = self.sender(id) else { return false };
         if data.len() > payload_max(&to) {
             return false;
         }

@@ -70,6 +70,8 @@ pub struct Server {
     now: Instant,
     listeners: BTreeMap<u16, LaneAcceptor>,
     sockets: BTreeMap<u16, Box<LaneDatagrams>>,
+    /// Those that were closed, and from which more was sent than one poll could take.
+    leaving: Vec<Box<LaneDatagrams>>,
     busy: bool,
 }
 
@@ -96,6 +98,7 @@ impl Server {
             now: Instant::NEVER,
             listeners: BTreeMap::new(),
             sockets: BTreeMap::new(),
+            leaving: Vec::new(),
             busy: false,
         }
     }
@@ -219,9 +222,13 @@ impl Server {
             Command::BindUdp(side) => _ = self.sockets.insert(side.shared.id.0, side),
             Command::UnbindUdp(id) => {
                 if let Some(mut side) = self.sockets.remove(&id.0) {
-                    // What was sent before the socket was closed still goes out, as far as one poll can take it.
-                    side.drain(DATAGRAMS_MAX, |to, data| _ = cx.send_datagram(id, to, data));
+                    // What was sent before the socket was closed still goes out.
+                    let n = side.drain(DATAGRAMS_MAX, |to, data| _ = cx.send_datagram(id, to, data));
                     side.end();
+                    if n == DATAGRAMS_MAX {
+                        cx.udp_leaves(id);
+                        self.leaving.push(side);
+                    }
                 }
             }
             Command::WatchListener(id, watch) => {
@@ -371,6 +378,17 @@ impl App for Server {
             datagrams += n;
             if n == max {
                 self.desk.send_datagrams(&ticket); // there may be more
+            }
+        }
+        while datagrams < DATAGRAMS_MAX
+            && let Some(side) = self.leaving.last_mut()
+        {
+            let (id, max) = (side.shared.id, DATAGRAMS_MAX - datagrams);
+            let n = side.drain(max, |to, data| _ = cx.send_datagram(id, to, data));
+            datagrams += n;
+            if n < max {
+                cx.udp_has_left(id);
+                self.leaving.pop();
             }
         }
         self.sweep(cx.now());
