@@ -596,6 +596,248 @@ story!(an_acceptor_s_peer_left_before_it_came, |world, log| {
     log.say("all of it", b.read_to_end(&mut all));
 });
 
+story!(bytes_for_one_who_has_shut, |world, log| {
+    let (mut a, mut b) = world.pair();
+    log.say("w", b.write(b"before"));
+    world.settle();
+    log.say("shut", a.shutdown(Shutdown::Read));
+    let mut buf = [0; 8];
+    log.say("peek", a.peek(&mut buf));
+    log.say("read", a.read(&mut buf));
+    log.say("read", a.read(&mut buf));
+    log.say("w", b.write(b"after"));
+    world.settle();
+    log.say("peek", a.peek(&mut buf));
+    log.say("read", a.read(&mut buf));
+    log.say("read", a.read(&mut buf));
+    log.say("shut", a.shutdown(Shutdown::Read));
+    log.say("nb", a.set_nonblocking(true));
+    log.say("read", a.read(&mut buf));
+    log.say("w", b.write(b"unread"));
+    world.settle();
+    drop(a);
+    world.settle();
+    log.say("b", b.read(&mut buf));
+    log.say("b", b.read(&mut buf));
+});
+
+story!(what_can_be_asked_after_a_reset, |world, log| {
+    let (mut a, b) = world.pair();
+    log.say("write", a.write(b"nobody reads this"));
+    world.settle();
+    let (la, pa) = (a.local_addr().unwrap(), a.peer_addr().unwrap());
+    drop(b);
+    world.settle();
+    log.say("peer", a.peer_addr().map(|x| x == pa));
+    log.say("local", a.local_addr().map(|x| x == la));
+    log.say("shut r", a.shutdown(Shutdown::Read));
+    log.say("shut w", a.shutdown(Shutdown::Write));
+    log.say("write nothing", a.write(&[]));
+    log.say("write nothing", a.write(&[]));
+    log.say("read nothing", a.read(&mut []));
+    log.say("peek nothing", a.peek(&mut []));
+    log.say("nodelay", a.set_nodelay(true));
+    log.say("nodelay", a.nodelay());
+    log.say("ttl", a.set_ttl(64));
+    log.say("to", a.set_read_timeout(Some(Duration::from_millis(20))));
+    log.say("nb", a.set_nonblocking(true));
+    log.say("read", a.read(&mut [0; 4]));
+    log.say("clone", a.try_clone().map(drop));
+    log.say("flush", a.flush());
+    log.say("local", a.local_addr().map(|x| x == la));
+});
+
+story!(the_broken_pipe_is_taken, |world, log| {
+    let (mut a, b) = world.pair();
+    drop(b);
+    world.settle();
+    log.say("peer", a.peer_addr().map(drop));
+    log.say("write", a.write(b"x"));
+    world.settle();
+    log.say("peer", a.peer_addr().map(drop));
+    log.say("shut", a.shutdown(Shutdown::Write));
+    log.say("error", a.take_error().map(|e| e.map(|e| e.kind())));
+    log.say("error", a.take_error().map(|e| e.map(|e| e.kind())));
+    log.say("write", a.write(b"x"));
+    log.say("read", a.read(&mut [0; 3]));
+    let (mut a, b) = world.pair();
+    drop(b);
+    world.settle();
+    log.say("write", a.write(b"x"));
+    world.settle();
+    log.say("read", a.read(&mut [0; 3]));
+    log.say("peek", a.peek(&mut [0; 3]));
+    log.say("error", a.take_error().map(|e| e.map(|e| e.kind())));
+});
+
+story!(the_second_to_close, |world, log| {
+    let (mut a, b) = world.pair();
+    let (la, pa) = (a.local_addr().unwrap(), a.peer_addr().unwrap());
+    drop(b);
+    world.settle();
+    log.say("shut", a.shutdown(Shutdown::Read));
+    log.say("shut", a.shutdown(Shutdown::Write));
+    world.settle();
+    log.say("peer", a.peer_addr().map(|x| x == pa));
+    log.say("local", a.local_addr().map(|x| x == la));
+    log.say("shut", a.shutdown(Shutdown::Both));
+    log.say("read", a.read(&mut [0; 3]));
+    log.say("write", a.write(b"x"));
+    log.say("write nothing", a.write(b""));
+    log.say("error", a.take_error().map(|e| e.map(|e| e.kind())));
+});
+
+story!(a_listener_goes_and_some_wait, |world, log| {
+    let listener = world.listen();
+    let mut a = world.connect(listener.local_addr().unwrap()).unwrap();
+    let mut c = world.connect(listener.local_addr().unwrap()).unwrap();
+    world.settle();
+    log.say("w", c.write(b"x"));
+    world.settle();
+    drop(listener);
+    world.settle();
+    log.say("read", a.read(&mut [0; 3]));
+    log.say("read", a.read(&mut [0; 3]));
+    log.say("write", a.write(b"x"));
+    log.say("write", c.write(b"x"));
+    log.say("read", c.read(&mut [0; 3]));
+});
+
+story!(incoming_without_waiting, |world, log| {
+    let listener = world.listen();
+    log.say("error", listener.take_error().map(|e| e.map(|e| e.kind())));
+    let other = listener.try_clone().unwrap();
+    log.say("nb", other.set_nonblocking(true));
+    log.say("incoming", listener.incoming().next().unwrap().map(drop));
+    let a: Vec<_> = (0..3).map(|_| world.connect(listener.local_addr().unwrap()).unwrap()).collect();
+    world.settle();
+    for (i, s) in listener.incoming().take(4).enumerate() {
+        log.say(
+            "in",
+            s.map(|s| {
+                (
+                    i,
+                    a.iter().position(|a| a.local_addr().unwrap() == s.peer_addr().unwrap()),
+                    s.nodelay().unwrap(),
+                    s.read_timeout().unwrap(),
+                )
+            }),
+        );
+    }
+    drop(other);
+    log.say("accept", listener.accept().map(drop));
+});
+
+story!(a_writer_that_waits_is_told, |world, log| {
+    // told by shutdown
+    let (a, b) = world.pair();
+    let w = a.try_clone().unwrap();
+    let t = std::thread::spawn(move || {
+        let first = (&w).write(&vec![1; 30_000_000]).map(|n| n < 30_000_000);
+        (first, (&w).write(b"x"))
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    log.say("shut", a.shutdown(Shutdown::Write));
+    let (first, next) = t.join().unwrap();
+    log.say("first", first);
+    log.say("next", next);
+    drop(b);
+    // told by reset
+    let (a, b) = world.pair();
+    let t = std::thread::spawn(move || {
+        let first = (&a).write(&vec![1; 30_000_000]).map(|n| n < 30_000_000);
+        (first, (&a).write(b"x"), (&a).write(b"x"), (&a).read(&mut [0; 3]))
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    drop(b);
+    let (first, next, n2, r) = t.join().unwrap();
+    log.say("first", first);
+    log.say("next", next);
+    log.say("next", n2);
+    log.say("read", r);
+});
+
+story!(a_clone_shuts, |world, log| {
+    let (mut a, mut b) = world.pair();
+    let mut c = a.try_clone().unwrap();
+    log.say("s", c.shutdown(Shutdown::Write));
+    drop(c.try_clone());
+    log.say("w", a.write(b"x"));
+    log.say("b", b.read(&mut [0; 2]));
+    log.say("b w", b.write(b"hello"));
+    log.say("c", c.read(&mut [0; 2]));
+    log.say("a", a.read(&mut [0; 9]));
+    drop(b);
+    log.say("c", c.read(&mut [0; 9]));
+    world.settle();
+    log.say("a w", a.write(b"x"));
+    log.say("a", a.take_error().map(|e| e.map(|e| e.kind())));
+});
+
+story!(two_readers_and_one_reset, |world, log| {
+    let (a, b) = world.pair();
+    let ts: Vec<_> = (0..2)
+        .map(|_| {
+            let a = a.try_clone().unwrap();
+            std::thread::spawn(move || (&a).read(&mut [0; 3]))
+        })
+        .collect();
+    (&a).write_all(b"unread").unwrap();
+    world.settle();
+    drop(b);
+    let mut all: Vec<_> = ts.into_iter().map(|t| t.join().unwrap().map_err(|e| e.kind())).collect();
+    all.sort_by_key(|x| x.is_ok());
+    log.say("both", Ok(all));
+});
+
+story!(a_reset_behind_the_end, |world, log| {
+    let (mut a, mut b) = world.pair();
+    log.say("w", b.write(b"from b"));
+    log.say("shut b", b.shutdown(Shutdown::Write));
+    log.say("w", a.write(b"to b"));
+    world.settle();
+    drop(b); // unread
+    world.settle();
+    let mut buf = [0; 10];
+    log.say("peek", a.peek(&mut buf));
+    log.say("r", a.read(&mut buf));
+    log.say("r", a.read(&mut buf));
+    log.say("e", a.take_error().map(|e| e.map(|e| e.kind())));
+    log.say("w", a.write(b"x"));
+});
+
+story!(both_shut_both, |world, log| {
+    let (mut a, mut b) = world.pair();
+    log.say("both", a.shutdown(Shutdown::Both));
+    log.say("both", a.shutdown(Shutdown::Both));
+    log.say("r", a.read(&mut [0; 3]));
+    log.say("w", a.write(b""));
+    log.say("r b", b.read(&mut [0; 3]));
+    log.say("peer", a.peer_addr().map(drop));
+    log.say("shut b", b.shutdown(Shutdown::Both));
+    world.settle();
+    log.say("peer", a.peer_addr().map(drop));
+    log.say("peer b", b.peer_addr().map(drop));
+    log.say("local b", b.local_addr().map(drop));
+    log.say("shut b", b.shutdown(Shutdown::Both));
+    log.say("w b", b.write(b"x"));
+    log.say("r b", b.read(&mut [0; 3]));
+    log.say("e", a.take_error().map(|e| e.map(|e| e.kind())));
+    log.say("nd", b.set_nodelay(true));
+    log.say("nd", b.nodelay());
+});
+
+story!(a_refusal_wakes_who_waits, |world, log| {
+    let client = world.udp_client();
+    client.connect(world.closed()).unwrap();
+    let c = client.try_clone().unwrap();
+    let t = std::thread::spawn(move || c.recv(&mut [0; 3]));
+    world.settle();
+    log.say("s", client.send(b"x"));
+    log.say("t", t.join().unwrap());
+    log.say("b", client.set_broadcast(false));
+});
+
 story!(datagrams, |world, log| {
     let (server, client) = (world.udp_server(), world.udp_client());
     let at = server.local_addr().unwrap();
