@@ -71,7 +71,7 @@ pub struct Server {
     listeners: BTreeMap<u16, LaneAcceptor>,
     sockets: BTreeMap<u16, Box<LaneDatagrams>>,
     /// Those that were closed, and from which more was sent than one poll could take.
-    leaving: Vec<Box<LaneDatagrams>>,
+    leaving: Vec<LaneDatagrams>,
     busy: bool,
 }
 
@@ -227,7 +227,7 @@ impl Server {
                     side.end();
                     if n == DATAGRAMS_MAX {
                         cx.udp_leaves(id);
-                        self.leaving.push(side);
+                        self.leaving.push(*side);
                     }
                 }
             }
