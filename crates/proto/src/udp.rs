@@ -38,8 +38,8 @@ pub fn input<'a>(packet: &Packet<'a>, checksum: RxChecksum) -> Result<Datagram<'
     Ok(Datagram { key, payload: view.payload() })
 }
 
-/// The most payload that one datagram holds, bytes. Both versions of IP are held to the lower limit.
-pub const PAYLOAD_MAX: usize = 65_535 - 20 - HEADER_LEN;
+/// The most payload that one datagram holds, bytes; over IPv4, whose length field counts the IP header, too, 20 less.
+pub const PAYLOAD_MAX: usize = 65_535 - HEADER_LEN;
 
 /// Bytes of the datagram that [`emit`] writes.
 #[inline]

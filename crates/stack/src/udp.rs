@@ -14,10 +14,10 @@ use std::net::SocketAddr;
 
 /// Datagrams that wait for the end of the poll.
 const QUEUE_MAX: usize = 256;
-/// The longest payload of a datagram to `to`: what IPv4's length field of 16 bits leaves beside both headers. IPv6, whose field does
-/// not count its own header of 40 bytes, is held to as much with that: fragments make up no more.
+/// The longest payload of a datagram to `to`: what the length field of 16 bits leaves beside the header of UDP, and that of IPv4, which it
+/// counts as well.
 pub fn payload_max(to: &SocketAddr) -> usize {
-    if to.ip().to_canonical().is_ipv4() { PAYLOAD_MAX } else { PAYLOAD_MAX - 20 }
+    if to.ip().to_canonical().is_ipv4() { PAYLOAD_MAX - 20 } else { PAYLOAD_MAX }
 }
 
 struct Socket {

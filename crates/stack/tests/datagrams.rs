@@ -13,6 +13,7 @@ use laneway_stack::host::Host;
 use laneway_stack::runtime::Bells;
 use laneway_stack::threads::desk::{Desk, UdpTicket};
 use laneway_stack::threads::{COMMANDS_MAX, Server};
+use laneway_stack::udp::payload_max;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,9 +29,13 @@ struct Side {
 
 impl Side {
     fn pair() -> [Side; 2] {
+        Side::pair_of(["10.0.0.1/24", "10.0.0.2/24"])
+    }
+
+    fn pair_of(ips: [&str; 2]) -> [Side; 2] {
         let (first, second) = link(LinkConfig::default());
         let mut ends = [Some(first), Some(second)].into_iter().flatten();
-        ["10.0.0.1/24", "10.0.0.2/24"].map(|ip| {
+        ips.map(|ip| {
             let network = Network { addresses: vec![ip.parse().unwrap()], gateways: vec![] };
             let (desk, mut servers) = Desk::new(1, Bells::new(1).unwrap());
             let (secrets, end) = (BootSecrets::from_seed(ip.len() as u64), ends.next().unwrap());
@@ -81,6 +86,26 @@ fn a_datagram_that_comes_before_its_socket_is_delivered() {
     // `bind` has returned; the lane hears of the socket behind the frames of the same turn.
     let to = server.bind("10.0.0.1:53");
     arrives([client, server], &from, &to);
+}
+
+/// The longest that there can be, in some fifty fragments.
+#[test]
+fn the_longest_datagram_arrives() {
+    for (ips, longest) in [(["10.0.0.1/24", "10.0.0.2/24"], 65_507), (["fd00::1/64", "fd00::2/64"], 65_527)] {
+        let [mut client, mut server] = Side::pair_of(ips);
+        let at =
+            |ip: &str, port: u16| SocketAddr::new(ip.split('/').next().unwrap().parse().unwrap(), port).to_string();
+        let (from, to) = (client.bind(&at(ips[0], 9)), server.bind(&at(ips[1], 9)));
+        let data = vec![7; longest];
+        assert_eq!(payload_max(&to.at), longest);
+        assert!(from.send(to.at, &data));
+        client.desk.send_datagrams(&from);
+        for _ in 0..20 {
+            client.turn(1);
+            server.turn(1);
+        }
+        assert!(received(&to) == Some((from.at, data)), "{ips:?}");
+    }
 }
 
 #[test]

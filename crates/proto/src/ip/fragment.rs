@@ -54,8 +54,9 @@ impl<'a> Fragments<'a> {
         if v4 && spec.dont_fragment {
             return Err(Uncuttable::DontFragment);
         }
-        // A reassembled IPv6 datagram could hold 40 bytes more; nobody needs them, and one limit is easier to keep.
-        if output::header_len(v4) + payload.len() > usize::from(u16::MAX) {
+        // The length field of IPv6 does not count the header.
+        let counted = if v4 { output::header_len(v4) } else { 0 };
+        if counted + payload.len() > usize::from(u16::MAX) {
             return Err(Uncuttable::TooLong);
         }
         let step = mtu.saturating_sub(overhead(v4)) & !7;

@@ -56,8 +56,13 @@ impl Default for Config {
 /// What a piece or a datagram is taken to cost besides its bytes: allocations are not free, however small.
 const OVERHEAD: usize = 64;
 
-/// The most bytes that an IP packet has.
-const PACKET_MAX: usize = 65_535;
+/// Whether a packet with the header of such a fragment and so much text has a length that its field can say. That of IPv6 counts from behind the
+/// fixed header, and the fragment header goes.
+fn is_too_long(fragment_header: &[u8], text: usize) -> bool {
+    let v4 = fragment_header.first().is_some_and(|first| first >> 4 == 4);
+    let uncounted = if v4 { 0 } else { ipv6::HEADER_LEN + ipv6::FRAGMENT_HEADER_LEN };
+    fragment_header.len().saturating_sub(uncounted) + text > usize::from(u16::MAX)
+}
 
 /// A datagram that is whole: one IP packet without any sign of fragmentation, to be judged by [`super::input::input`] like
 /// one that has just arrived. (An IPv4 header checksum is filled in and need not be verified.)
@@ -473,8 +478,7 @@ impl Collecting {
         let header = self.header;
         let v4 = header.first().is_some_and(|first| first >> 4 == 4);
         let header_len = if v4 { header.len() } else { header.len().saturating_sub(ipv6::FRAGMENT_HEADER_LEN) };
-        // For IPv6 the payload length field could do without the fixed header; one limit is enough.
-        if header_len + self.held > PACKET_MAX {
+        if is_too_long(&header, self.held) {
             return Err(Discard::FragmentMalformed);
         }
         let ecn = join_ecn(self.ecn_seen)?;
@@ -554,7 +558,7 @@ fn check(packet: &Packet<'_>, info: FragmentInfo) -> Result<(), Discard> {
     if len == 0 || info.more && !len.is_multiple_of(8) {
         return Err(Discard::FragmentMalformed);
     }
-    if info.offset as usize + len + packet.header.len() > PACKET_MAX {
+    if is_too_long(packet.header, info.offset as usize + len) {
         return Err(Discard::FragmentMalformed);
     }
     if info.offset == 0 && !holds_headers(packet) {

@@ -70,3 +70,23 @@ proptest! {
         prop_assert_eq!(reassembly.bytes(), 0);
     }
 }
+
+/// The longest payload that the length field can say, and no byte more.
+#[test]
+fn the_longest_is_joined_again() {
+    for (v4, longest) in [(true, 65_535 - 20), (false, 65_535)] {
+        let payload = vec![7; longest + 1];
+        assert_eq!(Fragments::new(&spec(v4), 1, &payload, 1_500).unwrap_err(), Uncuttable::TooLong);
+        let mut reassembly = Reassembly::new(Config::default());
+        let fragments = cut(v4, &payload[1..], 1_500);
+        let joined: Vec<_> = fragments
+            .iter()
+            .filter_map(|fragment| {
+                let packet = input(fragment, false).unwrap();
+                reassembly.on_fragment(&packet, &HashKey::new(1, 2), Instant::ZERO).unwrap()
+            })
+            .collect();
+        assert_eq!(joined.len(), 1);
+        assert_eq!(input(&joined[0].packet, false).unwrap().payload, &payload[1..]);
+    }
+}
