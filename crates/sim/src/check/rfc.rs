@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Polls and timers may be so late.
 const LATE_US: u64 = 20_000;
+/// Records begin and end by a clock of milliseconds.
+const TICK_US: u64 = 1_000;
 /// No retransmission timer may be shorter: the floor, less one tick.
 const RTO_LEAST_US: u64 = 198_000;
 
@@ -294,7 +296,7 @@ impl Rfc {
     /// Something other than TCP has reached a host.
     pub fn on_other_arrived(&mut self, host: usize, now_us: u64, frame: &[u8]) {
         self.icmp[host] = (self.icmp[host].0 + 1, now_us);
-        self.sought.on_arrived(host, frame);
+        self.sought.on_arrived(host, now_us, frame);
     }
 
     /// A host sends a segment. `talk`: what the flow is used for now.
@@ -320,7 +322,11 @@ impl Rfc {
             let msl_us = self.msl_us;
             let woken = seg.flags.ack() && self.patient[host];
             let found = woken.then(|| on_wake(flow, host, now_us, seg, msl_us)).flatten();
-            let found = found.or(on_syn(flow, host, now_us, seg, v4, msl_us));
+            // A cookie's timestamp carries options in its low bits, and is a little older for it. And what waits for the neighbour at several lanes may
+            // go out in another order.
+            let waited = now_us <= self.sought.answered_us(host) + self.late_us[host];
+            let slack = 64 + if waited { 5_000 } else { 0 };
+            let found = found.or(on_syn(flow, (host, now_us), seg, v4, msl_us, slack));
             if !seg.flags.ack() {
                 flow.talk_now = talk;
             }
@@ -652,7 +658,14 @@ fn on_reset(flow: &mut Flow, host: usize, seg: &Segment<'_>) -> Option<String> {
     ))
 }
 
-fn on_syn(flow: &mut Flow, host: usize, now_us: u64, seg: &Segment<'_>, v4: bool, msl_us: u64) -> Option<String> {
+fn on_syn(
+    flow: &mut Flow,
+    (host, now_us): (usize, u64),
+    seg: &Segment<'_>,
+    v4: bool,
+    msl_us: u64,
+    slack: i32,
+) -> Option<String> {
     if !seg.payload.is_empty() || seg.flags.fin() {
         return Some("a SYN with text or FIN".into());
     }
@@ -695,7 +708,7 @@ fn on_syn(flow: &mut Flow, host: usize, now_us: u64, seg: &Segment<'_>, v4: bool
         if let (Some(old), Some(peer)) = (&flow.before[host], &flow.before[1 - host])
             && old.fin.is_some()
             && peer.fin.is_some()
-            && old.fin_heard_us.is_some_and(|since_us| now_us < since_us + 2 * msl_us)
+            && old.fin_heard_us.is_some_and(|since_us| now_us + TICK_US < since_us + 2 * msl_us)
             && seg.seq.before(old.top)
             && old.closes_first
             && !old.reset
@@ -734,17 +747,16 @@ fn on_syn(flow: &mut Flow, host: usize, now_us: u64, seg: &Segment<'_>, v4: bool
                 found = found.or(me.told.on_window(base, seg.window.raw(), 0));
             }
         }
-        if let Some(what) = timestamps(me, peer.as_ref(), seg.options.timestamps, true) {
+        if let Some(what) = timestamps(me, peer.as_ref(), seg.options.timestamps, slack) {
             found = found.or(Some(what));
         }
     }
     found
 }
 
-fn timestamps(me: &mut Half, peer: Option<&Half>, ts: Option<Timestamps>, syn: bool) -> Option<String> {
+/// `slack`: it may be so many milliseconds older than one before it.
+fn timestamps(me: &mut Half, peer: Option<&Half>, ts: Option<Timestamps>, slack: i32) -> Option<String> {
     let ts = ts?;
-    // A cookie's timestamp carries options in its low bits, and is a little older for it.
-    let slack = if syn { 64 } else { 0 };
     if let Some(last) = me.ts_sent
         && (ts.val.wrapping_sub(last) as i32) < -slack
     {
@@ -779,7 +791,7 @@ fn on_segment(
     if with_timestamps != options.timestamps.is_some() && me.talks {
         return Some(format!("timestamps were {}agreed", if with_timestamps { "" } else { "not " }));
     }
-    if let Some(what) = timestamps(me, Some(peer), options.timestamps, false) {
+    if let Some(what) = timestamps(me, Some(peer), options.timestamps, 0) {
         return Some(what);
     }
     // Acknowledgement: of what has arrived, and never back.

@@ -7,9 +7,9 @@ use laneway_wire::ndp::Message::{NeighbourAdvert, NeighbourSolicit};
 use laneway_wire::{arp, ethernet, ipv6, protocol};
 use std::collections::HashSet;
 
-/// By host, the neighbours that are sought.
+/// By host, the neighbours that are sought, and when one of them was heard of last.
 #[derive(Default)]
-pub struct Sought([HashSet<Address>; 2]);
+pub struct Sought([HashSet<Address>; 2], [u64; 2]);
 
 impl Sought {
     /// A host sends what is not TCP.
@@ -20,10 +20,17 @@ impl Sought {
     }
 
     /// Something other than TCP has reached a host.
-    pub fn on_arrived(&mut self, host: usize, frame: &[u8]) {
-        if let Some((speaker, _)) = read(frame) {
-            self.0[host].remove(&speaker);
+    pub fn on_arrived(&mut self, host: usize, now_us: u64, frame: &[u8]) {
+        if let Some((speaker, _)) = read(frame)
+            && self.0[host].remove(&speaker)
+        {
+            self.1[host] = now_us;
         }
+    }
+
+    /// When a host last heard of a neighbour that it sought.
+    pub fn answered_us(&self, host: usize) -> u64 {
+        self.1[host]
     }
 
     /// Whether a host waits for a word of this neighbour.
