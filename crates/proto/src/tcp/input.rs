@@ -288,6 +288,7 @@ impl Connection {
                 return Break(Some(Discard::TcpAckInvalid));
             }
             self.heard_ms = cx.now.as_ms() as u32;
+            self.note_timestamp(seg, cx.now);
             return Continue(Acceptable(seg)); // an old duplicate: its text may still be new
         }
         // Only now: what says less than this could come from anyone, and is no sign of life.
