@@ -36,12 +36,13 @@ impl Told {
     /// Text has reached the host. `is_new`: it will take it in, and learn from it.
     pub fn on_text(&mut self, seg: &Segment<'_>, is_new: bool) {
         let size = seg.payload.len() as u32;
-        if size > self.full && is_new {
-            self.larger.push_back((seg.seq + size, size));
-        } else if size < self.full && !seg.flags.psh() {
+        let most = self.larger.iter().map(|(_, size)| *size).fold(self.full, u32::max);
+        if size < most && !seg.flags.psh() {
             // Its sender has more, so that this may be a full one now: the path became narrower, or there are reports beside the text.
             self.full = size.max(SMALLEST);
             self.larger.clear();
+        } else if size > self.full && is_new {
+            self.larger.push_back((seg.seq + size, size));
         }
     }
 
