@@ -16,8 +16,8 @@
 //!
 //! Entries are bounded. When the cache is full a clock hand looks at 32 slots and the least useful entry makes room, so a
 //! scan of the subnet costs a bounded time per packet and drives out unanswered entries before answered ones. One request a second is
-//! sent per next hop: whoever is looked up again within a second of being given up is asked when that is over. Packets that wait for an answer are the caller's to keep, at most three, until [`NeighbourCache::poll_failed`] names
-//! their next hop.
+//! sent per next hop: whoever is looked up again within a second of being given up is asked when that is over. Packets that wait for an
+//! answer are the caller's to keep, at most three, until [`NeighbourCache::poll_failed`] names their next hop.
 
 use crate::discard::Discard;
 use crate::ip::input::Packet;

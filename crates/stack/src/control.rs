@@ -317,7 +317,7 @@ impl Control {
     fn on_report(&mut self, lane: usize, report: ToControl, now: Instant) {
         match report {
             ToControl::Frame(frame) => self.on_frame(&frame, now),
-            ToControl::Unresolved(next_hop) | ToControl::Used(next_hop) => {
+            ToControl::Used(next_hop) => {
                 let _ = self.neighbours.lookup(now, next_hop);
             }
             ToControl::Confirmed(next_hop) => self.neighbours.confirm(next_hop, now),

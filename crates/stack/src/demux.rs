@@ -883,9 +883,9 @@ fn before(local: &mut Local, key: &FlowKey, place: PathPlace) -> Before {
 
 #[inline(never)]
 fn before_a_path(local: &mut Local, key: &FlowKey) -> Before {
-    let passing = local.paths.passing(&local.snapshot, key.remote);
-    let mtu = passing.map_or(least_mtu(key), |path| path.mtu);
-    Before { mtu, ts_offset: isn::ts_offset(&local.secrets.get().timestamp, &key.local, &key.remote), known: false }
+    let (least, ts_offset) = without_route(local, key);
+    let mtu = local.paths.passing(&local.snapshot, key.remote).map_or(least, |path| path.mtu);
+    Before { mtu, ts_offset, known: false }
 }
 
 /// What every path carries.

@@ -507,7 +507,7 @@ fn wait_for_neighbour(local: &mut Local, next_hop: Address, packet: &[u8]) -> Se
     }
     match waits {
         Wait::Ask => {
-            let _ = local.mail.to_control.push(ToControl::Unresolved(next_hop));
+            let _ = local.mail.to_control.push(ToControl::Used(next_hop));
             Sent::Yes
         }
         Wait::Asked => Sent::Yes,

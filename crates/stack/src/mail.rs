@@ -90,9 +90,7 @@ pub enum ToLane {
 pub enum ToControl {
     /// A frame of ARP or neighbour discovery, link header and all.
     Frame(Vec<u8>),
-    /// A packet waits for this next hop's link address.
-    Unresolved(Address),
-    /// A packet was sent to this next hop, and nothing says whether it is alive (RFC 4861 section 7.3.3).
+    /// A packet waits for this next hop's link address; or was sent there, and nothing says whether it is alive (RFC 4861 section 7.3.3).
     Used(Address),
     /// A connection makes progress through this next hop: it is reachable (RFC 4861 section 7.3.1).
     Confirmed(Address),

@@ -7,35 +7,39 @@ use laneway_wire::ndp::Message::{NeighbourAdvert, NeighbourSolicit};
 use laneway_wire::{arp, ethernet, ipv6, protocol};
 use std::collections::HashSet;
 
-/// By host, the neighbours that are sought, and when one of them was heard of last.
+/// By host.
 #[derive(Default)]
-pub struct Sought([HashSet<Address>; 2], [u64; 2]);
+pub struct Sought {
+    neighbours: [HashSet<Address>; 2],
+    /// When one of them was heard of last.
+    answered_us: [u64; 2],
+}
 
 impl Sought {
     /// A host sends what is not TCP.
     pub fn on_sent(&mut self, host: usize, frame: &[u8]) {
         if let Some((_, Some(target))) = read(frame) {
-            self.0[host].insert(target);
+            self.neighbours[host].insert(target);
         }
     }
 
     /// Something other than TCP has reached a host.
     pub fn on_arrived(&mut self, host: usize, now_us: u64, frame: &[u8]) {
         if let Some((speaker, _)) = read(frame)
-            && self.0[host].remove(&speaker)
+            && self.neighbours[host].remove(&speaker)
         {
-            self.1[host] = now_us;
+            self.answered_us[host] = now_us;
         }
     }
 
     /// When a host last heard of a neighbour that it sought.
     pub fn answered_us(&self, host: usize) -> u64 {
-        self.1[host]
+        self.answered_us[host]
     }
 
     /// Whether a host waits for a word of this neighbour.
     pub fn is_sought(&self, host: usize, neighbour: &Address) -> bool {
-        self.0[host].contains(neighbour)
+        self.neighbours[host].contains(neighbour)
     }
 }
 

@@ -95,7 +95,7 @@ pub(super) struct Heard {
 /// In the place of a port: whoever is connected to port 0 hears all ports of the peer's address, as the kernel has it.
 const ANY_PORT: u32 = 1 << 16;
 
-/// The same for threads.
+/// Whether a socket that is connected to `peer` hears this sender; for threads, which know both addresses.
 fn hears(peer: SocketAddr, from: SocketAddr) -> bool {
     peer.ip() == from.ip() && (peer.port() == from.port() || peer.port() == 0)
 }
