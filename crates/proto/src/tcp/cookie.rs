@@ -1,13 +1,16 @@
 //! Owns SYN cookies: a half-open connection held in its own SYN-ACK instead of in memory (RFC 4987 section 3.6).
 //!
-//! Pure functions. The layout is Linux's: the cookie is
+//! Pure functions. The layout is nearly Linux's: the cookie is
 //!
 //! ```text
-//! base(flow) + peer's ISN + minute · 2²⁴ + (body(flow, peer's ISN, minute) + index of the MSS) mod 2²⁴
+//! base(flow) + peer's ISN + minute · 2²⁴ + body(flow, peer's ISN, minute, index of the MSS) · 2³ mod 2²⁴ + index of the MSS
 //! ```
 //!
 //! so that the numbers of one four-tuple move on as those of `tcp::isn` do, 2²⁴ a minute, and never slower than the
 //! peer's. `base` is secret: of the 2³² numbers that a forger can try, 16 are accepted at a time.
+//!
+//! Linux adds the index to a body that does not depend on it. Then the numbers after a cookie are cookies, too, of another MSS, and an old
+//! segment that acknowledges a few bytes more than the SYN-ACK (the FIN of one who was answered in a word) begins a connection.
 //!
 //! Nothing is remembered of a cookie that was redeemed. While the connection that it made lives, or waits in TIME-WAIT, a second copy
 //! of the ACK is a segment of that flow. After that, until the cookie is too old, it makes a second connection where the first
@@ -29,14 +32,15 @@ pub const MINUTES_VALID: u32 = 1;
 
 const BODY_BITS: u32 = 24;
 const BODY_MASK: u32 = (1 << BODY_BITS) - 1;
+const INDEX_BITS: u32 = MSS_TABLE.len().ilog2();
+const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 
 /// The initial sequence number of the SYN-ACK for a SYN with the sequence number `peer_isn` and the MSS option `mss`.
 /// `now_minute` counts minutes on any base and may wrap.
 #[inline(always)]
 pub fn encode(secret: &[u64; 2], key: &FlowKey, peer_isn: SeqNum, now_minute: u32, mss: u16) -> SeqNum {
     let index = MSS_TABLE.partition_point(|value| *value <= mss).saturating_sub(1) as u32;
-    let body = body(secret, key, peer_isn, now_minute).wrapping_add(index) & BODY_MASK;
-    base(secret, key, peer_isn) + ((now_minute << BODY_BITS) | body)
+    base(secret, key, peer_isn) + ((now_minute << BODY_BITS) | body(secret, key, peer_isn, now_minute, index))
 }
 
 /// The MSS of the connection that the final ACK of a handshake completes; `None` if the cookie is not ours, not for
@@ -49,8 +53,9 @@ pub fn decode(secret: &[u64; 2], key: &FlowKey, peer_isn: SeqNum, cookie: SeqNum
     if age > MINUTES_VALID {
         return None;
     }
-    let index = plain.wrapping_sub(body(secret, key, peer_isn, now_minute.wrapping_sub(age))) & BODY_MASK;
-    MSS_TABLE.get(index as usize).copied()
+    let index = plain & INDEX_MASK;
+    let good = plain & BODY_MASK == body(secret, key, peer_isn, now_minute.wrapping_sub(age), index);
+    good.then_some(MSS_TABLE[index as usize])
 }
 
 #[inline(always)]
@@ -59,9 +64,9 @@ fn base(secret: &[u64; 2], key: &FlowKey, peer_isn: SeqNum) -> SeqNum {
 }
 
 #[inline(always)]
-fn body(secret: &[u64; 2], key: &FlowKey, peer_isn: SeqNum, minute: u32) -> u32 {
-    let more = u64::from(peer_isn.raw()) << 32 | u64::from(minute);
-    hash_flow_and(secret, Purpose::CookieBody, key, more) as u32
+fn body(secret: &[u64; 2], key: &FlowKey, peer_isn: SeqNum, minute: u32, index: u32) -> u32 {
+    let more = u64::from(peer_isn.raw()) << 32 | u64::from(minute << INDEX_BITS | index);
+    ((hash_flow_and(secret, Purpose::CookieBody, key, more) as u32) << INDEX_BITS | index) & BODY_MASK
 }
 
 /// What a cookie has no room for, and the low bits of the SYN-ACK's timestamp carry: the peer echoes them.

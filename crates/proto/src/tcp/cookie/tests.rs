@@ -44,6 +44,17 @@ fn blind_guesses_fail() {
 }
 
 #[test]
+fn what_lies_beside_a_cookie_is_none() {
+    let isn = SeqNum::new(77);
+    for minute in 0..100 {
+        let cookie = encode(&[5, 6], &flow(3), isn, minute, 1220);
+        for beside in (1..=8).flat_map(|by| [cookie + by, cookie - by]) {
+            assert_eq!(decode(&[5, 6], &flow(3), isn, beside, minute), None);
+        }
+    }
+}
+
+#[test]
 fn timestamp_options_at_the_edges() {
     for now in [0, 1, 63, 64, 100, u32::MAX] {
         let options = TimestampOptions { window_scale: Some(WindowScale::new(14)), sack_permitted: true };
@@ -73,7 +84,6 @@ proptest! {
         prop_assert_eq!(decode(&secret, &flow(port ^ 1), peer, cookie, minute), None);
         prop_assert_eq!(decode(&secret, &flow(port).reversed(), peer, cookie, minute), None);
         prop_assert_eq!(decode(&secret, &flow(port), peer + other, cookie, minute), None);
-        prop_assert_eq!(decode(&secret, &flow(port), peer, cookie + 8, minute), None);
         // 256 minutes later the eight bits are the same again, the hash is not.
         prop_assert_eq!(decode(&secret, &flow(port), peer, cookie, minute.wrapping_add(256)), None);
     }
