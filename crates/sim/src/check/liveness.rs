@@ -11,9 +11,10 @@ pub const STEPS_MAX: u64 = 1_000_000;
 /// Turns in a row, without anything to wait for, after which the world is said to spin.
 pub const SPINS_MAX: u32 = 300_000;
 
-/// A handshake that took a second, or of which something was lost, leaves a connection that waits so long before it repeats what it says
-/// first (RFC 6298 sections 2.2 and 5.7). Within that a user timeout may end it with a single loss.
-const RTO_FIRST_MAX_US: u64 = 3 * SECOND;
+/// A handshake of which something was lost leaves a connection that waits at least so long before it repeats what it says first (RFC 6298
+/// section 5.7), and one that took long leaves one that waits for three times that (section 2.2): three and a half when the next round trips
+/// are short, for what varies grows before the mean falls. Within that a user timeout may end it with a single loss.
+const RTO_AFTER_LOSS_US: u64 = 3 * SECOND;
 
 /// Judges how the two ends of a conversation came to their ends. What excuses one is what happened to it, and not to its neighbours.
 pub fn judge(scenario: &Scenario, talk: &Talk) -> Option<String> {
@@ -43,6 +44,8 @@ pub fn judge(scenario: &Scenario, talk: &Talk) -> Option<String> {
         // Five answers in a row do get lost; nine do not.
         let config = &scenario.hosts[if i == 0 { talk.plan.from } else { 1 - talk.plan.from }].config;
         let probed_in_vain = talk.plan.ends[i].keepalive && config.tcp.tcp_keepalive_probes < 9 && path.loss() > 0;
+        // Four transmissions do, and the longest user timeout here has room for no more where the first waits 3 s for an answer.
+        let hurried = talk.plan.ends[i].user_timeout_ms > 0 && path.loss() > 0;
         // Without timestamps a SYN that begins before the end of the flow's former use is not believed as long as that is in TIME-WAIT,
         // and what was said then may have been faster than the clock that numbers begin at.
         let timestamps = scenario.hosts.iter().all(|host| host.config.tcp.tcp_timestamps);
@@ -52,7 +55,7 @@ pub fn judge(scenario: &Scenario, talk: &Talk) -> Option<String> {
             i == 0 && path.loss() > 0 && talk.syns[0] > config.tcp.tcp_syn_retries.into() && talk.syns[1] == 0;
         let what = match end.over {
             Some(CloseReason::TimedOut) if in_vain || all_lost => continue,
-            Some(CloseReason::TimedOut) if !hopeless && !refused && !talk.rude && !probed_in_vain => {
+            Some(CloseReason::TimedOut) if !hopeless && !refused && !talk.rude && !probed_in_vain && !hurried => {
                 "timed out on a network that works"
             }
             Some(CloseReason::Reset) if !talk.rude && !timed_out && !refused && !unheard => {
@@ -102,11 +105,12 @@ fn is_cut_off(scenario: &Scenario, talk: &Talk) -> bool {
         // Each retransmission comes after twice as long as the one before: the last may be sent when half of the user timeout is over, and a
         // little less.
         let user_timeout_us = u64::from(plan.user_timeout_ms) * MS;
+        let rto_us = longest_rto_us(talk);
         // From the first that is lost to the last.
         [
             never(under_way, doubling(SECOND, syn)),
             never(plan.keepalive, u64::from(tcp.tcp_keepalive_probes - 1) * tcp.tcp_keepalive_intvl_us),
-            never(plan.user_timeout_ms > 0, user_timeout_us.saturating_sub(RTO_FIRST_MAX_US) / 2),
+            never(plan.user_timeout_ms > 0, user_timeout_us.saturating_sub(rto_us) / 2),
             doubling(200 * MS, tcp.tcp_retries2.min(orphan)),
         ]
         .into_iter()
@@ -117,6 +121,12 @@ fn is_cut_off(scenario: &Scenario, talk: &Talk) -> bool {
     let luck = if path.loss() > 0 { 8 } else { 1 };
     let round_trip_us = 2 * (path.delay_us + path.jitter_us + path.reorder_us);
     until_us - from_us + round_trip_us >= patience(0).min(patience(1)) / luck
+}
+
+/// The longest that an end may wait before it repeats what it says first.
+fn longest_rto_us(talk: &Talk) -> u64 {
+    let handshake_us = talk.ends[0].began_us.map_or(0, |at| at.saturating_sub(talk.opened_us));
+    RTO_AFTER_LOSS_US.max(handshake_us * 36 / 10)
 }
 
 /// What still goes on when it should not: for the report of a stall.

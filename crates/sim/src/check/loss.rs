@@ -52,6 +52,8 @@ pub struct Sent {
     pub timed: bool,
     /// A router may have asked for it.
     pub asked: bool,
+    /// What acknowledges up to `una` came to another lane, and may not have been taken in yet.
+    pub behind: bool,
 }
 
 /// An acknowledgement that reaches a host.
@@ -115,7 +117,7 @@ impl Repair {
                 return Some(format!("{bytes} bytes since the timer ran out, and nothing was heard"));
             }
         }
-        let slower = self.slower.filter(|_| !again && !sent.asked)?;
+        let slower = self.slower.filter(|_| !again && !sent.asked && !sent.behind)?;
         let beyond = sent.una.offset_from(slower.recover);
         let flight = sent.end.offset_from(sent.una) as u32;
         if beyond < 0 {

@@ -124,8 +124,8 @@ struct Half {
     repair: Repair,
     /// What it tells of its window.
     told: Told,
-    /// The timestamp of the first FIN of it that has reached the other.
-    ts_of_fin: Option<u32>,
+    /// The other's TS.Recent (RFC 7323 section 4.3), up to when it acknowledges the FIN.
+    ts_recent: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -179,7 +179,7 @@ impl Half {
             widest: 0,
             repair: Repair::default(),
             told: Told::new(seg),
-            ts_of_fin: None,
+            ts_recent: options.timestamps.map(|ts| ts.val),
         }
     }
 
@@ -223,7 +223,7 @@ struct Cx {
     /// See [`Rfc`].
     orderly: bool,
     /// See [`Rfc`].
-    astray: bool,
+    astray: Option<u64>,
     /// See [`Rfc`].
     mtu: u32,
 }
@@ -244,8 +244,9 @@ pub struct Rfc {
     algorithm: [Algorithm; 2],
     /// Nothing overtakes or is forged.
     orderly: bool,
-    /// What reaches a host may come to another lane than its flow's, and is taken in only after what that lane sends next.
-    astray: [bool; 2],
+    /// What reaches a host may come to another lane than its flow's, and is taken in only after what that lane sends next: at most so much
+    /// later.
+    astray: [Option<u64>; 2],
     /// No link between the hosts takes less.
     mtu: u32,
     /// A host forgets no TIME-WAIT before its time.
@@ -276,7 +277,7 @@ impl Rfc {
             late_us,
             algorithm: [0, 1].map(|h| hosts[h].config.tcp.tcp_congestion_control),
             orderly: path.reorder == 0 && path.duplicate == 0 && scenario.is_steered() && scenario.attacks.is_empty(),
-            astray: [0, 1].map(|h| hosts[h].astray > 0),
+            astray: [0, 1].map(|h| (hosts[h].astray > 0).then_some(2 * hosts[h].poll_delay_us + TICK_US)),
             mtu: path.narrow.map_or(u32::MAX, |(mtu, _)| mtu as u32),
             patient: [0, 1].map(|h| hosts[h].config.tcp_max_tw_buckets > 1_000 && scenario.kind != "memory"),
             sent: 1 << 32,
@@ -416,7 +417,7 @@ impl Rfc {
                     *peer = Half::new(seg, seen.key.is_v4());
                 }
                 peer.answered = true;
-            } else if seg.seq != peer.iss && self.astray[host] {
+            } else if seg.seq != peer.iss && self.astray[host].is_some() {
                 let mut rival = Half::new(seg, seen.key.is_v4());
                 (rival.answered, rival.ts_arrived) = (true, rival.ts_first);
                 rival.arrived.add(0, 1);
@@ -431,8 +432,15 @@ impl Rfc {
         let before = peer.arrived.contiguous;
         let newest = peer.arrived.early.last_key_value().map_or(before, |(_, end)| *end);
         peer.arrived.add(start, end);
-        if seg.flags.fin() && peer.ts_of_fin.is_none() {
-            peer.ts_of_fin = seg.options.timestamps.map(|ts| ts.val);
+        //= https://www.rfc-editor.org/rfc/rfc7323#section-4.3
+        //# (2)  If: SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent, then SEG.TSval is copied to TS.Recent; otherwise, it is ignored.
+        if let (Some(ts), Some(last)) = (seg.options.timestamps, &mut peer.ts_recent)
+            && (ts.val.wrapping_sub(*last) as i32) > 0
+            && me.as_ref().is_some_and(|me| {
+                me.fin_heard_us.is_none() && me.acked.is_some_and(|acked| seg.seq.at_or_before(acked))
+            })
+        {
+            *last = ts.val;
         }
         if let Some(ts) = seg.options.timestamps
             && peer.ts_arrived.is_none_or(|last| ts.val.wrapping_sub(last) as i32 > 0)
@@ -610,7 +618,7 @@ fn on_wake(flow: &Flow, host: usize, now_us: u64, seg: &Segment<'_>, msl_us: u64
         return None;
     }
     let later = (seg.ack - 1).after(peer.top);
-    let age = match (seg.options.timestamps, peer.ts_of_fin) {
+    let age = match (seg.options.timestamps, peer.ts_recent) {
         (Some(ts), Some(last)) if me.offer.timestamps && peer.offer.timestamps => ts.echo.wrapping_sub(last) as i32,
         _ => 0,
     };
@@ -915,7 +923,7 @@ fn on_text(
         }
         me.fin = Some(at);
     }
-    let Cx { now_us, icmp, asked, algorithm, .. } = *cx;
+    let Cx { now_us, icmp, asked, algorithm, astray, .. } = *cx;
     let mut found = if seg.seq.before(me.top) { on_again(me, peer, cx, seg) } else { None };
     let sent = Sent {
         seq: seg.seq,
@@ -928,6 +936,7 @@ fn on_text(
         timed: seg.seq.before(me.top)
             && me.again.is_some_and(|again| again.seq == seg.seq && again.at_us == now_us && again.gap_us.is_some()),
         asked,
+        behind: astray.is_some_and(|late_us| now_us <= me.una_us + late_us),
     };
     found = found.or(me.repair.on_sent(&sent, algorithm));
     if seg.seq == me.una && !seg.seq.before(me.top) {
@@ -955,7 +964,7 @@ fn on_again(me: &mut Half, peer: &Half, cx: &Cx, seg: &Segment<'_>) -> Option<St
     if let Some(last) = me.again
         && last.seq == seg.seq
         && last.heard == heard
-        && !(repeated && cx.astray)
+        && !(repeated && cx.astray.is_some())
     {
         now.timed = true;
         if last.timed {
