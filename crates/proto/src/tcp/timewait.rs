@@ -89,14 +89,14 @@ pub trait TimeWait: Copy {
         self.parts().has_timestamps()
     }
 
-    /// The wait is over.
+    /// The wait is over. The age counts milliseconds that have begun, of which the first may have been as good as past: so it takes one more.
     #[inline]
     fn is_expired(&self, now: Instant, msl_us: u64) -> bool {
-        let age_ms = (now.as_ms() as u32).wrapping_sub(self.parts().0.since_ms);
-        u64::from(age_ms) >= 2 * msl_us / 1_000
+        u64::from(self.age_ms(now)) > 2 * msl_us / 1_000
     }
 
     /// Milliseconds since the record was made or restarted.
+    #[inline]
     fn age_ms(&self, now: Instant) -> u32 {
         (now.as_ms() as u32).wrapping_sub(self.parts().0.since_ms)
     }

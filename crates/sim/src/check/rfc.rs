@@ -24,8 +24,6 @@ use std::collections::HashMap;
 
 /// Polls and timers may be so late.
 const LATE_US: u64 = 20_000;
-/// Records begin and end by a clock of milliseconds.
-const TICK_US: u64 = 1_000;
 
 /// What a host says in a conversation: from which byte, and how many.
 pub type Said<'a> = &'a dyn Fn(usize, u64, u64) -> Vec<u8>;
@@ -75,7 +73,7 @@ impl Rfc {
             late_us,
             algorithm: [0, 1].map(|h| hosts[h].config.tcp.tcp_congestion_control),
             orderly: path.reorder == 0 && path.duplicate == 0 && scenario.is_steered() && scenario.attacks.is_empty(),
-            astray: [0, 1].map(|h| (hosts[h].astray > 0).then_some(2 * hosts[h].poll_delay_us + TICK_US)),
+            astray: [0, 1].map(|h| (hosts[h].astray > 0).then_some(2 * hosts[h].poll_delay_us + 1_000)),
             mtu: path.narrow.map_or(u32::MAX, |(mtu, _)| mtu as u32),
             patient: [0, 1].map(|h| hosts[h].config.tcp_max_tw_buckets > 1_000 && scenario.kind != "memory"),
             sent: 1 << 32,

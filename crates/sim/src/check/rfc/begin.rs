@@ -1,6 +1,5 @@
 //! How conversations begin: with SYN and SYN-ACK, over an old one that is in TIME-WAIT, or by a cookie.
 
-use super::TICK_US;
 use super::flow::{Flow, Half};
 use super::segment::timestamps;
 use laneway_wire::tcp::Segment;
@@ -55,7 +54,7 @@ pub(super) fn on_syn(
         if let (Some(old), Some(peer)) = (&flow.before[host], &flow.before[1 - host])
             && old.fin.is_some()
             && peer.fin.is_some()
-            && old.fin_heard_us.is_some_and(|since_us| now_us + TICK_US < since_us + 2 * msl_us)
+            && old.fin_heard_us.is_some_and(|since_us| now_us < since_us + 2 * msl_us)
             && seg.seq.before(old.top)
             && old.closes_first
             && !old.reset
@@ -106,8 +105,7 @@ pub(super) fn on_wake(flow: &Flow, host: usize, now_us: u64, seg: &Segment<'_>, 
     let halves = if flow.now[host].is_some() { &flow.now } else { &flow.before };
     let (me, peer) = (halves[host].as_ref()?, halves[1 - host].as_ref()?);
     let fin = me.fin.filter(|_| me.closes_first && !me.reset && !me.ended && !peer.reset)?;
-    // It keeps time in milliseconds.
-    let waits = |since_us: u64| now_us + 2_000 < since_us + 2 * msl_us;
+    let waits = |since_us: u64| now_us < since_us + 2 * msl_us;
     if !me.una.after(fin) || !me.fin_heard_us.is_some_and(waits) {
         return None;
     }
