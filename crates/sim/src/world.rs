@@ -358,7 +358,7 @@ impl World {
             self.find("rfc", format!("host {host} sends {} bytes on a link of {most}", frame.len()));
         }
         match packet::look(medium, frame) {
-            Frame::Other => self.rfc.on_other_sent(host, frame),
+            Frame::Other => self.rfc.on_other_sent(host, self.now_us, frame),
             Frame::Bad(why) => self.find("rfc", format!("host {host} sends a frame with a bad {why}")),
             Frame::Tcp(seen) => {
                 let ours = |v4| seen.key.local == address(host, v4) && seen.key.remote == address(1 - host, v4);

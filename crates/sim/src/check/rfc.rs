@@ -86,8 +86,8 @@ impl Rfc {
     }
 
     /// A host sends something other than TCP.
-    pub fn on_other_sent(&mut self, host: usize, frame: &[u8]) {
-        self.sought.on_sent(host, frame);
+    pub fn on_other_sent(&mut self, host: usize, now_us: u64, frame: &[u8]) {
+        self.sought.on_sent(host, now_us, frame);
     }
 
     /// Something other than TCP has reached a host.
@@ -113,7 +113,7 @@ impl Rfc {
         let flow = self.flows.entry(Self::name(host, &seen.key)).or_default();
         let seg = &seen.seg;
         if seg.flags.rst() {
-            return on_reset(flow, host, seg);
+            return on_reset(flow, host, seg, self.astray[host].is_some());
         }
         if seg.flags.syn() {
             let msl_us = self.msl_us;
@@ -162,6 +162,11 @@ impl Rfc {
         me.revived |= revived;
         me.owes_since_us = None;
         let peer = peer.as_ref()?;
+        // What has waited for the neighbour, and was lost when nobody answered, its sender has sent all the same.
+        if seg.seq.after(me.top) && self.sought.was_sought(host, &seen.key.remote, me.said_us) {
+            (me.top, me.unsaid) = (seg.seq, true);
+        }
+        me.said_us = now_us;
         let stream = |from: usize, len: u64| talk.map(|talk| said(talk, from as u64, len));
         let (algorithm, orderly, astray) = (self.algorithm[host], self.orderly, self.astray[host]);
         let cx = Cx { now_us, icmp, asked: icmp >= 1 << 32, algorithm, orderly, astray, mtu: self.mtu };

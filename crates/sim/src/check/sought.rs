@@ -5,20 +5,23 @@ use laneway_wire::flow::Address;
 use laneway_wire::icmpv6::Message;
 use laneway_wire::ndp::Message::{NeighbourAdvert, NeighbourSolicit};
 use laneway_wire::{arp, ethernet, ipv6, protocol};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// By host.
 #[derive(Default)]
 pub struct Sought {
     neighbours: [HashSet<Address>; 2],
+    /// When each was asked for last.
+    asked_us: [HashMap<Address, u64>; 2],
     /// When one of them was heard of last.
     answered_us: [u64; 2],
 }
 
 impl Sought {
     /// A host sends what is not TCP.
-    pub fn on_sent(&mut self, host: usize, frame: &[u8]) {
+    pub fn on_sent(&mut self, host: usize, now_us: u64, frame: &[u8]) {
         if let Some((_, Some(target))) = read(frame) {
+            self.asked_us[host].insert(target, now_us);
             self.neighbours[host].insert(target);
         }
     }
@@ -35,6 +38,11 @@ impl Sought {
     /// When a host last heard of a neighbour that it sought.
     pub fn answered_us(&self, host: usize) -> u64 {
         self.answered_us[host]
+    }
+
+    /// Whether a host has asked for a neighbour since then: some of what it has said since may have been lost unseen.
+    pub fn was_sought(&self, host: usize, neighbour: &Address, since_us: u64) -> bool {
+        self.asked_us[host].get(neighbour).is_some_and(|at_us| *at_us >= since_us)
     }
 
     /// Whether a host waits for a word of this neighbour.

@@ -57,6 +57,10 @@ pub(super) struct Half {
     pub(super) offer: Offer,
     /// One past the last sequence number sent.
     pub(super) top: SeqNum,
+    /// When it sent something last; and what was sent before that may have been lost unseen.
+    pub(super) said_us: u64,
+    /// See `said_us`.
+    pub(super) unsaid: bool,
     /// Where the FIN is.
     pub(super) fin: Option<SeqNum>,
     /// Highest right edge that it has advertised.
@@ -136,6 +140,8 @@ impl Half {
                 timestamps: options.timestamps.is_some(),
             },
             top: seg.seq + 1,
+            said_us: 0,
+            unsaid: false,
             fin: None,
             edge: None,
             acked: None,

@@ -72,7 +72,7 @@ pub(super) fn on_text(
     }
     if seg.flags.fin() {
         let at = end - 1;
-        if me.fin.is_some_and(|fin| fin != at) || (me.fin.is_none() && at.before(me.top)) {
+        if me.fin.is_some_and(|fin| fin != at) || (me.fin.is_none() && at.before(me.top) && !me.unsaid) {
             return Some(format!(
                 "FIN at {}, when it was at {:?} and {} was sent",
                 at.raw(),
