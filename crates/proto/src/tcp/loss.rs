@@ -62,6 +62,7 @@ impl Connection {
                 return self.take_back(rtt_us);
             }
         }
+        self.end_back_off(seg, cx.now);
         match self.phase {
             Phase::Open => {
                 self.dup_acks = 0;
@@ -86,6 +87,25 @@ impl Connection {
                 self.rexmit_nxt = self.rexmit_nxt.latest(seg.ack);
             }
             Phase::Loss => self.rexmit_nxt = self.rexmit_nxt.latest(seg.ack),
+        }
+    }
+
+    /// The first ACK of something that was sent again ends the back-off, if a timestamp says how long that took. Else the next loss of the
+    /// same repair, or the first after it, would be waited for as long as the whole outage was.
+    fn end_back_off(&mut self, seg: &Segment<'_>, now: Instant) {
+        if self.rtt.backoffs() == 0 || !self.facts.has(Facts::TIMESTAMPS) || self.facts.has(Facts::PERSIST) {
+            return;
+        }
+        //= https://www.rfc-editor.org/rfc/rfc6298#section-3
+        //# The only case when TCP can safely take RTT samples from retransmitted segments is when the TCP timestamp option
+        //# [JBB92] is employed, since the timestamp option removes the ambiguity regarding which instance of the data segment
+        //# triggered the acknowledgment.
+        let Some(ts) = seg.options.timestamps else { return };
+        // The clock of timestamps ticks in milliseconds: less than one says nothing of a shorter path. And what would be older than the timer
+        // waits was not echoed in earnest.
+        let age_us = self.ts_now(now).wrapping_sub(ts.echo).max(1).saturating_mul(1_000);
+        if age_us < self.rtt.rto_us() {
+            self.rtt.on_sample(age_us);
         }
     }
 
