@@ -349,6 +349,7 @@ impl Connection {
         self.retries = 0;
         if self.snd.wnd == 0 {
             self.rtt.on_window_open();
+            self.restart_window(now);
             // However long probes have waited for one another: what silly-window avoidance holds back waits for one timeout from here.
             self.rexmt_at = self.rexmt_at.min(now.after_us(self.rtt.rto_us().into()));
             self.progress_ms = now.as_ms() as u32;
@@ -455,6 +456,15 @@ impl Connection {
         }
         self.facts.clear(Facts::PERSIST);
         self.rtt.on_window_open();
+        self.restart_window(now);
+    }
+
+    /// While the window was closed no text but that of probes left, and no ACK says any more what the path carries.
+    //= https://www.rfc-editor.org/rfc/rfc5681#section-4.1
+    //# Therefore, a TCP SHOULD set cwnd to no more than RW before beginning transmission if the TCP has not sent data in an
+    //# interval exceeding the retransmission timeout.
+    fn restart_window(&mut self, now: Instant) {
+        self.congestion.on_idle(now.since_us(self.sent_at), self.rtt.rto_us());
     }
 
     /// Sixth: the urgent pointer (RFC 6093: it points behind the last urgent byte, which stays in line).
