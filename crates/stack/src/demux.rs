@@ -600,15 +600,15 @@ impl<T: Tx> Stage<'_, T> {
     #[inline(always)]
     fn time_wait(&mut self, handle: Handle, came: &ingress::Arriving<'_>, segment: &Segment<'_>) -> Option<Begins> {
         let now = self.local.now;
-        let (key, secrets) = (&came.key, &self.local.secrets);
+        let (key, secrets, config) = (&came.key, &self.local.secrets, &self.local.config.tcp);
         let ts_offset = || isn::ts_offset(&secrets.get().timestamp, &key.local, &key.remote);
         let tables = &mut *self.tables;
         let outcome = if handle.kind() == Kind::TimeWaitV4 {
-            let record = tables.tw4.get(position(&tables.tw4, handle));
-            record.map(|tw| tw.on_segment(segment, ts_offset, now))
+            let at = position(&tables.tw4, handle);
+            tables.tw4.get_mut(at).map(|tw| tw.on_segment(segment, ts_offset, config, now))
         } else {
-            let record = tables.tw6.get(position(&tables.tw6, handle));
-            record.map(|tw| tw.on_segment(segment, ts_offset, now))
+            let at = position(&tables.tw6, handle);
+            tables.tw6.get_mut(at).map(|tw| tw.on_segment(segment, ts_offset, config, now))
         };
         match outcome {
             Some(timewait::Outcome::Reuse(least)) => match self.local.successor(key) {

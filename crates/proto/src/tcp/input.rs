@@ -2,11 +2,11 @@
 //!
 //! path: `device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → tcp::output → ip::output → egress → device::tx`
 
-use super::Cx;
 use super::congestion::Controller;
 use super::connection::{CloseReason, Connection, EXCHANGES_MAX, Facts, Phase};
 use super::rtt::RTO_MARGIN_US;
 use super::state::{Event, State};
+use super::{Config, Cx};
 use crate::discard::Discard;
 use crate::time::Instant;
 use core::hint::cold_path;
@@ -23,6 +23,14 @@ const PATIENT_ANSWER_US: u64 = 100_000;
 const PROBE_LEAST_US: u64 = RTO_MARGIN_US as u64;
 /// So many exchanges in a row make a conversation.
 const CONVERSATION: u32 = EXCHANGES_MAX;
+
+/// How long after one answer to what is not acceptable the next may follow, in milliseconds. What carries nothing may be such an answer itself, of a
+/// peer who finds ours as wrong: it is limited even if the operator wants no limit, to what a peer that probes may want answered.
+pub(super) fn least_between_answers_ms(seg: &Segment<'_>, config: &Config) -> u32 {
+    let least_us = config.tcp_invalid_ratelimit_us;
+    let is_bare = seg.seq_len() == 0 && !seg.flags.rst();
+    ((if is_bare { least_us.max(PROBE_LEAST_US) } else { least_us }) / 1_000) as u32
+}
 
 /// What a segment brought. The application is shown `text` (then [`Connection::finish`] must be called with what it took)
 /// and, if `readable`, what [`Connection::readable`] has.
@@ -678,13 +686,10 @@ impl Connection {
     }
 
     /// A challenge ACK, limited per connection: a shared limit would tell an attacker about others (CVE-2016-5696).
-    /// True if it is not too soon for one. What carries nothing may be a challenge itself, of a peer who finds ours as wrong: it is
-    /// limited even if the operator wants no limit, to what a peer that probes may want answered.
+    /// True if it is not too soon for one.
     fn challenge(&mut self, seg: &Segment<'_>, cx: &Cx<'_>) -> bool {
         let ms = cx.now.as_ms() as u32;
-        let least_us = cx.config.tcp_invalid_ratelimit_us;
-        let is_bare = seg.seq_len() == 0 && !seg.flags.rst();
-        let least = (if is_bare { least_us.max(PROBE_LEAST_US) } else { least_us } / 1_000) as u32;
+        let least = least_between_answers_ms(seg, cx.config);
         let sent = ms.wrapping_sub(self.challenged_ms) >= least;
         if sent {
             self.challenged_ms = ms;

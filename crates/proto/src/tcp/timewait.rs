@@ -3,8 +3,9 @@
 //! Two record types, because most are IPv4 and an IPv6 address pair alone is 32 bytes. Rules: RFC 9293 section 3.10.7.4
 //! (re-acknowledge), RFC 6191 (when a SYN may take the flow over), RFC 1337 (an RST may not).
 
-use super::State;
 use super::connection::{Connection, Facts};
+use super::input::least_between_answers_ms;
+use super::{Config, State};
 use crate::discard::Discard;
 use crate::time::Instant;
 use laneway_wire::flow::{Address, FlowKey};
@@ -19,6 +20,8 @@ struct Memory {
     /// Milliseconds on the clock of `Instant`, wrapped: when the record was made or last restarted.
     since_ms: u32,
     window: UnscaledWindow,
+    /// When something that may itself be an answer was answered last, in milliseconds, wrapped: once in 65 s it may seem to have been just now.
+    answered_ms: u16,
     timestamps: bool,
     /// The flow was taken over, or the record evicted: it only waits to be reaped.
     dead: bool,
@@ -26,6 +29,19 @@ struct Memory {
     restarted: bool,
     /// The keeper's own word.
     tag: u32,
+}
+
+impl Memory {
+    /// Whether so much time has passed since this was last true.
+    #[cold]
+    fn answers(&mut self, least_ms: u32, now: Instant) -> bool {
+        let ms = now.as_ms() as u16;
+        let answers = u32::from(ms.wrapping_sub(self.answered_ms)) >= least_ms.min(u32::from(u16::MAX) / 2);
+        if answers {
+            self.answered_ms = ms;
+        }
+        answers
+    }
 }
 
 /// A record of an IPv4 flow.
@@ -140,8 +156,14 @@ pub trait TimeWait: Copy {
 
     /// A segment for this flow arrived.
     #[inline]
-    fn on_segment(&self, seg: &Segment<'_>, ts_offset: impl FnOnce() -> u32, now: Instant) -> Outcome {
-        let memory = &self.parts().0;
+    fn on_segment(
+        &mut self,
+        seg: &Segment<'_>,
+        ts_offset: impl FnOnce() -> u32,
+        config: &Config,
+        now: Instant,
+    ) -> Outcome {
+        let memory = &mut self.parts_mut().0;
         if seg.flags.rst() {
             // RFC 1337, fix F1: an RST must not end the wait.
             return Outcome::Ignore(Discard::TcpTimeWaitRst);
@@ -166,6 +188,11 @@ pub trait TimeWait: Copy {
         }
         // Anything that occupies sequence space is acknowledged; a bare ACK at the right place is the normal end.
         if seg.seq_len() == 0 && seg.seq == memory.rcv_nxt && seg.ack.at_or_before(memory.snd_nxt) {
+            return Outcome::Ignore(Discard::TcpTimeWait);
+        }
+        // Two ends of which each finds wrong what the other says would else answer each other until the wait is over. What carries text or a FIN
+        // is no answer to an answer.
+        if (seg.seq_len() == 0 || seg.flags.syn()) && !memory.answers(least_between_answers_ms(seg, config), now) {
             return Outcome::Ignore(Discard::TcpTimeWait);
         }
         let mut options = Options::default();
@@ -272,6 +299,7 @@ impl Connection {
             ts_recent: self.ts_recent,
             since_ms: now.as_ms() as u32,
             window,
+            answered_ms: (now.as_ms() as u16).wrapping_sub(u16::MAX / 2),
             timestamps: self.facts.has(Facts::TIMESTAMPS),
             dead: false,
             restarted: false,

@@ -11,6 +11,7 @@ fn record(timestamps: bool) -> TimeWaitV4 {
         ts_recent: 70,
         since_ms: NOW.as_ms() as u32,
         window: UnscaledWindow::new(5),
+        answered_ms: (NOW.as_ms() as u16).wrapping_sub(u16::MAX / 2),
         timestamps,
         dead: false,
         restarted: false,
@@ -35,7 +36,7 @@ fn segment(flags: Flags, seq: u32, ack: u32, stamp: Option<u32>) -> Segment<'sta
 }
 
 fn outcome(record: &TimeWaitV4, seg: &Segment<'_>) -> Outcome {
-    record.on_segment(seg, || 5, NOW.after_us(1_000_000))
+    { *record }.on_segment(seg, || 5, &Config::default(), NOW.after_us(1_000_000))
 }
 
 #[test]
@@ -118,4 +119,36 @@ fn a_record_knows_its_flow_whichever_family_it_is_of() {
     let record = TimeWaitV6::from_parts(&flow, *record(true).parts());
     assert!(record.is_of(&flow) && record.key() == flow);
     assert!(!record.is_of(&flow.reversed()));
+}
+
+#[test]
+fn two_that_disagree_answer_each_other_now_and_then_and_not_for_ever() {
+    let of = |snd_nxt, rcv_nxt| {
+        let mut record = record(false);
+        (record.memory.0.snd_nxt, record.memory.0.rcv_nxt) = (SeqNum::new(snd_nxt), SeqNum::new(rcv_nxt));
+        record
+    };
+    // Each has been told ten bytes more than the other has said.
+    let mut ends = [of(1_000, 9_000), of(8_990, 990)];
+    let unlimited = Config { tcp_invalid_ratelimit_us: 0, ..Config::default() };
+    for (config, most) in [(Config::default(), 20), (unlimited, 50)] {
+        let mut said = segment(Flags::ACK, 8_990, 990, None);
+        let mut answers = 0;
+        for round in 0..10_000u64 {
+            let now = NOW.after_us(1_000_000 + round * 1_000);
+            let heard = &mut ends[(round % 2) as usize];
+            if let Outcome::Answer { header, .. } = heard.on_segment(&said, || 0, &config, now) {
+                said = segment(header.flags, header.seq.raw(), header.ack.raw(), None);
+                answers += 1;
+            }
+        }
+        assert!((1..=2 * most).contains(&answers), "{answers} answers in ten seconds");
+    }
+    let mut record = record(false);
+    for ms in 0..10 {
+        let now = NOW.after_us(1_000_000 + ms * 1_000);
+        let fin = segment(Flags::FIN | Flags::ACK, 8_999, 1_000, None);
+        let outcome = record.on_segment(&fin, || 0, &Config::default(), now);
+        assert!(matches!(outcome, Outcome::Answer { restart: true, .. }), "a FIN is answered as often as it comes");
+    }
 }
