@@ -94,7 +94,7 @@ impl Network {
         }
         for gateway in &self.gateways {
             let next_hop = Address::from(*gateway);
-            let source = networks.iter().map(|(a, _)| *a).find(|a| a.is_v4() == next_hop.is_v4());
+            let source = self.source_beyond(next_hop);
             let prefix = if next_hop.is_v4() { Prefix::default_v4() } else { Prefix::default_v6() };
             builder = builder.add(Route { prefix, next_hop: Some(next_hop), interface: 0, mtu: None, source });
         }
@@ -106,6 +106,19 @@ impl Network {
             neighbours: Arc::default(),
             news: Arc::default(),
         })
+    }
+
+    /// The address by which we speak to those beyond a gateway: the one in its network, since no router need know others; and over IPv6 none that
+    /// ends at the link, as long as there is another.
+    fn source_beyond(&self, gateway: Address) -> Option<Address> {
+        let same = self.addresses.iter().filter(|cidr| cidr.address.is_ipv4() == gateway.is_v4());
+        let least = |cidr: &&Cidr| {
+            let ours = Address::from(cidr.address);
+            let beside = Prefix::of(ours, cidr.prefix).is_ok_and(|network| network.contains(gateway));
+            // Of several networks that the gateway is in, the smallest: its route is the one that leads there.
+            (!ours.is_v4() && ours.is_link_local(), if beside { u8::MAX - cidr.prefix } else { u8::MAX })
+        };
+        same.min_by_key(least).map(|cidr| Address::from(cidr.address))
     }
 }
 
@@ -262,8 +275,7 @@ impl Control {
         }
         self.neighbours.on_timeout(now);
         while let Some(request) = self.neighbours.poll_transmit() {
-            let source = self.snapshot.addresses.iter().find(|a| a.is_v4() == request.target.is_v4());
-            if let Some(source) = source.copied() {
+            if let Some(source) = self.snapshot.source(&request.target) {
                 let mut frame = vec![0; request.len()];
                 request.emit(self.mac, source, &mut frame);
                 self.transmit(frame);

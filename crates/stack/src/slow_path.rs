@@ -78,10 +78,9 @@ impl<T: Tx> Stage<'_, T> {
                 if !self.allowed(|local| &mut local.echo_rate) {
                     return;
                 }
-                let group = packet.is_group_addressed();
-                let first = self.local.snapshot.addresses.iter().find(|a| a.is_v4() == packet.dst.is_v4()).copied();
-                let from = if group { first.unwrap_or(packet.dst) } else { packet.dst };
-                let reply = icmp::echo_reply(packet, echo, from);
+                // What was said to a group is answered as anything else is said to that host (RFC 4443 section 2.2).
+                let from = if packet.is_group_addressed() { self.local.snapshot.source(&packet.src) } else { None };
+                let reply = icmp::echo_reply(packet, echo, from.unwrap_or(packet.dst));
                 self.local.counters.count(Mib::IcmpOutMsgs);
                 let _ = egress::packet(self.local, self.tx, &reply.spec, reply.message_len(), |buf| {
                     reply.emit_message(buf)

@@ -24,6 +24,13 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The address of ours by which we speak to `to` if nobody has chosen another: that of the route there, for whoever is beside us in one network
+    /// need know no way to another one of ours.
+    pub fn source(&self, to: &Address) -> Option<Address> {
+        let any = || self.addresses.iter().find(|address| address.is_v4() == to.is_v4()).copied();
+        self.routes.lookup(*to).and_then(|route| route.source).or_else(any)
+    }
+
     /// Makes this the one that is published after `before`, and says what is new in it.
     pub fn follow(&mut self, before: &Snapshot) {
         let same = Arc::ptr_eq(&self.routes, &before.routes);

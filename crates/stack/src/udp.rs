@@ -142,12 +142,7 @@ impl UdpSockets {
             return false;
         }
         let address = socket.binding.address;
-        let local = if address.is_unspecified() {
-            let by_route = snapshot.routes.lookup(remote).and_then(|route| route.source);
-            by_route.or_else(|| snapshot.addresses.iter().find(|a| a.is_v4() == remote.is_v4()).copied())
-        } else {
-            Some(address)
-        };
+        let local = if address.is_unspecified() { snapshot.source(&remote) } else { Some(address) };
         let Some(local) = local else { return false };
         // From an address that it does not have, nobody could answer it; and one packet has one family.
         if local.is_v4() != remote.is_v4() || !socket.binding.takes(&local) {

@@ -80,13 +80,14 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        World::with("10.0.0.1/16")
+        World::with(&["10.0.0.1/16"])
     }
 
-    fn with(address: &str) -> Self {
+    fn with(addresses: &[&str]) -> Self {
         let (queues, mut other) = memory::link(LinkConfig { medium: Medium::Ethernet, ..LinkConfig::default() });
         let (now, mac) = (Instant::from_us(3_600_000_000), Mac(queues[0].tx.capabilities().mac));
-        let network = Network { addresses: vec![address.parse().unwrap()], gateways: vec![] };
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        let network = Network { addresses, gateways: vec![] };
         let secrets = BootSecrets::from_seed(1);
         let host = Host::new(Config::default(), &network, &secrets, queues, now, |_| Nobody).unwrap();
         World { host, other: other.remove(0), mac, now }
@@ -101,10 +102,14 @@ impl World {
     }
 
     fn ping(&mut self, from: Address) {
+        self.ping_to(from, HERE);
+    }
+
+    fn ping_to(&mut self, from: Address, to: Address) {
         let mut echo = [8, 0, 0, 0, 0, 1, 0, 1];
         let sum = Sum::of(&echo).checksum();
         echo[2..4].copy_from_slice(&sum);
-        let spec = HeaderSpec::new(from, HERE, protocol::ICMPV4);
+        let spec = HeaderSpec::new(from, to, protocol::ICMPV4);
         let mut packet = vec![0; spec.len() + echo.len()];
         output::emit(&spec, &mut packet, echo.len());
         packet[spec.len()..].copy_from_slice(&echo);
@@ -127,13 +132,18 @@ impl World {
 
     /// Time passes in steps of a millisecond, or of a tenth of a second where nothing is due sooner.
     fn wait(&mut self, ms: u64) -> Vec<Said> {
+        self.frames(ms).iter().filter_map(|frame| heard(frame)).collect()
+    }
+
+    /// The same, as it leaves.
+    fn frames(&mut self, ms: u64) -> Vec<Vec<u8>> {
         let (until, mut said) = (self.now.after_us(ms * 1_000), Vec::new());
         while self.now < until {
             for _ in 0..4 {
                 self.host.turn(self.now);
             }
             let frames = self.other.rx.poll(64);
-            said.extend((0..frames).filter_map(|i| heard(self.other.rx.frame(i).bytes)));
+            said.extend((0..frames).map(|i| self.other.rx.frame(i).bytes.to_vec()));
             self.other.rx.release();
             self.now = self.now.after_us(if until.since_us(self.now) > 1_000_000 { 100_000 } else { 1_000 });
         }
@@ -319,7 +329,7 @@ fn a_flood_of_questions_leaves_room_for_answers_of_the_lane() {
 fn what_has_waited_for_a_router_is_sent_to_it() {
     let address = |text: &str| Address::from(text.parse::<IpAddr>().unwrap());
     let (here, router, far) = (address("fd00::1"), address("fe80::1"), address("2001:db8::7"));
-    let mut world = World::with("fd00::1/64");
+    let mut world = World::with(&["fd00::1/64"]);
     let prefix = Prefix::of(far, 32).unwrap();
     let route = Route { prefix, next_hop: Some(router), interface: 0, mtu: None, source: Some(here) };
     world.host.control.replace_routes(RouteTable::builder().add(route).build().unwrap());
@@ -331,4 +341,37 @@ fn what_has_waited_for_a_router_is_sent_to_it() {
         ndp::Message::NeighbourAdvert { target: router, router: true, solicited, override_entry: true, target_link };
     world.send_v6(router, here, &icmpv6::Message::Ndp(advert));
     assert_eq!(world.wait(50), [Said::Echo(far, MAC)]);
+}
+
+/// Who has addresses in several networks asks by the one in that of the neighbour, as the kernel does: who is asked by another may have no way back to
+/// it, and then does not answer.
+#[test]
+fn a_neighbour_is_asked_by_the_address_that_is_in_its_network() {
+    let address = |text: &str| Address::from(text.parse::<IpAddr>().unwrap());
+    let mut world = World::with(&["10.0.0.1/16", "192.168.5.2/24", "2001:db8::2/64", "fd00:5::2/64", "fe80::2/64"]);
+    for (neighbour, ours) in [("10.0.0.9", "10.0.0.1"), ("192.168.5.9", "192.168.5.2")] {
+        world.ping_to(address(neighbour), address(ours));
+        let asked: Vec<Packet> = world.frames(50).iter().map(|frame| Packet::parse(&frame[14..]).unwrap()).collect();
+        let who: Vec<(Address, Address)> = asked.iter().map(|packet| (packet.sender, packet.target)).collect();
+        assert_eq!(who, [(address(ours), address(neighbour))]);
+    }
+    let all = address("ff02::1");
+    let echo = icmpv6::Message::EchoRequest(Echo { id: 1, seq: 1, data: b"who is there" });
+    for (neighbour, ours) in [("2001:db8::9", "2001:db8::2"), ("fd00:5::9", "fd00:5::2"), ("fe80::9", "fe80::2")] {
+        let (neighbour, ours) = (address(neighbour), address(ours));
+        let source = |frame: &Vec<u8>| Address::from_v6(frame[22..38].try_into().unwrap());
+        world.send_v6(neighbour, all, &echo);
+        let asked = world.frames(50);
+        assert_eq!(asked.iter().map(source).collect::<Vec<_>>(), [ours], "the question");
+        let (target_link, solicited) = (Some(MAC), true);
+        let advert = ndp::Message::NeighbourAdvert {
+            target: neighbour,
+            router: false,
+            solicited,
+            override_entry: true,
+            target_link,
+        };
+        world.send_v6(neighbour, ours, &icmpv6::Message::Ndp(advert));
+        assert_eq!(world.frames(50).iter().map(source).collect::<Vec<_>>(), [ours], "what was said to all");
+    }
 }

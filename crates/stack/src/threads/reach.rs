@@ -80,5 +80,21 @@ mod tests {
         }
         let world = Network { addresses, gateways: vec!["10.0.0.1".parse().unwrap()] }.snapshot().unwrap();
         assert_eq!(ask(&world, "0.0.0.0", "192.0.2.255"), Ok("10.0.0.2".to_owned()), "nobody here knows that network");
+
+        // Beyond a gateway we are known by the address that is in its network, whichever was named first; and by none that ends at the link.
+        let addresses = ["fe80::2/64", "10.0.0.2/24", "10.1.0.0/31", "2001:db8::2/64", "fd00::2/64"];
+        for (gateways, to, by) in [
+            (["10.1.0.1", "fe80::1"], "192.0.2.7", "10.1.0.0"),
+            (["10.0.0.1", "fe80::1"], "192.0.2.7", "10.0.0.2"),
+            (["10.0.0.1", "fe80::1"], "2001:db8:9::7", "2001:db8::2"),
+            (["10.0.0.1", "fd00::1"], "2001:db8:9::7", "fd00::2"),
+        ] {
+            let network = Network {
+                addresses: addresses.map(|cidr| cidr.parse().unwrap()).to_vec(),
+                gateways: gateways.map(|gateway| gateway.parse().unwrap()).to_vec(),
+            };
+            let world = network.snapshot().unwrap();
+            assert_eq!(ask(&world, "::", to).map(|source| source.replace("::ffff:", "")), Ok(by.to_owned()), "to {to}");
+        }
     }
 }
