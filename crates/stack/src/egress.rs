@@ -439,7 +439,7 @@ pub fn packet<T: Tx>(
     let mtu = path.mtu as usize;
     let mut payload = vec![0; payload_len];
     write(&mut payload);
-    let id = local.chance.next_u64();
+    let id = identification(local, spec);
     let hop_limit = local.paths.hop_limit;
     let spec = &HeaderSpec { hop_limit, dont_fragment: false, id: id as u16, ..*spec };
     let ip_len = spec.len();
@@ -449,7 +449,7 @@ pub fn packet<T: Tx>(
         whole[ip_len..].copy_from_slice(&payload);
         return raw(local, tx, spec.dst, &whole);
     }
-    let Ok(mut pieces) = Fragments::new(spec, id as u32, &payload, mtu) else {
+    let Ok(mut pieces) = Fragments::new(spec, id, &payload, mtu) else {
         local.counters.discard(Discard::IpNoRoute);
         return Sent::Nowhere;
     };
@@ -463,6 +463,15 @@ pub fn packet<T: Tx>(
         }
     }
     Sent::Yes
+}
+
+/// What tells this datagram's fragments from those of others. Of IPv6's 32 bits chance is as good as a count; of IPv4's 16 it is not.
+fn identification(local: &mut Local, spec: &HeaderSpec) -> u32 {
+    if !spec.src.is_v4() {
+        return local.chance.next_u64() as u32;
+    }
+    let pair = FlowKey { local: spec.src, remote: spec.dst, local_port: spec.protocol.into(), remote_port: 0 };
+    local.identifications.next(pair.hash(&local.hash_key.get())).into()
 }
 
 /// Sends an IP packet that is complete.

@@ -22,6 +22,7 @@ use crate::udp::UdpSockets;
 use crate::worker::TIMERS_MAX;
 use laneway_device::{Capabilities, Medium};
 use laneway_proto::icmp::RateLimit;
+use laneway_proto::ip::identification::Identifications;
 use laneway_proto::ip::reassembly::{self, Reassembly};
 use laneway_proto::time::Instant;
 use std::collections::VecDeque;
@@ -42,8 +43,10 @@ pub struct Local {
     pub(crate) config: Arc<Config>,
     pub(crate) secrets: KeptSecrets,
     pub(crate) hash_key: KeptKey,
-    /// For what others see: identifications, the price of ICMP messages.
+    /// For what others see: identifications of IPv6, the price of ICMP messages.
     pub(crate) chance: Chance,
+    /// Those of IPv4.
+    pub(crate) identifications: Identifications,
     /// For the ports of active opens: which of two steps the search goes on by. A hash for each `connect` would be dear, and of this
     /// nobody sees more than that step; where the search begins is a hash under [`BootSecrets::port`].
     pub(crate) jitter: Entropy,
@@ -128,6 +131,7 @@ impl<S: Sharing> Lane<S> {
             secrets: KeptSecrets::new(&secrets.tcp),
             hash_key: KeptKey::new(secrets.flow),
             chance,
+            identifications: Identifications::new(id, steering.lanes()),
             jitter,
             snapshot,
             paths: Paths::new(&capabilities, config.ip_default_ttl, secrets.tcp.timestamp),

@@ -290,6 +290,22 @@ fn a_conversation_vouches_for_its_neighbour() {
     );
 }
 
+/// RFC 6864 section 4.2: fragments of two datagrams that have the same number would be joined.
+#[test]
+fn no_two_datagrams_to_one_host_have_the_same_number_within_seconds() {
+    let mut world = acquainted();
+    let mut numbers = Vec::new();
+    for _ in 0..3_000 {
+        world.ping(NEIGHBOUR);
+        numbers
+            .extend(world.frames(1).iter().filter(|frame| heard(frame).is_some()).map(|frame| [frame[18], frame[19]]));
+    }
+    let all = numbers.len();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert!(all > 1_000 && numbers.len() == all, "{} numbers of {all} datagrams", numbers.len());
+}
+
 /// RFC 1122 section 2.3.2.2 wants one to be kept at least; the rest is counted.
 #[test]
 fn what_finds_no_room_to_wait_for_a_neighbour_is_counted() {
