@@ -626,7 +626,9 @@ impl Connection {
     /// `SO_KEEPALIVE`, with the times of the configuration.
     pub fn set_keepalive(&mut self, on: bool, cx: &Cx<'_>) {
         // What is over asks nobody whether he is there: it may still be here for what is unread, and has no timer that would be heard.
-        if matches!(self.state, State::Closed | State::TimeWait) {
+        // And of an orphan in FIN-WAIT-2 that timer is the end, which nobody is left to put off.
+        let is_ending = self.state == State::FinWait2 && self.facts.has(Facts::RECEIVE_SHUT);
+        if matches!(self.state, State::Closed | State::TimeWait) || is_ending {
             return;
         }
         if on {
