@@ -325,6 +325,10 @@ impl<T: Tx> Stage<'_, T> {
         let Arriving { segment, came, .. } = *arriving;
         let Some(slot) = self.tables.slots.get_mut(index) else { return Fate::Elsewhere };
         let Tcb::Synchronized(connection) = &mut slot.tcb else { return Fate::Elsewhere };
+        if connection.only_waits_to_be_read() {
+            cold_path();
+            return Fate::Elsewhere; // who was found where the flow was last is not its owner any more
+        }
         let accepted = slot.accepted;
         let mut cx = cx!(self);
         let mut arrival = tcp::Arrival::default();

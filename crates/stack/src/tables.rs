@@ -375,6 +375,17 @@ impl Tables {
         });
     }
 
+    /// Takes a connection that is over out of the index, but keeps it: whoever was its peer may begin anew. Not one that we opened, whose port was
+    /// chosen for it.
+    pub fn free_flow(&mut self, index: u32) {
+        let Tables { slots, flows, .. } = self;
+        if let Some(slot) = slots.get(index)
+            && slot.claim() == Claim::NONE
+        {
+            flows.remove(slot.hash, Handle::new(Kind::Connection, index).raw());
+        }
+    }
+
     /// Adds a half-open entry, whose flow has this [`mix`](FlowKey::mix), in the place of a TIME_WAIT record if the flow had one.
     #[inline(always)]
     pub fn insert_half_open(&mut self, hash: u64, half: HalfOpen, mix: u64, over: Option<Handle>) -> u32 {

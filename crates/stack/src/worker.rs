@@ -668,6 +668,7 @@ fn settle_any<G: Segmentation, T: Tx>(
     slot.touched = false;
     match connection.state() {
         State::Closed if connection.is_finished() => end(tables, local, app, index),
+        State::Closed if connection.only_waits_to_be_read() => tables.free_flow(index),
         // With unread bytes the connection stays until they are read; the record could not hold them.
         State::TimeWait if connection.buffered() == 0 && slot.accepted => {
             let token = connection.token;

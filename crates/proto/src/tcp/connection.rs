@@ -697,6 +697,12 @@ impl Connection {
         self.state == State::Closed && !self.facts.has(Facts::RESET_DUE) && self.rcv.buf.is_empty()
     }
 
+    /// Both sides have said all, and it is only here for what the application has not read: its flow is free.
+    #[inline]
+    pub fn only_waits_to_be_read(&self) -> bool {
+        self.state == State::Closed && self.reason == CloseReason::Normal && !self.rcv.buf.is_empty()
+    }
+
     // Getters --------------------------------------------------------------------------------------------------
 
     /// The flow.
