@@ -231,15 +231,15 @@ impl Handshake {
         debug_assert_eq!(self.state.on(event), Some(State::Established));
         let scaling = peer.scale.is_some() && cx.config.tcp_window_scaling;
         let none = WindowScale::new(0);
+        let snd_scale = if scaling { peer.scale.unwrap_or(none) } else { none };
         // A window in a segment with SYN is never scaled.
-        let snd_wnd =
-            if seg.flags.syn() { Window::new(peer.window.into()) } else { seg.window << peer.scale.unwrap_or(none) };
+        let snd_wnd = if seg.flags.syn() { Window::new(peer.window.into()) } else { seg.window << snd_scale };
         Agreed {
             key: self.key,
             iss: self.iss,
             irs: peer.irs,
             peer_mss: peer.mss.min(self.mss),
-            snd_scale: if scaling { peer.scale.unwrap_or(none) } else { none },
+            snd_scale,
             rcv_scale: if scaling { self.rcv_scale } else { none },
             sack: peer.sack && cx.config.tcp_sack,
             timestamps: peer.timestamp.is_some() && cx.config.tcp_timestamps,
