@@ -554,14 +554,17 @@ impl Context<'_> {
         self.tables.connection(connection).map(|c| look(c))
     }
 
-    /// Whether the lane has been told of a socket.
+    /// Whether the lane has been told of a socket, and can send from it.
     pub(crate) fn has_udp(&self, socket: UdpId) -> bool {
         self.local.udp.has(socket)
     }
 
-    /// Lets a socket send though it be unbound, until all that was sent from it has gone.
-    pub(crate) fn udp_leaves(&mut self, socket: UdpId) {
-        self.local.udp.leaves(socket);
+    /// Of the sockets that are unbound at the end of this poll, those that may have `more` can send until all that was sent from them
+    /// [has gone](Self::udp_has_left).
+    pub(crate) fn udp_leaves(&mut self, more: impl Fn(UdpId) -> bool) {
+        for &socket in self.local.unbinding.iter().filter(|socket| more(**socket)) {
+            self.local.udp.leaves(socket);
+        }
     }
 
     /// All that was sent from it has gone.

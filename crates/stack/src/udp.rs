@@ -46,7 +46,7 @@ pub struct UdpSockets {
     by_port: BTreeMap<u16, Vec<Socket>>,
     /// The port of each, by name.
     ports: BTreeMap<u16, u16>,
-    /// Those that have more to send than one poll can take, by name: with the port, if they are unbound meanwhile.
+    /// Those from which more may be sent after they are unbound, by name: with the port, once they are.
     leaving: BTreeMap<u16, Option<(u16, Socket)>>,
     /// What waits to be sent.
     pub outgoing: VecDeque<Outgoing>,
@@ -72,7 +72,7 @@ impl UdpSockets {
         }
     }
 
-    /// Lets a socket send until it [has left](Self::has_left), though it be unbound before. It hears nothing then.
+    /// Lets a socket send until it [has left](Self::has_left), though it is about to be unbound. It hears nothing then.
     pub(crate) fn leaves(&mut self, id: UdpId) {
         if self.has(id) {
             self.leaving.insert(id.0, None);
@@ -91,9 +91,9 @@ impl UdpSockets {
         Some((port, self.by_port.get(&port)?.iter().find(|s| s.id == id)?))
     }
 
-    /// Whether a socket is bound under this id.
+    /// Whether one can send from a socket under this id.
     pub(crate) fn has(&self, id: UdpId) -> bool {
-        self.ports.contains_key(&id.0)
+        self.sender(id).is_some()
     }
 
     /// Who gets a datagram of this flow: who is connected to its sender before who hears everybody (`peer_is` knows; see

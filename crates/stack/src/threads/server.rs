@@ -43,8 +43,6 @@ pub struct Server {
     lane: usize,
     inbox: Inbox,
     commands: VecDeque<Command>,
-    /// The first of them waits for its second poll.
-    waits: bool,
     /// Conversations that spoke in the last poll: they are looked at without being on the list.
     kept: Vec<Talk>,
     /// Conversations that the last poll served.
@@ -70,7 +68,7 @@ pub struct Server {
     now: Instant,
     listeners: BTreeMap<u16, LaneAcceptor>,
     sockets: BTreeMap<u16, Box<LaneDatagrams>>,
-    /// Those that were closed, and from which more was sent than one poll could take.
+    /// Those that were closed, until all that was sent from them before has gone out.
     leaving: Vec<LaneDatagrams>,
     busy: bool,
 }
@@ -82,7 +80,6 @@ impl Server {
             lane,
             inbox,
             commands: VecDeque::new(),
-            waits: false,
             kept: Vec::with_capacity(KEPT_MAX),
             served: 0,
             batch: Vec::with_capacity(BATCH),
@@ -185,18 +182,6 @@ impl Server {
         }
     }
 
-    /// The next command, unless it is to wait for the next poll. The control thread tells the lane of a socket before anybody can use
-    /// it, but that may have been after this poll took its mail; and what was sent before the socket was closed is to go out.
-    fn next_command(&mut self, cx: &mut Context<'_>) -> Option<Command> {
-        let is_early = match self.commands.front()? {
-            Command::UnbindUdp(id) => !cx.has_udp(*id),
-            _ => false,
-        };
-        // Once: it may be unbound already, and then nobody tells of it again.
-        self.waits = is_early && !self.waits;
-        if self.waits { None } else { self.commands.pop_front() }
-    }
-
     fn on_command(&mut self, cx: &mut Context<'_>, command: Command) {
         match command {
             Command::Connect { end, from, to, tried } => self.connect(cx, end, from, to, tried),
@@ -221,14 +206,9 @@ impl Server {
             Command::Refill(id) => self.offer(cx, id),
             Command::BindUdp(side) => _ = self.sockets.insert(side.shared.id.0, side),
             Command::UnbindUdp(id) => {
-                if let Some(mut side) = self.sockets.remove(&id.0) {
-                    // What was sent before the socket was closed still goes out.
-                    let n = side.drain(DATAGRAMS_MAX, |to, data| _ = cx.send_datagram(id, to, data));
+                if let Some(side) = self.sockets.remove(&id.0) {
                     side.end();
-                    if n == DATAGRAMS_MAX {
-                        cx.udp_leaves(id);
-                        self.leaving.push(*side);
-                    }
+                    self.leaving.push(*side);
                 }
             }
             Command::WatchListener(id, watch) => {
@@ -266,6 +246,36 @@ impl Server {
             self.socket_news.push(id);
         }
         Some(done)
+    }
+
+    /// Sends what was sent from sockets before they were closed, at most `max` datagrams; says how many.
+    fn see_off(&mut self, cx: &mut Context<'_>, max: usize) -> usize {
+        let (mut sent, mut at) = (0, 0);
+        while sent < max
+            && let Some(side) = self.leaving.get_mut(at)
+        {
+            let id = side.shared.id;
+            // It was closed before the lane has heard of it: the control plane told so, though not yet in this poll.
+            if !cx.has_udp(id) {
+                at += 1;
+                continue;
+            }
+            let n = side.drain(max - sent, |to, data| _ = cx.send_datagram(id, to, data));
+            sent += n;
+            if sent < max {
+                cx.udp_has_left(id);
+                self.leaving.swap_remove(at);
+            }
+        }
+        sent
+    }
+
+    /// Something that was sent from a UDP socket may be yet to go out.
+    fn may_send(&self, id: UdpId) -> bool {
+        let brings = |command: &Command| matches!(command, Command::BindUdp(side) if side.shared.id == id);
+        self.sockets.contains_key(&id.0)
+            || self.leaving.iter().any(|side| side.shared.id == id)
+            || self.commands.iter().any(brings)
     }
 
     fn connect(&mut self, cx: &mut Context<'_>, end: TalkEnd, from: Option<Address>, to: SocketAddr, tried: usize) {
@@ -354,13 +364,14 @@ impl App for Server {
         self.commands.extend(self.desk.take_commands(self.lane));
         let mut commands = 0;
         while commands < COMMANDS_MAX
-            && let Some(command) = self.next_command(cx)
+            && let Some(command) = self.commands.pop_front()
         {
             self.on_command(cx, command);
             commands += 1;
         }
         let served = self.serve_all(cx);
-        let mut datagrams = 0;
+        // Half of a poll is theirs, so that those who send all the time do not keep them for ever.
+        let mut datagrams = self.see_off(cx, DATAGRAMS_MAX / 2);
         while datagrams < DATAGRAMS_MAX
             && let Some(ticket) = self.inbox.woken_udp.pop()
         {
@@ -380,17 +391,8 @@ impl App for Server {
                 self.desk.send_datagrams(&ticket); // there may be more
             }
         }
-        while datagrams < DATAGRAMS_MAX
-            && let Some(side) = self.leaving.last_mut()
-        {
-            let (id, max) = (side.shared.id, DATAGRAMS_MAX - datagrams);
-            let n = side.drain(max, |to, data| _ = cx.send_datagram(id, to, data));
-            datagrams += n;
-            if n < max {
-                cx.udp_has_left(id);
-                self.leaving.pop();
-            }
-        }
+        // The control plane has given up the names of those that were closed; their ports they need until they have left.
+        cx.udp_leaves(|id| self.may_send(id));
         self.sweep(cx.now());
         self.feed(cx);
         self.stock.shrink(cx.now());
