@@ -188,7 +188,7 @@ impl Stack {
         let is_v6 = at.is_ipv6();
         let (id, at) = self.with(|stack| stack.bind_udp_with(at, options))?;
         let at = named(is_v6, at);
-        Ok(UdpSocket::new(self, self.0.desk.bind_udp(id, at)))
+        Ok(UdpSocket::new(self, self.0.desk.bind_udp(id, at), options.only_v6))
     }
 
     fn with<T>(&self, act: impl FnOnce(&on_lane::Stack) -> Result<T, Error>) -> io::Result<T> {

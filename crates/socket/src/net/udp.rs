@@ -8,7 +8,7 @@ use laneway_stack::threads::desk::{Desk, UdpTicket};
 use laneway_stack::threads::words::{Fault, READ, ROOM, WRITE};
 use laneway_stack::udp::payload_max;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -64,6 +64,8 @@ struct Bound {
     ticket: Arc<UdpTicket>,
     desk: Arc<Desk>,
     stack: Weak<Inner>,
+    /// `IPV6_V6ONLY` was asked for.
+    only_v6: bool,
 }
 
 impl Drop for Bound {
@@ -80,8 +82,8 @@ impl Drop for Bound {
 }
 
 impl UdpSocket {
-    pub(super) fn new(stack: &Stack, ticket: Arc<UdpTicket>) -> Self {
-        UdpSocket(Arc::new(Bound { ticket, desk: stack.0.desk.clone(), stack: Arc::downgrade(&stack.0) }))
+    pub(super) fn new(stack: &Stack, ticket: Arc<UdpTicket>, only_v6: bool) -> Self {
+        UdpSocket(Arc::new(Bound { ticket, desk: stack.0.desk.clone(), stack: Arc::downgrade(&stack.0), only_v6 }))
     }
 
     /// A socket on the [current](Stack::current) stack. Port 0: one that is free.
@@ -160,6 +162,7 @@ impl UdpSocket {
         // In the order in which the kernel asks.
         self.check_field(buf)?;
         self.check_name(&to)?;
+        self.check_reach(&to)?;
         if to.port() == 0 {
             return Err(Why::Invalid.into());
         }
@@ -197,6 +200,11 @@ impl UdpSocket {
         self.check()?;
         each(addr, |peer| {
             self.check_name(&peer)?;
+            // One of IPv6 alone refuses the name of an IPv4 address; in the clothes of IPv6 it is one that cannot be reached.
+            if self.is_v6_only() && peer.is_ipv4() {
+                return Err(Why::Family.into());
+            }
+            self.check_reach(&peer)?;
             self.0.ticket.connect(peer, self.source(&peer)?);
             Ok(())
         })
@@ -207,18 +215,29 @@ impl UdpSocket {
         if self.0.ticket.at.is_ipv4() && peer.is_ipv6() { Err(Why::Family.into()) } else { Ok(()) }
     }
 
+    /// It speaks IPv6 alone: it was asked to, or is bound to an address of IPv6 that is no IPv4 address in its clothes.
+    fn is_v6_only(&self) -> bool {
+        let ours = self.0.ticket.at.ip();
+        self.0.only_v6 || !ours.is_unspecified() && ours.to_canonical().is_ipv6()
+    }
+
+    fn check_reach(&self, peer: &SocketAddr) -> io::Result<()> {
+        let is_v4 = peer.ip().to_canonical().is_ipv4();
+        if self.is_v6_only() && is_v4 { Err(Why::Fault(Fault::NetworkUnreachable).into()) } else { Ok(()) }
+    }
+
     /// What does not fit into UDP's length field, whoever it is for, is the first thing that the kernel's sockets of IPv4 refuse.
     fn check_field(&self, buf: &[u8]) -> io::Result<()> {
         if self.0.ticket.at.is_ipv4() && buf.len() > 0xffff { Err(Why::TooLong.into()) } else { Ok(()) }
     }
 
-    /// Which address it sends from to `peer`. One with an address of one family says nothing to the other.
+    /// Which address it sends from to `peer`. One with an IPv4 address, and be it in the clothes of IPv6, says nothing to IPv6.
     fn source(&self, peer: &SocketAddr) -> io::Result<IpAddr> {
         let (ours, theirs) = (self.0.ticket.at.ip(), peer.ip().to_canonical());
-        if ours == Ipv6Addr::UNSPECIFIED || ours.to_canonical().is_ipv4() == theirs.is_ipv4() {
-            return Ok(self.0.desk.source(self.0.ticket.at.ip(), theirs).map_err(Why::from)?);
+        if ours.to_canonical().is_ipv4() && theirs.is_ipv6() {
+            return Err(Why::Family.into());
         }
-        Err(if ours.to_canonical().is_ipv4() { Why::Family } else { Why::Fault(Fault::NetworkUnreachable) }.into())
+        Ok(self.0.desk.source(ours, theirs).map_err(Why::from)?)
     }
 
     /// Sends a datagram to the peer.

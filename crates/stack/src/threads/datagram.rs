@@ -249,7 +249,9 @@ impl Datagrams {
     /// Its name: where it is bound, or, if that is any address and it is connected, where it sends from.
     pub fn local(&self) -> SocketAddr {
         let source = lock(&self.peer).map_or(self.at.ip(), |(_, source)| source);
-        if self.at.ip().is_unspecified() { SocketAddr::new(source, self.at.port()) } else { self.at }
+        // Of IPv4 also in the clothes of IPv6.
+        let is_any = self.at.ip().to_canonical().is_unspecified();
+        if is_any { SocketAddr::new(source, self.at.port()) } else { self.at }
     }
 }
 
