@@ -93,6 +93,8 @@ trait World {
     fn udp_v6_only(&self) -> Self::Udp;
     /// A non-blocking `connect`.
     fn begin_connect(&self, to: SocketAddr) -> Self::Stream;
+    /// One that nobody answers, while the second part is kept.
+    fn begin_connect_unanswered(&self) -> (Self::Stream, Vec<Self::Stream>);
     /// An address of the server, where nothing listens.
     fn closed(&self) -> SocketAddr;
     /// Until all that was sent has arrived, and been answered, however slow the machine is.
@@ -167,6 +169,17 @@ impl World for Kernel {
         let _ = rustix::net::connect(&socket, &to); // it has begun, whatever has come of it already
         socket.into()
     }
+    fn begin_connect_unanswered(&self) -> (Self::Stream, Vec<Self::Stream>) {
+        // Whose queue is full says nothing to a SYN.
+        let listener = self.listen();
+        rustix::net::listen(&listener, 0).unwrap();
+        let at = listener.local_addr().unwrap();
+        let mut first: Vec<_> = (0..3).map(|_| self.begin_connect(at)).collect();
+        self.settle();
+        let last = self.begin_connect(at);
+        first.push(std::os::fd::OwnedFd::from(listener).into());
+        (last, first)
+    }
     fn closed(&self) -> SocketAddr {
         // A port that was just free.
         let at = self.listen().local_addr().unwrap();
@@ -234,6 +247,10 @@ impl World for Ours {
     }
     fn begin_connect(&self, to: SocketAddr) -> Self::Stream {
         laneway::TcpStream::begin_connect_on(&self.client, &to).unwrap()
+    }
+    fn begin_connect_unanswered(&self) -> (Self::Stream, Vec<Self::Stream>) {
+        let nobody = self.family.choose("10.0.0.77", "fd00::77");
+        (self.begin_connect((nobody, 80).into()), Vec::new())
     }
     fn closed(&self) -> SocketAddr {
         SocketAddr::new(self.server(), 9)
@@ -1081,6 +1098,47 @@ story!(a_connect_that_does_not_wait_and_is_refused, |world, log| {
     log.say("error", error_of(a.take_error()));
 });
 
+story!(a_connect_that_nobody_answers, |world, log| {
+    let (mut a, _kept) = world.begin_connect_unanswered();
+    world.settle();
+    log.say("ready", Ok(a.ready()));
+    log.say("peer", a.peer_addr().map(drop));
+    log.say("ours", a.local_addr().map(|at| at.port() != 0));
+    log.say("error", error_of(a.take_error()));
+    log.say("read", a.read(&mut [0; 4]));
+    log.say("read nothing", a.read(&mut []));
+    log.say("peek", a.peek(&mut [0; 4]));
+    log.say("write", a.write(b"x"));
+    log.say("write nothing", a.write(b""));
+    log.say("pieces", a.write_vectored(&[io::IoSlice::new(b"x"), io::IoSlice::new(b"y")]));
+    log.say("nodelay", a.set_nodelay(true));
+    log.say("keepalive", a.set_keeps_alive(true));
+    log.say("gives up after", a.set_gives_up_after(60_000));
+    log.say("ready", Ok(a.ready()));
+    log.say("wait", a.set_nonblocking(false));
+    log.say("for so long", a.set_read_timeout(Some(Duration::from_millis(20))));
+    log.say("and so long", a.set_write_timeout(Some(Duration::from_millis(20))));
+    log.say("read", a.read(&mut [0; 4]));
+    log.say("write", a.write(b"x"));
+    log.say("write nothing", a.write(b""));
+    log.say("error", error_of(a.take_error()));
+});
+
+story!(
+    /// As soon as it can.
+    a_write_waits_for_a_connect, |world, log| {
+    let listener = world.listen();
+    let a = world.begin_connect(listener.local_addr().unwrap());
+    log.say("wait", a.set_nonblocking(false));
+    log.say("write", (&a).write(b"abc"));
+    let (mut b, _) = listener.accept().unwrap();
+    log.say("hear it", b.read(&mut [0; 8]));
+    let a = world.begin_connect(world.closed());
+    log.say("wait", a.set_nonblocking(false));
+    log.say("write", (&a).write(b"abc"));
+    log.say("write", (&a).write(b"abc"));
+});
+
 story!(one_of_several_addresses_will_do, |world, log| {
     let listener = world.listen();
     let at = listener.local_addr().unwrap();
@@ -1564,6 +1622,25 @@ story!(a_connect_gives_a_name, |world, log| {
     log.say("back", server.send_to(b"yes", here));
     log.say("recv", client.recv(&mut [0; 4]));
 });
+
+/// The kernel hands out what others had sent before the connect, as if the peer had. Who has connected takes it for the peer's, so ours drops it.
+#[test]
+fn what_came_from_others_before_a_connect_is_not_heard() {
+    for family in [Family::V4, Family::V6] {
+        let world = Ours::new(family);
+        let (client, server) = (world.udp_client(), world.udp_server());
+        client.set_nonblocking(true).unwrap();
+        for from in [&world.udp_server(), &server] {
+            from.send_to(&from.local_addr().unwrap().port().to_be_bytes(), client.local_addr().unwrap()).unwrap();
+        }
+        world.settle();
+        client.connect(server.local_addr().unwrap()).unwrap();
+        let mut buf = [0; 4];
+        assert_eq!(client.recv(&mut buf).unwrap(), 2);
+        assert_eq!(buf[..2], server.local_addr().unwrap().port().to_be_bytes());
+        assert_eq!(client.recv(&mut buf).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+}
 
 /// Where a datagram cannot go, who sends it is told. What the kernel says depends on its machine's routes, so this is ours alone: what it
 /// says with such routes.

@@ -5,7 +5,7 @@ use super::{after, deadline, each, left, named, set_timeout, set_ttl, timeout};
 use crate::error::Why;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::words::{
-    CONNECTED, ENDED, FULL, GONE, KEEPALIVE, NODELAY, OVER, Op, READ, ROOM, SHUT_READ, SHUT_WRITE, Talk, WRITE,
+    CONNECTED, ENDED, FULL, GONE, KEEPALIVE, NODELAY, OPENING, OVER, Op, READ, ROOM, SHUT_READ, SHUT_WRITE, Talk, WRITE,
 };
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
@@ -81,10 +81,11 @@ impl TcpStream {
 
     /// Begins to open a connection on a stack, and does not wait for it: what a non-blocking `connect` of the kernel's is. The
     /// stream is non-blocking. It becomes writable (see [`Poller`](super::Poller)) when the connection is established or has
-    /// failed; [`take_error`](Self::take_error) and [`peer_addr`](Self::peer_addr) tell which.
+    /// failed; [`take_error`](Self::take_error) and [`peer_addr`](Self::peer_addr) tell which. Until then nothing can be written.
     pub fn begin_connect_on(stack: &Stack, addr: &SocketAddr) -> io::Result<TcpStream> {
         let stream = Self::begin(stack, addr)?;
         stream.set_nonblocking(true)?;
+        stream.talk().app().state.fetch_or(OPENING, Relaxed);
         Ok(stream)
     }
 
@@ -242,11 +243,39 @@ impl TcpStream {
 
     #[cfg(feature = "tokio")]
     fn queue(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.await_connected()?;
         match self.append(bufs)? {
             None => Err(self.why_over()),
             Some(0) if bufs.iter().any(|buf| !buf.is_empty()) => Err(Why::WouldBlock.into()),
             Some(n) => Ok(n),
         }
+    }
+
+    /// Nothing is written on one that is [begun](Self::begin_connect_on) before it is connected: a write waits for that, or would.
+    #[inline]
+    fn await_connected(&self) -> io::Result<()> {
+        if self.talk().app().state.load(Relaxed) & OPENING == 0 { Ok(()) } else { self.await_decided() }
+    }
+
+    #[cold]
+    fn await_decided(&self) -> io::Result<()> {
+        self.check()?;
+        let words = self.talk().app();
+        let may_write = |s: &Self| s.is_decided() || words.state.load(Relaxed) & SHUT_WRITE != 0;
+        if words.nonblocking.load(Relaxed) {
+            self.talk().flags().want(ROOM); // a poller tells when it is
+            if !may_write(self) {
+                return Err(Why::WouldBlock.into());
+            }
+        }
+        let until = deadline(&words.write_timeout_ms);
+        while !may_write(self) {
+            if !self.wait(WRITE, until, may_write) {
+                return Err(Why::WouldBlock.into());
+            }
+        }
+        words.state.fetch_and(!OPENING, Relaxed);
+        Ok(())
     }
 
     /// Appends what there is room for; `None`: nothing can be sent any more.
@@ -284,6 +313,7 @@ impl TcpStream {
     }
 
     fn write_with(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.await_connected()?;
         let (words, all) = (self.talk().app(), bufs.iter().map(|buf| buf.len()).sum());
         if words.nonblocking.load(Relaxed) {
             self.announce(bufs);

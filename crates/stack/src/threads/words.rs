@@ -52,6 +52,8 @@ pub const SHUT_READ: u8 = 2;
 pub const NODELAY: u8 = 4;
 /// `SO_KEEPALIVE` was asked for.
 pub const KEEPALIVE: u8 = 8;
+/// It was begun to be opened, and no write has found yet what came of it.
+pub const OPENING: u8 = 16;
 
 /// What is asked of a lane beside the bytes.
 pub enum Op {
