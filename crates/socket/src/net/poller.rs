@@ -345,8 +345,11 @@ impl Poller {
 
     /// Has the current or the next [`wait`](Self::wait) return, whether or not a socket is ready.
     pub fn notify(&self) {
-        self.notified.store(true, Release);
-        self.list.wake();
+        // A child has the descriptor of its parent, who would not find out who has rung, and be told of it for ever.
+        if self.born.is_here() {
+            self.notified.store(true, Release);
+            self.list.wake();
+        }
     }
 }
 

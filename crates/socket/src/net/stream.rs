@@ -567,6 +567,7 @@ impl Read for &TcpStream {
     }
 
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.check()?;
         let mut n = 0;
         for buf in bufs.iter_mut().filter(|buf| !buf.is_empty()) {
             let got = if n == 0 { self.read_with(buf, false)? } else { self.read_more(buf) };
@@ -587,7 +588,7 @@ impl Write for &TcpStream {
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         // Of pieces without a byte the kernel does not ask the socket, as of a single one it does.
         if bufs.iter().all(|buf| buf.is_empty()) {
-            return Ok(0);
+            return self.check().map(|()| 0);
         }
         self.write_with(bufs)
     }

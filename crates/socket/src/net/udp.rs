@@ -160,6 +160,7 @@ impl UdpSocket {
 
     fn transmit(&self, buf: &[u8], to: SocketAddr) -> io::Result<usize> {
         // In the order in which the kernel asks.
+        self.check()?;
         self.check_field(buf)?;
         self.check_name(&to)?;
         self.check_reach(&to)?;
@@ -242,6 +243,7 @@ impl UdpSocket {
 
     /// Sends a datagram to the peer.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.check()?;
         self.check_field(buf)?;
         let peer = self.0.ticket.peer().ok_or(Why::NoPeer)?;
         check_length(buf, &peer)?;
