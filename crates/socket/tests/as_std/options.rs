@@ -1,0 +1,112 @@
+//! Options of sockets, and what they do.
+
+use crate::world::*;
+
+story!(options, |world, log| {
+    let (a, _b) = world.pair();
+    log.say("nodelay", a.nodelay());
+    log.say("set", a.set_nodelay(true));
+    log.say("nodelay", a.nodelay());
+    log.say("a clone's", a.try_clone().unwrap().nodelay());
+    let (listener, socket) = (world.listen(), world.udp_client());
+    for ttl in [0, 64, 256] {
+        log.say("set TTL", a.set_ttl(ttl));
+        log.say("set a listener's", listener.set_ttl(ttl));
+        log.say("set a socket's", socket.set_ttl(ttl));
+    }
+    log.say("TTL", a.ttl());
+    log.say("a listener's", listener.ttl());
+    log.say("a socket's", socket.ttl());
+    log.say("set broadcast", socket.set_broadcast(false));
+    log.say("broadcast", socket.broadcast());
+    log.say("error", error_of(a.take_error()));
+});
+
+story!(
+    /// With linger 0 a drop resets, whatever is under way; of clones the last.
+    linger_zero_resets, |world, log| {
+    let (a, mut b) = world.pair();
+    log.say("not set", a.lingers());
+    log.say("set", a.set_lingers(Some(Duration::ZERO)));
+    log.say("get", a.lingers());
+    let mut clone = a.try_clone().unwrap();
+    log.say("a clone's", clone.lingers());
+    drop(a);
+    log.say("still there", clone.write(b"abc"));
+    world.settle();
+    drop(clone);
+    world.settle();
+    log.say("ready", Ok(b.ready()));
+    log.say("what had come", b.read(&mut [0; 8]));
+    log.say("reset", b.read(&mut [0; 8]));
+    log.say("and then", b.read(&mut [0; 8]));
+    log.say("write", b.write(b"x"));
+    // Behind a FIN.
+    let (a, mut b) = world.pair();
+    log.say("set", a.set_lingers(Some(Duration::ZERO)));
+    log.say("shut", a.shutdown(Shutdown::Write));
+    world.settle();
+    drop(a);
+    world.settle();
+    log.say("the end", b.read(&mut [0; 8]));
+    log.say("write", b.write(b"x"));
+    log.say("write", b.write(b"x"));
+    log.say("error", error_of(b.take_error()));
+    // Taken back.
+    let (mut a, mut b) = world.pair();
+    log.say("set", a.set_lingers(Some(Duration::ZERO)));
+    log.say("unset", a.set_lingers(None));
+    log.say("get", a.lingers());
+    log.say("write", a.write(b"abc"));
+    drop(a);
+    log.say("what was sent", b.read(&mut [0; 8]));
+    log.say("the end", b.read(&mut [0; 8]));
+});
+
+story!(linger_with_bytes_to_send, |world, log| {
+    const MUCH: usize = 200_000;
+    for linger in [None, Some(Duration::from_secs(5)), Some(Duration::ZERO)] {
+        let (a, b) = world.pair();
+        log.say("set", a.set_lingers(linger));
+        log.say("get", a.lingers());
+        let reader = std::thread::spawn(move || {
+            std::thread::sleep(MOMENT);
+            let mut all = Vec::new();
+            let end = (&b).read_to_end(&mut all);
+            (all.len() == MUCH, end.map(drop), (&b).write(b"x").map(drop))
+        });
+        log.say("write", (&a).write_all(&[7; MUCH]));
+        if linger == Some(Duration::ZERO) {
+            world.settle();
+            std::thread::sleep(MOMENT);
+        }
+        drop(a);
+        let (is_all, end, _) = reader.join().unwrap();
+        log.say("all of it", Ok(is_all));
+        log.say("end", end);
+    }
+});
+
+story!(options_after_the_end, |world, log| {
+    for unread in [&b""[..], b"unread"] {
+        let (mut a, b) = world.pair();
+        log.say("write", a.write(unread));
+        world.settle();
+        drop(b);
+        world.settle();
+        log.say("shut", a.shutdown(Shutdown::Write));
+        world.settle();
+        for on in [true, false] {
+            log.say("nodelay", a.set_nodelay(on).and_then(|()| a.nodelay()));
+            log.say("keepalive", a.set_keeps_alive(on).and_then(|()| a.keeps_alive()));
+        }
+        log.say("gives up after", a.set_gives_up_after(1_234).and_then(|()| a.gives_up_after()));
+        log.say("gives up after", a.set_gives_up_after(0).and_then(|()| a.gives_up_after()));
+        log.say("linger", a.set_lingers(Some(Duration::from_secs(3))).and_then(|()| a.lingers()));
+        log.say("timeout", a.set_read_timeout(Some(Duration::ZERO)));
+        log.say("timeout", a.set_write_timeout(Some(Duration::from_secs(2))).and_then(|()| a.write_timeout()));
+        log.say("TTL", a.set_ttl(64).and_then(|()| a.ttl()));
+        log.say("do not wait", a.set_nonblocking(true));
+        log.say("clone", a.try_clone().map(drop));
+    }
+});
