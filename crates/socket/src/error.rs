@@ -23,6 +23,7 @@ use std::io;
 /// | the connection is over, or there never was a peer | `ENOTCONN` | `NotConnected` |
 /// | a datagram without a peer | `EDESTADDRREQ` | |
 /// | a datagram that is too long | `EMSGSIZE` | |
+/// | a name of a family that the socket does not speak | `EAFNOSUPPORT` | |
 /// | the stack has ended | `ENETDOWN` | `NetworkDown` |
 /// | this process is a child of the one that made the socket | `EBADF` | |
 /// | what the stack cannot do, a datagram to a group among it | `EOPNOTSUPP` | `Unsupported` |
