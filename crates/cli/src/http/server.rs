@@ -470,6 +470,8 @@ impl App for Server {
                 let skip = conn.skip.min(more.len() as u64);
                 conn.skip -= skip;
                 used += skip as usize;
+            } else if conn.head.is_empty() && matches!(more[0], b'\r' | b'\n') {
+                used += 1; // RFC 9112 section 2.2: an empty line before a request is none of it, and begins none
             } else if conn.head.is_empty() {
                 match request::read(more) {
                     Read::Partial => {

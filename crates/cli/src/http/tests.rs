@@ -406,8 +406,11 @@ fn refusals() {
         ("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "405"),
         ("BREW / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "501"),
         ("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", "501"),
-        ("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", "413"),
-        ("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n", "413"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", "413"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n", "413"),
+        // What is wrong with these is the method.
+        ("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", "405"),
+        ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "405"),
         ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1x\r\n\r\n", "400"),
         ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", "400"),
         ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "400"),
@@ -424,6 +427,9 @@ fn refusals() {
         let line = status(request);
         assert!(line.starts_with(&format!("HTTP/1.1 {says} ")), "{request:?}: {line}");
     }
+    let refused =
+        site.ask("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!((refused.contains("Connection: close"), refused.matches("HTTP/1.1 ").count()), (true, 1), "{refused}");
     // RFC 9110 section 2.5: a later minor version is served as the highest that we know.
     assert!(status("GET /hello.txt HTTP/1.2\r\nHost: x\r\nConnection: close\r\n\r\n").contains(" 200 "));
     // Whoever asks for a head gets none but the head, however bad the question.

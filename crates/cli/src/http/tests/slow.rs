@@ -115,3 +115,17 @@ fn who_has_all_and_does_not_close_is_reset() {
     });
     assert!(reset);
 }
+
+/// Some clients send one behind a body. It begins no request that could be too long in coming.
+#[test]
+fn an_empty_line_is_no_request() {
+    let shop = Shop::new("empty", Patience { head_us: SHORT, ..Patience::default() });
+    let mut stream = shop.ask("");
+    let (got, end) = take(&mut stream, Duration::ZERO, false);
+    assert!(end.is_ok() && got > LEN, "{got} bytes, then {end:?}");
+    stream.write_all(b"\r\n").unwrap();
+    sleep(Duration::from_millis(1_000));
+    write!(stream, "GET /file HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let (got, end) = take(&mut stream, Duration::ZERO, false);
+    assert!(end.is_ok() && got > LEN, "{got} bytes, then {end:?}");
+}
