@@ -242,25 +242,42 @@ fn check_overlap(args: &Args) -> Result<(), Failure> {
     // Without the list of interfaces the check is not possible, and opening the device will say what is wrong.
     let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Ok(()) };
     let tun = args.tun.as_deref().unwrap_or_default();
+    let mut taken = Vec::new();
     for interface in interfaces.filter(|interface| interface.interface_name != tun) {
         let (Some(address), Some(mask)) = (interface.address, interface.netmask) else { continue };
-        let theirs = if let (Some(ip), Some(mask)) = (address.as_sockaddr_in(), mask.as_sockaddr_in()) {
-            Cidr { address: ip.ip().into(), prefix: mask.ip().to_bits().leading_ones() as u8 }
+        if let (Some(ip), Some(mask)) = (address.as_sockaddr_in(), mask.as_sockaddr_in()) {
+            let prefix = mask.ip().to_bits().leading_ones() as u8;
+            taken.push((Cidr { address: ip.ip().into(), prefix }, interface.interface_name));
         } else if let (Some(ip), Some(mask)) = (address.as_sockaddr_in6(), mask.as_sockaddr_in6()) {
-            Cidr { address: ip.ip().into(), prefix: mask.ip().to_bits().leading_ones() as u8 }
-        } else {
-            continue;
-        };
-        for ours in args.addr.iter().chain(&args.host_addr) {
-            if contains(ours, theirs.address) || contains(&theirs, ours.address) {
-                return Err(Failure::Misuse(format!(
-                    "{ours} overlaps {theirs} of the interface {}: choose another network, for example 10.77.0.2/24 or fd77::2/64",
-                    interface.interface_name
-                )));
-            }
+            let prefix = mask.ip().to_bits().leading_ones() as u8;
+            taken.push((Cidr { address: ip.ip().into(), prefix }, interface.interface_name));
+        }
+    }
+    for (theirs, name) in &taken {
+        if let Some(ours) = args.addr.iter().chain(&args.host_addr).find(|ours| overlap(ours, theirs)) {
+            let example = free(ours, taken.iter().map(|(theirs, _)| theirs));
+            let example = example.map_or_else(String::new, |free| format!(", for example {free}"));
+            return Err(Failure::Misuse(format!(
+                "{ours} overlaps {theirs} of the interface {name}: choose another network{example}"
+            )));
         }
     }
     Ok(())
+}
+
+fn overlap(one: &Cidr, other: &Cidr) -> bool {
+    contains(one, other.address) || contains(other, one.address)
+}
+
+/// An address of the same family whose network is nobody's yet.
+fn free<'a>(like: &Cidr, taken: impl Iterator<Item = &'a Cidr> + Clone) -> Option<Cidr> {
+    let v4 = (77..=254).map(|number| [10, number, 0, 2]).chain((77..=254).map(|number| [192, 168, number, 2]));
+    let v6 = (0xfd77..=0xfdff).map(|first| [first, 0, 0, 0, 0, 0, 0, 2]);
+    let is_free = |free: &Cidr| taken.clone().all(|theirs| !overlap(free, theirs));
+    match like.address {
+        IpAddr::V4(_) => v4.map(|ip| Cidr { address: ip.into(), prefix: 24 }).find(is_free),
+        IpAddr::V6(_) => v6.map(|ip: [u16; 8]| Cidr { address: ip.into(), prefix: 64 }).find(is_free),
+    }
 }
 
 fn urls(args: &Args) -> Vec<String> {
@@ -305,5 +322,27 @@ fn missed(json: bool) -> impl Fn(u64) -> String {
     move |reports| match json {
         true => format!("{}\n", serde_json::json!({"event": "lost", "reports": reports})),
         false => format!("{reports} reports were lost here, because nobody read them in time\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is refused because another has it is not what is proposed instead.
+    #[test]
+    fn the_network_that_is_proposed_is_free() {
+        let cidr = |text: &&str| text.parse::<Cidr>().expect("an address");
+        let proposed = |like: &str, taken: &[&str]| {
+            let taken: Vec<Cidr> = taken.iter().map(cidr).collect();
+            free(&cidr(&like), taken.iter()).map(|free| free.to_string())
+        };
+        let said = |text: &str| Some(text.to_owned());
+        assert_eq!(proposed("127.0.0.5/8", &["127.0.0.1/8", "::1/128"]), said("10.77.0.2/24"));
+        assert_eq!(proposed("10.77.0.3/24", &["10.77.0.1/24", "10.78.0.1/16"]), said("10.79.0.2/24"));
+        assert_eq!(proposed("10.77.0.3/24", &["10.1.0.1/8", "192.168.77.1/24"]), said("192.168.78.2/24"));
+        assert_eq!(proposed("fd00::9/64", &["10.77.0.1/24"]), said("fd77::2/64"));
+        assert_eq!(proposed("fd77::9/64", &["fd77::1/64"]), said("fd78::2/64"));
+        assert_eq!(proposed("10.0.0.2/24", &["10.0.0.1/0"]), None);
     }
 }
