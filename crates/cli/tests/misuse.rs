@@ -46,6 +46,8 @@ fn arguments_that_cannot_be() {
     refused(&serve(&["--addr", "10.77.1.2/24", "--addr", "10.77.1.2/24"]), &["given twice", "remove"]);
     refused(&serve(&["--addr", "10.77.1.2/32"]), &["second address", "choose"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--host-addr", "10.77.1.2/24"]), &["both ends"]);
+    let says = ["10.79.0.1 cannot be the kernel's end", "in no network of the stack's", "choose"];
+    refused(&serve(&["--addr", "10.77.1.2/24", "--host-addr", "10.79.0.1/24"]), &says);
     refused(&serve(&["--addr", "10.77.1.2/24", "--gateway", "10.77.1.2"]), &["the stack's own", "choose"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--gateway", "10.77.1.255"]), &["broadcast", "choose"]);
     refused(&serve(&["--addr", "127.0.0.5/8"]), &["overlaps", "interface lo", "choose"]);

@@ -114,7 +114,7 @@ fn what_a_stack_would_refuse_is_refused_with_its_line() {
         (with("gateway = \"10.9.0.2\""), "laneway.toml:3: gateway: 10.9.0.2 cannot be the gateway, because it is the"),
         (with("gateway = \"10.9.0.255\""), "laneway.toml:3: gateway: 10.9.0.255 cannot be the gateway"),
         (with("gateway = \"10.8.0.1\""), "laneway.toml:3: gateway: 10.8.0.1 cannot be the gateway"),
-        (with("host_addr = \"10.8.0.1/24\""), "laneway.toml:3: host_addr: 10.8.0.1 cannot be the gateway"),
+        (with("host_addr = \"10.8.0.1/24\""), "laneway.toml:3: host_addr: 10.8.0.1 cannot be the kernel's end"),
         (with("host_addr = \"10.9.0.2/24\""), "laneway.toml:3: host_addr: 10.9.0.2 is given to both ends"),
         (with("control = \"\""), "laneway.toml:3: control: "),
         ("[interface]\ngateway = [\"10.9.0.1\", \"10.9.0.3\"]".into(), "laneway.toml:2: gateway: "),

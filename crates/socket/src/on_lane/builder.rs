@@ -587,7 +587,17 @@ pub fn check_host_addresses(addresses: &[Cidr], host: &[Cidr], gateways: &[IpAdd
             both.address
         )));
     }
-    if gateways.is_empty() { check_gateways(addresses, &host_gateways(host)) } else { Ok(()) }
+    if !gateways.is_empty() {
+        return Ok(());
+    }
+    let gateways = host_gateways(host);
+    if let Some(away) = gateways.iter().find(|ip| !is_beside(addresses, **ip)) {
+        return Err(StartError::Misuse(format!(
+            "{away} cannot be the kernel's end of the interface, because it is in no network of the stack's ({}): choose an address that is",
+            networks(addresses)
+        )));
+    }
+    check_gateways(addresses, &gateways)
 }
 
 /// Whether a stack with these addresses can have these gateways; without addresses it is not known which it reaches. The
@@ -599,13 +609,10 @@ pub fn check_gateways(addresses: &[Cidr], gateways: &[IpAddr]) -> Result<(), Sta
                 "{other} and {gateway} cannot both be the gateway: a stack has one of each family, so leave one out"
             )));
         }
-        // A router of IPv6 may be known by the address that it has on the link alone.
-        let is_on_link = matches!(gateway, IpAddr::V6(ip) if ip.is_unicast_link_local());
-        if !addresses.is_empty() && !is_on_link && !addresses.iter().any(|cidr| contains(cidr, *gateway)) {
-            let networks: Vec<String> = addresses.iter().map(Cidr::to_string).collect();
+        if !is_beside(addresses, *gateway) {
             return Err(StartError::Misuse(format!(
                 "{gateway} cannot be the gateway, because it is in no network of the stack's ({}): choose an address that is",
-                networks.join(", ")
+                networks(addresses)
             )));
         }
         let own = addresses.iter().any(|cidr| cidr.address == *gateway).then_some("it is the stack's own address");
@@ -621,6 +628,18 @@ pub fn check_gateways(addresses: &[Cidr], gateways: &[IpAddr]) -> Result<(), Sta
         Network { addresses: addresses.to_vec(), gateways: gateways.to_vec() }.snapshot()?;
     }
     Ok(())
+}
+
+/// Whether a stack with these addresses reaches this one on its link; without addresses it is not known.
+fn is_beside(addresses: &[Cidr], ip: IpAddr) -> bool {
+    // A router of IPv6 may be known by the address that it has on the link alone.
+    let is_on_link = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    addresses.is_empty() || is_on_link || addresses.iter().any(|cidr| contains(cidr, ip))
+}
+
+/// These networks, for a sentence.
+fn networks(addresses: &[Cidr]) -> String {
+    addresses.iter().map(Cidr::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The gateways of a stack that was given none: the kernel's end, one of each family.
