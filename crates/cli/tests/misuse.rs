@@ -417,6 +417,21 @@ fn a_missing_privilege_is_said() {
     refused(&serve(&["--addr", "10.77.1.2/24"]), &["run as root"]);
 }
 
+/// An interface that is there need not be made once more. Needs to be root, and where nobody is nothing is tried.
+#[test]
+fn an_interface_of_somebody_else_is_said() {
+    let script = "ip tuntap add dev lwmisuse3 mode tun multi_queue user 4242 && \
+                  exec setpriv --bounding-set=-net_admin --inh-caps=-net_admin \"$0\" serve / --tun lwmisuse3 --addr 10.77.1.2/24";
+    let output = Command::new("unshare").args(["--net", "sh", "-c", script, env!("CARGO_BIN_EXE_laneway")]).output();
+    let output = output.expect("util-linux is there");
+    let message = String::from_utf8_lossy(&output.stderr);
+    if !message.contains("laneway:") || message.contains("/dev/net/tun") {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("lwmisuse3 was not made for this user") && message.contains("another name"), "{message}");
+}
+
 /// `setcap` replaces what was granted before, so every line that needs it says the same whole command.
 #[test]
 fn the_doctor_grants_everything_by_one_command() {

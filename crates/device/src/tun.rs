@@ -182,6 +182,8 @@ pub enum TunError {
     },
     /// There is an interface of this name, and it is neither a TUN nor a TAP.
     Foreign(String),
+    /// There is an interface of this name, and it was not made for this user.
+    Denied(String),
     /// The interface is there, but one setting of it was refused.
     Configure {
         /// The interface.
@@ -205,6 +207,10 @@ impl fmt::Display for TunError {
             },
             TunError::Config(what) => f.write_str(what),
             TunError::Foreign(name) => write!(f, "the interface {name} is no TUN interface: choose another name"),
+            TunError::Denied(name) => write!(
+                f,
+                "the interface {name} was not made for this user: run as the one for whom it was, or as root, or choose another name"
+            ),
             TunError::Attach { name, error } => match error.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => {
                     let name = name.replace("%d", "0"); // one that the kernel might have chosen
@@ -235,7 +241,7 @@ impl std::error::Error for TunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             TunError::Node(error) | TunError::Attach { error, .. } | TunError::Configure { error, .. } => Some(error),
-            TunError::Config(_) | TunError::Foreign(_) => None,
+            TunError::Config(_) | TunError::Foreign(_) | TunError::Denied(_) => None,
         }
     }
 }
@@ -279,10 +285,18 @@ impl Tun {
                 // A persistent device that was made with many queues must be opened as such, even for one.
                 Err(TunError::Attach { error, .. }) if !multi_queue && error.raw_os_error() == Some(libc::EINVAL) => {
                     multi_queue = true;
-                    attach(&mut name, config, multi_queue)?
+                    attach(&mut name, config, multi_queue)
                 }
-                other => other?,
+                other => other,
             };
+            let file = file.map_err(|error| match error {
+                TunError::Attach { name, error }
+                    if error.raw_os_error() == Some(libc::EPERM) && matches!(found, Ok(Some(_))) =>
+                {
+                    TunError::Denied(name)
+                }
+                other => other,
+            })?;
             files.push(file);
         }
 
