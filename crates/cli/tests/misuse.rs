@@ -365,6 +365,20 @@ fn a_short_demo_ends_well_and_is_captured() {
     let _ = std::fs::remove_file(&capture);
 }
 
+/// A demonstration of nothing is no success.
+#[test]
+fn a_demo_without_a_connection_fails() {
+    let file = std::env::temp_dir().join(format!("laneway-no-ports-{}.toml", std::process::id()));
+    std::fs::write(&file, "[sysctl]\nip_local_port_range = [5000, 5001]\nip_local_reserved_ports = \"5000-5001\"\n")
+        .expect("a file");
+    let path = file.to_str().expect("a plain name");
+    let output = laneway(&["demo", "--alone", "--cores", "1", "--rounds", "1", "--seconds", "0.1", "--config", path]);
+    std::fs::remove_file(&file).expect("it is ours");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("no connection") && message.contains("--config"), "{message}");
+}
+
 /// A shell usually allows 1,024 open files, and its user may have more.
 #[test]
 fn a_demo_with_many_connections_needs_no_other_shell() {

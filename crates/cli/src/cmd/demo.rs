@@ -196,6 +196,11 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     if failed > 0 {
         return Err(Failure::Failed(format!("{failed} connections did not end as they should")));
     }
+    if totals[0].done == 0 {
+        return Err(Failure::Failed(
+            "Laneway has made no connection: take longer turns with --seconds, or look at what --config says of local ports".into(),
+        ));
+    }
     Ok(())
 }
 
