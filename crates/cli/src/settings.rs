@@ -323,7 +323,7 @@ pub fn read(path: &Path) -> Result<Settings, Failure> {
     };
     if let Some(why) = why {
         return Err(Failure::Misuse(format!(
-            "the configuration {} cannot be read: {why}; name another with --config",
+            "the configuration {} cannot be read: {why}; name another file",
             path.display()
         )));
     }
@@ -350,6 +350,11 @@ pub fn parse(path: &Path, text: &str) -> Result<Settings, Vec<String>> {
             wrong.push(if all_names().any(|(name, _)| name == section) {
                 let (_, home) = all_names().find(|(name, _)| *name == section).unwrap_or(("", ""));
                 format!("{}: '{section}' stands in no section: put it under [{home}]", place(line))
+            } else if known.contains(&section) {
+                format!(
+                    "{}: {section} must be a section: write [{section}] on a line of its own, and once",
+                    place(line)
+                )
             } else {
                 format!("{}: '{section}' is no section{}", place(line), suggest(section, known))
             });

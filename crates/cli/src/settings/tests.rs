@@ -142,6 +142,11 @@ fn what_is_wrong_is_said_with_its_place_and_what_would_be_right() {
         ),
         ("[sysctl]\ncolour = 3", "laneway.toml:2: there is no setting 'colour'; `laneway config show` lists them all"),
         ("[interfaces]\ntun = \"x\"", "laneway.toml:1: [interfaces] is no section; did you mean 'interface'?"),
+        ("[[sysctl]]", "laneway.toml:1: sysctl must be a section: write [sysctl] on a line of its own, and once"),
+        (
+            "interface = 1",
+            "laneway.toml:1: interface must be a section: write [interface] on a line of its own, and once",
+        ),
         ("tcp_sack = true", "laneway.toml:1: 'tcp_sack' stands in no section: put it under [sysctl]"),
         (
             "[sysctl]\n\ntcp_sack = \"yes\"",
