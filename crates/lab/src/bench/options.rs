@@ -329,8 +329,8 @@ impl Bench {
         } else if self.threads.is_some() {
             return misuse("--threads are the application's: add --api thread");
         }
-        if self.unit == Unit::Stream && !self.peer.is_empty() && self.message.is_some() {
-            return misuse("--message is for bench rr");
+        if self.unit != Unit::Rr && self.message.is_some() {
+            return misuse("--message is for bench rr: leave it out");
         }
         if self.ports_per_address.is_some_and(|ports| !(16..=60_000).contains(&ports)) {
             return misuse("--ports-per-address must be 16 to 60000");
@@ -417,6 +417,9 @@ mod tests {
             "idle --api thread",
             "crr --ring 100",
             "rr --sharing epoch",
+            "crr --message 100",
+            "stream --message 100",
+            "idle --message 100",
             "crr --conns 9999999",
         ] {
             let said = check(wrong).expect_err(wrong);
