@@ -19,3 +19,22 @@ fn who_has_closed_stdout_is_no_failure() {
         assert_eq!(status.code(), Some(0), "{arguments:?}");
     }
 }
+
+/// What takes minutes is not begun for a page that has no place, and what was measured is not lost with one.
+#[test]
+fn a_page_without_a_place_is_refused_before_anything_is_measured() {
+    let lab = |report: &str| {
+        let arguments = ["s4", "--quick", "--seconds", "0.02", "--report", report];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_laneway-lab"));
+        let output = command.args(arguments).output().expect("it can be run");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, out, err) = lab("/no/such/place/s4.html");
+    assert_eq!((code, &*out), (Some(2), ""), "{err}");
+    assert!(err.contains("/no/such/place/s4.html") && err.contains("another place"), "{err}");
+    // It can be opened, and not be written.
+    let (code, out, err) = lab("/dev/full");
+    assert_eq!(code, Some(1), "{err}");
+    assert!(out.contains("t0") && err.contains("/dev/full"), "{out}{err}");
+}

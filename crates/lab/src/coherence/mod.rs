@@ -64,6 +64,7 @@ pub fn run(options: &Coherence) -> Result<(), Failure> {
         return Err(Failure::Misuse("--seconds: coherence counts, and takes as long as that takes".into()));
     }
     let names = options.wall.variants(&Variant::ALL.map(Variant::name))?;
+    options.wall.check_report()?;
     let quick = options.wall.quick;
     let is_asked = |variant: &Variant| {
         let is_short = *variant == Variant::Lane || variant.plant().is_some();

@@ -75,6 +75,7 @@ pub fn run(options: &Model) -> Result<(), Failure> {
     let names = ["global", "accept", "timewait", "decomposed", "epoch", "lane", "r0", "r1", "r2", "r3", "arc"];
     let wanted = options.wall.variants(&names)?;
     let time = options.wall.time(2.0, 0.2)?;
+    options.wall.check_report()?;
     let (mut sharing, references) = (counts::sharing(), counts::references());
     if let Some(file) = &options.counts {
         counted::read(file, &mut sharing)?;

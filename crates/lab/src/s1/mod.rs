@@ -122,6 +122,7 @@ fn contender<S: Sharing>(name: &'static str, shape: &Shape) -> Result<Box<dyn Co
 pub fn run(options: &S1) -> Result<(), Failure> {
     let time = options.wall.time(1.0, 0.1)?;
     let variants = options.wall.variants(&VARIANTS)?;
+    options.wall.check_report()?;
     let cores = machine::cores();
     let lanes = match &options.lanes[..] {
         [] if cores < 2 => vec![1],

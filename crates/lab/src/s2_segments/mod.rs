@@ -84,6 +84,7 @@ pub fn run(options: &S2) -> Result<(), Failure> {
     }
     let variants = options.wall.variants(&VARIANTS)?;
     let time = options.wall.time(1.0, 0.1)?;
+    options.wall.check_report()?;
     let (ops, rounds) = if options.wall.quick { (2_000, 1) } else { (20_000, 5) };
     let unit = format!("transactions of {} bytes each way, {} connections", options.message, options.conns);
     let mut rows = Rows::new(Some(&unit));

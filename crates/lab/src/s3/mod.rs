@@ -161,6 +161,7 @@ impl S3 {
 /// Runs what was asked for, and gives it out.
 pub fn run(s3: &S3) -> Result<(), Failure> {
     s3.check()?;
+    s3.options.check_report()?;
     let mut rows = Rows::new(Some("connects"));
     let mut page = Page::new("S3: choosing a port for connect()");
     page.words = picture::words();

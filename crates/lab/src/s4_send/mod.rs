@@ -97,6 +97,7 @@ impl Outcome {
 pub fn run(options: &S4) -> Result<(), Failure> {
     let time = options.wall.time(1.0, 0.2)?;
     let variants = options.wall.variants(&["t0", "t1", "lane", "lane-aa"])?;
+    options.wall.check_report()?;
     let rounds = if options.wall.quick { 1 } else { ROUNDS };
     let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); variants.len()];
     // Asked before a thread is pinned: afterwards it is one.

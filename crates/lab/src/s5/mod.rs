@@ -88,6 +88,7 @@ pub fn run(s5: &S5) -> Result<(), Failure> {
     if let Some(pairs) = &s5.pairs {
         return micro::pairs(pairs);
     }
+    s5.wall.check_report()?;
     let mut rows = Rows::new(None);
     let mut page = Page::new("S5: what a packet does to the route that it uses");
     page.words = picture::words();

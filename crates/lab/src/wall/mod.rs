@@ -12,7 +12,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use page::Page;
 use rows::Rows;
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The options that every wall has.
@@ -56,21 +57,39 @@ impl WallOptions {
         let wanted = |name: &&str| self.variant.is_empty() || self.variant.iter().any(|one| one == name);
         Ok(all.iter().copied().filter(wanted).collect())
     }
+
+    /// Whether the page can be written where it is wanted: asked before minutes are spent on what it shall show.
+    pub fn check_report(&self) -> Result<(), Failure> {
+        let Some(file) = &self.report else { return Ok(()) };
+        let was_there = file.exists();
+        File::options()
+            .append(true)
+            .create(true)
+            .open(file)
+            .map_err(|error| Failure::Misuse(not_there(file, &error)))?;
+        // Whoever breaks the measurement off shall find no page without a word in it.
+        if !was_there {
+            let _ = std::fs::remove_file(file);
+        }
+        Ok(())
+    }
 }
 
-/// Gives the results out as the options say: the page first, because its place may turn out to be wrong. Fails at the end if a bar
-/// was missed.
+fn not_there(file: &Path, error: &std::io::Error) -> String {
+    format!("--report {}: cannot write there: {error}; choose another place", file.display())
+}
+
+/// Gives the results out as the options say, the rows even if the page cannot be written. Fails at the end if a bar was missed.
 pub fn finish(options: &WallOptions, rows: &Rows, page: &Page) -> Result<(), Failure> {
-    if let Some(file) = &options.report {
-        let html = page.html(rows)?;
-        std::fs::write(file, html)
-            .map_err(|error| Failure::Misuse(format!("--report {}: cannot write there: {error}", file.display())))?;
-        output::remark(format_args!("wrote {}", file.display()));
-    }
     if options.json {
         output::show(format_args!("{}\n", rows.json()))?;
     } else {
         output::show(format_args!("{}", rows.table()))?;
+    }
+    if let Some(file) = &options.report {
+        let html = page.html(rows)?;
+        std::fs::write(file, html).map_err(|error| Failure::Machine(not_there(file, &error)))?;
+        output::remark(format_args!("wrote {}", file.display()));
     }
     match &rows.missed()[..] {
         [] => Ok(()),
