@@ -22,6 +22,11 @@ pub mod tokio;
 pub use net::{
     Builder, Entered, Event, Incoming, Interest, Mode, Poller, Source, Stack, TcpListener, TcpStream, UdpSocket,
 };
+/// The snippet of the first page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+
 /// The snippets of the page for users.
 #[cfg(all(doctest, feature = "tokio"))]
 #[doc = include_str!("../../../docs/using.md")]
