@@ -222,7 +222,7 @@ impl fmt::Display for TunError {
                 Some(libc::EBUSY) => write!(f, "the interface {name} is in use by another program: stop that one, or choose another name"),
                 Some(libc::EINVAL) => write!(
                     f,
-                    "the interface {name} exists with other properties (TUN or TAP, one queue or many): delete it with `ip link del {name}`, or choose another name"
+                    "the interface {name} exists with other properties (TUN or TAP, one queue or many): ask for one lane if it has one queue, delete it with `ip link del {name}`, or choose another name"
                 ),
                 Some(libc::E2BIG) => write!(f, "the interface {name} has no free queue left (at most {QUEUES_MAX}): ask for fewer"),
                 _ => write!(f, "the interface {name} cannot be opened: {error}"),
