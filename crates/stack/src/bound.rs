@@ -9,7 +9,7 @@ use crate::lane::Local;
 use crate::mail::ToControl;
 use crate::port_set::PortSet;
 use crate::ports::Claim;
-use crate::tables::{Tables, Tcb};
+use crate::tables::Tables;
 use laneway_proto::tcp::TimeWait;
 use laneway_table::Fifo;
 use laneway_wire::flow::FlowKey;
@@ -105,14 +105,10 @@ impl Survey {
                 return false;
             }
             *budget -= 1;
-            if let Some(slot) = tables.slots.get(self.slot) {
-                let closed = match &slot.tcb {
-                    Tcb::Synchronized(connection) => connection.is_finished(),
-                    Tcb::Handshaking(_) => false,
-                };
-                if !closed {
-                    self.look_at(slot.key(), slot.reuse());
-                }
+            if let Some(slot) = tables.slots.get(self.slot)
+                && let Some(flow) = slot.flow()
+            {
+                self.look_at(flow, slot.reuse());
             }
             self.slot += 1;
         }

@@ -462,7 +462,12 @@ impl Walk {
                     let slab = &tables.slots;
                     (
                         Part::TimeWaitV4,
-                        self.slots(slab.end(), &mut looks, |at| slab.get(at).map(|slot| *slot.key()), &wanted),
+                        self.slots(
+                            slab.end(),
+                            &mut looks,
+                            |at| slab.get(at).and_then(|slot| slot.flow().copied()),
+                            &wanted,
+                        ),
                     )
                 }
                 Part::TimeWaitV4 => (Part::TimeWaitV6, self.records(&tables.tw4, &mut looks, &wanted)),
@@ -529,7 +534,7 @@ impl Walk {
         let Some(at) = self.next else { return false };
         let key = match self.part {
             Part::HalfOpen => tables.half_open.get(at).map(|half| *half.key()),
-            Part::Connections => tables.slots.get(at).map(|slot| *slot.key()),
+            Part::Connections => tables.slots.get(at).and_then(|slot| slot.flow().copied()),
             Part::TimeWaitV4 => record(&tables.tw4, at),
             Part::TimeWaitV6 => record(&tables.tw6, at),
             Part::End => None,

@@ -2,6 +2,7 @@
 
 use crate::accept::Listeners;
 use crate::app::ConnId;
+use crate::config::Config;
 use crate::counters::{Counters, Mib};
 use crate::entropy::KeptKey;
 use crate::paths::PathPlace;
@@ -9,7 +10,7 @@ use crate::ports::{Ask, Claim, Exhausted, Grant, PortChoice, Probe};
 use crate::recent::RecentFlows;
 use crate::timers::Timers;
 use arrayvec::ArrayVec;
-use laneway_proto::tcp::{BufferPool, Connection, HalfOpen, Handshake, TimeWait, TimeWaitV4, TimeWaitV6};
+use laneway_proto::tcp::{BufferPool, Connection, Cx, HalfOpen, Handshake, TimeWait, TimeWaitV4, TimeWaitV6};
 use laneway_proto::time::Instant;
 use laneway_sync::prefetch::{LINE, prefetch_line_to_write};
 use laneway_table::{Fifo, HandleTable, Slab};
@@ -375,14 +376,14 @@ impl Tables {
         });
     }
 
-    /// Takes a connection that is over out of the index, but keeps it: whoever was its peer may begin anew. Not one that we opened, whose port was
-    /// chosen for it.
+    /// Takes a connection that is over out of the index, but keeps it: whoever was its peer may begin anew, and so may we from its port.
     pub fn free_flow(&mut self, index: u32) {
-        let Tables { slots, flows, .. } = self;
-        if let Some(slot) = slots.get(index)
-            && slot.claim() == Claim::NONE
-        {
-            flows.remove(slot.hash, Handle::new(Kind::Connection, index).raw());
+        let Tables { slots, flows, ports, .. } = self;
+        let Some(slot) = slots.get_mut(index) else { return };
+        flows.remove(slot.hash, Handle::new(Kind::Connection, index).raw());
+        let claim = slot.take_claim();
+        if claim != Claim::NONE {
+            ports.released(claim, slot.key());
         }
     }
 
@@ -416,25 +417,34 @@ impl Tables {
     pub fn retire(&mut self, index: u32, now: Instant, cap: usize) {
         let Tables { slots, flows, tw4, tw6, ports, pool, .. } = self;
         let retired = slots.forget_if(index, |slot| {
-            let Tcb::Synchronized(connection) = &slot.tcb else { return false };
-            let key = connection.key();
-            let parts = connection.time_wait(now, slot.tag);
-            let record = if key.is_v4() {
-                Handle::new(Kind::TimeWaitV4, tw4.push(TimeWaitV4::from_parts(key, parts)))
-            } else {
-                Handle::new(Kind::TimeWaitV6, tw6.push(TimeWaitV6::from_parts(key, parts)))
-            };
-            flows.replace(slot.hash, Handle::new(Kind::Connection, index).raw(), record.raw());
-            let claim = slot.claim();
-            if claim != Claim::NONE {
-                ports.waits(claim, key, parts.has_timestamps());
+            let made = slot.leave_record(index, now, (flows, tw4, tw6), ports);
+            if made {
+                slot.release(pool);
             }
-            slot.release(pool);
-            true
+            made
         });
-        if !retired {
+        if retired {
+            self.count_record(cap);
+        }
+    }
+
+    /// The same of one that the application has yet to read: it stays for that, and the flow is the record's.
+    pub fn retire_unread(&mut self, index: u32, now: Instant, config: &Config) {
+        let Tables { slots, flows, tw4, tw6, ports, pool, .. } = self;
+        let Some(slot) = slots.get_mut(index) else { return };
+        if !slot.leave_record(index, now, (flows, tw4, tw6), ports) {
             return;
         }
+        slot.take_claim();
+        if let Tcb::Synchronized(connection) = &mut slot.tcb {
+            connection.end_unread(&mut Cx { now, config: &config.tcp, pool });
+        }
+        self.count_record(config.tcp_max_tw_buckets);
+    }
+
+    /// There is one more.
+    #[inline]
+    fn count_record(&mut self, cap: usize) {
         self.time_waits += 1;
         self.counters.count(Mib::TcpExtTW);
         if self.time_waits > cap {
@@ -663,6 +673,38 @@ impl Slot {
         }
     }
 
+    /// Lays a record of a connection in TIME-WAIT down, in its place of the index. False, with nothing done, if it is none.
+    #[inline(always)]
+    fn leave_record(
+        &self,
+        index: u32,
+        now: Instant,
+        (flows, tw4, tw6): (&mut HandleTable, &mut Fifo<TimeWaitV4>, &mut Fifo<TimeWaitV6>),
+        ports: &mut Box<dyn PortChoice>,
+    ) -> bool {
+        let Tcb::Synchronized(connection) = &self.tcb else { return false };
+        let key = connection.key();
+        let parts = connection.time_wait(now, self.tag);
+        let record = if key.is_v4() {
+            Handle::new(Kind::TimeWaitV4, tw4.push(TimeWaitV4::from_parts(key, parts)))
+        } else {
+            Handle::new(Kind::TimeWaitV6, tw6.push(TimeWaitV6::from_parts(key, parts)))
+        };
+        flows.replace(self.hash, Handle::new(Kind::Connection, index).raw(), record.raw());
+        let claim = self.claim();
+        if claim != Claim::NONE {
+            ports.waits(claim, key, parts.has_timestamps());
+        }
+        true
+    }
+
+    /// The word of whoever chose our port, which is another's to give back from now on.
+    fn take_claim(&mut self) -> Claim {
+        let claim = self.claim();
+        self.tag = Claim::NONE.pack(self.reuse());
+        claim
+    }
+
     /// The word of whoever chose our port.
     #[inline]
     fn claim(&self) -> Claim {
@@ -672,6 +714,14 @@ impl Slot {
     /// `SO_REUSEADDR` and `SO_REUSEPORT` of the socket that it came from.
     pub(crate) fn reuse(&self) -> u8 {
         Claim::unpack(self.tag).1
+    }
+
+    /// The flow, as long as it is this one's: not when that is over, and at most yet to be read.
+    pub(crate) fn flow(&self) -> Option<&FlowKey> {
+        match &self.tcb {
+            Tcb::Synchronized(connection) if connection.is_finished() || connection.only_waits_to_be_read() => None,
+            _ => Some(self.key()),
+        }
     }
 
     /// The flow.

@@ -669,8 +669,9 @@ fn settle_any<G: Segmentation, T: Tx>(
     match connection.state() {
         State::Closed if connection.is_finished() => end(tables, local, app, index),
         State::Closed if connection.only_waits_to_be_read() => tables.free_flow(index),
-        // With unread bytes the connection stays until they are read; the record could not hold them.
-        State::TimeWait if connection.buffered() == 0 && slot.accepted => {
+        // The record could not hold what is unread: the connection stays for that.
+        State::TimeWait if connection.buffered() > 0 => tables.retire_unread(index, now, &local.config),
+        State::TimeWait if slot.accepted => {
             let token = connection.token;
             let id = tables.id(index);
             tables.retire(index, now, local.config.tcp_max_tw_buckets);

@@ -132,6 +132,8 @@ struct Told {
     opened: Vec<ConnId>,
     accepted: Vec<ConnId>,
     refused: Vec<Error>,
+    /// What comes is left unread.
+    leaves: bool,
 }
 
 impl App for Told {
@@ -147,7 +149,7 @@ impl App for Told {
         self.accepted.push(id);
     }
     fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
-        data.len()
+        if self.leaves { 0 } else { data.len() }
     }
     fn on_peer_closed(&mut self, _: &mut Context<'_>, _: ConnId) {}
 }
@@ -543,6 +545,49 @@ fn a_port_that_two_have_bound_is_kept_until_both_have_gone() {
             let outcome = cx.connect(None, Address::from_v4([10, 0, 0, 9]), 80, 0);
             assert_eq!(outcome.is_ok(), is_free, "{outcome:?}");
         });
+    }
+}
+
+/// `connect` has one port to choose from. What its last connection has not read is no reason to refuse the next one.
+#[test]
+fn a_port_is_free_again_though_text_from_it_is_unread() {
+    for peer_closes_first in [true, false] {
+        let config = Config { ip_local_port_range: (40_000, 40_000), ..Config::default() };
+        let mut ours = Ours::new(&config);
+        ours.peer.listen("10.0.0.9:80".parse().unwrap(), 64, ours.now).unwrap();
+        ours.host.seats[0].app.leaves = true;
+        let connect = |cx: &mut Context<'_>| cx.connect(None, Address::from_v4([10, 0, 0, 9]), 80, 0);
+        ours.tell(move |cx| assert!(connect(cx).is_ok()));
+        let (near, far) = (ours.host.seats[0].app.opened[0], ours.peer.seats[0].app.accepted[0]);
+        let speak = move |cx: &mut Context<'_>| {
+            assert_eq!(cx.send(far, b"unread"), 6);
+            cx.shutdown(far);
+        };
+        for peer in [peer_closes_first, !peer_closes_first] {
+            if peer {
+                ours.peer.seats[0].app.verbs.push_back(Box::new(speak));
+                ours.turn(30);
+            } else {
+                ours.tell(move |cx| cx.shutdown(near));
+            }
+        }
+        let records = usize::from(!peer_closes_first);
+        assert_eq!(ours.host.seats[0].lane.tables(|t| (t.slots.len(), t.time_waits)), (1, records));
+        let taken = ours.tcp(Row { kind: Kind::Any4, options: BindOptions::default() }, 40_000);
+        assert_eq!(taken.is_ok(), peer_closes_first, "the record is in the way, what is unread is not");
+        if let Ok((socket, _)) = taken {
+            ours.close(socket);
+        }
+        // By its timestamps a new connection can be told from one in TIME-WAIT after a second.
+        ours.now = ours.now.after_us(1_100_000);
+        ours.turn(30);
+        ours.tell(move |cx| assert!(connect(cx).is_ok(), "the peer closes first: {peer_closes_first}"));
+        assert_eq!(ours.host.seats[0].app.opened.len(), 2);
+        // Reading the first does not take the port of the second away.
+        ours.host.seats[0].app.leaves = false;
+        ours.tell(move |cx| cx.resume(near));
+        assert_eq!(ours.host.seats[0].lane.tables(|t| (t.slots.len(), t.time_waits)), (1, 0));
+        ours.tell(move |cx| assert!(connect(cx).is_err(), "the port is in use"));
     }
 }
 

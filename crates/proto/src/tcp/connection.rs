@@ -697,6 +697,13 @@ impl Connection {
         self.state == State::Closed && !self.facts.has(Facts::RESET_DUE) && self.rcv.buf.is_empty()
     }
 
+    /// A record has been made of its TIME-WAIT, which is the flow from now on: it is only here for what the application has not read.
+    pub fn end_unread(&mut self, cx: &mut Cx<'_>) {
+        if let Some(State::Closed) = self.state.on(Event::Expire) {
+            self.die(CloseReason::Normal, cx);
+        }
+    }
+
     /// Both sides have said all, and it is only here for what the application has not read: its flow is free.
     #[inline]
     pub fn only_waits_to_be_read(&self) -> bool {
