@@ -291,9 +291,15 @@ fn spec(src: Address, dst: Address) -> HeaderSpec {
 
 /// Whether the packet is itself an ICMP error, or could be one: only known queries are not.
 fn is_icmp_error(packet: &Packet<'_>) -> bool {
-    match packet.protocol {
-        protocol::ICMPV4 => !matches!(packet.payload.first(), Some(0 | 8 | 9 | 10 | 13..=18)),
-        protocol::ICMPV6 => packet.payload.first().is_none_or(|kind| *kind < 128),
+    let (mut protocol, mut message) = (packet.protocol, packet.payload);
+    // In a fragment the headers that are for the destination alone still stand before it.
+    if !packet.src.is_v4() {
+        let Ok(upper) = ipv6::walk(protocol, message) else { return true };
+        (protocol, message) = (upper.protocol, message.get(upper.offset..).unwrap_or_default());
+    }
+    match protocol {
+        protocol::ICMPV4 => !matches!(message.first(), Some(0 | 8 | 9 | 10 | 13..=18)),
+        protocol::ICMPV6 => message.first().is_none_or(|kind| *kind < 128),
         _ => false,
     }
 }

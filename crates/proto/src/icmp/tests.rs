@@ -239,6 +239,12 @@ fn no_error_answers_an_error_a_group_or_a_later_fragment() {
             assert_eq!(answered(Packet { protocol, payload: &[kind; 8], ..good }), ok, "{kind}");
         }
         assert!(!answered(Packet { protocol, payload: &[], ..good }));
+        // Destination options before it do not hide it: those of a fragment stand in its payload.
+        let fragment = Some(FragmentInfo { id: 1, offset: 0, more: true });
+        for (kind, ok) in [(1, v4), (3, v4), (128, true)] {
+            let payload = &[protocol::ICMPV6, 0, 1, 4, 0, 0, 0, 0, kind, 0, 0, 0, 0, 0, 0, 0];
+            assert_eq!(answered(Packet { protocol: 60, payload, fragment, ..good }), ok, "{kind}");
+        }
     }
 }
 
