@@ -7,6 +7,7 @@
 use crate::discard::Discard;
 use crate::ip::input::Packet;
 use crate::ip::output::{self, HeaderSpec};
+use laneway_wire::error::Why;
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::icmpv4::Echo;
 use laneway_wire::tcp::SeqNum;
@@ -244,6 +245,56 @@ pub enum Problem {
         /// Byte offset of the field from the IP header.
         at: u32,
     },
+    /// An IPv6 option that we do not know, and whose type asks for this.
+    UnknownOption {
+        /// Byte offset of its type from the IP header.
+        at: u32,
+        /// Also if the packet went to a group.
+        of_groups: bool,
+    },
+    /// The first fragment does not hold all headers (IPv6).
+    IncompleteHeaders,
+}
+
+impl Problem {
+    /// What is to be said of an IPv6 packet that was refused for this, which stands `at` bytes from its beginning. `None`: nothing.
+    pub fn of_refused(why: Why, at: usize) -> Option<Problem> {
+        let at = at as u32;
+        match why {
+            //= https://www.rfc-editor.org/rfc/rfc8200#section-4.2
+            //# discard the packet and, regardless of whether or not the packet's Destination Address was a multicast address, send an
+            //# ICMP Parameter Problem, Code 2, message to the packet's Source Address
+            Why::OptionReport => Some(Problem::UnknownOption { at, of_groups: true }),
+            Why::OptionReportUnicast => Some(Problem::UnknownOption { at, of_groups: false }),
+            //= https://www.rfc-editor.org/rfc/rfc8200#section-4.4
+            //# If Segments Left is non-zero, the node must discard the packet and send an ICMP Parameter Problem, Code 0,
+            //# message to the packet's Source Address, pointing to the unrecognized Routing Type.
+            Why::RoutingType0 | Why::RoutingHeader => Some(Problem::ParameterProblem { at }),
+            //= https://www.rfc-editor.org/rfc/rfc8200#section-4
+            //# The same action should be taken if a node encounters a Next Header value of zero in any header other than an IPv6
+            //# header.
+            Why::ExtensionOrder => Some(Problem::ProtocolUnreachable { at }),
+            _ => None,
+        }
+    }
+
+    /// What is to be said of a fragment over IPv6 that was discarded. `None`: nothing.
+    pub fn of_fragment(packet: &Packet<'_>, discard: Discard) -> Option<Problem> {
+        let is_cut = packet.fragment.is_some_and(|fragment| fragment.more) && !packet.payload.len().is_multiple_of(8);
+        match discard {
+            //= https://www.rfc-editor.org/rfc/rfc8200#section-4.5
+            //# If the length of a fragment, as derived from the fragment packet's Payload Length field, is not a multiple of 8
+            //# octets and the M flag of that fragment is 1, then that fragment must be discarded and an ICMP Parameter Problem,
+            //# Code 0, message should be sent to the source of the fragment, pointing to the Payload Length field of the
+            //# fragment packet.
+            Discard::FragmentMalformed if is_cut => Some(Problem::ParameterProblem { at: 4 }),
+            //= https://www.rfc-editor.org/rfc/rfc8200#section-4.5
+            //# then that fragment should be discarded and an ICMP Parameter Problem, Code 3, message should be sent to the source
+            //# of the fragment, with the Pointer field set to zero.
+            Discard::FragmentTiny => Some(Problem::IncompleteHeaders),
+            _ => None,
+        }
+    }
 }
 
 /// An ICMP message to send: decided, not yet written.
@@ -275,10 +326,13 @@ pub fn echo_reply<'a>(packet: &Packet<'_>, echo: Echo<'a>, local: Address) -> Re
 }
 
 /// The error that answers `packet`, or `None` where none may (RFC 1122 section 3.2.2, RFC 4443 section 2.4 (e)): never about an
-/// ICMP error, a packet to a group, a later fragment, or a source that is not one host. The caller limits the rate.
+/// ICMP error, a packet to a group (but for an IPv6 option that wants it: then the caller chooses the source), a later fragment, or a
+/// source that is not one host. The caller limits the rate.
 pub fn error_reply<'a>(packet: &Packet<'a>, problem: Problem) -> Option<Reply<'a>> {
     let later_fragment = packet.fragment.is_some_and(|fragment| fragment.offset != 0);
-    if packet.is_group_addressed() || packet.src.is_unspecified() || later_fragment || is_icmp_error(packet) {
+    let of_groups = matches!(problem, Problem::UnknownOption { of_groups: true, .. });
+    let to_group = packet.is_group_addressed() && !of_groups;
+    if to_group || packet.src.is_unspecified() || later_fragment || is_icmp_error(packet) {
         return None;
     }
     let (header, payload) = (packet.header, packet.payload);
@@ -294,8 +348,8 @@ fn is_icmp_error(packet: &Packet<'_>) -> bool {
     let (mut protocol, mut message) = (packet.protocol, packet.payload);
     // In a fragment the headers that are for the destination alone still stand before it.
     if !packet.src.is_v4() {
-        let Ok(upper) = ipv6::walk(protocol, message) else { return true };
-        (protocol, message) = (upper.protocol, message.get(upper.offset..).unwrap_or_default());
+        let Some((upper, offset)) = ipv6::skip(protocol, message) else { return true };
+        (protocol, message) = (upper, message.get(offset..).unwrap_or_default());
     }
     match protocol {
         protocol::ICMPV4 => !matches!(message.first(), Some(0 | 8 | 9 | 10 | 13..=18)),
@@ -368,9 +422,10 @@ fn error_v4(problem: Problem, quoted: &[u8]) -> icmpv4::Message<'_> {
         }
         Problem::HopLimitExceeded => return Message::TimeExceeded { code: 0, quoted },
         Problem::ReassemblyTimeExceeded => return Message::TimeExceeded { code: 1, quoted },
-        Problem::ParameterProblem { at } => {
+        Problem::ParameterProblem { at } | Problem::UnknownOption { at, .. } => {
             return Message::ParameterProblem { code: 0, pointer: u8::try_from(at).unwrap_or(u8::MAX), quoted };
         }
+        Problem::IncompleteHeaders => return Message::ParameterProblem { code: 0, pointer: 0, quoted },
     };
     Message::DestinationUnreachable { code, next_hop_mtu: 0, quoted }
 }
@@ -388,6 +443,12 @@ fn error_v6(problem: Problem, quoted: &[u8]) -> icmpv6::Message<'_> {
         Problem::ReassemblyTimeExceeded => return Message::TimeExceeded { code: 1, quoted },
         Problem::ParameterProblem { at } => {
             return Message::ParameterProblem { code: parameter::HEADER_FIELD, pointer: at, quoted };
+        }
+        Problem::UnknownOption { at, .. } => {
+            return Message::ParameterProblem { code: parameter::OPTION, pointer: at, quoted };
+        }
+        Problem::IncompleteHeaders => {
+            return Message::ParameterProblem { code: parameter::FIRST_FRAGMENT, pointer: 0, quoted };
         }
     };
     Message::DestinationUnreachable { code, quoted }

@@ -11,6 +11,7 @@ use arrayvec::ArrayVec;
 use laneway_device::{BATCH_MAX, Medium, RxChecksum, RxFrame, RxMeta};
 use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
+use laneway_proto::icmp::Problem;
 use laneway_proto::ip::input::{self, Packet, PlainTcp};
 use laneway_wire::checksum::{verify_transport, verify_transport_v4};
 use laneway_wire::ethernet::{EtherType, Mac};
@@ -86,6 +87,8 @@ pub struct Slower<'a> {
     pub vouched: Vouched,
     /// How it has come to this lane.
     pub via: Via,
+    /// It was dropped, and its sender is to be told of this.
+    pub problem: Option<Problem>,
 }
 
 /// What is left to do about a packet: plain TCP went straight into the batch, and the rest was dropped and counted, or
@@ -281,7 +284,10 @@ fn look_closely<'a>(
 ) -> Other<'a> {
     let mut packet = match input::input(bytes, false) {
         Ok(packet) => packet,
-        Err(discard) => return drop(local, discard),
+        Err(discard) => {
+            let _ = drop(local, discard);
+            return refused(local, bytes, group);
+        }
     };
     let addresses = &local.snapshot.addresses;
     if !addresses.contains(&packet.dst) && !addresses.joins(&packet.dst) {
@@ -290,7 +296,7 @@ fn look_closely<'a>(
     packet.link_broadcast = group;
     if packet.protocol != protocol::TCP || packet.fragment.is_some() {
         let vouched = vouched(local, bytes, packet.payload, UDP_CHECKSUM, meta);
-        return Some(Slower { packet, bytes, vouched, via: Via::Direct });
+        return Some(Slower { packet, bytes, vouched, via: Via::Direct, problem: None });
     }
     if group || packet.dst.is_multicast() || packet.dst.is_broadcast() {
         return drop(local, Discard::TcpMalformed);
@@ -307,6 +313,18 @@ fn look_closely<'a>(
     };
     segment(local, bytes, (src, dst), (tcp, *ports), vouched, recent, batch);
     None
+}
+
+/// What was dropped, if that has to be said.
+#[cold]
+#[inline(never)]
+fn refused<'a>(local: &Local, bytes: &'a [u8], group: bool) -> Other<'a> {
+    let (packet, why, at) = input::refused(bytes)?;
+    let problem = Some(Problem::of_refused(why, at)?);
+    let addresses = &local.snapshot.addresses;
+    let ours = addresses.contains(&packet.dst) || addresses.joins(&packet.dst);
+    let packet = Packet { link_broadcast: group, ..packet };
+    ours.then_some(Slower { packet, bytes, vouched: Vouched::default(), via: Via::Direct, problem })
 }
 
 /// A TCP segment for us: verified.

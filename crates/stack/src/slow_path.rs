@@ -17,7 +17,7 @@ use laneway_proto::ip::output::HeaderSpec;
 use laneway_proto::ip::reassembly::Reassembled;
 use laneway_proto::udp;
 use laneway_wire::checksum::RxChecksum;
-use laneway_wire::flow::FlowKey;
+use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::protocol;
 use std::net::SocketAddr;
 
@@ -32,10 +32,14 @@ pub enum Slow {
 impl<T: Tx> Stage<'_, T> {
     /// Deals with an IP packet that is not a plain TCP segment.
     pub fn slow(&mut self, other: &Slower<'_>) -> Slow {
-        let Slower { packet, bytes, vouched, via } = other;
+        let Slower { packet, bytes, vouched, via, problem } = other;
         // Nameless are those who look for a neighbour, which no lane answers.
         if !packet.src.is_unspecified() && !self.local.snapshot.addresses.can_be_remote(&packet.src) {
             self.local.counters.discard(Discard::IpMartianSource);
+            return Slow::Done;
+        }
+        if let Some(problem) = *problem {
+            self.problem(packet, problem);
             return Slow::Done;
         }
         if let Some(fragment) = packet.fragment {
@@ -54,6 +58,11 @@ impl<T: Tx> Stage<'_, T> {
                 Err(discard) => {
                     self.local.counters.count(Mib::IpReasmFails);
                     self.local.counters.discard(discard);
+                    if !packet.src.is_v4()
+                        && let Some(problem) = Problem::of_fragment(packet, discard)
+                    {
+                        self.problem(packet, problem);
+                    }
                     Slow::Done
                 }
             };
@@ -78,9 +87,7 @@ impl<T: Tx> Stage<'_, T> {
                 if !self.allowed(|local| &mut local.echo_rate) {
                     return;
                 }
-                // What was said to a group is answered as anything else is said to that host (RFC 4443 section 2.2).
-                let from = if packet.is_group_addressed() { self.local.snapshot.source(&packet.src) } else { None };
-                let reply = icmp::echo_reply(packet, echo, from.unwrap_or(packet.dst));
+                let reply = icmp::echo_reply(packet, echo, self.speaker(packet).unwrap_or(packet.dst));
                 self.local.counters.count(Mib::IcmpOutMsgs);
                 let _ = egress::packet(self.local, self.tx, &reply.spec, reply.message_len(), |buf| {
                     reply.emit_message(buf)
@@ -243,13 +250,20 @@ impl<T: Tx> Stage<'_, T> {
     }
 
     fn problem(&mut self, packet: &Packet<'_>, problem: Problem) {
-        if let Some(reply) = icmp::error_reply(packet, problem)
+        if let Some(mut reply) = icmp::error_reply(packet, problem)
+            && let Some(from) = self.speaker(packet)
             && self.allowed(|local| &mut local.icmp_rate)
         {
+            reply.spec.src = from;
             self.local.counters.count(Mib::IcmpOutMsgs);
             let _ =
                 egress::packet(self.local, self.tx, &reply.spec, reply.message_len(), |buf| reply.emit_message(buf));
         }
+    }
+
+    /// Who answers a packet: whom it was for; or, if it was for a group, who says anything else to that host (RFC 4443 section 2.2).
+    fn speaker(&self, packet: &Packet<'_>) -> Option<Address> {
+        if packet.is_group_addressed() { self.local.snapshot.source(&packet.src) } else { Some(packet.dst) }
     }
 
     fn allowed(&mut self, limit: impl FnOnce(&mut Local) -> &mut RateLimit) -> bool {

@@ -34,6 +34,8 @@ pub mod parameter {
     pub const NEXT_HEADER: u8 = 1;
     /// Unrecognized option.
     pub const OPTION: u8 = 2;
+    /// The first fragment does not hold all headers (RFC 7112 section 5).
+    pub const FIRST_FRAGMENT: u8 = 3;
 }
 
 const DESTINATION_UNREACHABLE: u8 = 1;

@@ -207,6 +207,7 @@ fn every_problem_arrives_as_its_kind() {
             (Problem::HopLimitExceeded, ErrorKind::HopLimitExceeded),
             (Problem::ReassemblyTimeExceeded, ErrorKind::ReassemblyTimeExceeded),
             (Problem::ParameterProblem { at: 1 }, ErrorKind::ParameterProblem),
+            (Problem::UnknownOption { at: 1, of_groups: false }, ErrorKind::ParameterProblem),
         ] {
             let theirs = packet(address(v4, 1), address(v4, 2), protocol::TCP, &TCP);
             let theirs = ip::input::input(&theirs, false).unwrap();

@@ -156,7 +156,21 @@ fn is_martian_v4(src: u8, dst: u8) -> bool {
 #[inline(never)]
 fn v6(bytes: &[u8]) -> Result<Packet<'_>, Discard> {
     let view = ipv6::View::new(bytes).map_err(discard_of)?;
-    let packet = Packet {
+    let packet = fixed(&view);
+    if is_martian_v6(&packet.src, &packet.dst) {
+        return Err(Discard::IpMartianSource);
+    }
+    match packet.protocol {
+        protocol::TCP | protocol::UDP => nameless(packet),
+        protocol::ICMPV6 => Ok(packet),
+        _ => v6_with_extensions(bytes, packet),
+    }
+}
+
+/// What the fixed header says.
+#[inline(always)]
+fn fixed<'a>(view: &ipv6::View<'a>) -> Packet<'a> {
+    Packet {
         src: view.src(),
         dst: view.dst(),
         protocol: view.next_header(),
@@ -166,14 +180,6 @@ fn v6(bytes: &[u8]) -> Result<Packet<'_>, Discard> {
         payload: view.payload(),
         fragment: None,
         link_broadcast: false,
-    };
-    if is_martian_v6(&packet.src, &packet.dst) {
-        return Err(Discard::IpMartianSource);
-    }
-    match packet.protocol {
-        protocol::TCP | protocol::UDP => nameless(packet),
-        protocol::ICMPV6 => Ok(packet),
-        _ => v6_with_extensions(bytes, packet),
     }
 }
 
@@ -203,6 +209,17 @@ fn v6_with_extensions<'a>(bytes: &'a [u8], packet: Packet<'a>) -> Result<Packet<
     let packet =
         Packet { protocol: upper.protocol, header, payload, fragment: upper.fragment.and_then(info_of), ..packet };
     if packet.protocol == protocol::ICMPV6 { Ok(packet) } else { nameless(packet) }
+}
+
+/// An IPv6 packet that [`input`] has refused for what its extension headers hold, as far as it can be read, with what it was refused for and where
+/// in it that stands: its sender may have to be told (RFC 8200 sections 4.2 and 4.4).
+#[cold]
+#[inline(never)]
+pub fn refused(bytes: &[u8]) -> Option<(Packet<'_>, Why, usize)> {
+    let view = ipv6::View::new(bytes).ok()?;
+    let (why, at) = ipv6::refused(view.next_header(), view.payload())?;
+    let (src, dst) = (view.src(), view.dst());
+    (!is_martian_v6(&src, &dst)).then(|| (fixed(&view), why, at))
 }
 
 /// What the fragment header says; an atomic fragment (RFC 6946) is whole, whatever it is called.

@@ -1,6 +1,6 @@
 //! Owns the walk along the extension headers of an IPv6 packet (RFC 8200 section 4), bounded in headers and options.
 
-use super::malformed;
+use super::{HEADER_LEN, malformed};
 use crate::error::{Malformed, Why};
 
 const HOP_BY_HOP: u8 = 0;
@@ -75,23 +75,50 @@ pub fn walk(next_header: u8, bytes: &[u8]) -> Result<Upper, Malformed> {
     if !is_extension(next_header) {
         return Ok(Upper { protocol: next_header, offset: 0, fragment: None });
     }
-    walk_far(next_header, bytes)
+    walk_far(next_header, bytes).map_err(|(why, _)| malformed(why))
+}
+
+/// What [`walk`] refuses, and where that stands: counted from the beginning of the fixed header, as an ICMP parameter problem counts.
+#[cold]
+pub fn refused(next_header: u8, bytes: &[u8]) -> Option<(Why, usize)> {
+    if is_extension(next_header) { walk_far(next_header, bytes).err() } else { None }
+}
+
+/// The upper protocol, and where it begins, whatever the headers before it hold. `None` if they do not end, or in a later fragment, which has
+/// nothing of it.
+#[cold]
+pub fn skip(mut next_header: u8, bytes: &[u8]) -> Option<(u8, usize)> {
+    let mut offset = 0;
+    for _ in 0..HEADERS_MAX {
+        let rest = bytes.get(offset..).unwrap_or_default();
+        let header_len = match (next_header, rest) {
+            (FRAGMENT, [_, _, 0, 0..=7, ..]) => FRAGMENT_HEADER_LEN,
+            (HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS, [_, len, ..]) => (usize::from(*len) + 1) * 8,
+            (protocol, _) => return (!is_extension(protocol)).then_some((protocol, offset)),
+        };
+        next_header = rest[0];
+        offset += header_len;
+    }
+    None
 }
 
 #[cold]
 #[inline(never)]
-fn walk_far(mut next_header: u8, bytes: &[u8]) -> Result<Upper, Malformed> {
+fn walk_far(mut next_header: u8, bytes: &[u8]) -> Result<Upper, (Why, usize)> {
     let mut offset = 0;
     let mut fragment = None;
+    // Where `next_header` is named.
+    let mut named = 6;
     for _ in 0..HEADERS_MAX {
         let rest = bytes.get(offset..).unwrap_or_default();
+        let at = HEADER_LEN + offset;
         match next_header {
-            HOP_BY_HOP if offset > 0 => return Err(malformed(Why::ExtensionOrder)),
+            HOP_BY_HOP if offset > 0 => return Err((Why::ExtensionOrder, named)),
             // Payload length zero and a hop-by-hop header: that is how a jumbogram begins (RFC 2675 section 3).
-            HOP_BY_HOP if bytes.is_empty() => return Err(malformed(Why::Jumbogram)),
+            HOP_BY_HOP if bytes.is_empty() => return Err((Why::Jumbogram, at)),
             FRAGMENT => {
                 let Some(&[next, _, o0, o1, i0, i1, i2, i3]) = rest.first_chunk::<FRAGMENT_HEADER_LEN>() else {
-                    return Err(malformed(Why::Truncated));
+                    return Err((Why::Truncated, at));
                 };
                 let field = u16::from_be_bytes([o0, o1]);
                 let found = Fragment {
@@ -101,7 +128,7 @@ fn walk_far(mut next_header: u8, bytes: &[u8]) -> Result<Upper, Malformed> {
                 };
                 // One atomic fragment may not hide another fragment header.
                 if fragment.is_some() {
-                    return Err(malformed(Why::ExtensionOrder));
+                    return Err((Why::ExtensionOrder, named));
                 }
                 fragment = Some(found);
                 next_header = next;
@@ -113,17 +140,14 @@ fn walk_far(mut next_header: u8, bytes: &[u8]) -> Result<Upper, Malformed> {
             }
             HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => {
                 let &[next, len, ..] = rest else {
-                    return Err(malformed(Why::Truncated));
+                    return Err((Why::Truncated, at));
                 };
                 let header_len = (usize::from(len) + 1) * 8;
                 let Some(header) = rest.get(..header_len) else {
-                    return Err(malformed(Why::Truncated));
+                    return Err((Why::Truncated, at));
                 };
-                if next_header == ROUTING {
-                    check_routing(header)?;
-                } else {
-                    check_options(&header[2..])?;
-                }
+                let looked = if next_header == ROUTING { check_routing(header) } else { check_options(header) };
+                looked.map_err(|(why, within)| (why, at + within))?;
                 next_header = next;
                 offset += header_len;
             }
@@ -131,48 +155,51 @@ fn walk_far(mut next_header: u8, bytes: &[u8]) -> Result<Upper, Malformed> {
                 return Ok(Upper { protocol, offset, fragment });
             }
         }
+        named = at;
     }
     if is_extension(next_header) {
-        return Err(malformed(Why::TooManyExtensions));
+        return Err((Why::TooManyExtensions, named));
     }
     Ok(Upper { protocol: next_header, offset, fragment })
 }
 
 /// A routing header may pass if it has been used up. Type 0 is as one that nobody knows (RFC 5095 section 3).
-fn check_routing(header: &[u8]) -> Result<(), Malformed> {
+fn check_routing(header: &[u8]) -> Result<(), (Why, usize)> {
     match *header {
         //= https://www.rfc-editor.org/rfc/rfc8200#section-4.4
         //# If Segments Left is zero, the node must ignore the Routing header and proceed to process the next header in
         //# the packet
         [_, _, _, 0, ..] => Ok(()),
-        [_, _, 0, ..] => Err(malformed(Why::RoutingType0)),
-        _ => Err(malformed(Why::RoutingHeader)),
+        [_, _, 0, ..] => Err((Why::RoutingType0, 2)),
+        _ => Err((Why::RoutingHeader, 2)),
     }
 }
 
 /// Looks at the options of a hop-by-hop or destination options header; none is known here but padding.
-fn check_options(mut bytes: &[u8]) -> Result<(), Malformed> {
+fn check_options(header: &[u8]) -> Result<(), (Why, usize)> {
+    let mut bytes = &header[2..];
     for _ in 0..OPTIONS_MAX {
+        let at = header.len() - bytes.len();
         bytes = match *bytes {
             [] => return Ok(()),
             [PAD1, ref rest @ ..] => rest,
             [kind, len, ref rest @ ..] => {
                 let Some(rest) = rest.get(usize::from(len)..) else {
-                    return Err(malformed(Why::OptionLength));
+                    return Err((Why::OptionLength, at));
                 };
                 if kind == JUMBO_PAYLOAD {
-                    return Err(malformed(Why::Jumbogram));
+                    return Err((Why::Jumbogram, at));
                 }
                 match kind >> 6 {
                     0b00 => {}
-                    0b01 => return Err(malformed(Why::OptionDiscard)),
-                    0b10 => return Err(malformed(Why::OptionReport)),
-                    _ => return Err(malformed(Why::OptionReportUnicast)),
+                    0b01 => return Err((Why::OptionDiscard, at)),
+                    0b10 => return Err((Why::OptionReport, at)),
+                    _ => return Err((Why::OptionReportUnicast, at)),
                 }
                 rest
             }
-            [_] => return Err(malformed(Why::OptionLength)),
+            [_] => return Err((Why::OptionLength, at)),
         };
     }
-    if bytes.is_empty() { Ok(()) } else { Err(malformed(Why::TooManyOptions)) }
+    if bytes.is_empty() { Ok(()) } else { Err((Why::TooManyOptions, header.len() - bytes.len())) }
 }

@@ -125,6 +125,40 @@ fn what_we_refuse_has_a_name() {
     assert_eq!(why(walk(60, &padding)), Why::TooManyOptions);
 }
 
+/// Counted from the beginning of the fixed header, as ICMP counts.
+#[test]
+fn what_we_refuse_has_a_place() {
+    let behind = |first: Vec<u8>, next: &[u8]| [&first, next].concat();
+    for (next, bytes, at) in [
+        (43, vec![6, 0, 4, 1, 0, 0, 0, 0], 42),
+        (60, behind(options(43, PADDED), &[6, 0, 0, 1, 0, 0, 0, 0]), 50),
+        (60, options(6, [0, 0x81, 0, 0, 0, 0]), 43),
+        (0, behind(options(60, PADDED), &options(6, [1, 1, 0, 0xc1, 0, 0])), 53),
+        // The field that names a header which may not stand there.
+        (60, behind(options(0, PADDED), &options(6, PADDED)), 40),
+        (
+            43,
+            behind(vec![44, 0, 0, 0, 0, 0, 0, 0], &[[44, 0, 0, 0, 0, 0, 0, 1], [44, 0, 0, 0, 0, 0, 0, 1]].concat()),
+            48,
+        ),
+    ] {
+        assert_eq!(refused(next, &bytes).map(|(_, at)| at), Some(at), "{next}, {bytes:?}");
+    }
+    assert_eq!(refused(60, &options(6, PADDED)), None);
+    assert_eq!(refused(6, b"tcp"), None);
+}
+
+#[test]
+fn the_upper_protocol_is_found_behind_what_we_refuse() {
+    let unknown = options(58, [0x81, 0, 1, 2, 0, 0]);
+    assert_eq!(skip(60, &unknown), Some((58, 8)));
+    assert_eq!(skip(43, &[[44, 0, 0, 9, 0, 0, 0, 0], [58, 0, 0, 1, 0, 0, 0, 1]].concat()), Some((58, 16)));
+    assert_eq!(skip(44, &[58, 0, 0, 9, 0, 0, 0, 1]), None, "a later fragment has nothing of it");
+    assert_eq!(skip(58, b""), Some((58, 0)));
+    assert_eq!(skip(60, &[58]), None);
+    assert_eq!(skip(60, &[60, 0, 1, 4, 0, 0, 0, 0].repeat(9)), None);
+}
+
 /// Whatever its type: also of type 0, which is no more than a type that nobody knows.
 #[test]
 fn a_routing_header_that_is_used_up_is_passed() {

@@ -1,0 +1,142 @@
+//! IPv6 packets that are refused for their extension headers: whom is told what of them (RFC 8200 section 4, RFC 4443).
+
+use laneway_device::memory::{self, LinkConfig, LinkQueue, LinkRx, LinkTx};
+use laneway_device::{Medium, Rx, Tx, TxMeta};
+use laneway_proto::discard::Discard;
+use laneway_proto::ip::output::{self, HeaderSpec};
+use laneway_proto::time::Instant;
+use laneway_stack::app::{App, ConnId, Context};
+use laneway_stack::config::Config;
+use laneway_stack::control::Network;
+use laneway_stack::entropy::BootSecrets;
+use laneway_stack::host::Host;
+use laneway_wire::flow::Address;
+use laneway_wire::icmpv6::Message;
+use laneway_wire::{ipv6, protocol};
+
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const OPTIONS: u8 = 60;
+
+struct Nobody;
+impl App for Nobody {
+    fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+        data.len()
+    }
+}
+
+struct World {
+    host: Host<LinkRx, LinkTx, Nobody>,
+    other: LinkQueue,
+    now: Instant,
+}
+
+fn address(text: &str) -> Address {
+    Address::from(text.parse::<std::net::IpAddr>().unwrap())
+}
+
+impl World {
+    fn new() -> Self {
+        let (queues, mut other) = memory::link(LinkConfig { medium: Medium::Ip, ..LinkConfig::default() });
+        let network = Network { addresses: vec!["fd00::1/64".parse().unwrap()], gateways: vec![] };
+        let now = Instant::from_us(3_600_000_000);
+        let secrets = BootSecrets::from_seed(1);
+        let host = Host::new(Config::default(), &network, &secrets, queues, now, |_| Nobody).unwrap();
+        World { host, other: other.remove(0), now }
+    }
+
+    /// A packet comes to `to`, whose first header is of kind `next`. What is said of it: by whom, of which code, and where.
+    fn told(&mut self, to: &str, next: u8, payload: &[u8]) -> Option<(Address, u8, u32)> {
+        let spec = HeaderSpec::new(address("fd00::2"), address(to), next);
+        let mut packet = vec![0; spec.len() + payload.len()];
+        output::emit(&spec, &mut packet, payload.len());
+        packet[spec.len()..].copy_from_slice(payload);
+        let frame = self.other.tx.reserve(packet.len()).expect("the link is empty");
+        frame.copy_from_slice(&packet);
+        self.other.tx.commit(packet.len(), TxMeta::default());
+        self.other.tx.flush();
+        self.now = self.now.after_us(1_000_000);
+        self.host.turn(self.now);
+        self.host.turn(self.now);
+        let frames = self.other.rx.poll(8);
+        assert!(frames <= 1, "{frames} answers");
+        let said = (frames == 1).then(|| {
+            let reply = ipv6::View::new(self.other.rx.frame(0).bytes).unwrap();
+            assert_eq!((reply.dst(), reply.next_header()), (address("fd00::2"), protocol::ICMPV6));
+            match Message::parse(reply.payload(), &reply.src(), &reply.dst()).unwrap() {
+                Message::ParameterProblem { code, pointer, quoted } => {
+                    assert_eq!(quoted, packet);
+                    (reply.src(), code, pointer)
+                }
+                other => panic!("{other:?}"),
+            }
+        });
+        self.other.rx.release();
+        said
+    }
+}
+
+/// Options that fill a header, and a header of 8 bytes that is followed by `next`.
+fn options(next: u8, options: [u8; 6]) -> Vec<u8> {
+    [&[next, 0][..], &options].concat()
+}
+
+const HERE: &str = "fd00::1";
+const ALL: &str = "ff02::1";
+
+#[test]
+fn an_unknown_option_is_reported_as_its_type_asks() {
+    let mut world = World::new();
+    let of = |kind: u8| [options(protocol::UDP, [1, 0, kind, 2, 0, 0]), vec![0; 8]].concat();
+    let ours = address(HERE);
+    for (to, kind, said) in [
+        (HERE, 0x41, None),
+        (HERE, 0x81, Some((ours, 2, 44))),
+        (HERE, 0xc1, Some((ours, 2, 44))),
+        (ALL, 0x41, None),
+        (ALL, 0x81, Some((ours, 2, 44))),
+        (ALL, 0xc1, None),
+        ("fd00::9", 0x81, None),
+    ] {
+        for first in [OPTIONS, HOP_BY_HOP] {
+            assert_eq!(world.told(to, first, &of(kind)), said, "{kind:#x} to {to}");
+        }
+    }
+    assert_eq!(world.host.counters().discarded(Discard::Ipv6ExtensionHeader), 14);
+}
+
+#[test]
+fn a_header_that_may_not_stand_there_is_reported() {
+    let mut world = World::new();
+    let ours = address(HERE);
+    for kind in [0, 4, 253] {
+        let routing = [vec![protocol::TCP, 0, kind, 1, 0, 0, 0, 0], vec![0; 20]].concat();
+        assert_eq!(world.told(HERE, ROUTING, &routing), Some((ours, 0, 42)), "type {kind}");
+        assert_eq!(world.told(ALL, ROUTING, &routing), None);
+    }
+    let late = [options(HOP_BY_HOP, [1, 4, 0, 0, 0, 0]), options(protocol::UDP, [1, 4, 0, 0, 0, 0])].concat();
+    assert_eq!(world.told(HERE, OPTIONS, &late), Some((ours, 1, 40)));
+}
+
+#[test]
+fn a_first_fragment_that_cannot_be_one_is_reported() {
+    let mut world = World::new();
+    let ours = address(HERE);
+    let fragment =
+        |offset: u8, next: u8, len: usize| [vec![next, 0, 0, offset | 1, 0, 0, 0, 1], vec![200; len]].concat();
+    assert_eq!(world.told(HERE, 44, &fragment(0, protocol::UDP, 1_003)), Some((ours, 0, 4)));
+    assert_eq!(world.told(HERE, 44, &fragment(8, protocol::UDP, 1_003)), None, "of what, nobody knows");
+    assert_eq!(world.told(HERE, 44, &fragment(0, protocol::TCP, 8)), Some((ours, 3, 0)));
+    let of_an_error = [vec![protocol::ICMPV6, 0, 0, 1, 0, 0, 0, 1], vec![1; 1_003]].concat();
+    assert_eq!(world.told(HERE, 44, &of_an_error), None);
+}
+
+/// RFC 4443 section 2.4 (e.1).
+#[test]
+fn an_error_is_answered_by_none_whatever_stands_before_it() {
+    let mut world = World::new();
+    let before =
+        |kind: u8| [options(protocol::ICMPV6, [0x81, 2, 0, 0, 1, 0]), vec![kind, 0, 0, 0, 0, 0, 0, 0]].concat();
+    assert_eq!(world.told(HERE, OPTIONS, &before(1)), None);
+    assert_eq!(world.told(HERE, OPTIONS, &before(128)).map(|(_, code, at)| (code, at)), Some((2, 42)));
+}
