@@ -28,3 +28,15 @@ fn about_as_many_wait_as_the_backlog_says() {
         }
     }
 }
+
+#[test]
+fn a_backlog_without_an_end_is_one_that_can_be_had() {
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let config = Config { somaxconn: usize::MAX, ..Config::default() };
+    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().config(config).start().unwrap();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:80").unwrap();
+    let connect = |_| TcpStream::connect_on(&client, listener.local_addr().unwrap()).unwrap();
+    let waiting: Vec<TcpStream> = (0..64).map(connect).collect();
+    waiting.iter().for_each(|_| drop(listener.accept().unwrap()));
+}

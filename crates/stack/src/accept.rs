@@ -57,7 +57,7 @@ impl Listeners {
             self.all.resize_with(at + 1, || None);
         }
         let next = std::mem::replace(&mut self.by_port[usize::from(port)], id.0);
-        let places = backlog.div_ceil(lanes) + 16;
+        let places = backlog.div_ceil(lanes).saturating_add(16);
         self.all[at] = Some(Listener { binding, port, backlog, places, queue: VecDeque::new(), next });
     }
 

@@ -1,5 +1,6 @@
 //! Owns what an operator may set for a whole stack.
 
+use crate::error::Error;
 use laneway_proto::tcp;
 
 /// The settings of a stack. TCP's own are in [`tcp::Config`].
@@ -47,3 +48,47 @@ impl Default for Config {
         }
     }
 }
+
+/// More places than that no lane's tables are made with.
+const CONNECTIONS_MAX: usize = 1 << 26;
+/// The least buffer: a segment that every host takes (RFC 9293 section 3.7.1).
+const BUFFER_MIN: u32 = 536;
+
+impl Config {
+    /// Refuses by name what a stack would stand still with, or speak as nobody can. Whatever is merely unwise is the operator's to choose.
+    pub fn check(&self) -> Result<(), Error> {
+        let wrong = |name: &str, what: String| Err(Error::Invalid(format!("the setting {name} {what}")));
+        let (first, last) = self.ip_local_port_range;
+        if first == 0 || first > last {
+            return wrong(
+                "ip_local_port_range",
+                format!("is {first} to {last}: ports begin with 1, and the first is not above the last"),
+            );
+        }
+        if self.ip_default_ttl == 0 {
+            return wrong("ip_default_ttl", "is 0, which no packet survives: it must be 1 at least".into());
+        }
+        let (initial, most) = self.tcp.tcp_rmem;
+        for (name, bytes) in [("tcp_rmem", initial.min(most)), ("tcp_wmem", self.tcp.tcp_wmem)] {
+            if bytes < BUFFER_MIN {
+                return wrong(name, format!("is {bytes}, less than a segment: it must be {BUFFER_MIN} bytes at least"));
+            }
+        }
+        if self.tcp_mem < BUFFER_MIN as usize {
+            return wrong("lane_mem", format!("is {}, too little for any buffer", self.tcp_mem));
+        }
+        if self.connections > CONNECTIONS_MAX {
+            return wrong(
+                "connections",
+                format!(
+                    "is {}: it must be {CONNECTIONS_MAX} at the most, and tables grow by themselves",
+                    self.connections
+                ),
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

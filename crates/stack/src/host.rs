@@ -107,6 +107,7 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
         mut app: impl FnMut(usize) -> A,
     ) -> Result<Self, Error> {
         let Given { config, network, secrets, now } = given;
+        config.check()?;
         let lanes = queues.len();
         let snapshot = network.snapshot()?;
         let steering = Steering::new(secrets.steering, lanes);

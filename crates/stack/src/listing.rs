@@ -217,7 +217,7 @@ fn listener(page: &mut Page, tables: &Tables, app: &dyn App, lane: usize) -> boo
     let local = listener.binding.address;
     let remote = if local.is_v4() { Address::UNSPECIFIED_V4 } else { Address::UNSPECIFIED_V6 };
     let queued = listener.queued() + app.unclaimed(id);
-    let what = What::Listener { id, queued: queued as u32, backlog: listener.backlog() as u32 };
+    let what = What::Listener { id, queued: queued as u32, backlog: listener.backlog().try_into().unwrap_or(u32::MAX) };
     let flow = FlowKey { local, remote, local_port: listener.port, remote_port: 0 };
     page.rows.push(Row { flow, lane: lane as u16, what });
     false

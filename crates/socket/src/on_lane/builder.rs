@@ -362,6 +362,7 @@ impl Builder {
         }
         check_addresses(&self.network.addresses)?;
         check_gateways(&self.network.addresses, &self.network.gateways)?;
+        self.config.check()?;
         let queues = match &self.device.0 {
             Kind::Memory { queues, .. } => queues.len(),
             Kind::Queues(queues) => queues.len(),

@@ -118,6 +118,11 @@ fn misuse_is_answered_in_a_sentence() {
     let (here, _there) = Device::memory_pair(2).unwrap();
     let error = Stack::builder(here).address("10.0.0.1/24").unwrap().lanes(3).start(|_| Echo).unwrap_err().to_string();
     assert!(error.contains("one lane per queue"), "{error}");
+    let (here, _there) = Device::memory_pair(1).unwrap();
+    let config = Config { ip_default_ttl: 0, ..Config::default() };
+    let builder = Stack::builder(here).address("10.0.0.1/24").unwrap().config(config);
+    let error = builder.start(|_| Echo).unwrap_err().to_string();
+    assert!(error.contains("the setting ip_default_ttl is 0"), "{error}");
     for (gateways, says) in [
         (&["10.0.0.9", "10.0.0.8"][..], "one of each family"),
         (&["10.0.1.9"], "in no network of the stack's (10.0.0.1/24)"),

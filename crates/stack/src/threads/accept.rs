@@ -77,7 +77,7 @@ impl Acceptors {
     /// A listener and each lane's side of it.
     pub(super) fn new(id: ListenerId, at: SocketAddr, lanes: usize, backlog: usize) -> (Arc<Self>, Vec<LaneAcceptor>) {
         // Half of what may wait on a lane, as rings have it. The lane has room for a burst while places here are made free again.
-        let places = 1 << ((backlog.div_ceil(lanes) + 16) / 2).ilog2().min(16);
+        let places = 1 << (backlog.div_ceil(lanes).saturating_add(16) / 2).ilog2().min(16);
         let (offers, takers): (Vec<_>, Vec<_>) = (0..lanes).map(|_| handout(places)).unzip();
         let shared = Arc::new(Acceptors {
             id,
