@@ -87,8 +87,8 @@ enum State {
     Delay { mac: Mac },
     /// Asking the known address whether it is still there.
     Probe { mac: Mac, requests: u8 },
-    /// Gave up.
-    Failed { at: Instant },
+    /// Gave up, when no answer had come for as long as there is between two requests.
+    Failed,
 }
 
 impl State {
@@ -97,14 +97,14 @@ impl State {
             State::Reachable { mac, .. } | State::Stale { mac } | State::Delay { mac } | State::Probe { mac, .. } => {
                 Some(mac)
             }
-            State::Incomplete { .. } | State::Failed { .. } => None,
+            State::Incomplete { .. } | State::Failed => None,
         }
     }
 
     /// How readily an entry makes room for another: least first.
     fn worth(&self) -> u8 {
         match self {
-            State::Failed { .. } => 0,
+            State::Failed => 0,
             State::Incomplete { .. } => 1,
             State::Stale { .. } => 2,
             State::Delay { .. } | State::Probe { .. } | State::Reachable { .. } => 3,
@@ -189,14 +189,7 @@ impl NeighbourCache {
                 self.set(slot, State::Delay { mac }, now.after_us(self.config.delay_us), now);
             }
             State::Stale { mac } => self.set(slot, State::Delay { mac }, now.after_us(self.config.delay_us), now),
-            State::Failed { at } => {
-                let again = at.after_us(self.config.retransmit_us);
-                if again <= now {
-                    self.solicit(slot, now);
-                } else {
-                    self.set(slot, State::Incomplete { requests: 0 }, again, now);
-                }
-            }
+            State::Failed => self.solicit(slot, now),
             State::Reachable { .. } | State::Delay { .. } | State::Probe { .. } | State::Incomplete { .. } => {}
         }
         self.slots[slot as usize].state.mac()
@@ -246,10 +239,10 @@ impl NeighbourCache {
                     self.probe(slot, mac, requests, now)
                 }
                 State::Incomplete { .. } | State::Probe { .. } => {
-                    self.set(slot, State::Failed { at: now }, Instant::NEVER, now);
+                    self.set(slot, State::Failed, Instant::NEVER, now);
                     self.give_up(slot);
                 }
-                State::Reachable { .. } | State::Stale { .. } | State::Failed { .. } => {
+                State::Reachable { .. } | State::Stale { .. } | State::Failed => {
                     unreachable!("only states that wait for something have a timer")
                 }
             }
@@ -500,10 +493,9 @@ impl NeighbourCache {
         entry.state = state;
     }
 
-    /// A slot for `ip`, which has none yet, in the state "just failed long ago": the caller sets the true one.
+    /// A slot for `ip`, which has none yet, in the state "failed": the caller sets the true one.
     fn create(&mut self, ip: Address, now: Instant) -> u32 {
-        let entry =
-            Entry { ip, state: State::Failed { at: Instant::ZERO }, deadline: Instant::NEVER, changed: now, used: now };
+        let entry = Entry { ip, state: State::Failed, deadline: Instant::NEVER, changed: now, used: now };
         let slot = if self.slots.len() < self.config.entries_max.max(1) {
             self.slots.push(entry);
             self.slots.len() - 1
@@ -512,7 +504,7 @@ impl NeighbourCache {
             if matches!(self.slots[slot].state, State::Incomplete { .. }) {
                 self.give_up(slot as u32);
             }
-            self.set(slot as u32, State::Failed { at: now }, Instant::NEVER, now);
+            self.set(slot as u32, State::Failed, Instant::NEVER, now);
             self.index.remove(&self.slots[slot].ip.words());
             self.slots[slot] = entry;
             slot

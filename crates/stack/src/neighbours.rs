@@ -14,9 +14,8 @@ const PACKETS_MAX: usize = 3;
 const HOPS_MAX: usize = 256;
 /// How long to wait before asking the control thread again, and before making room for another next hop: by then an answer is late.
 const ASK_AGAIN_US: u64 = 1_000_000;
-/// How long a packet waits: up to a second for the first request, if its neighbour has just been given up, for three of them, a second
-/// each, and for the news that they were in vain.
-const WAIT_MAX_US: u64 = 5_000_000;
+/// How long a packet waits: for three requests, a second each, and for the news that they were in vain.
+const WAIT_MAX_US: u64 = 4_000_000;
 
 /// Next hops of which it is known when the control plane was told last.
 const TOLD: usize = 256;
