@@ -59,7 +59,7 @@ impl Connection {
         if self.facts.has(Facts::DOUBTED) {
             self.facts.clear(Facts::DOUBTED);
             if let Some(rtt_us) = self.mistaken_for(seg, cx.now) {
-                return self.take_back(rtt_us);
+                return self.take_back(rtt_us, cx.now);
             }
         }
         self.end_back_off(seg, cx.now);
@@ -133,9 +133,19 @@ impl Connection {
     }
 
     /// Nothing was lost: sending goes on where it was, and as fast.
-    fn take_back(&mut self, rtt_us: u32) {
+    ///
+    /// What is acknowledged came late, and so will what follows (RFC 4015 section 4); or it came in time and its ACK was lost in an outage, which
+    /// says nothing of what follows. Then it is the last of several repetitions that is answered, a round trip ago, and the age counts as one
+    /// sample among others: else the next loss would be waited for three times as long as the outage lasted.
+    fn take_back(&mut self, rtt_us: u32, now: Instant) {
         if self.phase == Phase::Loss {
-            self.rtt.on_spurious_timeout(rtt_us);
+            let since_us = u64::from(self.rtt.rto_us()).saturating_sub(self.rexmt_at.since_us(now));
+            let may_answer_last = self.rtt.min_rtt_us().is_some_and(|least_us| since_us >= least_us.into());
+            if self.rtt.backoffs() > 1 && may_answer_last {
+                self.rtt.on_sample(rtt_us);
+            } else {
+                self.rtt.on_spurious_timeout(rtt_us);
+            }
         }
         self.congestion.undo();
         self.phase = Phase::Open;
