@@ -261,12 +261,15 @@ impl Rfc {
         let base = if seg.flags.ack() { seg.ack } else { me.iss + 1 };
         if me.offset(base).is_some() {
             let edge = base + (u32::from(seg.window.raw()) << scale);
-            // (A keepalive probe stands before what is next, and is believed in nothing.)
-            let bare = seg.seq_len() == 0 && me.may_send_to == Some(edge) && seg.seq.at_or_after(peer.arrived_to());
+            // A keepalive probe stands before what is next, and is believed in nothing.
+            let is_probe = seg.seq_len() == 0 && seg.seq.before(peer.arrived_to());
+            let bare = seg.seq_len() == 0 && me.may_send_to == Some(edge) && !is_probe;
             me.may_send_to = Some(me.may_send_to.map_or(edge, |old| old.latest(edge)));
             let was = me.una;
             me.una = me.una.latest(base);
-            me.last_edge = Some(edge);
+            if !is_probe {
+                me.last_edge = Some(edge);
+            }
             let moved = me.una != was;
             if moved {
                 (me.una_us, me.says_una, me.repeats_us) = (now_us, 0, [None; 3]);
