@@ -717,7 +717,7 @@ impl Slot {
     }
 
     /// The flow, as long as it is this one's: not when that is over, and at most yet to be read.
-    pub(crate) fn flow(&self) -> Option<&FlowKey> {
+    pub fn flow(&self) -> Option<&FlowKey> {
         match &self.tcb {
             Tcb::Synchronized(connection) if connection.is_finished() || connection.only_waits_to_be_read() => None,
             _ => Some(self.key()),
