@@ -16,7 +16,7 @@
 //!
 //! Entries are bounded. When the cache is full a clock hand looks at 32 slots and the least useful entry makes room, so a
 //! scan of the subnet costs a bounded time per packet and drives out unanswered entries before answered ones. One request a second is
-//! sent per next hop: whoever is looked up again within a second of being given up is asked when that is over. Packets that wait for an
+//! sent per next hop: whoever is given up was asked a second ago, and is asked at once when it is looked up again. Packets that wait for an
 //! answer are the caller's to keep, at most three, until [`NeighbourCache::poll_failed`] names their next hop.
 
 use crate::discard::Discard;
@@ -44,7 +44,7 @@ pub struct Config {
     pub reachable_us: u64,
     /// From first use of a stale entry to the first probe (DELAY_FIRST_PROBE_TIME).
     pub delay_us: u64,
-    /// Between two requests to one next hop (RETRANS_TIMER), also if it was given up between them.
+    /// Between two requests to one next hop (RETRANS_TIMER), and before giving up.
     pub retransmit_us: u64,
     /// Requests before giving up (MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT).
     pub requests_max: u8,

@@ -44,8 +44,8 @@ pub fn judge(scenario: &Scenario, talk: &Talk) -> Option<String> {
         // Five answers in a row do get lost; nine do not.
         let config = &scenario.hosts[if i == 0 { talk.plan.from } else { 1 - talk.plan.from }].config;
         let probed_in_vain = talk.plan.ends[i].keepalive && config.tcp.tcp_keepalive_probes < 9 && path.loss() > 0;
-        // Four transmissions do, and the longest user timeout here has room for no more where the first waits 3 s for an answer.
-        let hurried = talk.plan.ends[i].user_timeout_ms > 0 && path.loss() > 0;
+        // Four transmissions do.
+        let hurried = talk.plan.ends[i].user_timeout_ms > 0 && path.loss() > 0 && transmissions(talk, i) <= 4;
         // Without timestamps a SYN that begins before the end of the flow's former use is not believed as long as that is in TIME-WAIT,
         // and what was said then may have been faster than the clock that numbers begin at.
         let timestamps = scenario.hosts.iter().all(|host| host.config.tcp.tcp_timestamps);
@@ -125,8 +125,20 @@ fn is_cut_off(scenario: &Scenario, talk: &Talk) -> bool {
 
 /// The longest that an end may wait before it repeats what it says first.
 fn longest_rto_us(talk: &Talk) -> u64 {
-    let handshake_us = talk.ends[0].began_us.map_or(0, |at| at.saturating_sub(talk.opened_us));
-    RTO_AFTER_LOSS_US.max(handshake_us * 36 / 10)
+    RTO_AFTER_LOSS_US.max(handshake_us(talk) * 36 / 10)
+}
+
+fn handshake_us(talk: &Talk) -> u64 {
+    talk.ends[0].began_us.map_or(0, |at| at.saturating_sub(talk.opened_us))
+}
+
+/// How often an end sends something, at least, until its user timeout is over: each time after twice as long. Of a handshake that took less than the
+/// second after which a SYN is sent again, nothing was lost.
+fn transmissions(talk: &Talk, end: usize) -> u32 {
+    let user_timeout_us = u64::from(talk.plan.ends[end].user_timeout_ms) * MS;
+    let rto_us =
+        if handshake_us(talk) < SECOND { SECOND.max(handshake_us(talk) * 36 / 10) } else { longest_rto_us(talk) };
+    (user_timeout_us / rto_us + 1).ilog2() + 1
 }
 
 /// What still goes on when it should not: for the report of a stall.
