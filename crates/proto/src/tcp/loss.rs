@@ -4,7 +4,8 @@
 //! and is sent again under slow start (RFC 5681 section 3.1).
 //!
 //! Where both ends use timestamps, the first ACK that acknowledges something new says whether a repair was needed: if it answers
-//! what was sent before the repair began, nothing was lost, and the repair is taken back (Eifel: RFC 3522, RFC 4015).
+//! what was sent before the repair began, nothing was lost, and the repair is taken back (Eifel: RFC 3522, RFC 4015). So it is if that ACK
+//! comes before anything was sent again.
 
 use super::Cx;
 use super::congestion::Controller;
@@ -58,8 +59,16 @@ impl Connection {
         self.note_sack(seg);
         if self.facts.has(Facts::DOUBTED) {
             self.facts.clear(Facts::DOUBTED);
-            if let Some(rtt_us) = self.mistaken_for(seg, cx.now) {
-                return self.take_back(rtt_us, cx.now);
+            // What was missing has come before it was sent again.
+            if self.phase == Phase::Recovery && self.facts.has(Facts::FORCE) {
+                self.take_back();
+                return self.suspect(cx);
+            }
+            if let Some(age_us) = self.mistaken_for(seg, cx.now) {
+                if self.phase == Phase::Loss {
+                    self.rtt.on_sample(age_us);
+                }
+                return self.take_back();
             }
         }
         self.end_back_off(seg, cx.now);
@@ -111,10 +120,8 @@ impl Connection {
 
     /// A repair begins. Until an ACK says otherwise, it may be a mistake.
     fn doubt(&mut self, now: Instant) {
-        if self.facts.has(Facts::TIMESTAMPS) {
-            self.facts.set(Facts::DOUBTED);
-            self.rtt_at = now;
-        }
+        self.facts.set(Facts::DOUBTED);
+        self.rtt_at = now;
     }
 
     /// Whether the first ACK after a repair began shows that it was a mistake; then the age of what it answers, in microseconds.
@@ -133,20 +140,7 @@ impl Connection {
     }
 
     /// Nothing was lost: sending goes on where it was, and as fast.
-    ///
-    /// What is acknowledged came late, and so will what follows (RFC 4015 section 4); or it came in time and its ACK was lost in an outage, which
-    /// says nothing of what follows. Then it is the last of several repetitions that is answered, a round trip ago, and the age counts as one
-    /// sample among others: else the next loss would be waited for three times as long as the outage lasted.
-    fn take_back(&mut self, rtt_us: u32, now: Instant) {
-        if self.phase == Phase::Loss {
-            let since_us = u64::from(self.rtt.rto_us()).saturating_sub(self.rexmt_at.since_us(now));
-            let may_answer_last = self.rtt.min_rtt_us().is_some_and(|least_us| since_us >= least_us.into());
-            if self.rtt.backoffs() > 1 && may_answer_last {
-                self.rtt.on_sample(rtt_us);
-            } else {
-                self.rtt.on_spurious_timeout(rtt_us);
-            }
-        }
+    fn take_back(&mut self) {
         self.congestion.undo();
         self.phase = Phase::Open;
         self.dup_acks = 0;

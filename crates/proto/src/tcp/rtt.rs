@@ -97,17 +97,6 @@ impl RttEstimator {
         self.backoffs = (self.backoffs + 1).min(BACKOFFS_MAX);
     }
 
-    /// The retransmission timer fired too early: what it waited for came after `rtt_us` microseconds. Ends the back-off, and
-    /// has the next time-out wait for such a round trip (RFC 4015 section 4, step 11).
-    pub fn on_spurious_timeout(&mut self, rtt_us: u32) {
-        let rtt = rtt_us.clamp(1, RTO_MAX_US);
-        // The largest is 120 s, times 8 or 4: it fits.
-        self.srtt_x8 = self.srtt_x8.max(rtt * 8);
-        self.rttvar_x4 = self.rttvar_x4.max(rtt * 2);
-        self.rto_us = (self.srtt_x8 / 8 + self.rttvar_x4.max(RTO_MARGIN_US)).min(RTO_MAX_US);
-        self.backoffs = 0;
-    }
-
     /// The peer's closed window has opened: the back-off was that of its probes, and ends. (After a retransmission only
     /// a sample ends it: section 5, and Karn's rule.)
     #[inline]
