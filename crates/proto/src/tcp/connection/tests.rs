@@ -1,4 +1,6 @@
+use super::verbs::SEND_FLOOR;
 use super::*;
+use crate::tcp::Keeper;
 use crate::tcp::buffer::BufferPool;
 use crate::tcp::nagle::Lane;
 use laneway_wire::flow::{Address, FlowKey};
