@@ -268,7 +268,9 @@ impl HalfOpen {
                 }
             }
         }
-        if !in_window {
+        // So stands the ACK of a peer that has filled the window, of which the text was lost.
+        let at_edge = seg.seq == expected + window;
+        if !in_window && !at_edge {
             cold_path();
             //= https://www.rfc-editor.org/rfc/rfc9293#section-3.10.7.4
             //# If an incoming segment is not acceptable, an acknowledgment should be sent in reply

@@ -144,6 +144,10 @@ impl Rfc {
             return None;
         }
         let revived = is_revived(flow, host, seg);
+        if revived {
+            // It may outlive the next use, too.
+            flow.ghost[host] = flow.before[host].as_ref().map(|half| half.iss);
+        }
         let (halves, talk) = if flow.now[host].is_some() && !revived {
             (&mut flow.now, flow.talk_now)
         } else {

@@ -126,10 +126,12 @@ pub(super) fn on_wake(flow: &Flow, host: usize, now_us: u64, seg: &Segment<'_>, 
 
 /// Whether a host says this in the use of a flow before this one. Who keeps nothing of the cookies that it sends (RFC 4987 section 3.6) cannot
 /// know that the opener has given one up meanwhile, and has been sent another: the one whose ACK comes first begins a connection. That
-/// can be only one of which nothing was said before the flow was taken again, and only while nothing is said in the present use.
+/// can be only one of which nothing was said before the flow was taken again, and only while nothing is said in the present use, or when that is
+/// over and nothing is kept of it.
 pub(super) fn is_revived(flow: &Flow, host: usize, seg: &Segment<'_>) -> bool {
     let (Some(now), Some(before)) = (&flow.now[host], &flow.before[host]) else { return false };
     let is_of = |half: &Half| half.offset(seg.seq).is_some_and(|offset| offset > 0);
     let answers = |half: &Half| half.acked.is_some() && !half.talks;
-    (before.revived || answers(before)) && answers(now) && !is_of(now) && is_of(before)
+    let is_over = |half: &Half| half.fin.is_some_and(|fin| half.una.after(fin)) && !half.closes_first;
+    (before.revived || answers(before)) && (answers(now) || is_over(now)) && !is_of(now) && is_of(before)
 }

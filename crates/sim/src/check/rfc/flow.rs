@@ -195,7 +195,8 @@ pub(super) struct Flow {
     /// The conversations that these are.
     pub(super) talk_now: Option<usize>,
     pub(super) talk_before: Option<usize>,
-    /// A half-open entry that an old duplicate of a SYN has made at this host: nobody will ever complete it.
+    /// A half-open entry that an old duplicate of a SYN has made at this host, and nobody will ever complete; or a connection that a late cookie
+    /// has made.
     pub(super) ghost: [Option<SeqNum>; 2],
     /// What has lately reached each host: acknowledgement, and end, as a reset would have to quote them.
     pub(super) lately: [VecDeque<(Option<SeqNum>, SeqNum)>; 2],
