@@ -104,7 +104,7 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
         mtu_news::walk(&mut lane.shared.enter(Site::Verb), &mut lane.local);
     }
     lane.local.waits_for_neighbour = false;
-    let unfinished = output(lane, tx, app) && !lane.local.waits_for_neighbour;
+    let unfinished = output(lane, tx, app);
     if !lane.local.udp.outgoing.is_empty() {
         slow_path::send_datagrams(&mut lane.local, tx);
     }
@@ -534,7 +534,7 @@ fn half_open_timer<T: Tx>(stage: &mut Stage<'_, T>, handle: Handle) {
 }
 
 /// The end of the poll: every connection that something happened to says what is to be sent, now that the application has
-/// had its turn. True if not all is out; what is left keeps its order.
+/// had its turn. True if more can leave at once, or as soon as the device has room; what is left keeps its order.
 fn output<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) -> bool {
     while let Some(&index) = lane.local.unsent.front() {
         let mut tables = lane.shared.enter(Site::Output);
@@ -548,19 +548,20 @@ fn output<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) 
     !all
 }
 
-/// True if none has more to say.
+/// True if none has more to say, but to a neighbour that it waits for.
 #[inline(always)]
 fn settle_all<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) -> bool {
     // Those that had their share of this poll, or wait for a neighbour, go on in the next.
-    let mut later = 0;
+    let (mut later, mut all) = (0, true);
     // The list may grow while it is walked: an application that is told of an end may begin something new.
     while let Some(index) = lane.local.touched.take_before(later) {
         let mut tables = lane.shared.output(index);
         match settle::<S::Segmentation, T>(&mut tables, &mut lane.local, tx, app, index) {
             Settled::Done => {}
-            Settled::Later => {
+            stopped @ (Settled::Later | Settled::Waiting) => {
                 lane.local.touched.add(index);
                 later += 1;
+                all &= stopped == Settled::Waiting;
             }
             Settled::Full => {
                 lane.local.touched.untake();
@@ -568,15 +569,18 @@ fn settle_all<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn A
             }
         }
     }
-    later == 0
+    all
 }
 
 /// How far a connection came in this poll.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Settled {
     /// It has nothing more to say.
     Done,
     /// It has more, and others have their turn first.
     Later,
+    /// It has more, and waits for a neighbour.
+    Waiting,
     /// The device takes no more from anyone.
     Full,
 }
@@ -614,7 +618,7 @@ fn settle_handshake<T: Tx>(tables: &mut Tables, local: &mut Local, tx: &mut T, i
     if let Some(header) = handshake.decide(&cx) {
         match egress::syn_at(local, tx, handshake.key(), slot.path, header) {
             Sent::Full => return Settled::Full,
-            Sent::Waiting => return Settled::Later,
+            Sent::Waiting => return Settled::Waiting,
             Sent::Yes | Sent::Nowhere => {}
         }
         handshake.commit(&Cx { now: local.now, config: &local.config.tcp, pool: &mut tables.pool });
@@ -750,7 +754,7 @@ pub(crate) fn send<T: Tx>(
             return None;
         }
         Sent::Full => Settled::Full,
-        Sent::Waiting => Settled::Later,
+        Sent::Waiting => Settled::Waiting,
     };
     cold_path();
     Some(stopped)
@@ -779,7 +783,7 @@ fn send_super<T: Tx>(
     }
     match sent {
         Sent::Full => Some(Settled::Full),
-        Sent::Waiting => Some(Settled::Later),
+        Sent::Waiting => Some(Settled::Waiting),
         Sent::Yes | Sent::Nowhere => None,
     }
 }

@@ -2,8 +2,9 @@
 //! never came, for room in a device.
 
 use laneway_device::memory::{LinkConfig, LinkQueue, LinkRx, LinkTx, link};
-use laneway_device::{Rx, Tx};
+use laneway_device::{Medium, Rx, Tx};
 use laneway_proto::discard::Discard;
+use laneway_proto::tcp;
 use laneway_proto::time::Instant;
 use laneway_stack::app::{App, ConnId, Context, ListenerId};
 use laneway_stack::config::Config;
@@ -359,4 +360,45 @@ fn a_lane_asleep_looks_after_its_time_wait_records() {
         assert!(world.now.since_us(began) < 61_000_000, "it would sleep until somebody wakes it");
     }
     assert!(world.now.since_us(began) >= 59_000_000, "2·MSL");
+}
+
+/// A lane on an Ethernet, with a connection that has grown and has a megabyte to send, and more to a host that nobody is than may wait for it.
+fn with_a_host_that_nobody_is() -> World {
+    let now = Instant::from_us(3_600_000_000);
+    let buffers = tcp::Config { tcp_rmem: (1 << 20, 1 << 20), tcp_wmem: 1 << 20, ..tcp::Config::default() };
+    let config = Config { tcp: buffers, ..Config::default() };
+    let (a, b) = link(LinkConfig { medium: Medium::Ethernet, ring_bytes: 4 << 20, ..LinkConfig::default() });
+    let mut world =
+        World { client: host(&config, &["10.0.0.2/24"], a, now), server: host(&config, &["10.0.0.1/24"], b, now), now };
+    world.server.listen("0.0.0.0:80".parse().unwrap(), 64, now).unwrap();
+    world.server.seats[0].app.message = 1;
+    world.tell_client(|cx| _ = cx.connect(None, Address::from_v4([10, 0, 0, 1]), 80, 0).unwrap());
+    world.turn(20);
+    let id = world.client.seats[0].app.connections[0];
+    for sent in (1..=10).map(|n| n * 300_000) {
+        world.tell_client(move |cx| assert_eq!((0..3).map(|_| cx.send(id, &[1; 100_000])).sum::<usize>(), 300_000));
+        world.turn(40);
+        assert_eq!(world.server.seats[0].app.taken.len(), sent);
+    }
+    for _ in 0..8 {
+        world.tell_client(|cx| _ = cx.connect(None, Address::from_v4([10, 0, 0, 99]), 80, 0).unwrap());
+    }
+    world
+}
+
+/// Whoever waits for a neighbour is looked at once a millisecond. Those who do not wait are not kept from sending for that long.
+#[test]
+fn who_waits_for_a_neighbour_holds_nobody_up() {
+    let mut world = with_a_host_that_nobody_is();
+    let turn = world.client.turn(world.now);
+    assert!(!turn.busy && turn.deadline <= world.now.after_us(1_000), "it waits, and for a moment: {turn:?}");
+    let id = world.client.seats[0].app.connections[0];
+    let send = move |cx: &mut Context<'_>| assert!((0..8).map(|_| cx.send(id, &[1; 100_000])).sum::<usize>() > 400_000);
+    world.client.seats[0].app.verbs.push_back(Box::new(send));
+    let sent = |world: &mut World| world.client.counters().get(Mib::TcpOutSegs);
+    let (before, turn) = (sent(&mut world), world.client.turn(world.now));
+    let first = sent(&mut world) - before;
+    assert!(turn.busy, "it had its share of {first} segments, and has more to send");
+    world.client.turn(world.now);
+    assert!(sent(&mut world) > before + first, "which leave at once");
 }
