@@ -21,7 +21,7 @@ const POOL: usize = 65_536;
 const MUCH: usize = 4 * POOL;
 const LITTLE: usize = 1_000;
 
-/// Sends the first who come so much each, and forgets what it reads.
+/// Sends the first who come, or say something, so much each, and forgets what it reads.
 struct Far {
     gifts: VecDeque<usize>,
     left: Vec<(ConnId, usize)>,
@@ -48,13 +48,15 @@ impl App for Far {
     fn on_writable(&mut self, cx: &mut Context<'_>, _: ConnId) {
         self.go_on(cx);
     }
-    fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+    fn on_data(&mut self, cx: &mut Context<'_>, id: ConnId, data: &[u8]) -> usize {
+        self.on_accept(cx, id);
         data.len()
     }
 }
 
-/// What lets both stacks run for so many milliseconds, or for one turn if that is 0, and the desk of one of them.
-fn world(gifts: &[usize]) -> (impl FnMut(u64) + use<>, Arc<Desk>) {
+/// What lets both stacks run for so many milliseconds, or for one turn if that is 0, and says in how many turns the near one was busy; and
+/// the desk of that one.
+fn world(gifts: &[usize]) -> (impl FnMut(u64) -> usize + use<>, Arc<Desk>) {
     let mut now = Instant::from_us(3_600_000_000);
     let (first, second) = link(LinkConfig::default());
     let network = |ip: &str| Network { addresses: vec![ip.parse().unwrap()], gateways: vec![] };
@@ -71,17 +73,19 @@ fn world(gifts: &[usize]) -> (impl FnMut(u64) + use<>, Arc<Desk>) {
     let app = |_| servers.next().unwrap();
     let mut near = Host::<_, _, _>::new(config, &network("10.0.0.2/24"), &secrets(2), second, now, app).unwrap();
     let mut run = move |ms: u64| {
+        let mut busy = 0;
         for _ in 0..(ms * 10).max(1) {
             now = now.after_us(100);
-            near.turn(now);
+            busy += usize::from(near.turn(now).busy);
             far.turn(now);
         }
+        busy
     };
     run(1);
     (run, desk)
 }
 
-fn connected(desk: &Desk, run: &mut impl FnMut(u64)) -> Talk {
+fn connected(desk: &Desk, run: &mut impl FnMut(u64) -> usize) -> Talk {
     let talk = desk.connect(None, "10.0.0.1:80".parse().unwrap());
     run(5);
     assert_ne!(talk.lane().status.load(Acquire) & CONNECTED, 0);
@@ -89,11 +93,11 @@ fn connected(desk: &Desk, run: &mut impl FnMut(u64)) -> Talk {
 }
 
 /// Reads until nothing has come for a while.
-fn read_all(desk: &Desk, talk: &Talk, run: &mut impl FnMut(u64)) -> usize {
+fn read_all(desk: &Desk, talk: &Talk, run: &mut impl FnMut(u64) -> usize) -> usize {
     let (mut all, mut some) = (0, vec![0; POOL]);
     for _ in 0..100 {
         match talk.recv(&mut some) {
-            0 => run(1),
+            0 => _ = run(1),
             n => {
                 all += n;
                 desk.serve(talk);
@@ -104,7 +108,7 @@ fn read_all(desk: &Desk, talk: &Talk, run: &mut impl FnMut(u64)) -> usize {
 }
 
 /// Two conversations, of which the first holds all blocks; so much comes for the second.
-fn famine(gift: usize) -> (impl FnMut(u64) + use<>, Arc<Desk>, [Talk; 2]) {
+fn famine(gift: usize) -> (impl FnMut(u64) -> usize + use<>, Arc<Desk>, [Talk; 2]) {
     let (mut run, desk) = world(&[MUCH, gift]);
     let first = connected(&desk, &mut run);
     run(50);
@@ -150,6 +154,34 @@ fn who_asks_for_memory_in_the_turn_after_another_word_is_heard() {
     run(500);
     assert_eq!(read_all(&desk, &first, &mut run), MUCH);
     assert_eq!(second.flags().get(WRITE), 0, "it was told");
+}
+
+/// Who is refused again and again says nothing by that: what it does not use goes back all the same, and may be all that there is.
+#[test]
+fn who_waits_for_memory_gives_back_what_it_does_not_use() {
+    let small = 256;
+    let (mut run, desk) = world(&[3 * POOL - small, 0, LITTLE]);
+    let first = connected(&desk, &mut run);
+    run(50);
+    assert_eq!((first.readable(), desk.block_bytes_in_use()), (3 * POOL - small, 3 * POOL - small));
+    let second = connected(&desk, &mut run);
+    assert_eq!(second.send(b"x"), 1);
+    desk.serve(&second);
+    run(5);
+    assert_eq!((second.readable(), desk.block_bytes_in_use()), (0, 3 * POOL), "the last block was for what it said");
+    run(500);
+    assert_eq!(second.readable(), small, "nobody needs that block but the answer");
+}
+
+/// The lane tries again once in a while, and does not stay awake for it: nor for those that it looks at without being told.
+#[test]
+fn a_lane_that_has_no_memory_for_anybody_sleeps() {
+    let (mut run, desk, [_first, second]) = famine(LITTLE);
+    run(20);
+    desk.note(&second, Op::Nodelay(true));
+    run(20);
+    let busy = run(1_000);
+    assert!(busy < 1_000, "busy in {busy} turns of 10000");
 }
 
 /// What nobody uses goes back, and what the next word will need not at once.

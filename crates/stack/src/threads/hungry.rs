@@ -44,6 +44,11 @@ impl Hungry {
         self.waiting.push_back(index);
     }
 
+    /// Whether one waits for its turn to try again.
+    pub(super) fn is_listed(&self, index: u32) -> bool {
+        self.listed.get(index as usize).is_some_and(|listed| *listed)
+    }
+
     /// So many may try again now. The others, and those that are refused again, a while later.
     pub(super) fn due(&mut self, now: Instant, has_some: impl FnOnce() -> bool) -> usize {
         if now < self.again_at {

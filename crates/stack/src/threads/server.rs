@@ -490,8 +490,11 @@ impl App for Server {
                 self.hungry.add(index, cx.now());
             }
         }
-        self.tell_later(index, READ);
-        self.lend(index, cx.now());
+        if n > 0 {
+            // Who is refused has said nothing: the block of the other direction goes back if it is idle.
+            self.tell_later(index, READ);
+            self.lend(index, cx.now());
+        }
         n
     }
 

@@ -236,8 +236,12 @@ impl Server {
     fn has_work(&self, index: u32) -> bool {
         let Some(Some(record)) = self.records.get(index as usize) else { return false };
         let pipe = record.end.pipe();
-        // That it has read is said by the list alone, and one who is kept is not put on it again.
-        let has_read = || pipe.flags().get(FULL) != 0 && record.end.unread() <= pipe.limit() / 3 * 2;
+        // That it has read is said by the list alone, and one who is kept is not put on it again. For want of memory nothing is to be done
+        // before its time.
+        let has_read = || {
+            let asks = pipe.flags().get(FULL) != 0 && record.end.unread() <= pipe.limit() / 3 * 2;
+            asks && !self.hungry.is_listed(index)
+        };
         let has_left = || !record.closing && pipe.flags().seen(LEFT) != 0;
         record.waiting() > 0 || !pipe.said().is_empty() || has_left() || has_read()
     }
