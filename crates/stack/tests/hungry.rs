@@ -10,8 +10,9 @@ use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
 use laneway_stack::runtime::Bells;
 use laneway_stack::threads::desk::Desk;
-use laneway_stack::threads::words::{CONNECTED, Op, ROOM, Talk, WRITE};
+use laneway_stack::threads::words::{CONNECTED, Fault, GONE, Op, ROOM, Talk, WRITE};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -20,6 +21,8 @@ const POOL: usize = 65_536;
 /// More than that.
 const MUCH: usize = 4 * POOL;
 const LITTLE: usize = 1_000;
+/// In the place of what is sent: a reset.
+const RESET: usize = usize::MAX;
 
 /// Sends the first who come, or say something, so much each, and forgets what it reads.
 struct Far {
@@ -42,7 +45,10 @@ impl Far {
 
 impl App for Far {
     fn on_accept(&mut self, cx: &mut Context<'_>, id: ConnId) {
-        self.left.push((id, self.gifts.pop_front().unwrap_or(0)));
+        match self.gifts.pop_front().unwrap_or(0) {
+            RESET => return cx.abort(id),
+            gift => self.left.push((id, gift)),
+        }
         self.go_on(cx);
     }
     fn on_writable(&mut self, cx: &mut Context<'_>, _: ConnId) {
@@ -171,6 +177,24 @@ fn who_waits_for_memory_gives_back_what_it_does_not_use() {
     assert_eq!((second.readable(), desk.block_bytes_in_use()), (0, 3 * POOL), "the last block was for what it said");
     run(500);
     assert_eq!(second.readable(), small, "nobody needs that block but the answer");
+}
+
+/// What was written to a peer that is not there, or that resets, will never be sent. Its writer may be long in finding out, and others need
+/// the memory: as the kernel has it, what waits to be sent goes with the connection.
+#[test]
+fn what_nobody_will_send_any_more_holds_no_memory() {
+    // A word, which the ring would lend for a moment; and a stream, which it keeps until it is acknowledged.
+    for (port, bytes, fault) in [(81, 40_000, Fault::Refused), (80, 150_000, Fault::Reset)] {
+        let (mut run, desk) = world(&[RESET]);
+        let talk = desk.connect(None, SocketAddr::from(([10, 0, 0, 1], port)));
+        assert_eq!(talk.send(&vec![7; bytes]), bytes);
+        assert!(desk.block_bytes_in_use() >= bytes);
+        desk.serve(&talk);
+        run(50);
+        assert_ne!(talk.lane().status.load(Acquire) & GONE, 0);
+        assert_eq!(talk.lane().take_error(), Some(fault));
+        assert_eq!(desk.block_bytes_in_use(), 0, "of {bytes} bytes");
+    }
 }
 
 /// The lane tries again once in a while, and does not stay awake for it: nor for those that it looks at without being told.

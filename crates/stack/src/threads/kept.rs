@@ -48,3 +48,12 @@ impl Keeper for Kept {
         taken != std::mem::replace(&mut self.asked_at, taken)
     }
 }
+
+/// The connection is over, and will not send what is left.
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let pipe = self.end.pipe();
+        let left = pipe.limit() - pipe.writable();
+        self.end.release(left);
+    }
+}

@@ -132,7 +132,7 @@ impl Server {
 
     /// The conversation is over for the lane; its thread is told why.
     fn remove(&mut self, index: u32, fault: Option<Fault>) {
-        let Some(record) = self.records.get_mut(index as usize).and_then(Option::take) else { return };
+        let Some(mut record) = self.records.get_mut(index as usize).and_then(Option::take) else { return };
         self.free.push(index);
         let talk = record.end.pipe();
         if let Some(fault) = fault {
@@ -140,6 +140,9 @@ impl Server {
         }
         talk.place().store(NO_SLOT, Relaxed);
         is_over(talk, GONE);
+        if record.keeps || record.waiting() > 0 {
+            record.throw_away();
+        }
         self.farewells.push((record.end, record.watches));
     }
 

@@ -55,6 +55,18 @@ impl Record {
         (self.end.sent() - self.queued) as usize
     }
 
+    /// It is over: what was written and not sent goes, and with it the memory. Who has written it may keep the conversation for long yet.
+    #[cold]
+    pub(super) fn throw_away(&mut self) {
+        let end = self.end.sent(); // who writes on does not hold us up
+        while self.end.taken() < end
+            && let n @ 1.. = self.end.front().len()
+        {
+            self.end.advance(n);
+        }
+        self.end.retire();
+    }
+
     /// Has the connection show what the ring had no room for, if there is some now.
     #[inline]
     pub(super) fn resume(&self, cx: &mut Context<'_>) {
