@@ -22,7 +22,7 @@
 //! [`Runtime::stop`] closes every listener, then tells each lane's application ([`App::on_stop`]), turns until its
 //! connections are gone or the grace period is over, resets what is left, and joins the threads. An application that panics
 //! about a connection loses that connection (`runtime/guard.rs`). A lane that panics says so
-//! and takes the whole stack down with it: the flows that hash to it would be lost without a word otherwise. So does a lane
+//! and takes the whole stack down with it, listeners first: the flows that hash to it would be lost without a word otherwise. So does a lane
 //! whose queue has come to an end ([`Rx::failed`]), as that of a TUN interface that is deleted.
 
 use self::aloud::Aloud;

@@ -102,7 +102,13 @@ impl ControlThread {
     }
 
     fn turn_until_stopped(&mut self) {
+        let mut closes = false;
         loop {
+            // Nobody has told it to stop where a lane has failed.
+            if !closes && self.shared.stop.load(Ordering::Acquire) {
+                closes = true;
+                self.control.unlisten_all();
+            }
             let commands = self.shared.lock_commands().replace(VecDeque::new());
             for command in commands.into_iter().flatten() {
                 self.on_command(command);

@@ -394,3 +394,53 @@ fn a_queue_that_has_come_to_an_end_takes_the_stack_down_and_says_so() {
     }
     assert_eq!(stack.stop().failure.unwrap(), "lane 0 failed, and the stack stops: the cable is cut");
 }
+
+/// The first lane fails when it is told to. The other stays for as long as it may, and says whether somebody listens there.
+struct Survivor {
+    begins: bool,
+    fails: Arc<AtomicBool>,
+    listens: Arc<AtomicBool>,
+}
+
+impl App for Survivor {
+    fn on_poll(&mut self, cx: &mut Context<'_>) {
+        assert!(cx.lane() != 0 || !self.fails.load(Ordering::Acquire), "planted");
+        if cx.lane() == 0 {
+            return;
+        }
+        self.listens.store(cx.tables.listeners.at_or_after(0).is_some(), Ordering::Release);
+        if std::mem::take(&mut self.begins) {
+            cx.connect(None, Address::from_v4([10, 0, 0, 2]), 7, 0).expect("there are ports");
+        }
+    }
+    fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+        data.len()
+    }
+    fn on_stop(&mut self, _: &mut Context<'_>) {}
+}
+
+/// As when it is told to stop: whoever is connected meanwhile would be reset in the end.
+#[test]
+fn a_stack_that_has_failed_listens_no_more() {
+    let (first, _second) = memory::link(LinkConfig { queues: 2, ..LinkConfig::default() });
+    let (fails, listens) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let network = Network { addresses: vec!["10.0.0.1/24".parse().unwrap()], gateways: vec![] };
+    let (clock, secrets) = (Clock::start(), BootSecrets::from_seed(1));
+    let app = |_| Survivor { begins: true, fails: Arc::clone(&fails), listens: Arc::clone(&listens) };
+    let host: Host<_, _, Survivor> = Host::new(Config::default(), &network, &secrets, first, clock.now(), app).unwrap();
+    let options = Options { pin: false, park_max_us: 10_000, grace_us: 3_000_000, ..Options::default() };
+    let stack = Runtime::start(host, clock, options).unwrap();
+    stack.listen("0.0.0.0:7".parse().unwrap(), 16).unwrap();
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let start = std::time::Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < Duration::from_secs(2), "{what}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    until("nobody listens", &|| listens.load(Ordering::Acquire));
+    fails.store(true, Ordering::Release);
+    until("nobody has failed", &|| stack.failure().is_some());
+    until("it listens still", &|| !listens.load(Ordering::Acquire));
+    assert!(stack.stop().failure.unwrap().ends_with("planted"));
+}

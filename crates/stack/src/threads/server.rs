@@ -71,6 +71,8 @@ pub struct Server {
     /// Those that were closed, until all that was sent from them before has gone out.
     leaving: Vec<LaneDatagrams>,
     busy: bool,
+    /// The stack stops: nothing new begins for threads.
+    stopping: bool,
 }
 
 impl Server {
@@ -97,6 +99,7 @@ impl Server {
             sockets: BTreeMap::new(),
             leaving: Vec::new(),
             busy: false,
+            stopping: false,
         }
     }
 
@@ -187,6 +190,7 @@ impl Server {
 
     fn on_command(&mut self, cx: &mut Context<'_>, command: Command) {
         match command {
+            Command::Connect { .. } if self.stopping => refuse(command),
             Command::Connect { end, from, to, tried } => self.connect(cx, end, from, to, tried),
             Command::Listen(side) => {
                 let id = side.shared.id;
@@ -317,6 +321,9 @@ impl Server {
 
     /// Offers finished connections to threads, as many as there is room for.
     fn offer(&mut self, cx: &mut Context<'_>, listener: ListenerId) {
+        if self.stopping {
+            return; // they are reset with their listener
+        }
         let lane = self.lane;
         while let Some(side) = self.listeners.get_mut(&listener.0)
             && side.has_room(lane)
@@ -536,6 +543,7 @@ impl App for Server {
 
     fn on_stop(&mut self, cx: &mut Context<'_>) {
         self.desk.stop();
+        self.stopping = true;
         for index in 0..self.records.len() as u32 {
             let Some(record) = self.record(index) else { continue };
             record.end.pipe().lane().fail(Fault::Stopped);

@@ -1,9 +1,15 @@
-//! What the end of a poll looks at.
+//! What the end of a poll looks at, and what a lane does not begin any more when it stops.
 
 use super::super::accept::Acceptors;
 use super::super::datagram::Datagrams;
 use super::*;
+use crate::config::Config;
+use crate::control::Network;
+use crate::entropy::BootSecrets;
+use crate::host::{Host, Seat};
 use crate::runtime::Bells;
+use crate::sharing::{Sharing, Site};
+use laneway_device::memory::{LinkConfig, LinkRx, LinkTx, link};
 use laneway_wire::flow::FlowKey;
 
 /// A lane's server and its desk, with idle UDP sockets and listeners of these names.
@@ -56,4 +62,69 @@ fn listeners_without_news_are_not_looked_at() {
     assert!(server.listener_news.is_empty());
     assert!(!server.listeners[&7].has_news() && server.listeners[&7].shared.is_ready(), "offered");
     assert_eq!(server.listeners.values().filter(|side| side.has_news()).count(), 999);
+}
+
+type Side = (Host<LinkRx, LinkTx, Server>, Arc<Desk>);
+
+const BEGAN: Instant = Instant::from_us(3_600_000_000);
+
+/// Two hosts of one lane that serve threads.
+fn pair() -> [Side; 2] {
+    let (first, second) = link(LinkConfig::default());
+    let mut ends = [Some(first), Some(second)].into_iter().flatten();
+    ["10.0.0.1/24", "10.0.0.2/24"].map(|ip| {
+        let network = Network { addresses: vec![ip.parse().expect("an address")], gateways: vec![] };
+        let (desk, mut servers) = Desk::new(1, Bells::new(1).expect("bells"));
+        let (end, app) = (ends.next().expect("two"), |_| servers.pop().expect("one"));
+        let host = Host::new(Config::default(), &network, &BootSecrets::from_seed(7), end, BEGAN, app);
+        (host.expect("a host"), desk)
+    })
+}
+
+/// What a lane's thread does when it sees that the stack stops.
+fn stop(host: &mut Host<LinkRx, LinkTx, Server>) {
+    let Seat { lane, app, .. } = &mut host.seats[0];
+    let tables = lane.shared.enter(Site::Walk);
+    app.on_stop(&mut Context { tables, local: &mut lane.local });
+}
+
+fn connections(host: &mut Host<LinkRx, LinkTx, Server>) -> usize {
+    host.seats[0].lane.tables(|tables| tables.slots.len())
+}
+
+/// It would hold the stack up until the grace period is over.
+#[test]
+fn a_connect_of_which_a_lane_hears_as_it_stops_is_refused() {
+    let [(mut host, desk), _] = pair();
+    let talk = desk.connect(None, "10.0.0.2:80".parse().expect("an address"));
+    stop(&mut host);
+    host.turn(BEGAN);
+    assert_eq!(connections(&mut host), 0);
+    assert_eq!(talk.lane().take_error(), Some(Fault::Stopped));
+    assert_ne!(talk.lane().status.load(Relaxed) & GONE, 0);
+}
+
+/// No thread would take it: it waits for its listener to be closed, and is reset with it.
+#[test]
+fn who_is_connected_as_a_stack_stops_is_offered_to_nobody() {
+    let [(mut host, desk), (mut far, far_desk)] = pair();
+    let at = "10.0.0.1:80".parse().expect("an address");
+    let id = host.listen(at, 16, BEGAN).expect("nobody else does");
+    let acceptors = desk.listen(id, at, 16);
+    let talk = far_desk.connect(None, at);
+    for _ in 0..2 {
+        host.turn(BEGAN);
+        far.turn(BEGAN);
+    }
+    stop(&mut host);
+    host.turn(BEGAN); // the last step of the handshake
+    assert_eq!(connections(&mut host), 1);
+    assert!(acceptors.take().is_none());
+    host.control.unlisten(id);
+    for _ in 0..2 {
+        host.turn(BEGAN);
+        far.turn(BEGAN);
+    }
+    assert_eq!(connections(&mut host), 0);
+    assert_eq!(talk.lane().take_error(), Some(Fault::Reset));
 }
