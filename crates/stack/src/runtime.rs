@@ -198,6 +198,7 @@ impl Runtime {
             sleeper,
             binding: Vec::new(),
             counting: Vec::new(),
+            counting_next: Vec::new(),
             paging: Vec::new(),
             pages: 0,
             tun: options.tun.clone(),

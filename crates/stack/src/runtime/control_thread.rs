@@ -81,6 +81,8 @@ pub(super) struct ControlThread {
     pub(super) binding: Vec<(u16, Reply)>,
     /// Who waits for counters.
     pub(super) counting: Vec<SyncSender<Vec<(Counters, usize)>>>,
+    /// Who has asked for them since those were asked for: lanes that have answered are asked again.
+    pub(super) counting_next: Vec<SyncSender<Vec<(Counters, usize)>>>,
     /// Who waits for a page of a listing, by the page's number.
     pub(super) paging: Vec<(u64, SyncSender<Box<Page>>)>,
     pub(super) pages: u64,
@@ -175,12 +177,7 @@ impl ControlThread {
             Command::Buckets(reply) => drop(reply.send(self.control.buckets())),
             Command::Source(source) => self.control.set_source(source),
             Command::Tables(reply) => drop(reply.send(self.control.tables())),
-            Command::Counters(reply) => {
-                if self.counting.is_empty() {
-                    self.control.request_counters();
-                }
-                self.counting.push(reply);
-            }
+            Command::Counters(reply) => self.counting_next.push(reply),
             Command::Page { lane, mut page, reply } => {
                 self.pages += 1;
                 page.id = self.pages;
@@ -242,8 +239,13 @@ impl ControlThread {
             for reply in self.counting.drain(..) {
                 let _ = reply.send(counters.clone());
             }
-        } else if stopping {
+        }
+        if stopping {
             self.counting.clear();
+            self.counting_next.clear();
+        } else if self.counting.is_empty() && !self.counting_next.is_empty() {
+            std::mem::swap(&mut self.counting, &mut self.counting_next);
+            self.control.request_counters();
         }
     }
 }

@@ -444,3 +444,62 @@ fn a_stack_that_has_failed_listens_no_more() {
     until("it listens still", &|| !listens.load(Ordering::Acquire));
     assert!(stack.stop().failure.unwrap().ends_with("planted"));
 }
+
+/// The first lane accepts once, in vain, when it is told to. The other does nothing while it is held.
+struct Counting {
+    accepts: Arc<AtomicBool>,
+    is_held: Arc<Mutex<()>>,
+    waits: Arc<AtomicBool>,
+}
+
+impl App for Counting {
+    fn on_poll(&mut self, cx: &mut Context<'_>) {
+        if cx.lane() == 0 {
+            if self.accepts.swap(false, Ordering::AcqRel) {
+                assert_eq!(cx.accept(ListenerId(0)), None);
+            }
+        } else if self.is_held.try_lock().is_err() {
+            self.waits.store(true, Ordering::Release);
+            drop(self.is_held.lock());
+        }
+    }
+    fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+        data.len()
+    }
+}
+
+/// Somebody has asked before, and one lane has answered him, while another takes its time.
+#[test]
+fn who_asks_for_counters_has_none_from_before_he_asked() {
+    let (first, _second) = memory::link(LinkConfig { queues: 2, ..LinkConfig::default() });
+    let (accepts, waits) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let is_held = Arc::new(Mutex::new(()));
+    let network = Network { addresses: vec!["10.0.0.1/24".parse().unwrap()], gateways: vec![] };
+    let (clock, secrets) = (Clock::start(), BootSecrets::from_seed(1));
+    let app = |_| Counting { accepts: Arc::clone(&accepts), is_held: Arc::clone(&is_held), waits: Arc::clone(&waits) };
+    let host: Host<_, _, Counting> = Host::new(Config::default(), &network, &secrets, first, clock.now(), app).unwrap();
+    let options = Options { pin: false, park_max_us: 10_000, ..Options::default() };
+    let stack = Runtime::start(host, clock, options).unwrap();
+    let is_so = |told: &AtomicBool, so: bool| {
+        let start = std::time::Instant::now();
+        while told.load(Ordering::Acquire) != so {
+            assert!(start.elapsed() < Duration::from_secs(5), "a lane is stuck");
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let held = is_held.lock().unwrap();
+    is_so(&waits, true);
+    thread::scope(|scope| {
+        let ask = || stack.counters().unwrap().0.get(Mib::SCAF);
+        let before = scope.spawn(ask);
+        thread::sleep(Duration::from_millis(100));
+        accepts.store(true, Ordering::Release);
+        is_so(&accepts, false);
+        thread::sleep(Duration::from_millis(20)); // its turn is over
+        let after = scope.spawn(ask);
+        thread::sleep(Duration::from_millis(100));
+        drop(held);
+        assert!(before.join().unwrap() <= 1);
+        assert_eq!(after.join().unwrap(), 1);
+    });
+}
