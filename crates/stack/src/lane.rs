@@ -7,6 +7,7 @@ use crate::bound::BoundPorts;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::entropy::{BootSecrets, Chance, Entropy, KeptKey, KeptSecrets};
+use crate::listing::Page;
 use crate::mail::LaneMail;
 use crate::moving::Moving;
 use crate::mtu_news::MtuNews;
@@ -54,6 +55,10 @@ pub struct Local {
     pub(crate) snapshot: Snapshot,
     pub(crate) paths: Paths,
     pub(crate) bound: BoundPorts,
+    /// Pages of listings that are yet to be filled.
+    pub(crate) pages: VecDeque<Box<Page>>,
+    /// The control plane has asked for something that takes more polls: pages, or whether a port is in use.
+    pub(crate) owes_answers: bool,
     pub(crate) mtu_news: MtuNews,
     /// Buckets that move to or from this lane.
     pub(crate) moving: Moving,
@@ -137,6 +142,8 @@ impl<S: Sharing> Lane<S> {
             paths: Paths::new(&capabilities, config.ip_default_ttl, secrets.tcp.timestamp),
             steering,
             bound: BoundPorts::default(),
+            pages: VecDeque::new(),
+            owes_answers: false,
             mtu_news: MtuNews::default(),
             moving: Moving::default(),
             udp: UdpSockets::default(),

@@ -343,7 +343,7 @@ fn lane_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn Ap
 #[inline]
 fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &dyn App) -> bool {
     let local = &lane.local;
-    let waits = !local.mail.from_control.is_empty() || local.bound.is_surveying() || local.mail.keeps();
+    let waits = !local.mail.from_control.is_empty() || local.owes_answers || local.mail.keeps();
     waits && obey(lane, tx, app)
 }
 
@@ -418,20 +418,23 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &dyn App) -> boo
                 counters.add_met_here();
                 local.mail.tell(ToControl::Counters(Box::new(counters), tables.bytes()));
             }
-            ToLane::List(mut page) => {
-                page.busy = local.busy;
-                listing::fill(&mut page, &tables, app, local.id, local.now, local.config.tcp.msl_us);
-                local.mail.tell(ToControl::Page(page));
-                // One page a poll, however many ask: the next command has the next poll.
-                break;
-            }
+            ToLane::List(page) => local.pages.push_back(page),
             ToLane::Tap(tap) => local.taps.push(tap),
         }
+    }
+    // One page a poll, however many ask. What was said behind them does not wait for that: a socket is bound when its `bind` has returned.
+    if let Some(mut page) = lane.local.pages.pop_front() {
+        let (tables, local) = (lane.shared.enter(Site::Control), &mut lane.local);
+        page.busy = local.busy;
+        listing::fill(&mut page, &tables, app, local.id, local.now, local.config.tcp.msl_us);
+        local.mail.tell(ToControl::Page(page));
+        any = true;
     }
     if lane.local.bound.is_surveying() {
         bound::survey(&mut lane.shared.enter(Site::Control), &mut lane.local);
         any = true;
     }
+    lane.local.owes_answers = lane.local.bound.is_surveying() || !lane.local.pages.is_empty();
     any
 }
 

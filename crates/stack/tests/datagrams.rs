@@ -10,6 +10,7 @@ use laneway_stack::control::Network;
 use laneway_stack::counters::Mib;
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
+use laneway_stack::listing::{Page, States};
 use laneway_stack::runtime::Bells;
 use laneway_stack::threads::desk::{Desk, UdpTicket};
 use laneway_stack::threads::{COMMANDS_MAX, Server};
@@ -84,6 +85,20 @@ fn a_datagram_that_comes_before_its_socket_is_delivered() {
     let from = client.bind("10.0.0.2:5000");
     client.turn(2);
     // `bind` has returned; the lane hears of the socket behind the frames of the same turn.
+    let to = server.bind("10.0.0.1:53");
+    arrives([client, server], &from, &to);
+}
+
+/// A lane fills one page of a listing in a poll. What it was told behind that it hears in the same poll all the same.
+#[test]
+fn a_datagram_that_comes_before_its_socket_is_delivered_while_somebody_lists() {
+    let [mut server, mut client] = Side::pair();
+    server.turn(1);
+    let from = client.bind("10.0.0.2:5000");
+    client.turn(2);
+    for _ in 0..3 {
+        server.host.control.ask_page(0, Page::new(States::ALL));
+    }
     let to = server.bind("10.0.0.1:53");
     arrives([client, server], &from, &to);
 }
