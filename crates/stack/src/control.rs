@@ -232,10 +232,10 @@ impl Control {
         self.counters_by_lane().map(|lanes| sum(&lanes))
     }
 
-    /// Has a lane fill a page; [`take_pages`](Self::take_pages) gives it back. A page that the lane cannot be sent is dropped.
+    /// Has a lane fill a page; [`take_pages`](Self::take_pages) gives it back.
     pub fn ask_page(&mut self, lane: usize, page: Box<Page>) {
         if let Some(mail) = self.mail.get_mut(lane) {
-            let _ = mail.to_lane.push(ToLane::List(page));
+            mail.tell(ToLane::List(page));
         }
     }
 
@@ -247,7 +247,7 @@ impl Control {
     /// Shows a lane's packets to a tap, until its reader is dropped.
     pub fn tap(&mut self, lane: usize, tap: Box<Tap>) {
         if let Some(mail) = self.mail.get_mut(lane) {
-            let _ = mail.to_lane.push(ToLane::Tap(tap));
+            mail.tell(ToLane::Tap(tap));
         }
     }
 

@@ -60,6 +60,19 @@ fn every_packet_is_seen_in_order_both_ways() {
 }
 
 #[test]
+fn a_lane_that_has_much_mail_is_looked_at_all_the_same() {
+    let mut world = World::new();
+    for _ in 0..2_000 {
+        world.client.control.request_counters(); // more than there is room for
+    }
+    let mut reader = begin(&mut world, Filter::default(), SNAPLEN_MAX);
+    world.turn(2);
+    conversation(&mut world);
+    assert!(!reader.is_closed());
+    assert!(read(&mut reader).len() >= 7);
+}
+
+#[test]
 fn filters_and_cuts() {
     let wants = [
         (Filter { port: Some(80), ..Filter::default() }, true),
