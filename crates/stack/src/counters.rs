@@ -4,6 +4,7 @@
 
 use laneway_device::tun::TunCounters;
 use laneway_proto::discard::Discard;
+use laneway_sync::met::Met;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -156,9 +157,8 @@ impl Counters {
         self.discards[discard as usize]
     }
 
-    /// Adds what the calling thread has met at locks and shared words: of a lane that has a thread of its own.
-    pub(crate) fn add_met_here(&mut self) {
-        let met = laneway_sync::met::here();
+    /// Adds what a thread has met at locks and shared words.
+    pub(crate) fn add_met(&mut self, met: Met) {
         self.add(Mib::LocksContended, met.contended);
         self.add(Mib::CasRetries, met.retries);
     }

@@ -26,6 +26,7 @@ use laneway_proto::icmp::RateLimit;
 use laneway_proto::ip::identification::Identifications;
 use laneway_proto::ip::reassembly::{self, Reassembly};
 use laneway_proto::time::Instant;
+use laneway_sync::met::{self, Met};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -69,6 +70,8 @@ pub struct Local {
     pub(crate) echo_rate: RateLimit,
     pub(crate) icmp_rate: RateLimit,
     pub(crate) counters: Counters,
+    /// While the lane's thread sleeps, and others may work in its stead: whom it has met until then.
+    pub(crate) met_until_asleep: Option<Met>,
     pub(crate) mail: LaneMail,
     pub(crate) medium: Medium,
     /// Who looks at the packets.
@@ -100,6 +103,13 @@ pub struct Local {
     pub(crate) housekeeping_at: Instant,
     /// The last millisecond whose timers and TIME_WAIT records were dealt with to the end.
     pub(crate) expired_to: u64,
+}
+
+impl Local {
+    /// Whom the lane's own thread has met, whoever asks in its stead.
+    pub(crate) fn met(&self) -> Met {
+        self.met_until_asleep.unwrap_or_else(met::here)
+    }
 }
 
 /// What a lane is made of.
@@ -152,6 +162,7 @@ impl<S: Sharing> Lane<S> {
             echo_rate: RateLimit::new(1_000, 50),
             icmp_rate: RateLimit::new(1_000, 50),
             counters: Counters::default(),
+            met_until_asleep: None,
             mail,
             medium: capabilities.medium,
             taps: Vec::new(),

@@ -415,7 +415,7 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &dyn App) -> boo
             ToLane::ReportCounters => {
                 let mut counters = local.counters.clone();
                 counters.merge(&tables.counters);
-                counters.add_met_here();
+                counters.add_met(local.met());
                 local.mail.tell(ToControl::Counters(Box::new(counters), tables.bytes()));
             }
             ToLane::List(page) => local.pages.push_back(page),

@@ -12,6 +12,7 @@ use crate::worker::{SLOW_US, Turn};
 use laneway_device::pcap::Capture;
 use laneway_device::{Rx, Tx};
 use laneway_proto::time::Instant;
+use laneway_sync::met;
 use rustix::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -151,6 +152,7 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         work.sleeps_until = until;
         let stood_in = |work: &LaneWork<S, R, T, A>| work.seat.lane.local.counters.get(Mib::StandInUs);
         let before = stood_in(work);
+        work.seat.lane.local.met_until_asleep = Some(met::here());
         let asleep = self.clock.now();
         drop(place); // for whoever stands in
         bell.sleep(self.readiness.as_ref(), Duration::from_micros(sleep_us));
@@ -158,7 +160,9 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         if let Some(work) = place.as_mut() {
             let worked = stood_in(work) - before;
             let slept = self.clock.now().since_us(asleep).saturating_sub(worked);
-            work.seat.lane.local.counters.add(Mib::LaneSleepUs, slept);
+            let local = &mut work.seat.lane.local;
+            local.met_until_asleep = None;
+            local.counters.add(Mib::LaneSleepUs, slept);
         }
         place
     }
@@ -230,7 +234,7 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
         let seat = &mut self.seat;
         let counters = catch_unwind(AssertUnwindSafe(|| {
             let mut counters = seat.lane.counters();
-            counters.add_met_here();
+            counters.add_met(met::here());
             counters
         }));
         let _ = catch_unwind(AssertUnwindSafe(|| drop(self.seat)));
@@ -243,7 +247,7 @@ impl<S: Sharing, R: Rx + Send, T: Tx + Send, A: App + Send> bells::Work for Plac
         // Free, as the bell has said.
         let Ok(mut place) = self.0.try_lock() else { return false };
         let Some(work) = place.as_mut() else { return false };
-        let began = work.clock.now();
+        let (began, met_before) = (work.clock.now(), met::here());
         let (mut now, mut done) = (began, false);
         for _ in 0..bells::TURNS_MAX {
             let turn = match catch_unwind(AssertUnwindSafe(|| work.turn(now))) {
@@ -266,6 +270,7 @@ impl<S: Sharing, R: Rx + Send, T: Tx + Send, A: App + Send> bells::Work for Plac
         let counters = &mut work.seat.lane.local.counters;
         counters.count(Mib::StandIns);
         counters.add(Mib::StandInUs, now.since_us(began));
+        counters.add_met(met::here().since(&met_before));
         done
     }
 }

@@ -9,8 +9,11 @@ use crate::entropy::BootSecrets;
 use crate::steering::Steering;
 use laneway_device::memory::{self, LinkConfig};
 use laneway_proto::tcp::CloseReason;
+use laneway_sync::bucket_lock::Lock;
+use laneway_sync::{met, site};
 use laneway_wire::flow::Address;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -289,6 +292,48 @@ fn who_brings_work_to_a_sleeping_lane_does_it() {
     let start = std::time::Instant::now();
     assert_eq!((server.stop().failure, client.stop().failure), (None, None));
     assert!(start.elapsed() < Duration::from_secs(5), "somebody slept through a bell");
+}
+
+/// Whoever works in a lane's stead has met others elsewhere, which is none of the lane's business.
+#[test]
+fn what_a_thread_has_met_elsewhere_is_not_counted_for_the_lane_that_it_stands_in_for() {
+    let options = Options { pin: false, stand_in: true, park_max_us: 10_000_000, ..Options::default() };
+    let (server, client) = pair(1, 0, Panics::Nowhere, channel().0, options);
+    let (lock, is_held) = (Lock::<()>::new("elsewhere", ()), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let held = lock.lock(site!("hold it"));
+            is_held.wait();
+            thread::sleep(Duration::from_millis(20));
+            drop(held);
+        });
+        is_held.wait();
+        drop(lock.lock(site!("want it")));
+    });
+    assert_eq!(met::here().contended, 1);
+    let (stands_in, answered) = (AtomicBool::new(false), AtomicBool::new(false));
+    let counters = thread::scope(|scope| {
+        let asks = scope.spawn(|| {
+            let start = std::time::Instant::now();
+            while !stands_in.load(Ordering::Acquire) {
+                assert!(start.elapsed() < Duration::from_secs(10), "the lane never slept");
+                thread::sleep(Duration::from_millis(1));
+            }
+            let counters = server.counters().unwrap().0;
+            answered.store(true, Ordering::Release);
+            counters
+        });
+        while !asks.is_finished() {
+            server.bells().mind(0, || {
+                stands_in.store(true, Ordering::Release);
+                answered.load(Ordering::Acquire)
+            });
+            thread::yield_now();
+        }
+        asks.join().unwrap()
+    });
+    assert_eq!((counters.get(Mib::LocksContended), counters.get(Mib::CasRetries)), (0, 0));
+    assert_eq!((server.stop().failure, client.stop().failure), (None, None));
 }
 
 #[test]
