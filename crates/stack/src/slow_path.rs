@@ -49,7 +49,14 @@ impl<T: Tx> Stage<'_, T> {
                 mail_packet(self.local, owner, bytes, *vouched, Note::of_packet(packet));
                 return Slow::Done;
             }
-            return match self.local.reassembly.on_fragment(packet, &self.local.hash_key.get(), self.local.now) {
+            let evicted = self.local.reassembly.evicted();
+            let outcome = self.local.reassembly.on_fragment(packet, &self.local.hash_key.get(), self.local.now);
+            let made_room = self.local.reassembly.evicted() - evicted;
+            if made_room > 0 {
+                self.local.counters.add(Mib::IpReasmFails, made_room);
+                self.local.counters.discard_all(Discard::FragmentBudget, made_room as usize);
+            }
+            return match outcome {
                 Ok(Some(whole)) => {
                     self.local.counters.count(Mib::IpReasmOKs);
                     Slow::Whole(whole)

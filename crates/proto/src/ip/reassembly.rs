@@ -376,7 +376,8 @@ impl Reassembly {
         self.bytes
     }
 
-    /// How many datagrams had to make room for others, ever: each is a [`Discard::FragmentBudget`].
+    /// How many datagrams had to make room for others, ever: each is a [`Discard::FragmentBudget`], beside what
+    /// [`on_fragment`](Self::on_fragment) says of the fragment itself. Those that were refused before are not among them.
     pub fn evicted(&self) -> u64 {
         self.evicted
     }
@@ -397,11 +398,12 @@ impl Reassembly {
             let Some(oldest) = self.datagrams.oldest() else { return false };
             let gone = self.datagrams.end(oldest);
             self.bytes -= gone.charged;
+            let was_refused = matches!(gone.progress, Progress::Refused);
             self.spare.keep(gone);
             if Some(oldest) == known {
                 return false;
             }
-            self.evicted += 1;
+            self.evicted += u64::from(!was_refused);
         }
         true
     }

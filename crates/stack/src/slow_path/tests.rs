@@ -319,3 +319,25 @@ fn nothing_is_answered_to_who_cannot_have_sent_it() {
     assert_eq!(answers, [6, 0, 0]);
     assert_eq!(world.host.counters().discarded(Discard::IpMartianSource), 12);
 }
+
+/// What goes before it was whole is lost like anything else, though nobody looks at the fragment that it makes room for.
+#[test]
+fn datagrams_that_make_room_for_others_are_counted() {
+    let mut world = World::on(Medium::Ip, 1);
+    for id in 0..300 {
+        assert_eq!(world.ask(&fragments(protocol::UDP, &[7; 600], id)[0]), None);
+    }
+    let counters = world.host.counters();
+    let lost = 300 - world.host.seats[0].lane.local.reassembly.len() as u64;
+    assert_eq!((lost, counters.discarded(Discard::FragmentBudget), counters.get(Mib::IpReasmFails)), (44, 44, 44));
+    // One that is refused was counted as that, and is forgotten without a word.
+    let again = &fragments(protocol::UDP, &[8; 600], 299)[0];
+    assert_eq!(world.ask(again), None);
+    for id in 300..600 {
+        assert_eq!(world.ask(&fragments(protocol::UDP, &[7; 600], id)[0]), None);
+    }
+    let counters = world.host.counters();
+    let discarded = |discard| counters.discarded(discard);
+    assert_eq!((discarded(Discard::FragmentOverlap), discarded(Discard::FragmentBudget)), (1, 343));
+    assert_eq!(counters.get(Mib::IpReasmFails), 344);
+}
