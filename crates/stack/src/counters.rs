@@ -134,6 +134,13 @@ impl Counters {
         self.mib[mib as usize] += n;
     }
 
+    /// A frame that was counted as an IP packet of so many bytes, as nearly all are, is none, or none for us.
+    #[cold]
+    pub(crate) fn was_no_packet(&mut self, octets: usize) {
+        self.mib[Mib::IpInReceives as usize] -= 1;
+        self.mib[Mib::IpExtInOctets as usize] -= octets as u64;
+    }
+
     /// Counts a packet that went no further.
     #[cold]
     #[inline(never)]

@@ -199,10 +199,16 @@ pub fn frame<'a>(
     recent: impl Fn(u64) -> Option<Handle> + Copy,
     batch: &mut Batch<'a>,
 ) -> Other<'a> {
-    local.counters.add(Mib::IpExtInOctets, frame.bytes.len() as u64);
+    let len = frame.bytes.len();
     let bytes = match local.medium {
-        Medium::Ethernet => ethernet::plain_v4(frame.bytes, ours),
-        Medium::Ip => Some(frame.bytes),
+        Medium::Ethernet => {
+            local.counters.add(Mib::IpExtInOctets, len.saturating_sub(ethernet::HEADER_LEN) as u64);
+            ethernet::plain_v4(frame.bytes, ours)
+        }
+        Medium::Ip => {
+            local.counters.add(Mib::IpExtInOctets, len as u64);
+            Some(frame.bytes)
+        }
     };
     if let Some(bytes) = bytes {
         if plain_segment(local, bytes, frame.meta, recent, batch) {
@@ -233,9 +239,14 @@ fn any_frame<'a>(
         Ok((EtherType::IPV4 | EtherType::IPV6, bytes, group)) => {
             look_closely(local, (bytes, meta), group, recent, batch)
         }
-        Ok((EtherType::ARP, ..)) => to_control(local, frame),
-        Ok(_) => drop(local, Discard::EthernetUnknownType),
-        Err(discard) => drop(local, discard),
+        other => {
+            local.counters.was_no_packet(frame.len().saturating_sub(ethernet::HEADER_LEN));
+            match other {
+                Ok((EtherType::ARP, ..)) => to_control(local, frame),
+                Ok(_) => drop(local, Discard::EthernetUnknownType),
+                Err(discard) => drop(local, discard),
+            }
+        }
     }
 }
 

@@ -341,3 +341,35 @@ fn datagrams_that_make_room_for_others_are_counted() {
     assert_eq!((discarded(Discard::FragmentOverlap), discarded(Discard::FragmentBudget)), (1, 343));
     assert_eq!(counters.get(Mib::IpReasmFails), 344);
 }
+
+/// What the link needs is no part of a packet, and a question of ARP is none.
+#[test]
+fn packets_are_counted_as_ip_sees_them() {
+    let mut world = World::new();
+    let packet = whole(protocol::UDP, &[0; 8]);
+    world.send(0, &packet, /* is_broadcast= */ false);
+    world.send(1, &packet, true);
+    let counted = |world: &mut World| {
+        let counters = world.host.counters();
+        (counters.get(Mib::IpInReceives), counters.get(Mib::IpExtInOctets))
+    };
+    let two = (2, 2 * packet.len() as u64);
+    assert_eq!(counted(&mut world), two);
+    let others: [(Mac, EtherType, &[u8]); 4] = [
+        (Mac::BROADCAST, EtherType::ARP, &[0; 28]),
+        (world.mac, EtherType(0x88cc), &[0; 46]),
+        (Mac([2, 0, 0, 0, 0, 9]), EtherType::IPV4, &packet),
+        (world.mac, EtherType::IPV4, &[]),
+    ];
+    for (to, ethertype, bytes) in others {
+        let tx = &mut world.other[0].tx;
+        let frame = [&ethernet::template(to, Mac([2; 6]), ethertype)[..], bytes].concat();
+        // The last is too short for a header.
+        let frame = &frame[..frame.len() - usize::from(bytes.is_empty())];
+        tx.reserve(frame.len()).expect("there is room").copy_from_slice(frame);
+        tx.commit(frame.len(), TxMeta::default());
+        tx.flush();
+        world.host.turn(world.now);
+        assert_eq!(counted(&mut world), two, "{ethertype:?} to {to:?}");
+    }
+}
