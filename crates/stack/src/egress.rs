@@ -507,21 +507,20 @@ pub fn raw<T: Tx>(local: &mut Local, tx: &mut T, dst: Address, packet: &[u8]) ->
 #[cold]
 fn wait_for_neighbour(local: &mut Local, next_hop: Address, packet: &[u8]) -> Sent {
     let mut waits = local.waiting.wait(next_hop, packet, local.now);
-    if waits == Wait::Full {
+    if waits == Wait::Crowded {
         let gone = local.waiting.make_room(local.now);
         local.counters.discard_all(Discard::NeighbourUnreachable, gone);
         if gone > 0 {
             waits = local.waiting.wait(next_hop, packet, local.now);
         }
     }
+    if matches!(waits, Wait::Ask | Wait::Full { ask: true }) {
+        let _ = local.mail.to_control.push(ToControl::Used(next_hop));
+    }
     match waits {
-        Wait::Ask => {
-            let _ = local.mail.to_control.push(ToControl::Used(next_hop));
-            Sent::Yes
-        }
-        Wait::Asked => Sent::Yes,
+        Wait::Ask | Wait::Asked => Sent::Yes,
         // A connection keeps its segment and tries again; anything else is dropped by whoever sends it.
-        Wait::Full => {
+        Wait::Full { .. } | Wait::Crowded => {
             local.counters.count(Mib::TxBusy);
             local.waits_for_neighbour = true;
             Sent::Waiting

@@ -26,12 +26,17 @@ const TELL_AGAIN_MS: u32 = 1_000;
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// It waits, or the last one was too many; either way the control thread should be asked (again).
+    /// It waits, and the control thread should be asked (again).
     Ask,
     /// It waits for an answer that is on its way.
     Asked,
-    /// Enough packets wait for that neighbour, or too many neighbours are waited for.
-    Full,
+    /// Enough packets wait for that neighbour, and this one does not.
+    Full {
+        /// The control thread should be asked again.
+        ask: bool,
+    },
+    /// Too many neighbours are waited for.
+    Crowded,
 }
 
 struct Waiting {
@@ -59,13 +64,13 @@ impl WaitingRoom {
                 waiting.asked_at = now;
             }
             if waiting.packets.len() >= PACKETS_MAX {
-                return if ask { Wait::Ask } else { Wait::Full };
+                return Wait::Full { ask };
             }
             waiting.packets.push(packet.to_vec());
             return if ask { Wait::Ask } else { Wait::Asked };
         }
         if self.hops.len() >= HOPS_MAX {
-            return Wait::Full;
+            return Wait::Crowded;
         }
         self.hops.push(Waiting { next_hop, since: now, asked_at: now, packets: vec![packet.to_vec()] });
         Wait::Ask

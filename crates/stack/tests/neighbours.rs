@@ -315,6 +315,11 @@ fn what_finds_no_room_to_wait_for_a_neighbour_is_counted() {
     (0..5).for_each(|_| world.ping(NEIGHBOUR));
     world.wait(50);
     assert_eq!(world.discarded(Discard::NeighbourQueueFull), 2);
+    // So is the one at which the lane says once more that it waits.
+    world.wait(1_000);
+    world.ping(NEIGHBOUR);
+    world.wait(50);
+    assert_eq!(world.discarded(Discard::NeighbourQueueFull), 3);
     world.arp(Operation::Reply, NEIGHBOUR, MAC);
     assert_eq!(world.wait(50), [0; 3].map(|_| Said::Echo(NEIGHBOUR, MAC)));
 }

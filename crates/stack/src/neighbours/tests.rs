@@ -24,7 +24,8 @@ fn three_packets_wait_and_the_hop_is_asked_for_once_a_second() {
     assert_eq!(room.wait(hop(1), b"1", at(0)), Wait::Ask);
     assert_eq!(room.wait(hop(1), b"2", at(500)), Wait::Asked);
     assert_eq!(room.wait(hop(1), b"3", at(1_000)), Wait::Ask);
-    assert_eq!(room.wait(hop(1), b"4", at(1_500)), Wait::Full);
+    assert_eq!(room.wait(hop(1), b"4", at(1_500)), Wait::Full { ask: false });
+    assert_eq!(room.wait(hop(1), b"4", at(2_000)), Wait::Full { ask: true });
     let settled = room.settle(|_| Some(true));
     assert_eq!(settled, vec![(hop(1), vec![b"1".to_vec(), b"2".to_vec(), b"3".to_vec()], true)]);
     assert_eq!(room.poll_timeout(), None, "nothing waits, and nothing is due");
@@ -48,10 +49,10 @@ fn who_is_never_heard_of_is_given_up() {
 fn strangers_whom_nobody_answers_for_make_room_after_a_second() {
     let mut room = full(at(0));
     let neighbour = hop(1_000);
-    assert_eq!(room.wait(neighbour, b"packet", at(999)), Wait::Full);
+    assert_eq!(room.wait(neighbour, b"packet", at(999)), Wait::Crowded);
     assert_eq!(room.make_room(at(999)), 0);
     assert_eq!(room.make_room(at(1_000)), 1);
     assert_eq!(room.wait(neighbour, b"packet", at(1_000)), Wait::Ask);
-    assert_eq!(room.wait(hop(0), b"packet", at(1_000)), Wait::Full, "the oldest went");
+    assert_eq!(room.wait(hop(0), b"packet", at(1_000)), Wait::Crowded, "the oldest went");
     assert_eq!(room.wait(hop(1), b"packet", at(1_000)), Wait::Ask, "and only it");
 }
