@@ -134,11 +134,9 @@ impl Counters {
         self.mib[mib as usize] += n;
     }
 
-    /// A frame that was counted as an IP packet of so many bytes, as nearly all are, is none, or none for us.
-    #[cold]
-    pub(crate) fn was_no_packet(&mut self, octets: usize) {
-        self.mib[Mib::IpInReceives as usize] -= 1;
-        self.mib[Mib::IpExtInOctets as usize] -= octets as u64;
+    /// Counts `n` less: they were counted a moment ago, before it was known that they should not be.
+    pub(crate) fn take_back(&mut self, mib: Mib, n: u64) {
+        self.mib[mib as usize] -= n;
     }
 
     /// Counts a packet that went no further.

@@ -89,6 +89,8 @@ pub struct Slower<'a> {
     pub via: Via,
     /// It was dropped, and its sender is to be told of this.
     pub problem: Option<Problem>,
+    /// The lane that has handed it over has counted it.
+    pub is_counted: bool,
 }
 
 /// What is left to do about a packet: plain TCP went straight into the batch, and the rest was dropped and counted, or
@@ -240,7 +242,7 @@ fn any_frame<'a>(
             look_closely(local, (bytes, meta), group, recent, batch)
         }
         other => {
-            local.counters.was_no_packet(frame.len().saturating_sub(ethernet::HEADER_LEN));
+            was_no_packet(local, frame);
             match other {
                 Ok((EtherType::ARP, ..)) => to_control(local, frame),
                 Ok(_) => drop(local, Discard::EthernetUnknownType),
@@ -307,7 +309,7 @@ fn look_closely<'a>(
     packet.link_broadcast = group;
     if packet.protocol != protocol::TCP || packet.fragment.is_some() {
         let vouched = vouched(local, bytes, packet.payload, UDP_CHECKSUM, meta);
-        return Some(Slower { packet, bytes, vouched, via: Via::Direct, problem: None });
+        return Some(Slower { packet, bytes, vouched, via: Via::Direct, problem: None, is_counted: false });
     }
     if group || packet.dst.is_multicast() || packet.dst.is_broadcast() {
         return drop(local, Discard::TcpMalformed);
@@ -335,7 +337,7 @@ fn refused<'a>(local: &Local, bytes: &'a [u8], group: bool) -> Other<'a> {
     let addresses = &local.snapshot.addresses;
     let ours = addresses.contains(&packet.dst) || addresses.joins(&packet.dst);
     let packet = Packet { link_broadcast: group, ..packet };
-    ours.then_some(Slower { packet, bytes, vouched: Vouched::default(), via: Via::Direct, problem })
+    ours.then_some(Slower { packet, bytes, vouched: Vouched::default(), via: Via::Direct, problem, is_counted: false })
 }
 
 /// A TCP segment for us: verified.
@@ -365,10 +367,26 @@ fn segment<'a>(
 /// TcpInSegs counts what the network carried.
 #[inline(never)]
 fn count_super(local: &mut Local, tcp: &[u8], size: u16) {
-    let header = tcp.get(12).map_or(20, |offset| usize::from(offset >> 4) * 4);
-    let segments = (tcp.len().saturating_sub(header) as u32).div_ceil(size.into()).max(1);
-    local.counters.add(Mib::TcpInSegs, u64::from(segments) - 1);
+    local.counters.add(Mib::TcpInSegs, segments(tcp, size) - 1);
     local.counters.count(Mib::TcpInSuperSegs);
+}
+
+/// How many segments the network carried in the place of this one.
+fn segments(tcp: &[u8], size: u16) -> u64 {
+    if size == 0 {
+        return 1;
+    }
+    let header = tcp.get(12).map_or(20, |offset| usize::from(offset >> 4) * 4);
+    (tcp.len().saturating_sub(header) as u64).div_ceil(size.into()).max(1)
+}
+
+/// The lane that has handed this over has counted it, and it is no other one here.
+#[inline]
+pub fn was_counted(local: &mut Local, segment: &Arriving<'_>) {
+    local.counters.take_back(Mib::TcpInSegs, segments(segment.tcp, segment.size));
+    if segment.size != 0 {
+        local.counters.take_back(Mib::TcpInSuperSegs, 1);
+    }
 }
 
 /// Offset of the checksum in a TCP header, and in a UDP header.
@@ -400,6 +418,13 @@ fn is_neighbour_discovery(packet: &[u8]) -> bool {
     matches!(packet, [0x60..=0x6f, ..])
         && packet.get(6) == Some(&protocol::ICMPV6)
         && matches!(packet.get(40), Some(133..=137))
+}
+
+/// A frame that was counted as an IP packet, as nearly all are, is none, or none for us.
+#[cold]
+fn was_no_packet(local: &mut Local, frame: &[u8]) {
+    local.counters.take_back(Mib::IpInReceives, 1);
+    local.counters.take_back(Mib::IpExtInOctets, frame.len().saturating_sub(ethernet::HEADER_LEN) as u64);
 }
 
 #[cold]

@@ -32,7 +32,7 @@ pub enum Slow {
 impl<T: Tx> Stage<'_, T> {
     /// Deals with an IP packet that is not a plain TCP segment.
     pub fn slow(&mut self, other: &Slower<'_>) -> Slow {
-        let Slower { packet, bytes, vouched, via, problem } = other;
+        let Slower { packet, bytes, vouched, problem, .. } = other;
         // Nameless are those who look for a neighbour, which no lane answers.
         if !packet.src.is_unspecified() && !self.local.snapshot.addresses.can_be_remote(&packet.src) {
             self.local.counters.discard(Discard::IpMartianSource);
@@ -75,7 +75,7 @@ impl<T: Tx> Stage<'_, T> {
             };
         }
         match packet.protocol {
-            protocol::ICMPV4 | protocol::ICMPV6 => self.icmp(packet, bytes, *via),
+            protocol::ICMPV4 | protocol::ICMPV6 => self.icmp(other),
             protocol::UDP => self.udp(packet, bytes, *vouched),
             // Nothing follows, which is no error; and what follows all the same is to be ignored (RFC 8200 section 4.7).
             protocol::NO_NEXT_HEADER if !packet.src.is_v4() => {}
@@ -87,8 +87,11 @@ impl<T: Tx> Stage<'_, T> {
         Slow::Done
     }
 
-    fn icmp(&mut self, packet: &Packet<'_>, bytes: &[u8], via: Via) {
-        self.local.counters.count(Mib::IcmpInMsgs);
+    fn icmp(&mut self, message: &Slower<'_>) {
+        let Slower { packet, bytes, via, is_counted, .. } = message;
+        if !is_counted {
+            self.local.counters.count(Mib::IcmpInMsgs);
+        }
         match icmp::input(packet) {
             Ok(Incoming::EchoRequest(echo)) => {
                 if !self.allowed(|local| &mut local.echo_rate) {
@@ -101,7 +104,7 @@ impl<T: Tx> Stage<'_, T> {
                 });
             }
             // No error is believed that came to a group, so of those that go on by mail none did.
-            Ok(Incoming::Error(error)) => self.icmp_error(&error, bytes, via),
+            Ok(Incoming::Error(error)) => self.icmp_error(&error, bytes, *via),
             Ok(Incoming::EchoReply(_) | Incoming::Neighbour(_)) => self.local.counters.discard(Discard::IcmpIgnored),
             Err(discard) => {
                 self.local.counters.count(Mib::IcmpInErrors);

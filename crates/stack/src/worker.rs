@@ -257,10 +257,11 @@ fn mailed_packet<'a>(
     let before = arriving.len();
     let mut other = ingress::packet(local, (frame.bytes, frame.meta), note.group, recent, arriving);
     if let Some(other) = &mut other {
-        other.via = note.via;
+        (other.via, other.is_counted) = (note.via, true);
     }
     if let Some(segment) = arriving.get_mut(before) {
         segment.via = note.via;
+        ingress::was_counted(local, segment);
         if let Some(least) = note.beyond {
             local.moving.note_beyond(segment.key, least);
         }

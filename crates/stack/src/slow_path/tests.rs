@@ -11,7 +11,9 @@ use laneway_device::memory::{self, LinkConfig, LinkQueue, LinkRx, LinkTx};
 use laneway_device::{Medium, Rx, Tx, TxMeta};
 use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
+use laneway_proto::icmp::{self, Problem};
 use laneway_proto::ip::fragment::Fragments;
+use laneway_proto::ip::input;
 use laneway_proto::ip::output::{self, HeaderSpec};
 use laneway_proto::time::Instant;
 use laneway_proto::udp;
@@ -174,6 +176,33 @@ fn nor_a_reset_to_a_segment_that_was() {
     assert_eq!((one.get(Mib::IpReasmOKs), all.get(Mib::IpReasmOKs)), (16, 16));
     assert_eq!((one.get(Mib::TcpOutRsts), all.get(Mib::TcpOutRsts)), (16, 0));
     assert_eq!(all.discarded(Discard::TcpMalformed), 16);
+}
+
+/// The lane in whose queue a packet is counts it, and the one that it is for does not do so again.
+#[test]
+fn what_was_mailed_is_counted_once() {
+    let segments = |world: &World, lane| vec![whole(protocol::TCP, &syn(&flow(world, lane), 10))];
+    let counters = answers(segments, false);
+    assert_eq!((counters.get(Mib::SteerMailed), counters.get(Mib::TcpOutRsts)), (2, 2));
+    assert_eq!((counters.get(Mib::IpInReceives), counters.get(Mib::TcpInSegs)), (2, 2));
+
+    // What the other host says of datagrams that nobody has sent.
+    let errors = |world: &World, lane| {
+        let FlowKey { local, remote, local_port, remote_port } = flow(world, lane);
+        let sent = FlowKey { local: remote, remote: local, local_port: remote_port, remote_port: local_port };
+        let datagram = datagram(&sent, 10);
+        let mut packet = vec![0; 20 + datagram.len()];
+        output::emit(&HeaderSpec::new(HERE, THERE, protocol::UDP), &mut packet, datagram.len());
+        packet[20..].copy_from_slice(&datagram);
+        let packet = input::input(&packet, true).expect("it is good");
+        let error = icmp::error_reply(&packet, Problem::PortUnreachable).expect("it may be told of");
+        let mut message = vec![0; error.message_len()];
+        error.emit_message(&mut message);
+        vec![whole(protocol::ICMPV4, &message)]
+    };
+    let counters = answers(errors, false);
+    assert_eq!((counters.get(Mib::SteerMailed), counters.discarded(Discard::IcmpUnverified)), (2, 2));
+    assert_eq!((counters.get(Mib::IcmpInMsgs), counters.get(Mib::IcmpInErrors)), (2, 0));
 }
 
 /// A router on the way that carries less must be able to cut it, for what it says instead is not listened to.
