@@ -18,6 +18,8 @@ use std::sync::atomic::Ordering::Acquire;
 
 /// Of each size of block a lane may hold so much here: one large, 16 of a page, 256 small ones.
 const POOL: usize = 65_536;
+/// And beside them in reserve, to show what has come when nothing else is left: one of a page.
+const RESERVE: usize = POOL / 16;
 /// More than that.
 const MUCH: usize = 4 * POOL;
 const LITTLE: usize = 1_000;
@@ -113,7 +115,7 @@ fn read_all(desk: &Desk, talk: &Talk, run: &mut impl FnMut(u64) -> usize) -> usi
     all
 }
 
-/// Two conversations, of which the first holds all blocks; so much comes for the second.
+/// Two conversations, of which the first holds all blocks but the reserve; so much comes for the second.
 fn famine(gift: usize) -> (impl FnMut(u64) -> usize + use<>, Arc<Desk>, [Talk; 2]) {
     let (mut run, desk) = world(&[MUCH, gift]);
     let first = connected(&desk, &mut run);
@@ -132,11 +134,11 @@ fn asks_for_room(desk: &Desk, talk: &Talk) {
 
 #[test]
 fn what_has_come_is_shown_when_there_is_memory_again() {
-    let (mut run, desk, [first, second]) = famine(LITTLE);
+    let (mut run, desk, [first, second]) = famine(RESERVE + LITTLE);
     run(500);
-    assert_eq!(second.readable(), 0, "there is no block for what has come");
+    assert_eq!(second.readable(), RESERVE, "there is no block for the rest of what has come");
     assert_eq!(read_all(&desk, &first, &mut run), MUCH);
-    assert_eq!(second.readable(), LITTLE);
+    assert_eq!(second.readable(), RESERVE + LITTLE);
 }
 
 #[test]
@@ -166,15 +168,18 @@ fn who_asks_for_memory_in_the_turn_after_another_word_is_heard() {
 #[test]
 fn who_waits_for_memory_gives_back_what_it_does_not_use() {
     let small = 256;
-    let (mut run, desk) = world(&[3 * POOL - small, 0, LITTLE]);
+    let (mut run, desk) = world(&[3 * POOL - small, 0, RESERVE, LITTLE]);
     let first = connected(&desk, &mut run);
     run(50);
     assert_eq!((first.readable(), desk.block_bytes_in_use()), (3 * POOL - small, 3 * POOL - small));
     let second = connected(&desk, &mut run);
-    assert_eq!(second.send(b"x"), 1);
+    assert_eq!(second.send(b"x"), 1, "in the last block");
+    let third = connected(&desk, &mut run);
+    assert_eq!((third.readable(), desk.block_bytes_in_use()), (RESERVE, 3 * POOL + RESERVE));
     desk.serve(&second);
     run(5);
-    assert_eq!((second.readable(), desk.block_bytes_in_use()), (0, 3 * POOL), "the last block was for what it said");
+    let all = (second.readable(), desk.block_bytes_in_use());
+    assert_eq!(all, (0, 3 * POOL + RESERVE), "the last block was for what it said");
     run(500);
     assert_eq!(second.readable(), small, "nobody needs that block but the answer");
 }
@@ -200,12 +205,30 @@ fn what_nobody_will_send_any_more_holds_no_memory() {
 /// The lane tries again once in a while, and does not stay awake for it: nor for those that it looks at without being told.
 #[test]
 fn a_lane_that_has_no_memory_for_anybody_sleeps() {
-    let (mut run, desk, [_first, second]) = famine(LITTLE);
+    let (mut run, desk, [_first, second]) = famine(RESERVE + LITTLE);
     run(20);
     desk.note(&second, Op::Nodelay(true));
     run(20);
     let busy = run(1_000);
     assert!(busy < 1_000, "busy in {busy} turns of 10000");
+}
+
+/// One after the other has the reserve, although no other block is ever free: for whom something has come goes on when it is, and who would
+/// write is not told.
+#[test]
+fn what_has_come_goes_on_in_the_reserve() {
+    let (mut run, desk) = world(&[MUCH, 10 * RESERVE, 10 * RESERVE]);
+    let _first = connected(&desk, &mut run);
+    run(50);
+    let [second, third] = [(); 2].map(|()| connected(&desk, &mut run));
+    run(500);
+    assert_eq!((second.readable(), third.readable()), (RESERVE, 0), "there is one block for both");
+    asks_for_room(&desk, &second);
+    assert_eq!(read_all(&desk, &second, &mut run), 10 * RESERVE);
+    assert_eq!(read_all(&desk, &third, &mut run), 10 * RESERVE);
+    run(500);
+    assert_ne!(second.flags().get(WRITE), 0, "it is not for what is written");
+    assert_eq!(desk.block_bytes_in_use(), 3 * POOL);
 }
 
 /// What nobody uses goes back, and what the next word will need not at once.
@@ -222,4 +245,61 @@ fn a_word_keeps_its_block_for_a_while_and_a_speech_does_not() {
     // Ten times a second, and then no more.
     assert_eq!([says(b"x", 100), says(b"y", 100), says(b"z", 300)], [256, 256, 0]);
     assert_eq!([says(&[7; 10_000], 2), says(&[7; 1], 2), says(&[7; 1], 20)], [65_536, 65_536, 0]);
+}
+
+/// Two hosts whose threads say more than there is memory for, at both ends of each conversation, and then hear all that comes: neither has
+/// a buffer left for what the other says, and what it says itself holds every block. What is written leaves something for what is to be
+/// read, or neither would go on before TCP gives up.
+#[test]
+fn two_that_have_written_all_their_memory_full_hear_each_other() {
+    const CONVERSATIONS: usize = 40;
+    let mut now = Instant::from_us(3_600_000_000);
+    let (first, second) = link(LinkConfig::default());
+    let mut ends = [("10.0.0.1/24", first), ("10.0.0.2/24", second)].map(|(ip, queues)| {
+        let network = Network { addresses: vec![ip.parse().unwrap()], gateways: vec![] };
+        let (desk, servers) = Desk::with_pool(1, Bells::new(1).unwrap(), POOL);
+        let mut servers = servers.into_iter();
+        let config = Config { tcp_mem: 100_000, ..Config::default() };
+        let secrets = BootSecrets::from_seed(1);
+        let host = Host::<_, _, _>::new(config, &network, &secrets, queues, now, |_| servers.next().unwrap()).unwrap();
+        (host, desk)
+    });
+    let id = ends[0].0.listen("10.0.0.1:80".parse().unwrap(), CONVERSATIONS, now).unwrap();
+    let listener = ends[0].1.listen(id, "10.0.0.1:80".parse().unwrap(), CONVERSATIONS);
+    let mut talks = [Vec::new(), Vec::new()];
+    talks[1].extend((0..CONVERSATIONS).map(|_| ends[1].1.connect(None, "10.0.0.1:80".parse().unwrap())));
+    let mut run = |turns: usize| {
+        for _ in 0..turns {
+            now = now.after_us(100);
+            ends.iter_mut().for_each(|(host, _)| _ = host.turn(now));
+        }
+        ends.each_ref().map(|(_, desk)| desk.clone())
+    };
+    while talks[0].len() < CONVERSATIONS {
+        run(1);
+        while let Some((newcomer, starved)) = listener.take() {
+            starved.into_iter().for_each(|lane| run(0)[0].refill(lane, id));
+            talks[0].push(newcomer.talk);
+        }
+    }
+    // A long while in which nobody hears.
+    let (mut said, mut heard) = (0, 0);
+    for _ in 0..200 {
+        for (talks, desk) in talks.iter().zip(run(10)) {
+            for talk in talks {
+                said += talk.send(&[7; 5_000]);
+                desk.serve(talk);
+            }
+        }
+    }
+    let mut some = vec![0; POOL];
+    for _ in 0..2_000 {
+        for (talks, desk) in talks.iter().zip(run(10)) {
+            for talk in talks {
+                heard += talk.recv(&mut some);
+                desk.serve(talk);
+            }
+        }
+    }
+    assert_eq!(heard, said, "in 2 s");
 }

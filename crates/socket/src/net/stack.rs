@@ -306,8 +306,8 @@ impl Builder {
     }
 
     /// How many bytes the conversations of a lane may hold, of each of the three sizes of blocks that they are made of: what was written and
-    /// is not sent, and what has come and is not read. 256 MiB. Beyond that a write waits, and what comes stays with TCP, until others have let go
-    /// of theirs.
+    /// is not sent, and what has come and is not read. 256 MiB. Beyond that a write waits, and what comes, for which there is a sixteenth of
+    /// that besides, stays with TCP, until others have let go of theirs.
     pub fn blocks(mut self, bytes: usize) -> Self {
         self.blocks = bytes;
         self

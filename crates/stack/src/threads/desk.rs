@@ -85,7 +85,7 @@ impl Desk {
         Self::with_pool(lanes, bells, POOL)
     }
 
-    /// The same; of each size of blocks a lane's conversations may hold so many bytes.
+    /// The same; of each size of blocks a lane's conversations may hold so many bytes, and a sixteenth as much for what has come.
     pub fn with_pool(lanes: usize, bells: Bells, bytes: usize) -> (Arc<Desk>, Vec<super::Server>) {
         let mut inboxes = Vec::new();
         let posts = (0..lanes).map(|_| {
@@ -131,6 +131,11 @@ impl Desk {
     /// A conversation of this lane that needs a block would get one.
     pub(super) fn has_blocks(&self, lane: usize) -> bool {
         self.posts[lane].pool.has_some()
+    }
+
+    /// The lane would get one to show what has come, though nobody else would get any.
+    pub(super) fn has_reserve(&self, lane: usize) -> bool {
+        self.posts[lane].pool.has_reserve()
     }
 
     /// Bytes of blocks that all conversations hold or have held.

@@ -35,9 +35,8 @@ impl Plan {
         if dice.one_in(4) {
             (tcp.tcp_rmem, tcp.tcp_wmem) = ((4_096, 8_192), 4_096);
         }
-        // One of the two is scarce, or neither. Of two hosts that both have neither block nor buffer left, each full of what the other has no
-        // room for, none goes on before TCP gives up.
-        let (block_bytes, tcp_mem) = dice.pick(&[(MUCH, MUCH), (64 << 10, MUCH), (MUCH, 100_000)]);
+        // Blocks are scarce, or buffers, or both, or neither.
+        let (block_bytes, tcp_mem) = dice.pick(&[(MUCH, MUCH), (64 << 10, MUCH), (MUCH, 100_000), (64 << 10, 100_000)]);
         let config = Config {
             tcp,
             tcp_mem,

@@ -176,7 +176,7 @@ impl<S, K, L> LaneEnd<S, K, L> {
         for (out, taken) in directions {
             // Everything was read, so the chain is its last block.
             let block = (out.hold.load(Relaxed) as u32).checked_sub(1).map(BlockId);
-            let stays = block.filter(|block| !block.is_large());
+            let stays = block.filter(|block| !block.is_large() && !block.is_reserve());
             if let (Some(block), None) = (block, stays) {
                 lane.pool.give(block);
             }

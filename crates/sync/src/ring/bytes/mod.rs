@@ -278,7 +278,8 @@ impl<'a> Direction<'a> {
                 block
             }
             None => {
-                let Some(block) = self.pool.take(len) else {
+                let reserved = || if self.writer_lends { self.pool.take_reserve() } else { None };
+                let Some(block) = self.pool.take(len).or_else(reserved) else {
                     self.out.hold.store(NONE, order::publish());
                     return 0;
                 };

@@ -11,6 +11,12 @@
 //! goes on in the next size. All of them are cut out of slabs of 64 KiB. Blocks of a page each, which begin where a page does, would be the
 //! obvious thing. But of ten thousand conversations that speak now and then each would have its first line on a page
 //! of its own, at the beginning: a translation for each, and all of those lines in the same few sets of every cache.
+//!
+//! # And a reserve
+//!
+//! A sixteenth as much again, in blocks of 4 KiB, is for the lane alone: it takes one when nothing else is left and a conversation has no
+//! block for what has come. Without it two hosts whose threads have written all memory full would wait for each other: neither has room
+//! to hear what would make room at the other.
 
 use super::super::block::Block;
 use crate::met;
@@ -27,7 +33,11 @@ const PIECES: usize = 20;
 /// Bytes that are had from the system together.
 const SLAB: usize = 65_536;
 /// Sizes of blocks.
-const CLASSES: usize = 3;
+const SIZES: usize = 3;
+/// The class behind those of the sizes: the reserve.
+const RESERVE: usize = SIZES;
+/// As many as two bits tell apart, so a number leads to its class without a look whether there is one.
+const CLASSES: usize = 4;
 /// A number is two bits of size class, an index, and one more, so that none is a number too.
 const INDEX_MAX: u32 = 1 << 29;
 
@@ -47,7 +57,12 @@ impl BlockId {
 
     /// It is of the largest size.
     pub(super) fn is_large(self) -> bool {
-        self.class() == CLASSES - 1
+        self.class() == SIZES - 1
+    }
+
+    /// It is of the reserve.
+    pub(super) fn is_reserve(self) -> bool {
+        self.class() == RESERVE
     }
 }
 
@@ -57,7 +72,7 @@ struct Slab {
     next: Box<[AtomicU32]>,
 }
 
-/// Three sizes of blocks, and at most so many bytes of each.
+/// Three sizes of blocks, and at most so many bytes of each; and the reserve.
 pub struct BlockPool {
     classes: [Class; CLASSES],
 }
@@ -74,14 +89,16 @@ struct Class {
 }
 
 impl BlockPool {
-    /// Blocks of 256 bytes, of 4 KiB and of 64 KiB; at most `bytes` of each.
+    /// Blocks of 256 bytes, of 4 KiB and of 64 KiB; at most `bytes` of each, and a sixteenth of that in reserve.
     pub fn new(bytes: usize) -> Self {
         Self::with_sizes([256, 4_096, SLAB as u32], bytes)
     }
 
-    /// The smallest first.
-    pub(super) fn with_sizes(sizes: [u32; CLASSES], bytes: usize) -> Self {
-        BlockPool { classes: sizes.map(|size| Class::new(size, bytes)) }
+    /// The smallest first; the blocks in reserve are of the second size.
+    pub(super) fn with_sizes(sizes: [u32; SIZES], bytes: usize) -> Self {
+        let [small, page, large] = sizes;
+        let classes = [(small, bytes), (page, bytes), (large, bytes), (page, bytes / 16)];
+        BlockPool { classes: classes.map(|(size, bytes)| Class::new(size, bytes)) }
     }
 
     /// Bytes of blocks that exist, in use or free.
@@ -89,9 +106,14 @@ impl BlockPool {
         self.classes.iter().map(|class| class.made() as usize * class.size as usize).sum()
     }
 
-    /// There is a free block, or one could be made. It may be gone by the time that one asks for it.
+    /// There is a free block, or one could be made, for whoever asks. It may be gone by the time that one does.
     pub fn has_some(&self) -> bool {
-        self.classes.iter().any(|class| class.free.load(Relaxed) as u32 != 0 || class.made() < class.most)
+        self.classes[..SIZES].iter().any(Class::has_some)
+    }
+
+    /// The same of the reserve.
+    pub fn has_reserve(&self) -> bool {
+        self.classes[RESERVE].has_some()
     }
 
     /// Bytes of blocks that are in use. Walks the free lists, so for tests and listings while nobody else uses the pool.
@@ -169,11 +191,20 @@ impl BlockPool {
     /// had; `None` if the pool is used up.
     #[inline]
     pub(super) fn take(&self, len: usize) -> Option<BlockId> {
-        let fits = self.classes.iter().take(CLASSES - 1).take_while(|class| (class.size as usize) < len).count();
-        (fits..CLASSES).chain((0..fits).rev()).find_map(|class| {
-            let index = self.classes[class].take()?;
-            Some(BlockId(index << 2 | class as u32))
-        })
+        let fits = self.classes.iter().take(SIZES - 1).take_while(|class| (class.size as usize) < len).count();
+        (fits..SIZES).chain((0..fits).rev()).find_map(|class| self.take_of(class))
+    }
+
+    /// One of the reserve, for a lane that has found no other to show what has come.
+    #[cold]
+    pub(super) fn take_reserve(&self) -> Option<BlockId> {
+        self.take_of(RESERVE)
+    }
+
+    #[inline]
+    fn take_of(&self, class: usize) -> Option<BlockId> {
+        let index = self.classes[class].take()?;
+        Some(BlockId(index << 2 | class as u32))
     }
 
     #[inline]
@@ -197,6 +228,10 @@ impl Class {
             slab_log,
             pieces: std::array::from_fn(|_| OnceLock::new()),
         }
+    }
+
+    fn has_some(&self) -> bool {
+        self.free.load(Relaxed) as u32 != 0 || self.made() < self.most
     }
 
     fn made(&self) -> u32 {

@@ -268,6 +268,49 @@ fn a_used_up_pool_is_a_short_send() {
     assert_eq!(two.send(b"x"), 1);
 }
 
+#[test]
+fn a_used_up_pool_has_one_in_reserve_for_what_has_come() {
+    let pool = Arc::new(BlockPool::with_sizes([8, 16, 32], 16));
+    let (one, mut lane_one) = pipe(&pool, 1_000, (), (), ());
+    let (two, mut lane_two) = pipe(&pool, 1_000, (), (), ());
+    let (three, mut lane_three) = pipe(&pool, 1_000, (), (), ());
+    let mut buf = [0; 100];
+    assert_eq!((one.send(&[1; 100]), two.send(b"x"), pool.has_some(), pool.has_reserve()), (64, 0, false, true));
+    for round in 0..3 {
+        // A block, and not a chain of them: who has one is read sooner or later, and goes on.
+        assert_eq!((lane_two.fill(&[2; 100]), lane_three.fill(&[3; 100])), (16, 0), "in round {round}");
+        assert_eq!((pool.in_use(), pool.has_reserve()), (80, false));
+        assert_eq!((two.recv(&mut buf), lane_two.fill(&[2; 100])), (16, 16), "it is used again when it is read");
+        assert_eq!((two.recv(&mut buf), lane_two.retire()), (16, true));
+        assert_eq!((pool.in_use(), pool.has_reserve(), two.send(b"x")), (64, true, 0), "and goes back to where it was");
+        assert_eq!(
+            (lane_three.fill(&[3; 9]), three.recv(&mut buf), lane_three.retire()),
+            (9, 9, true),
+            "the next has it"
+        );
+    }
+    // One that is exchanged for a larger one goes back, and so does one of which the last owner lets go.
+    assert_eq!((lane_two.fill(&[2; 16]), two.recv(&mut buf)), (16, 16));
+    lane_one.advance(32);
+    assert_eq!((lane_one.front().len(), pool.has_some()), (16, true));
+    lane_one.advance(16);
+    assert_eq!((lane_one.front().len(), pool.in_use()), (8, 32));
+    assert_eq!((lane_two.fill(&[2; 20]), pool.has_reserve()), (20, true));
+    assert_eq!(two.recv(&mut buf), 20);
+    drop((one, lane_one, two, lane_two, three, lane_three));
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn what_is_in_reserve_is_not_kept_for_the_next() {
+    let pool = Arc::new(BlockPool::with_sizes([8, 16, 32], 16));
+    let (one, _lane) = pipe(&pool, 1_000, (), (), ());
+    let (two, mut lane) = pipe(&pool, 1_000, (), (), ());
+    assert_eq!((one.send(&[1; 100]), lane.fill(b"x"), two.recv(&mut [0; 2])), (64, 1, 1));
+    drop(two);
+    assert!(!pool.has_reserve() && lane.renew() && pool.has_reserve());
+}
+
 /// What is said before it is handed over is read without a look at the lane's line; what it keeps for the next is a block for
 /// each direction, and no large one.
 #[test]
