@@ -58,15 +58,22 @@ fn one_who_does_not_read_holds_all_memory_for_a_while() {
     let (here, there) = Device::memory_pair(1).unwrap();
     let server = Stack::builder(here).address("10.0.0.1/24").unwrap().blocks(65_536).start().unwrap();
     let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
-    // The server's lane has 128 KiB of blocks, small and large: these bytes take all of them.
-    const MUCH: usize = 196_608;
+    // The server's lane has 64 KiB of blocks of each of three sizes: these bytes take all of them.
+    const MUCH: usize = 3 * 65_536;
     let (mut hog, mut idle) = pair(&server, &client);
     hog.write_all(&[7; MUCH]).unwrap();
     let began = Instant::now();
-    while server.memory().unwrap().1 < 131_072 {
+    while server.memory().unwrap().1 < MUCH {
         assert!(began.elapsed() < Duration::from_secs(10), "{:?} are held", server.memory());
         thread::sleep(Duration::from_millis(1));
     }
+    // What comes then is heard by one, who does not read it: the lane has one block in reserve.
+    let (mut first, last) = pair(&server, &client);
+    first.write_all(b"last").unwrap();
+    assert_eq!(last.peek(&mut [0; 8]).unwrap(), 4);
+    last.set_nonblocking(true).unwrap();
+    let refused = (&last).write(b"x").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::WouldBlock, "the reserve is for what comes");
     // Nobody else on that lane is told anything that comes, nor can write.
     let (mut near, far) = pair(&server, &client);
     near.write_all(b"hello").unwrap();
