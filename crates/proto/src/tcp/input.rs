@@ -189,6 +189,9 @@ impl Connection {
             || self.is_old_text(seg, end)
         {
             cold_path();
+            if self.stands_before_its_probe(seg) {
+                return Continue(InWindow(seg));
+            }
             if !seg.flags.rst() {
                 self.answer_invalid(seg, cx, arrival);
             }
@@ -214,6 +217,16 @@ impl Connection {
     #[inline]
     fn is_old_text(&self, seg: &Segment<'_>, end: SeqNum) -> bool {
         end == self.rcv.nxt && seg.seq_len() > 0
+    }
+
+    /// Of a segment before the window: it is a pure ACK of something new, by a peer that has probed our window with a byte. Until it knows that the
+    /// byte was taken it stands before it. Had we probed its window, too, we would say so from where it does not hear us either, and no ACK would ever
+    /// be heard again.
+    #[inline(never)]
+    fn stands_before_its_probe(&self, seg: &Segment<'_>) -> bool {
+        let is_pure = seg.seq_len() == 0 && seg.flags.ack() && !seg.flags.rst();
+        let is_new = seg.ack.after(self.snd.una) && seg.ack.at_or_before(self.snd.nxt);
+        is_pure && is_new && seg.seq + 1 == self.rcv.nxt
     }
 
     /// Second: RST (RFC 5961 section 3). Only an exact hit resets; one in the window is challenged.
