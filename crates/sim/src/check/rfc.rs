@@ -123,7 +123,8 @@ impl Rfc {
             // go out in another order.
             let waited = now_us <= self.sought.answered_us(host) + self.late_us[host];
             let slack = 64 + if waited { 5_000 } else { 0 };
-            let found = found.or(on_syn(flow, (host, now_us), seg, v4, msl_us, slack));
+            let waits_us = self.patient[host].then_some(msl_us);
+            let found = found.or(on_syn(flow, (host, now_us), seg, v4, waits_us, slack));
             if !seg.flags.ack() {
                 flow.talk_now = talk;
             }

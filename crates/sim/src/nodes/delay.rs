@@ -28,7 +28,9 @@ impl Node for Delay {
         let at = now_us + self.delay_us + self.dice.below(self.jitter_us + 1);
         let last = &mut self.last_us[way.index()];
         *last = at.max(*last);
-        if *last <= now_us { out(way, frame) } else { self.shelf.put(*last, way, frame) }
+        // Behind those that are due now and wait to be taken.
+        let is_first = self.shelf.due_us().is_none_or(|due_us| due_us > now_us);
+        if *last <= now_us && is_first { out(way, frame) } else { self.shelf.put(*last, way, frame) }
     }
     fn step(&mut self, now_us: u64, out: Out<'_>) {
         while let Some((way, frame)) = self.shelf.take(now_us) {
@@ -112,5 +114,24 @@ impl Node for Reorder {
     }
     fn due_us(&self) -> Option<u64> {
         self.shelf.due_us()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_as_another_frame_is_due_does_not_overtake_it() {
+        for seed in 0..100 {
+            let mut delay = Delay::new(0, 1, Dice::new(seed, "delay"));
+            let mut order = Vec::new();
+            for now_us in 0..20 {
+                delay.take(now_us, Way::Right, vec![now_us as u8], &mut |_, frame| order.push(frame[0]));
+                delay.step(now_us, &mut |_, frame| order.push(frame[0]));
+            }
+            delay.step(20, &mut |_, frame| order.push(frame[0]));
+            assert_eq!(order, (0..20).collect::<Vec<_>>(), "seed {seed}");
+        }
     }
 }

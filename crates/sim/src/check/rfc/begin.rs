@@ -9,7 +9,8 @@ pub(super) fn on_syn(
     (host, now_us): (usize, u64),
     seg: &Segment<'_>,
     v4: bool,
-    msl_us: u64,
+    // How long it is in TIME-WAIT, unless it makes room for others before.
+    msl_us: Option<u64>,
     slack: i32,
 ) -> Option<String> {
     if !seg.payload.is_empty() || seg.flags.fin() {
@@ -54,7 +55,7 @@ pub(super) fn on_syn(
         if let (Some(old), Some(peer)) = (&flow.before[host], &flow.before[1 - host])
             && old.fin.is_some()
             && peer.fin.is_some()
-            && old.fin_heard_us.is_some_and(|since_us| now_us < since_us + 2 * msl_us)
+            && old.fin_heard_us.zip(msl_us).is_some_and(|(since_us, msl_us)| now_us < since_us + 2 * msl_us)
             && seg.seq.before(old.top)
             && old.closes_first
             && !old.reset
