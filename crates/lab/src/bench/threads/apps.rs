@@ -168,7 +168,9 @@ impl<N: Net> Ask<'_, N> {
         if self.job.share(self.pair) == 0 {
             return Ok(());
         }
-        if self.job.is_blocking() { self.run_blocking() } else { self.run_polling() }
+        let done = if self.job.is_blocking() { self.run_blocking() } else { self.run_polling() };
+        // Behind the end of the round it is the server that has left, with a reset where it left bytes unread.
+        if self.floor.is_over() { Ok(()) } else { done }
     }
 
     fn run_blocking(&mut self) -> io::Result<()> {
