@@ -399,6 +399,7 @@ pub fn pin_to(core: usize) -> bool {
 
 mod aloud;
 mod asker;
+pub mod awake;
 mod bells;
 mod control_thread;
 mod guard;

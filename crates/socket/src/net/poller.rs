@@ -2,6 +2,7 @@
 
 use super::{TcpListener, TcpStream, UdpSocket};
 use crate::error::Why;
+use laneway_stack::runtime::awake;
 use laneway_stack::threads::WATCHES_MAX;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::fork::Birth;
@@ -68,6 +69,11 @@ const LISTED: u32 = 1 << 10;
 
 /// The most events that one `wait` returns.
 const EVENTS_MAX: usize = 1_024;
+/// Who was told of so many at once has more to hear soon. If a lane is awake on his core he [gives way](awake::give_way) before he sleeps: woken after
+/// each turn of the lane, he would be told of a few at a time, and keep the lane from bringing more.
+const MANY: usize = 16;
+/// How often, if nothing comes of it.
+const WAYS_MAX: u32 = 3;
 
 mod sealed {
     use super::{Arc, Desk, poll};
@@ -173,6 +179,8 @@ struct Waiting {
     level: VecDeque<Arc<Watch>>,
     /// Those that nobody has any more, to be forgotten.
     abandoned: Vec<Arc<Watch>>,
+    /// How many were told of last.
+    told: usize,
 }
 
 /// What is watched, by its name.
@@ -229,7 +237,7 @@ impl Poller {
         Ok(Poller {
             born: Birth::here(),
             list,
-            waiting: Mutex::new(Some(Waiting { queue, level: VecDeque::new(), abandoned: Vec::new() })),
+            waiting: Mutex::new(Some(Waiting { queue, level: VecDeque::new(), abandoned: Vec::new(), told: 0 })),
             returned: Condvar::new(),
             watched: Mutex::default(),
             notified: AtomicBool::new(false),
@@ -304,6 +312,8 @@ impl Poller {
         let Some(mut turn) = self.turn(deadline) else { return Ok(0) };
         let Some(waiting) = &mut turn.waiting else { return Ok(0) };
         waiting.queue.disarm();
+        let was_told_many = std::mem::take(&mut waiting.told) >= MANY;
+        let mut ways = if was_told_many && timeout != Some(Duration::ZERO) { WAYS_MAX } else { 0 };
         loop {
             waiting.collect(events);
             if !waiting.abandoned.is_empty() {
@@ -311,7 +321,12 @@ impl Poller {
                 waiting.abandoned.drain(..).for_each(|watch| watched.forget(&watch));
             }
             if events.len() > before || self.notified.swap(false, AcqRel) {
-                return Ok(events.len() - before);
+                waiting.told = events.len() - before;
+                return Ok(waiting.told);
+            }
+            if ways > 0 && awake::give_way() {
+                ways -= 1;
+                continue;
             }
             if waiting.queue.arm() || self.notified.load(Acquire) {
                 waiting.queue.disarm();

@@ -15,11 +15,10 @@ use laneway_sync::duty::{Duty, Left, Relief};
 use laneway_sync::wake::look_fence;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
-use rustix::thread::sched_getcpu;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
@@ -51,8 +50,6 @@ pub(super) struct Bell {
     work: OnceLock<Weak<dyn Work>>,
     /// The other descriptor has gone bad, of which `poll(2)` would tell at once and for ever.
     deaf: AtomicBool,
-    /// The core on which it woke.
-    core: AtomicUsize,
 }
 
 impl Bell {
@@ -63,7 +60,6 @@ impl Bell {
             thread: OnceLock::new(),
             work: OnceLock::new(),
             deaf: AtomicBool::new(false),
-            core: AtomicUsize::new(usize::MAX),
         })
     }
 
@@ -100,7 +96,6 @@ impl Bell {
                 self.wait(None, None);
             }
         }
-        self.core.store(sched_getcpu(), Relaxed);
     }
 
     /// May end for no reason.
@@ -266,10 +261,9 @@ impl Bells {
         bell.duty.relieve() == Relief::Taken && bell.stand_in_for(&mut stays)
     }
 
-    /// A lane is awake and needs the core that the caller is on, as far as can be told: looking for what it is to bring would keep it
-    /// from bringing it.
-    pub fn needs_this_core(&self, lane: usize) -> bool {
-        self.0.get(lane).is_some_and(|bell| bell.duty.is_owners() && bell.core.load(Relaxed) == sched_getcpu())
+    /// Its own thread has the lane, and it does not sleep.
+    pub fn is_awake(&self, lane: usize) -> bool {
+        self.0.get(lane).is_some_and(|bell| bell.duty.is_owners())
     }
 
     /// What stands on the line of a lane's bell: 1 while it sleeps.

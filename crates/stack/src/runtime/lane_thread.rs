@@ -1,6 +1,7 @@
 //! Owns a lane's thread: when it turns, when it sleeps, and what another thread does that stands in for it meanwhile.
 
 use super::aloud::Aloud;
+use super::awake::Mark;
 use super::shared::Shared;
 use super::{bells, pin_to};
 use crate::app::{App, Context};
@@ -94,10 +95,13 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         }
         let mut place = self.place.lock();
         let mut busy_at = self.clock.now();
+        let mut mark = Mark::new();
+        mark.wakes();
         let mut stopping = None;
         while let Some(work) = place.as_mut()
             && !work.failed
         {
+            mark.turns();
             let now = self.clock.now();
             let turn = work.turn(now);
             if self.shared.stop.load(Ordering::Acquire) {
@@ -122,7 +126,7 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
             } else if now.since_us(busy_at) < self.spin_us {
                 std::hint::spin_loop();
             } else {
-                place = self.park(place, stopping);
+                place = self.park(place, stopping, &mut mark);
                 busy_at = self.clock.now();
             }
         }
@@ -133,6 +137,7 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         &'a self,
         mut place: WorkGuard<'a, S, R, T, A>,
         stopping: Option<Instant>,
+        mark: &mut Mark,
     ) -> WorkGuard<'a, S, R, T, A> {
         let Some(work) = place.as_mut() else { return place };
         let bell = &self.shared.bells.0[self.id];
@@ -155,7 +160,9 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         work.seat.lane.local.met_until_asleep = Some(met::here());
         let asleep = self.clock.now();
         drop(place); // for whoever stands in
+        mark.sleeps();
         bell.sleep(self.readiness.as_ref(), Duration::from_micros(sleep_us));
+        mark.wakes();
         let mut place = self.place.lock();
         if let Some(work) = place.as_mut() {
             let worked = stood_in(work) - before;

@@ -238,8 +238,8 @@ impl Desk {
         self.bells.mind(usize::from(talk.lane().lane.load(Relaxed)), enough)
     }
 
-    pub(super) fn needs_this_core(&self, talk: &Conversation) -> bool {
-        self.bells.needs_this_core(usize::from(talk.lane().lane.load(Relaxed)))
+    pub(super) fn is_awake(&self, talk: &Conversation) -> bool {
+        self.bells.is_awake(usize::from(talk.lane().lane.load(Relaxed)))
     }
 
     /// Asks for something behind the bytes sent so far. False: too much is asked already, wait for [`WRITE`].

@@ -7,6 +7,7 @@
 
 use super::desk::Desk;
 use super::words::Conversation;
+use crate::runtime::awake;
 use std::sync::atomic::Ordering::*;
 
 /// How long a thread looks, in microseconds, unless the builder of its stack says otherwise: what it costs to be woken.
@@ -25,7 +26,7 @@ impl Desk {
     /// Looks whether something is `ready`, for a moment, if that has been worth it. True: it is. False: the caller sleeps, after it
     /// has looked once more in the way of [`Flags`](laneway_sync::wake::Flags).
     ///
-    /// Nobody looks where there is but one core, or where the lane is awake and waits for this one.
+    /// Nobody looks where there is but one core, or where the lane is awake and this core is one that a lane waits for.
     pub fn looks(&self, talk: &Conversation, mut ready: impl FnMut() -> bool) -> bool {
         let most_us = self.look_us();
         if most_us == 0 {
@@ -38,7 +39,7 @@ impl Desk {
             patience.store(before + 1, Relaxed);
             return false;
         }
-        if self.needs_this_core(talk) {
+        if self.is_awake(talk) && awake::is_here() {
             return false;
         }
         let began = self.now();
