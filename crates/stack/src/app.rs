@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::lane::Local;
 use crate::paths::PathPlace;
 use crate::ports::{Ask, Exhausted};
-use crate::tables::{Opening, Slot, Tables, Tcb};
+use crate::tables::{Opening, Slot, Tables, Tcb, prefetch_ring};
 use laneway_proto::discard::Discard;
 use laneway_proto::tcp::{self, CloseReason, Connection, Handshake, State, isn};
 use laneway_proto::time::Instant;
@@ -71,6 +71,11 @@ pub trait App {
     /// kept may be shown to it in pieces, and need not be moved.
     fn takes_pieces(&self) -> bool {
         false
+    }
+    /// Connections of these tokens are likely to be shown bytes soon, and there are so many that what the application knows of them has left
+    /// the caches: it can have that brought there.
+    fn on_soon(&mut self, tokens: &[u64]) {
+        let _ = tokens;
     }
     /// After a short `send`, there is room again.
     fn on_writable(&mut self, cx: &mut Context<'_>, connection: ConnId) {
@@ -142,6 +147,9 @@ impl<A: App + ?Sized> App for Box<A> {
     fn takes_pieces(&self) -> bool {
         (**self).takes_pieces()
     }
+    fn on_soon(&mut self, tokens: &[u64]) {
+        (**self).on_soon(tokens);
+    }
     fn on_writable(&mut self, cx: &mut Context<'_>, connection: ConnId) {
         (**self).on_writable(cx, connection);
     }
@@ -210,6 +218,12 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn prefetch(&self, connection: ConnId) {
         self.tables.prefetch(connection);
+    }
+
+    /// Says that so many connections will be sent on that have nothing queued.
+    #[inline]
+    pub(crate) fn prefetch_rings(&self, n: usize) {
+        (0..n).for_each(|n| prefetch_ring(&self.tables.pool, n));
     }
 
     /// Of a listener's backlog on this lane, so many places are the application's, which takes connections at once and hands them out.

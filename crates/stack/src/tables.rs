@@ -147,6 +147,17 @@ pub struct Tables {
     pub time_waits: usize,
 }
 
+/// Brings the `n`th ring after the one that is lent next into the cache, for whoever will write to it: a connection that begins is about to
+/// say something, and so is the one behind it.
+#[inline(always)]
+pub(crate) fn prefetch_ring(pool: &BufferPool, n: usize) {
+    if let Some(ring) = pool.upcoming(n) {
+        for line in 0..4 {
+            prefetch_line_to_write(ring.as_ptr().wrapping_add(line * LINE));
+        }
+    }
+}
+
 impl Tables {
     /// Empty tables with room for `connections`, lending at most `tcp_mem` bytes of buffers.
     pub fn new(
@@ -300,12 +311,12 @@ impl Tables {
     }
 
     /// Brings what a connection has sent into the cache, once its slot has arrived there: with what comes it may be acknowledged, and then the answer is
-    /// written into the same memory.
+    /// written into the same memory. Says by which token the application knows it.
     #[inline(always)]
-    pub fn prefetch_sent(&self, connection: u32) {
-        if let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.slots.get(connection) {
-            prefetch_line_to_write(connection.unacknowledged().as_ptr());
-        }
+    pub fn prefetch_sent(&self, connection: u32) -> Option<u64> {
+        let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.slots.get(connection) else { return None };
+        prefetch_line_to_write(connection.unacknowledged().as_ptr());
+        Some(connection.token)
     }
 
     #[inline(always)]

@@ -21,6 +21,7 @@ use crate::sharing::apart::Later;
 use crate::sharing::{Sharing, Site};
 use crate::slow_path::{self, Slow};
 use crate::tables::{Handle, Kind, Tables, Tcb};
+use arrayvec::ArrayVec;
 use laneway_device::{BATCH_MAX, Medium, Rx, RxFrame, RxMeta, Tx};
 use laneway_proto::ip::input;
 use laneway_proto::ip::reassembly::Reassembled;
@@ -141,7 +142,7 @@ fn batch<'a, S: Sharing, T: Tx>(
     let far = lane.shared.peek().is_some_and(Tables::are_far);
     let all_known = read(lane, (n, far), frame, &mut arriving, tx, app);
     if far || !all_known {
-        look_ahead(lane, far, &mut arriving);
+        look_ahead(lane, far, &mut arriving, app);
     }
     let mut rest = arriving.as_slice();
     if S::UNSHARED {
@@ -207,7 +208,7 @@ fn read<'a, S: Sharing, T: Tx>(
 
 /// The second pass and the third.
 #[inline(never)]
-fn look_ahead<S: Sharing>(lane: &Lane<S>, far: bool, arriving: &mut [ingress::Arriving<'_>]) {
+fn look_ahead<S: Sharing>(lane: &Lane<S>, far: bool, arriving: &mut [ingress::Arriving<'_>], app: &mut dyn App) {
     let tables = lane.shared.peek();
     for segment in arriving.iter_mut() {
         if far {
@@ -230,6 +231,7 @@ fn look_ahead<S: Sharing>(lane: &Lane<S>, far: bool, arriving: &mut [ingress::Ar
         }
     }
     let Some(tables) = tables else { return };
+    let mut soon = ArrayVec::<u64, BATCH_MAX>::new();
     for segment in arriving {
         match segment.hint {
             None => segment.hint = tables.prefetch_entity(segment.hash),
@@ -238,10 +240,13 @@ fn look_ahead<S: Sharing>(lane: &Lane<S>, far: bool, arriving: &mut [ingress::Ar
                 tables.prefetch_bucket_of(hint.index());
             }
             Some(hint) if far && segment.is_pushed() && hint.kind() == Kind::Connection => {
-                tables.prefetch_sent(hint.index());
+                soon.extend(tables.prefetch_sent(hint.index()));
             }
             Some(_) => {}
         }
+    }
+    if !soon.is_empty() {
+        app.on_soon(&soon);
     }
 }
 

@@ -60,11 +60,11 @@ impl BufferPool {
         self.lent + SMALLEST <= self.quota
     }
 
-    /// The bytes of the ring after the next one of the smallest, if it was lent before: whoever knows that two will be asked for can have
-    /// them brought into the cache meanwhile.
+    /// The bytes of the `n`th ring after the next one of the smallest, if it was lent before: whoever knows that so many will be asked for can
+    /// have them brought into the cache meanwhile.
     #[inline]
-    pub fn upcoming(&self) -> Option<&[u8]> {
-        self.free[0].iter().nth_back(1).map(|memory| &memory[APART..])
+    pub fn upcoming(&self, n: usize) -> Option<&[u8]> {
+        self.free[0].iter().nth_back(n).map(|memory| &memory[APART..])
     }
 
     /// Whether half of what may be lent is left when a ring for so many bytes is.

@@ -9,12 +9,11 @@ use crate::egress;
 use crate::ingress;
 use crate::lane::Local;
 use crate::paths::PathPlace;
-use crate::tables::{Handle, Kind, Tcb};
+use crate::tables::{Handle, Kind, Tcb, prefetch_ring};
 use laneway_device::Tx;
 use laneway_proto::discard::Discard;
-use laneway_proto::tcp::{self, BufferPool, Connection, HalfOpen, handshake, isn, listen};
+use laneway_proto::tcp::{self, Connection, HalfOpen, handshake, isn, listen};
 use laneway_proto::time::Instant;
-use laneway_sync::prefetch::{LINE, prefetch_line_to_write};
 use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{Flags, Segment, SeqNum};
 use std::hint::cold_path;
@@ -107,7 +106,7 @@ impl<T: Tx> Stage<'_, T> {
                     self.accept_queue_full();
                     return true;
                 };
-                prefetch_ring(&self.tables.pool);
+                prefetch_ring(&self.tables.pool, 1);
                 let path = PathPlace::of(&came.key);
                 let (mtu, _) = path_facts(self.local, &came.key, path);
                 let (config, now) = (&self.local.config.tcp, self.local.now);
@@ -176,7 +175,7 @@ impl<T: Tx> Stage<'_, T> {
                 self.touch(id);
             }
             handshake::Outcome::Established(agreed) => {
-                prefetch_ring(&self.tables.pool);
+                prefetch_ring(&self.tables.pool, 1);
                 let (mtu, _) = path_facts(self.local, &came.key, slot.path);
                 let config = &self.local.config.tcp;
                 let mut connection = Connection::new(&agreed, mtu, config, self.local.now);
@@ -252,17 +251,6 @@ impl<T: Tx> Stage<'_, T> {
         }
         self.tables.counters.count(if half.is_repeated() { Mib::TcpRetransSegs } else { Mib::TcpOutSegs });
         true
-    }
-}
-
-/// Brings the ring that the connection after this one will write to into the cache: one that begins is about to say something, in the ring
-/// that is lent next, and so is the one behind it.
-#[inline(always)]
-fn prefetch_ring(pool: &BufferPool) {
-    if let Some(ring) = pool.upcoming() {
-        for line in 0..4 {
-            prefetch_line_to_write(ring.as_ptr().wrapping_add(line * LINE));
-        }
     }
 }
 

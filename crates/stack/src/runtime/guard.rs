@@ -61,6 +61,10 @@ impl<A: App> App for Guarded<A> {
         self.0.takes_pieces()
     }
     #[inline]
+    fn on_soon(&mut self, tokens: &[u64]) {
+        self.0.on_soon(tokens);
+    }
+    #[inline]
     fn on_writable(&mut self, cx: &mut Context<'_>, connection: ConnId) {
         guard(cx, connection, (), |cx| self.0.on_writable(cx, connection));
     }

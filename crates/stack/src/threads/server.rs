@@ -23,7 +23,7 @@ use crate::app::{App, ConnId, Context, ListenerId, UdpId};
 use crate::error::Error;
 use laneway_proto::tcp::CloseReason;
 use laneway_proto::time::Instant;
-use laneway_sync::prefetch::prefetch_line;
+use laneway_sync::prefetch::{prefetch_line, prefetch_line_to_write};
 use laneway_sync::wake::look_fence;
 use laneway_wire::flow::Address;
 use std::collections::{BTreeMap, VecDeque};
@@ -515,6 +515,29 @@ impl App for Server {
             self.lend(index, cx.now());
         }
         n
+    }
+
+    /// The record, the lines of the conversation that it leads to, and the block that those lead to, each once the one before it has come.
+    fn on_soon(&mut self, tokens: &[u64]) {
+        let places = || tokens.iter().map(|token| token.wrapping_sub(1) as usize);
+        for place in places() {
+            if let Some(record) = self.records.get(place) {
+                prefetch_line_to_write(record);
+            }
+        }
+        for place in places() {
+            if let Some(Some(record)) = self.records.get(place) {
+                let talk = record.end.pipe();
+                prefetch_line_to_write(talk.place());
+                prefetch_line(talk.lane());
+                prefetch_line(talk.flags());
+            }
+        }
+        for place in places() {
+            if let Some(Some(record)) = self.records.get_mut(place) {
+                record.end.prefetch_room();
+            }
+        }
     }
 
     /// What the conversation's ring has no room for.

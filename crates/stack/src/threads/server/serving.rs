@@ -6,7 +6,7 @@ use super::super::{KEPT_MAX, SERVED_MAX};
 use super::{ROOMIER, Server};
 use crate::app::{ConnId, Context};
 use laneway_proto::tcp::State;
-use laneway_sync::prefetch::prefetch_line;
+use laneway_sync::prefetch::{prefetch_line, prefetch_line_to_write};
 use laneway_sync::wake::release;
 use std::sync::atomic::Ordering::*;
 
@@ -160,7 +160,7 @@ impl Server {
             while batch.len() < BATCH
                 && let Some(talk) = self.inbox.woken.pop_and_keep()
             {
-                prefetch_line(talk.place());
+                prefetch_line_to_write(talk.place());
                 prefetch_line(talk.lane());
                 batch.push(talk);
             }
@@ -173,10 +173,12 @@ impl Server {
                 }
             }
             for talk in &batch {
-                if let Some(Some(record)) = self.records.get(talk.place().load(Relaxed) as usize) {
+                if let Some(Some(record)) = self.records.get_mut(talk.place().load(Relaxed) as usize) {
                     cx.prefetch(record.id);
+                    record.end.prefetch_front();
                 }
             }
+            cx.prefetch_rings(batch.len());
             for talk in batch.drain(..) {
                 served += 1;
                 let index = self.place(&talk);

@@ -252,6 +252,22 @@ impl<'a> Direction<'a> {
         }
     }
 
+    /// Asks for the line of the oldest byte, if one is known of. A hint: what the other side does meanwhile makes it a wrong one.
+    fn prefetch_front(&self, reading: &Reading) {
+        if self.out.produced.load(order::observe()) != own(self.taken) {
+            let (block, place) = self.find(reading, 0);
+            self.pool.prefetch(block, place);
+        }
+    }
+
+    /// Asks for the line that the next byte will be written to, if there is a block that the writer holds.
+    fn prefetch_room(&self, writing: &Writing) {
+        if let Some(number) = (own(&self.out.hold) as u32).checked_sub(1) {
+            let all_read = self.taken.load(Relaxed) == own(&self.out.produced);
+            self.pool.prefetch_to_write(BlockId(number), if all_read { 0 } else { writing.offset });
+        }
+    }
+
     /// Appends as much of `bytes` as there is room for, and says how much.
     fn write(&self, writing: &mut Writing, bytes: &[u8]) -> usize {
         let len = bytes.len().min(self.room(writing, bytes.len()));

@@ -21,6 +21,7 @@
 use super::super::block::Block;
 use crate::met;
 use crate::padded::Padded;
+use crate::prefetch::{prefetch_line, prefetch_line_to_write};
 use crate::primitive::{AtomicU32, AtomicU64, order};
 use std::fmt;
 use std::ops::Range;
@@ -185,6 +186,26 @@ impl BlockPool {
         let (slab, at) = self.slab(id);
         // SAFETY: inside the block, so inside its slab; the caller's alone, as he promises.
         unsafe { slab.memory.exclusive(at * self.size(id) as usize + offset as usize, len as usize) }
+    }
+
+    /// Asks for the line of a byte of a block, if there is such a byte.
+    #[inline]
+    pub(super) fn prefetch(&self, id: BlockId, offset: u32) {
+        prefetch_line(self.address(id, offset));
+    }
+
+    /// The same, to write there.
+    #[inline]
+    pub(super) fn prefetch_to_write(&self, id: BlockId, offset: u32) {
+        prefetch_line_to_write(self.address(id, offset));
+    }
+
+    /// Where a byte lies, for those who do not look at it.
+    #[inline]
+    fn address(&self, id: BlockId, offset: u32) -> *const u8 {
+        let (slab, at) = self.slab(id);
+        let begin = std::ptr::without_provenance::<u8>(slab.memory.memory().start);
+        begin.wrapping_add(at * self.size(id) as usize + offset as usize)
     }
 
     /// A block for `len` bytes: the smallest in which they lie together, or the largest there is; of another size if only that can be

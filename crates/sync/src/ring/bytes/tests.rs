@@ -22,6 +22,8 @@ enum Step {
     HandOver,
     /// It was on a list, and the lane takes over what the list held.
     TakeOver,
+    /// The lane asks for what it will need, which changes nothing.
+    LookAhead,
 }
 
 /// What the table of lines promises, of values of which the heap was not told.
@@ -47,7 +49,7 @@ proptest! {
                 (0usize..70).prop_map(Step::Send), (0usize..70).prop_map(Step::Recv), (0usize..70).prop_map(Step::Peek),
                 (0usize..70).prop_map(Step::Fill), (0usize..70).prop_map(Step::Take), Just(Step::Retire),
                 (0usize..70).prop_map(Step::RecvKnown), Just(Step::Renew), Just(Step::HandOver),
-                Just(Step::TakeOver),
+                Just(Step::TakeOver), Just(Step::LookAhead),
             ],
             1..if cfg!(miri) { 40 } else { 200 },
         ),
@@ -97,6 +99,10 @@ proptest! {
                     pipe = lane.share();
                 }
                 Step::TakeOver => lane.take_over(pipe.clone()),
+                Step::LookAhead => {
+                    lane.prefetch_front();
+                    lane.prefetch_room();
+                }
                 Step::HandOver => {
                     prop_assert!(offers.offer(pipe, []).is_ok());
                     offers.publish();
