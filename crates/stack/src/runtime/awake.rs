@@ -5,7 +5,7 @@
 //! the lane go first ([`give_way`]).
 //!
 //! All stacks of a process are counted together, since whose lane is kept from its work makes no difference. Nothing depends on the
-//! answer but time: a lane says where it is when it wakes and every [`TURNS`] turns, and may have been moved since.
+//! answer but time: a lane says where it is when it wakes and every so many turns, and may have been moved since.
 
 use laneway_sync::Padded;
 use rustix::thread::sched_getcpu;
