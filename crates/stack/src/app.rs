@@ -223,7 +223,9 @@ impl Context<'_> {
     /// Says that so many connections will be sent on that have nothing queued.
     #[inline]
     pub(crate) fn prefetch_rings(&self, n: usize) {
-        (0..n).for_each(|n| prefetch_ring(&self.tables.pool, n));
+        if self.tables.are_far() {
+            (0..n).for_each(|n| prefetch_ring(&self.tables.pool, n));
+        }
     }
 
     /// Of a listener's backlog on this lane, so many places are the application's, which takes connections at once and hands them out.
