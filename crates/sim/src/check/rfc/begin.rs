@@ -9,7 +9,7 @@ pub(super) fn on_syn(
     (host, now_us): (usize, u64),
     seg: &Segment<'_>,
     v4: bool,
-    // How long it is in TIME-WAIT, unless it makes room for others before.
+    // Maximum segment lifetime, if what is in TIME-WAIT there stays for twice that, and does not make room for others before.
     msl_us: Option<u64>,
     slack: i32,
 ) -> Option<String> {
