@@ -136,8 +136,8 @@ pub struct Stage {
     pub poor: bool,
     /// What a flow's former use has said may arrive again, and bears no time by which it could be told.
     pub echoes: bool,
-    /// Conversations of which something was read in this poll.
-    pub readers: Vec<usize>,
+    /// Conversations of which a host has read something since its windows were judged.
+    pub readers: [Vec<usize>; 2],
     agendas: [Vec<Agenda>; 2],
     count: u64,
 }
@@ -158,7 +158,7 @@ impl Stage {
             poor: scenario.kind == "memory",
             echoes: (scenario.path.reorder > 0 || scenario.path.duplicate > 0)
                 && !scenario.hosts.iter().all(|host| host.config.tcp.tcp_timestamps),
-            readers: Vec::new(),
+            readers: Default::default(),
             agendas: [0, 1].map(|host| (0..agenda(host)).map(|_| Agenda::new()).collect()),
             count: 0,
         };
@@ -217,8 +217,8 @@ impl Stage {
         }
         let end = self.talks[talk].end_at(host);
         self.talks[talk].ends[end].heard += take as u64;
-        if take > 0 && self.readers.last() != Some(&talk) {
-            self.readers.push(talk);
+        if take > 0 && self.readers[host].last() != Some(&talk) {
+            self.readers[host].push(talk);
         }
     }
 }

@@ -260,13 +260,16 @@ impl World {
             at => at.as_us().saturating_sub(HEAD_START_US).max(self.now_us + 1),
         };
         self.collect(host);
-        self.judge_windows(host);
+        // In a turn that is not the last of this instant a neighbour may be waited for that is asked for only in the next.
+        if !turn.busy {
+            self.judge_windows(host);
+        }
     }
 
     /// Whoever has read all that has come must have said so, if the peer could believe that there is little room (RFC 9293 section 3.8.6.2.2).
     fn judge_windows(&mut self, host: usize) {
         let mut stage = self.stage.borrow_mut();
-        let readers = std::mem::take(&mut stage.readers);
+        let readers = std::mem::take(&mut stage.readers[host]);
         if self.scenario.kind == "memory" {
             return;
         }
