@@ -8,8 +8,9 @@ use super::place::{ControlSocket, Tenant, tenant};
 use super::protocol::{Ask, Last, QUESTION_MAX};
 use laneway_stack::runtime::Asker;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +25,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// … and how long it may think between two questions.
 const IDLE: Duration = Duration::from_secs(60);
 
+/// How long it is waited for another stack that is making its socket in the same place, which takes a moment.
+const TURN: Duration = Duration::from_secs(2);
+
 /// What a stack says of itself.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
@@ -37,6 +41,8 @@ pub(crate) struct About {
 pub enum OpenError {
     /// A stack answers there already.
     Live(PathBuf),
+    /// Another stack is about to make one there, and does not come to an end with it.
+    Starting(PathBuf),
     /// There is something that is no socket.
     Occupied(PathBuf),
     /// There is a socket of another kind, which somebody has open.
@@ -61,6 +67,12 @@ impl fmt::Display for OpenError {
                     path.display()
                 )
             }
+            OpenError::Starting(path) => write!(
+                f,
+                "another stack has been starting at the control socket {} for {} s: end it, or choose another place",
+                path.display(),
+                TURN.as_secs()
+            ),
             OpenError::Occupied(path) => write!(
                 f,
                 "{} is there already and is no socket: remove it, or choose another place for the control socket",
@@ -155,6 +167,8 @@ fn private_directory(directory: &Path) -> Result<(), OpenError> {
 
 /// A listening socket at `path` that only its owner can connect to, in the place of one that nobody listens to any more.
 fn bind(path: &Path) -> Result<UnixListener, OpenError> {
+    // To look who is there and to take the place is not one step: of two stacks that did both at once, each would find nobody.
+    let _turn = Turn::take(path)?;
     match fs::symlink_metadata(path) {
         Ok(file) if !file.file_type().is_socket() => return Err(OpenError::Occupied(path.to_owned())),
         Ok(_) => match tenant(path) {
@@ -167,11 +181,13 @@ fn bind(path: &Path) -> Result<UnixListener, OpenError> {
     }
     // Made under another name and moved into place when its mode is right: nobody can connect in between, and a stale
     // file is replaced in one step.
-    let mut making = path.as_os_str().to_owned();
-    making.push(format!(".{}", std::process::id()));
-    let making = PathBuf::from(making);
+    let making = beside(path, ".new");
     let failed = |error| OpenError::System(path.to_owned(), error);
-    let _ = fs::remove_file(&making);
+    match fs::symlink_metadata(&making) {
+        Ok(file) if !file.file_type().is_socket() => return Err(OpenError::Occupied(making)),
+        Ok(_) => fs::remove_file(&making).map_err(failed)?, // of one who has died at this point
+        Err(_) => {}
+    }
     let listener = UnixListener::bind(&making).map_err(failed)?;
     let moved =
         fs::set_permissions(&making, fs::Permissions::from_mode(0o600)).and_then(|()| fs::rename(&making, path));
@@ -180,6 +196,58 @@ fn bind(path: &Path) -> Result<UnixListener, OpenError> {
         failed(error)
     })?;
     Ok(listener)
+}
+
+/// The same path with something behind it.
+fn beside(path: &Path, what: &str) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(what);
+    PathBuf::from(beside)
+}
+
+/// Whose turn it is to make a socket at a path: a lock on a file beside it, which goes with its holder, and is no lock any more if
+/// that dies.
+struct Turn {
+    path: PathBuf,
+    _held: fs::File,
+}
+
+impl Turn {
+    fn take(place: &Path) -> Result<Self, OpenError> {
+        let path = beside(place, ".lock");
+        let failed = |error| OpenError::System(place.to_owned(), error);
+        // Where others can write too, it may be a link of theirs, or a pipe that nobody reads.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let began = Instant::now();
+        loop {
+            let mut file = fs::OpenOptions::new();
+            let file = file.write(true).create(true).mode(0o600).custom_flags(flags).open(&path).map_err(failed)?;
+            let found = file.metadata().map_err(failed)?;
+            if !found.is_file() || found.len() > 0 {
+                return Err(OpenError::Occupied(path)); // ours are empty, and what is no stack's is left alone
+            }
+            match file.try_lock() {
+                // Whoever had it before may have removed it since we opened it, and what others find there now is another.
+                Ok(()) if is_at(&found, &path) => return Ok(Turn { path, _held: file }),
+                Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
+                _ if began.elapsed() >= TURN => return Err(OpenError::Starting(place.to_owned())),
+                Ok(()) => {}
+                Err(fs::TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Before the lock is given back: whoever has it next has another file.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Whether this is the file that has this name.
+fn is_at(file: &fs::Metadata, path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == (file.dev(), file.ino()))
 }
 
 /// Everybody who is being answered.
@@ -298,7 +366,8 @@ pub(super) fn is_timeout(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
+    use std::sync::Barrier;
 
     #[test]
     fn a_directory_is_ours_alone_or_is_refused() {
@@ -321,6 +390,57 @@ mod tests {
             let refused = private_directory(&place.join(other));
             assert!(matches!(refused, Err(OpenError::NoDirectory(_))), "{other}");
         }
+        fs::remove_dir_all(&place).expect("it is ours");
+    }
+
+    /// Beside what a dead stack has left, and where there is nothing: one gets the place and keeps it, the others hear that it has.
+    #[test]
+    fn of_many_that_begin_at_once_one_gets_the_place() {
+        const MANY: usize = 8;
+        let place = std::env::temp_dir().join(format!("laneway-at-once-{}", std::process::id()));
+        fs::create_dir(&place).expect("a directory");
+        let path = place.join("x.sock");
+        for round in 0..200 {
+            // The one before is dead now, and its file lies there; every other time it does not.
+            if round % 2 == 0 {
+                let _ = fs::remove_file(&path);
+            }
+            let begin = Barrier::new(MANY);
+            let outcomes: Vec<_> = thread::scope(|scope| {
+                let start = || {
+                    begin.wait();
+                    bind(&path)
+                };
+                let all: Vec<_> = (0..MANY).map(|_| scope.spawn(start)).collect();
+                all.into_iter().map(|one| one.join().expect("it ends")).collect()
+            });
+            let won: Vec<_> = outcomes.iter().flatten().collect();
+            assert_eq!(won.len(), 1, "round {round}: {outcomes:?}");
+            let lost = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
+            lost.for_each(|why| assert!(matches!(why, OpenError::Live(_)), "round {round}: {why}"));
+            UnixStream::connect(&path).expect("somebody listens");
+            won[0].accept().expect("it is the one who was told so");
+            let left = fs::read_dir(&place).expect("a directory").map(|entry| entry.expect("an entry").file_name());
+            assert_eq!(left.collect::<Vec<_>>(), ["x.sock"], "round {round}");
+        }
+        fs::remove_dir_all(&place).expect("it is ours");
+    }
+
+    /// One that was killed in the middle leaves two files, and is in nobody's way; one that stands still is.
+    #[test]
+    fn who_dies_in_its_turn_is_in_nobodys_way() {
+        let place = std::env::temp_dir().join(format!("laneway-in-turn-{}", std::process::id()));
+        fs::create_dir(&place).expect("a directory");
+        let path = place.join("x.sock");
+        fs::write(beside(&path, ".lock"), "").expect("a file");
+        drop(UnixListener::bind(beside(&path, ".new")).expect("a socket"));
+        let turn = Turn::take(&path).expect("nobody has it");
+        let stuck = bind(&path).expect_err("it is somebody's turn");
+        assert!(matches!(stuck, OpenError::Starting(_)), "{stuck}");
+        drop(turn);
+        let _listener = bind(&path).expect("nobody has it");
+        let left = fs::read_dir(&place).expect("a directory").map(|entry| entry.expect("an entry").file_name());
+        assert_eq!(left.collect::<Vec<_>>(), ["x.sock"]);
         fs::remove_dir_all(&place).expect("it is ours");
     }
 }
