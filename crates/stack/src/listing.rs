@@ -246,6 +246,8 @@ fn connection(page: &mut Page, tables: &Tables, lane: usize, now: Instant) -> bo
     // A listing waits for memory at every step unless it asks for the next slots before it needs them.
     tables.slots.prefetch(at + 4);
     let Some(slot) = tables.slots.get(at) else { return false };
+    // What only waits to be read has no flow any more: that is its record's, or free for the next connection.
+    let Some(flow) = slot.flow() else { return false };
     let (state, what) = match &slot.tcb {
         Tcb::Synchronized(connection) => {
             let state = connection.state();
@@ -264,7 +266,7 @@ fn connection(page: &mut Page, tables: &Tables, lane: usize, now: Instant) -> bo
         }
     };
     if page.states.has(state) {
-        page.rows.push(Row { flow: *slot.key(), lane: lane as u16, what });
+        page.rows.push(Row { flow: *flow, lane: lane as u16, what });
     }
     false
 }

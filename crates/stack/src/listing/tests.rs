@@ -18,12 +18,14 @@ pub(crate) struct Talker {
     pub(crate) to_say: usize,
     pub(crate) to_open: usize,
     pub(crate) to_close: usize,
+    /// What comes is left unread, and who is closed hears only that all has been said.
+    leaves: bool,
     open: Vec<ConnId>,
 }
 
 impl Default for Talker {
     fn default() -> Self {
-        Talker { ports: 80..=80, to_say: 0, to_open: 0, to_close: 0, open: Vec::new() }
+        Talker { ports: 80..=80, to_say: 0, to_open: 0, to_close: 0, leaves: false, open: Vec::new() }
     }
 }
 
@@ -42,15 +44,18 @@ impl App for Talker {
             && let Some(id) = self.open.pop()
         {
             self.to_close -= 1;
-            cx.close(id);
+            if self.leaves { cx.shutdown(id) } else { cx.close(id) }
         }
     }
     fn on_connect(&mut self, cx: &mut Context<'_>, id: ConnId) {
         cx.send(id, &[7; 100]);
         self.open.push(id);
     }
+    fn on_accept(&mut self, _: &mut Context<'_>, id: ConnId) {
+        self.open.push(id);
+    }
     fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
-        data.len()
+        if self.leaves { 0 } else { data.len() }
     }
 }
 
@@ -212,6 +217,34 @@ fn half_open_and_time_wait_are_shown_with_their_time() {
     let What::TimeWait { left_ms } = ours[0].what else { panic!("{:?}", ours[0]) };
     assert!((14_990..=15_000).contains(&left_ms), "{left_ms}");
     assert!(list(&mut world.client, world.now, States::ALL.without(State::TimeWait)).is_empty());
+}
+
+/// As the kernel has it: a socket that only waits to be read is not in its tables, and the flow is that of its record, if it has one.
+#[test]
+fn what_is_over_and_unread_is_no_row_beside_its_record() {
+    for server_closes_first in [true, false] {
+        let mut world = World::new();
+        world.client.seats[0].app.leaves = true;
+        world.client.seats[0].app.to_open = 1;
+        world.turn(20);
+        world.server.seats[0].app.to_say = 100;
+        world.turn(20);
+        // Of one that has closed second the peer has the record.
+        if server_closes_first {
+            world.server.seats[0].app.to_close = 1;
+            world.turn(20);
+        }
+        world.client.seats[0].app.to_close = 1;
+        world.turn(20);
+        let kept = world.client.seats[0].lane.tables(|tables| (tables.slots.len(), tables.time_waits));
+        assert_eq!(kept, (1, usize::from(!server_closes_first)), "it is kept for who has yet to read it");
+        let rows = list(&mut world.client, world.now, States::ALL);
+        match &rows[..] {
+            [] => assert!(server_closes_first, "there is a record"),
+            [Row { what: What::TimeWait { .. }, .. }] => assert!(!server_closes_first),
+            rows => panic!("more than its flow has: {rows:?}"),
+        }
+    }
 }
 
 #[test]
