@@ -144,6 +144,28 @@ fn values_that_cannot_be_kept_leave_nothing() {
     assert_eq!(std::fs::read_dir(place.0.join("a")).expect("a directory").count(), 0);
 }
 
+/// What has no end is not read to it, and nothing gets a file in its place: as root nobody had /dev/null any more. The pipe stands for
+/// that here, which is everybody's.
+#[test]
+fn values_are_kept_in_files_alone() {
+    let place = Place::new("pipe");
+    let (socket, pipe) = (place.0.join("x.sock"), place.0.join("pipe"));
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("coreutils are there");
+    assert!(made.success());
+    // Both ways, so that nobody waits for who would open the other end.
+    let _ends = std::fs::File::options().read(true).write(true).open(&pipe).expect("it is ours");
+    for history in [&pipe, &place.0] {
+        let answering = stack(&socket, 1, 5);
+        let mut command = Command::new("timeout");
+        command.args(["10", env!("CARGO_BIN_EXE_laneway"), "nstat", "--control"]).arg(&socket);
+        let output = command.arg("--history").arg(history).output().expect("coreutils are there");
+        answering.join().expect("somebody has asked");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{}: {message}", history.display());
+        assert!(message.contains("is no file") && message.contains("another place"), "{message}");
+    }
+}
+
 /// Only who is not root can have no usual place; root becomes nobody in a user namespace, and where none can be had nothing is tried.
 #[test]
 fn absolute_values_need_no_place_to_remember() {

@@ -152,6 +152,13 @@ fn default_history(socket: &Path) -> Result<PathBuf, Failure> {
 }
 
 fn read(path: &Path, was_named: bool) -> Result<History, Failure> {
+    // A pipe or a device can have no end, and would have a file in its place afterwards: /dev/null, too.
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(Failure::Misuse(format!(
+            "{} is no file, which the last values need: choose another place with --history FILE, or ask for absolute values with -a",
+            path.display()
+        )));
+    }
     let text = match std::fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(History::default()),
