@@ -4,7 +4,7 @@ use laneway_stack::device::Medium;
 use laneway_stack::device::pcap::{Direction, PcapngWriter};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -189,6 +189,10 @@ fn stacks_that_cannot_be_asked() {
             assert!(message.contains(part), "{arguments:?}: {part:?} is not in {message}");
         }
     };
+    let datagrams = place.join("datagrams");
+    let _datagrams = UnixDatagram::bind(&datagrams).expect("a socket");
+    let datagrams = datagrams.to_str().expect("a plain name");
+    const LONG: &str = "a-name-that-is-longer-than-a-socket-can-have-and-than-any-interface-ever-had-in-the-kernel-or-out-of-it-if-it-has-108";
     let commands: &[&[&str]] = &[
         &["ss"],
         &["ss", "--ports"],
@@ -206,6 +210,11 @@ fn stacks_that_cannot_be_asked() {
         ask(&with(&["--name", "../x"]), &["cannot be the name"]);
         ask(&with(&["--control", "/no/such.sock"]), &["no stack answers at /no/such.sock"]);
         ask(&with(&["--control", "/x", "--name", "y"]), &["cannot be used with"]);
+        // No socket can be there, and a socket of another kind is no stack's.
+        for path in [&*"/tmp/x".repeat(50), "/dev/null/x.sock", datagrams] {
+            ask(&with(&["--control", path.to_owned().leak()]), &["no stack answers at", path]);
+        }
+        ask(&with(&["--name", LONG]), &["no stack answers at", LONG]);
     }
     let listeners: Vec<_> =
         ["a", "b"].map(|name| UnixListener::bind(place.join(format!("{name}.sock"))).expect("a socket")).into();

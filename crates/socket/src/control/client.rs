@@ -1,6 +1,7 @@
 //! Owns the asking side.
 
 use super::protocol::{Ask, Last};
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -60,6 +61,14 @@ impl From<io::Error> for AskError {
     }
 }
 
+/// No stack can be at a path with which this comes of connecting: there is nothing, nobody listens, or no socket of a stack's has such a
+/// name. Of one that is too long the standard library says so before it asks the kernel.
+fn is_nobodys(error: &io::Error) -> bool {
+    let errnos = [Errno::NOENT, Errno::CONNREFUSED, Errno::NOTDIR, Errno::LOOP, Errno::NAMETOOLONG, Errno::PROTOTYPE];
+    error.kind() == io::ErrorKind::InvalidInput
+        || Errno::from_io_error(error).is_some_and(|errno| errnos.contains(&errno))
+}
+
 /// A connection to a running stack's control socket.
 pub struct Client {
     stream: BufReader<UnixStream>,
@@ -71,7 +80,7 @@ impl Client {
         let path = path.as_ref();
         let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => AskError::Denied(path.to_owned()),
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => AskError::NoStack(path.to_owned()),
+            _ if is_nobodys(&error) => AskError::NoStack(path.to_owned()),
             _ => AskError::Broken(format!("{} cannot be connected to: {error}", path.display())),
         })?;
         stream.set_read_timeout(Some(PATIENCE))?;
