@@ -284,6 +284,10 @@ fn urls(args: &Args) -> Vec<String> {
     let port = if args.port == 80 { String::new() } else { format!(":{}", args.port) };
     let url = |cidr: &Cidr| match cidr.address {
         IpAddr::V4(ip) => format!("http://{ip}{port}/"),
+        // Such an address is one on every interface: without a zone (RFC 6874) nobody knows where to go.
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+            format!("http://[{ip}%25{}]{port}/", args.tun.as_deref().unwrap_or_default())
+        }
         IpAddr::V6(ip) => format!("http://[{ip}]{port}/"),
     };
     args.addr.iter().map(url).collect()
@@ -328,6 +332,21 @@ fn missed(json: bool) -> impl Fn(u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        serve: Args,
+    }
+
+    #[test]
+    fn what_it_is_said_to_be_served_at_can_be_fetched() {
+        let line = "serve . --tun lw0 --port 8080 --addr 10.9.0.2/24 --addr fd09::2/64 --addr fe80::2/64";
+        let serve = Line::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{error}")).serve;
+        let urls = ["http://10.9.0.2:8080/", "http://[fd09::2]:8080/", "http://[fe80::2%25lw0]:8080/"];
+        assert_eq!(super::urls(&serve), urls);
+    }
 
     /// What is refused because another has it is not what is proposed instead.
     #[test]
