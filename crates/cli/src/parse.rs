@@ -2,6 +2,7 @@
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use laneway::on_lane::Rates;
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,17 @@ pub fn number<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> R
         let number = text.parse().ok().filter(|number| range.contains(number));
         number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| right.clone())
     }
+}
+
+/// `--host` and `--gateway`.
+pub fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| "it must be an IP address, for example 10.9.0.1 or fd09::1".to_owned())
+}
+
+/// How long a turn may be, in seconds.
+pub fn turn_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.01..=60.0).contains(seconds));
+    seconds.ok_or_else(|| "it must be a number of seconds from 0.01 to 60".to_owned())
 }
 
 /// Bytes that an interface may carry at once.

@@ -72,7 +72,7 @@ fn arguments_that_cannot_be() {
     refused(&["demo", "--cores", "100000"], &["may use"]);
     refused(&["demo", "--msl", "0s"], &["--msl", "from 10ms to 600s"]);
     refused(&["demo", "--conns", "0"], &["conns"]);
-    refused(&["demo", "--seconds", "0"], &["seconds", "choose"]);
+    refused(&["demo", "--seconds", "0"], &["--seconds", "from 0.01 to 60"]);
     refused(&["demo", "--pcap", "-"], &["'-' for '--pcap", "./-", "/dev/stdout"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--pcap", "-"]), &["'-' for '--pcap", "./-", "/dev/stdout"]);
     refused(&["demo", "--pcap", "/no/such/place/x.pcapng", "--seconds", "0.01"], &["/no/such/place", "another place"]);
@@ -92,7 +92,7 @@ fn numbers_that_cannot_be() {
         (vec!["demo", "--conns", "-1"], "from 1 to 20000"),
         (vec!["demo", "--cores", "-1"], "1 or more"),
         (vec!["demo", "--rounds", "-1"], "from 1 to 100"),
-        (vec!["demo", "--seconds", "-1"], "choose 0.01 to 60"),
+        (vec!["demo", "--seconds", "-1"], "from 0.01 to 60"),
         (vec!["watch", "-n", "-1"], "1 or more"),
         (vec!["watch", "--interval", "-1s"], "500ms"),
         (vec!["lanes", "-n", "-1"], "1 or more"),
@@ -104,6 +104,10 @@ fn numbers_that_cannot_be() {
         (vec!["watch", "-n", "many"], "1 or more"),
         (vec!["trace", "--port", "http"], "from 0 to 65535"),
         (vec!["demo", "--conns", "1.5"], "from 1 to 20000"),
+        (vec!["demo", "--seconds", "long"], "from 0.01 to 60"),
+        (vec!["demo", "--seconds", "nan"], "from 0.01 to 60"),
+        (vec!["trace", "--host", "localhost"], "10.9.0.1"),
+        (serve(&["--gateway", "10.77.1.1/24"]), "10.9.0.1"),
     ] {
         refused(&arguments, &[says]);
     }

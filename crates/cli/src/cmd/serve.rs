@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS/BITS")]
     host_addr: Vec<Cidr>,
     /// Where everything else goes, one of each family [default: the kernel's end]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = parse::address)]
     gateway: Vec<IpAddr>,
     /// Port.
     #[arg(long, default_value_t = 80, value_parser = parse::number::<u16>(1..=65_535))]

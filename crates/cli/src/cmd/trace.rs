@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(short = 'w', long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Only packets from or to this address.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = parse::address)]
     host: Option<IpAddr>,
     /// Only packets from or to this port.
     #[arg(long, value_name = "PORT", value_parser = parse::number::<u16>(0..=65_535))]
