@@ -47,7 +47,7 @@ pub use protocol::{
     VERSION, state_name, states_by_name,
 };
 pub use server::OpenError;
-pub(crate) use server::{About, ControlServer};
+pub(crate) use server::{About, Claimed, ControlServer};
 
 #[cfg(test)]
 mod tests;

@@ -103,45 +103,68 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
+/// A control socket at which nobody is answered yet: the place is ours before there is a stack. Dropping it removes the file.
+pub(crate) struct Claimed {
+    path: PathBuf,
+    /// Device and inode of the file, so that another stack's is not removed: as long as we listen, nobody else's has them.
+    identity: Option<(u64, u64)>,
+    listener: UnixListener,
+}
+
+impl Claimed {
+    pub(crate) fn at(place: &ControlSocket) -> Result<Self, OpenError> {
+        let path = place.path().map_err(OpenError::Nowhere)?;
+        if let (ControlSocket::Named(_), Some(directory)) = (place, path.parent()) {
+            private_directory(directory)?;
+        }
+        let listener = bind(&path)?;
+        let identity = fs::symlink_metadata(&path).ok().map(|file| (file.dev(), file.ino()));
+        Ok(Claimed { path, identity, listener })
+    }
+
+    fn leave(&self) {
+        let now = fs::symlink_metadata(&self.path).ok().map(|file| (file.dev(), file.ino()));
+        if now.is_some() && now == self.identity {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
 /// The control socket of a running stack. Dropping it cuts every client off and removes the file.
 pub(crate) struct ControlServer {
-    path: PathBuf,
-    /// Device and inode of the file, so that another stack's is not removed.
-    identity: Option<(u64, u64)>,
+    place: Claimed,
     /// Closing it wakes the thread up for its end.
     wake: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ControlServer {
-    pub(crate) fn open(place: &ControlSocket, asker: Asker, about: About) -> Result<Self, OpenError> {
-        let path = place.path().map_err(OpenError::Nowhere)?;
-        if let (ControlSocket::Named(_), Some(directory)) = (place, path.parent()) {
-            private_directory(directory)?;
-        }
-        let failed = |error| OpenError::System(path.clone(), error);
-        let listener = bind(&path)?;
-        let identity = fs::symlink_metadata(&path).ok().map(|file| (file.dev(), file.ino()));
-        listener.set_nonblocking(true).map_err(failed)?;
+    pub(crate) fn open(place: Claimed, asker: Asker, about: About) -> Result<Self, OpenError> {
+        let failed = |error| OpenError::System(place.path.clone(), error);
+        place.listener.set_nonblocking(true).map_err(failed)?;
+        let listener = place.listener.try_clone().map_err(failed)?;
         let (wake, woken) = UnixStream::pair().map_err(failed)?;
         let crowd = Crowd { asker, about: Arc::new(about), clients: Vec::new() };
         let thread = thread::Builder::new().name("control-socket".into());
         let thread = thread.spawn(move || crowd.welcome(&listener, &woken)).map_err(failed)?;
-        tracing::info!(path = %path.display(), "the control socket is open");
-        Ok(ControlServer { path, identity, wake: Some(wake), thread: Some(thread) })
+        tracing::info!(path = %place.path.display(), "the control socket is open");
+        Ok(ControlServer { place, wake: Some(wake), thread: Some(thread) })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        &self.place.path
     }
 }
 
 impl Drop for ControlServer {
     fn drop(&mut self) {
-        let now = fs::symlink_metadata(&self.path).ok().map(|file| (file.dev(), file.ino()));
-        if now.is_some() && now == self.identity {
-            let _ = fs::remove_file(&self.path);
-        }
+        self.place.leave(); // first: whoever comes while clients are cut off finds no stack
         drop(self.wake.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

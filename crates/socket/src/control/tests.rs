@@ -514,6 +514,31 @@ fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
     start().unwrap().stop();
 }
 
+/// The capture may be that of the stack which has the place, and what lies there is of last time at least.
+#[test]
+fn a_stack_that_gets_no_place_has_touched_nothing() {
+    let place = Place::new();
+    let (path, capture) = (place.socket(), place.0.join("x.pcapng"));
+    std::fs::write(&capture, "of last time").unwrap();
+    let start = |at: &Path| {
+        let (here, _there) = Device::memory_pair(1).unwrap();
+        let builder = Stack::builder(here).address("10.0.0.1/24").unwrap().pin(false).pcap(&capture);
+        builder.control(ControlSocket::At(at.to_owned())).start(|_| Hold { to_open: 0, opened: None })
+    };
+    let theirs = UnixListener::bind(&path).unwrap();
+    for at in [&path, &capture, &place.0.join("no/x.sock")] {
+        let refused = start(at).map(drop).unwrap_err();
+        assert_eq!(std::fs::read_to_string(&capture).unwrap(), "of last time", "{refused}");
+    }
+    drop(theirs);
+    start(&path).unwrap().stop();
+    // The other way round, the place is given back by who gets no farther.
+    std::fs::remove_file(&capture).unwrap();
+    std::fs::create_dir(&capture).unwrap();
+    let refused = start(&path).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("x.pcapng") && !path.exists(), "{refused}");
+}
+
 #[test]
 fn places_that_cannot_be() {
     for name in ["", ".", "..", ".x", "a/b"] {

@@ -2,7 +2,7 @@
 
 use super::device::Kind;
 use super::{AnyQueue, App, Cidr, Config, Device, Error, Queue, Rates, Rx, Stack, Tx};
-use crate::control::{About, ControlServer, ControlSocket, OpenError};
+use crate::control::{About, Claimed, ControlServer, ControlSocket, OpenError};
 use laneway_stack::clock::Clock;
 use laneway_stack::control::Network;
 use laneway_stack::device::fault::{self, FaultConfig};
@@ -16,7 +16,6 @@ use laneway_stack::sharing::{self, LaneOwned};
 use laneway_stack::snapshot::Snapshot;
 use laneway_stack::steering::{Source, Steering};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -164,6 +163,8 @@ pub struct Builder {
     fault_seed: u64,
     pcap: Option<PathBuf>,
     control: Option<ControlSocket>,
+    /// The same when it is ours.
+    claimed: Option<Claimed>,
     /// What steers frames to lanes, once the device is open.
     source: Option<Box<dyn Source>>,
     /// Gets the addresses and routes that the stack begins with, for whoever asks.
@@ -188,6 +189,7 @@ impl Stack {
             fault_seed: 1,
             pcap: None,
             control: None,
+            claimed: None,
             source: None,
             world: None,
             clock: Clock::start(),
@@ -297,6 +299,8 @@ impl Builder {
     /// Starts the threads. `app` makes the application of each lane.
     pub fn start<A: App + Send + 'static>(mut self, app: impl FnMut(usize) -> A) -> Result<Stack, StartError> {
         self.check()?;
+        // Before anything else is touched: if another stack has the place, the interface and the capture file may be its own, too.
+        self.claimed = self.control.as_ref().map(Claimed::at).transpose().map_err(StartError::Control)?;
         match std::mem::replace(&mut self.device, Device(Kind::Queues(Vec::new()))).0 {
             Kind::Memory { queues, secrets, bells, table } => {
                 self.options.bells = Some(bells);
@@ -304,7 +308,6 @@ impl Builder {
                 self.run(queues, *secrets, "memory".into(), Vec::new(), app)
             }
             Kind::Tun { name, mtu } => {
-                self.check_control()?;
                 let secrets = BootSecrets::from_system();
                 let tun = self.open_tun(name, mtu, &secrets)?;
                 self.options.tun = tun.counters;
@@ -381,17 +384,6 @@ impl Builder {
         Ok(())
     }
 
-    /// A stack that answers at our control socket is asked after before the interface is touched, which may be its own.
-    fn check_control(&self) -> Result<(), StartError> {
-        let Some(socket) = &self.control else { return Ok(()) };
-        let path = socket.path().map_err(|why| StartError::Control(OpenError::Nowhere(why)))?;
-        match UnixStream::connect(&path) {
-            Ok(_) => Err(StartError::Control(OpenError::Live(path))),
-            // Whatever else is there is told apart when the socket is made.
-            Err(_) => Ok(()),
-        }
-    }
-
     fn open_tun(&mut self, name: String, mtu: Option<usize>, secrets: &BootSecrets) -> Result<Tun, StartError> {
         if self.host.is_empty() {
             for cidr in &self.network.addresses {
@@ -460,11 +452,11 @@ impl Builder {
         if let Some(source) = self.source.take() {
             runtime.set_source(source);
         }
-        let control = match &self.control {
-            Some(socket) => {
+        let control = match self.claimed.take() {
+            Some(place) => {
                 let about =
                     About { device: device.clone(), sharing: self.sharing.name(), began: std::time::Instant::now() };
-                Some(ControlServer::open(socket, runtime.asker(), about).map_err(StartError::Control)?)
+                Some(ControlServer::open(place, runtime.asker(), about).map_err(StartError::Control)?)
             }
             None => None,
         };
