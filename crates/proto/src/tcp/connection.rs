@@ -157,6 +157,8 @@ pub struct Connection {
     pub(super) ts_offset: u32,
     /// When new data last left.
     pub(super) sent_at: Instant,
+    /// The first that left then.
+    pub(super) sent_from: SeqNum,
     pub(super) rexmt_at: Instant,
     pub(super) delack_at: Instant,
     /// Keepalive, or the end of an orphan's FIN-WAIT-2.
@@ -259,6 +261,7 @@ impl Connection {
             ts_recent_ms: ms,
             ts_offset: agreed.ts_offset,
             sent_at: Instant::ZERO,
+            sent_from: una,
             rexmt_at: Instant::NEVER,
             delack_at: Instant::NEVER,
             keep_at: Instant::NEVER,

@@ -155,13 +155,21 @@ impl Connection {
             if newly == 0 {
                 return;
             }
-        } else if !duplicate {
+        } else if !duplicate || self.has_just_begun(cx.now) {
             return;
         }
         self.dup_acks = self.dup_acks.saturating_add(1);
         if self.phase == Phase::Open {
             self.suspect(cx);
         }
+    }
+
+    /// All that is in flight has left in this very poll, and what comes in the same is older.
+    ///
+    //= https://www.rfc-editor.org/rfc/rfc5681#section-2
+    //# (a) the receiver of the ACK has outstanding data
+    fn has_just_begun(&self, now: Instant) -> bool {
+        self.sent_at == now && self.sent_from.at_or_before(self.snd.una)
     }
 
     /// Enters fast recovery if enough speaks for a loss.

@@ -678,7 +678,10 @@ impl Connection {
                 if plan.small {
                     self.snd.sml = end;
                 }
-                self.sent_at = now;
+                if self.sent_at != now {
+                    self.sent_at = now;
+                    self.sent_from = plan.seq;
+                }
                 if fin {
                     facts.set(Facts::FIN_SENT);
                 }

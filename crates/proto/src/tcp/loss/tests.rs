@@ -137,3 +137,20 @@ fn the_timer_starts_anew_with_a_fast_retransmission() {
     rig.sent();
     assert_eq!(rig.connection.deadline(), NOW.after_us(400_000), "100 ms are left of them");
 }
+
+/// A poll brings the ACK of what was in flight, and copies of it. What the application says in the same poll leaves before those are looked at,
+/// and it is not missed in them.
+#[test]
+fn copies_of_an_ack_do_not_repeat_what_left_in_the_same_poll() {
+    let agreed = Agreed { sack: false, ..agreed() };
+    let mut rig = Rig::new(Connection::new(&agreed, 1_500, &Config::default(), NOW));
+    rig.write(MSS);
+    rig.pass(1_000);
+    assert_eq!(rig.write(MSS), [(Kind::New, MSS, MSS)]);
+    for _ in 0..4 {
+        assert_eq!(rig.hear(MSS, &[]), []);
+    }
+    rig.pass(1_000);
+    let again: Vec<_> = (0..3).flat_map(|_| rig.hear(MSS, &[])).collect();
+    assert_eq!(again, [(Kind::Again, MSS, MSS)], "three that come later say that it is lost");
+}
