@@ -593,6 +593,13 @@ impl Context<'_> {
         self.local.udp.send(socket, to, data, &self.local.snapshot, &mut self.tables.counters)
     }
 
+    /// Counts the datagram that the application is just told of as one that no socket takes.
+    #[cold]
+    pub(crate) fn datagram_for_nobody(&mut self) {
+        self.local.counters.count(Mib::UdpNoPorts);
+        self.local.counters.discard(Discard::UdpNoPort);
+    }
+
     /// Counts the datagram that the application is just told of as lost, because nobody takes those before it.
     #[cold]
     pub(crate) fn datagram_without_room(&mut self) {

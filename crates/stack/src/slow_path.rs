@@ -240,10 +240,11 @@ impl<T: Tx> Stage<'_, T> {
         };
         let from = SocketAddr::new(datagram.key.remote.to_ip(), datagram.key.remote_port);
         let mut context = Context { tables: self.tables, local: self.local };
-        let without_room = context.local.counters.discarded(Discard::UdpQueueFull);
+        let lost = |local: &Local| [Discard::UdpQueueFull, Discard::UdpNoPort].map(|why| local.counters.discarded(why));
+        let before = lost(context.local);
         self.app.on_datagram(&mut context, socket, from, datagram.payload);
-        // What found its socket full has come in for nobody.
-        if self.local.counters.discarded(Discard::UdpQueueFull) == without_room {
+        // What found its socket full, or connected to another, has come in for nobody.
+        if lost(self.local) == before {
             self.local.counters.count(Mib::UdpInDatagrams);
         }
     }

@@ -89,6 +89,24 @@ fn a_datagram_that_comes_before_its_socket_is_delivered() {
     arrives([client, server], &from, &to);
 }
 
+/// The same of one that was connected at once: it hears its peer, and nobody else.
+#[test]
+fn a_datagram_that_comes_before_its_connected_socket_is_heard_if_it_is_the_peers() {
+    let [mut server, mut client] = Side::pair();
+    server.turn(1);
+    let (peer, other) = (client.bind("10.0.0.2:5000"), client.bind("10.0.0.2:5001"));
+    client.turn(2);
+    let to = server.bind("10.0.0.1:53");
+    to.connect(peer.at, to.at.ip());
+    assert!(other.send(to.at, b"hello"));
+    client.desk.send_datagrams(&other);
+    client.turn(2); // and the server's lane finds it in the turn in which it hears of the socket
+    server.turn(1);
+    let counters = server.host.counters();
+    assert_eq!((counters.get(Mib::UdpNoPorts), counters.get(Mib::UdpInDatagrams)), (1, 0));
+    arrives([client, server], &peer, &to);
+}
+
 /// A lane fills one page of a listing in a poll. What it was told behind that it hears in the same poll all the same.
 #[test]
 fn a_datagram_that_comes_before_its_socket_is_delivered_while_somebody_lists() {

@@ -196,7 +196,7 @@ impl UdpSocket {
         self.transmit(buf, to)
     }
 
-    /// From now on this peer alone is heard, and [`send`](Self::send) sends to it.
+    /// From now on this peer alone is heard, and [`send`](Self::send) sends to it. What others had sent before is received all the same.
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
         self.check()?;
         each(addr, |peer| {

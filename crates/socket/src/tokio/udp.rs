@@ -74,7 +74,7 @@ impl UdpSocket {
         self.inner.peer_addr()
     }
 
-    /// From now on this peer alone is heard, and [`send`](Self::send) sends to it.
+    /// From now on this peer alone is heard, and [`send`](Self::send) sends to it. What others had sent before is received all the same.
     pub async fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
         self.inner.connect(addr)
     }

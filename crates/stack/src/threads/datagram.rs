@@ -83,8 +83,8 @@ fn write_address(to: &mut [u8], address: SocketAddr) {
     to[16..HEADER].copy_from_slice(&address.port().to_be_bytes());
 }
 
-/// Whom a socket hears, as lanes look it up. While it changes they may take what is not to be heard, which
-/// [`Datagrams::receive`] sees to, or miss what is.
+/// Whom a socket hears, as lanes look it up when a datagram arrives; what they have taken then is handed out, whomever it is connected to
+/// since. While one peer takes the place of another they may hear a mixture of both, and miss what either sends, but never hear everybody.
 #[derive(Default)]
 pub(super) struct Heard {
     address: [AtomicU64; 2],
@@ -95,11 +95,6 @@ pub(super) struct Heard {
 /// In the place of a port: whoever is connected to port 0 hears all ports of the peer's address, as the kernel has it.
 const ANY_PORT: u32 = 1 << 16;
 
-/// Whether a socket that is connected to `peer` hears this sender; for threads, which know both addresses.
-fn hears(peer: SocketAddr, from: SocketAddr) -> bool {
-    peer.ip() == from.ip() && (peer.port() == from.port() || peer.port() == 0)
-}
-
 impl Heard {
     fn words(address: SocketAddr) -> ([u64; 2], u32) {
         let mut bytes = [0; HEADER];
@@ -109,7 +104,6 @@ impl Heard {
     }
 
     fn set(&self, peer: SocketAddr) {
-        self.port.store(0, Relaxed);
         let (address, port) = Self::words(peer);
         self.address.iter().zip(address).for_each(|(half, is)| half.store(is, Relaxed));
         self.port.store(port, Release);
@@ -176,19 +170,15 @@ impl Datagrams {
         (shared, sides)
     }
 
-    /// Shows the oldest datagram of some lane to `see`, and takes it away unless `peek`. Those that are not from the
-    /// connected peer are dropped on the way.
+    /// Shows the oldest datagram of some lane to `see`, and takes it away unless `peek`.
     pub fn receive<R>(&self, peek: bool, mut see: impl FnMut(SocketAddr, &[u8]) -> R) -> Option<R> {
-        let peer = self.peer();
         let lanes = self.from_lanes.len();
         let first = self.next.load(Relaxed);
         for i in 0..lanes {
             let at = first.wrapping_add(i) % lanes;
             let mut ring = lock(&self.from_lanes[at]);
             while ring.poll(1) == 1 {
-                let answer = read_address(ring.record(0).0)
-                    .filter(|(from, _)| peer.is_none_or(|peer| hears(peer, *from)))
-                    .map(|(from, payload)| see(from, payload));
+                let answer = read_address(ring.record(0).0).map(|(from, payload)| see(from, payload));
                 if answer.is_none() || !peek {
                     ring.release(1);
                 }
@@ -256,6 +246,11 @@ impl Datagrams {
 }
 
 impl LaneDatagrams {
+    /// Whether it is connected to somebody else.
+    pub(super) fn is_deaf_to(&self, from: SocketAddr) -> bool {
+        self.shared.heard.is(from) == Some(false)
+    }
+
     /// A datagram has arrived; false if there was no room.
     pub(super) fn deliver(&mut self, from: SocketAddr, data: &[u8]) -> bool {
         self.news |= READ;
@@ -357,5 +352,26 @@ mod tests {
                 "to any port of {peer}"
             );
         }
+    }
+
+    /// Lanes ask while threads connect it: nobody is heard who is neither the peer before nor the next.
+    #[test]
+    fn who_takes_another_peer_hears_no_stranger_meanwhile() {
+        let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        let (socket, _) = Datagrams::new(UdpId(1), at("10.0.0.1:7"), 1);
+        let (peers, ours) = ([at("10.0.0.2:9"), at("10.0.0.3:10")], socket.at.ip());
+        socket.connect(peers[0], ours);
+        let over = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for peer in peers.iter().cycle().take(200_000) {
+                    socket.connect(*peer, ours);
+                }
+                over.store(true, Release);
+            });
+            while !over.load(Acquire) {
+                assert_eq!(socket.heard.is(at("10.0.0.4:11")), Some(false));
+            }
+        });
     }
 }

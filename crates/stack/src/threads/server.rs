@@ -593,6 +593,11 @@ impl App for Server {
     }
 
     fn on_datagram(&mut self, cx: &mut Context<'_>, socket: UdpId, from: SocketAddr, data: &[u8]) {
+        // Of one that the lane did not know yet it could not say whom it hears, and it may have a peer already.
+        let is_new = !self.sockets.contains_key(&socket.0);
+        if is_new && self.socket(socket).is_some_and(|side| side.is_deaf_to(from)) {
+            return cx.datagram_for_nobody();
+        }
         if self.with_socket(socket, |side| side.deliver(from, data)) == Some(false) {
             cx.datagram_without_room();
         }
