@@ -11,7 +11,7 @@ use std::io;
 /// | what has happened | errno | [`io::ErrorKind`] |
 /// |---|---|---|
 /// | the peer answered a SYN with RST, or a datagram with "port unreachable" | `ECONNREFUSED` | `ConnectionRefused` |
-/// | the peer sent RST | `ECONNRESET` | `ConnectionReset` |
+/// | the peer sent RST; a connect that was begun was called off by `shutdown` | `ECONNRESET` | `ConnectionReset` |
 /// | the peer sent RST after its FIN; a write after that, or after our own shutdown | `EPIPE` | `BrokenPipe` |
 /// | the peer is silent; `connect_timeout` is over | `ETIMEDOUT` | `TimedOut` |
 /// | a timeout of the socket's is over; a non-blocking call would wait | `EAGAIN` | `WouldBlock` |

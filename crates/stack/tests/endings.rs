@@ -7,6 +7,7 @@ use laneway_proto::time::Instant;
 use laneway_stack::BindOptions;
 use laneway_stack::config::Config;
 use laneway_stack::control::Network;
+use laneway_stack::counters::Mib;
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
 use laneway_stack::listing::{Page, Row, States, What};
@@ -14,7 +15,7 @@ use laneway_stack::runtime::Bells;
 use laneway_stack::threads::accept::Acceptors;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::poll::{PollQueue, Source, poll_list};
-use laneway_stack::threads::words::{CONNECTED, Fault, GONE, Op, READ, Talk, WRITE};
+use laneway_stack::threads::words::{CALLED_OFF, CONNECTED, Fault, GONE, Op, READ, Talk, WRITE};
 use laneway_stack::threads::{COMMANDS_MAX, NOTES_MAX, Server};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -124,6 +125,40 @@ fn who_watches_a_connect_that_no_lane_takes_is_told() {
     assert_eq!(looked_at(&mut queue), []);
     drop(client.host);
     assert_eq!((talk.lane().take_error(), looked_at(&mut queue)), (Some(Fault::Stopped), vec![7]));
+}
+
+/// Whether its lane has not begun it yet, waits for an answer, or has one before it hears of the end: to its thread it is over at once, who
+/// watches is told, and nothing is left of it.
+#[test]
+fn a_connect_that_is_called_off_leaves_nothing() {
+    for (what, others, near_turns, far_turns) in [
+        ("not begun", 0, 0, 0),
+        ("not begun in the poll in which its lane hears of the end", COMMANDS_MAX, 0, 0),
+        ("not answered", 0, 1, 0),
+        ("answered", 0, 1, 1),
+    ] {
+        let mut sides = Side::pair();
+        let acceptors = sides[0].listen();
+        let _first = connected(&mut sides, &acceptors); // each knows where the other is
+        let nowhere: SocketAddr = "127.0.0.1:80".parse().unwrap();
+        let _others: Vec<Talk> = (0..others).map(|_| sides[1].desk.connect(None, nowhere)).collect();
+        let talk = sides[1].desk.connect(None, acceptors.at);
+        let (list, mut queue) = poll_list().unwrap();
+        sides[1].desk.watch(&list.watch(Source::Conversation(talk.clone()), 7, READ).unwrap());
+        (0..near_turns).for_each(|_| sides[1].turn());
+        (0..far_turns).for_each(|_| sides[0].turn());
+        looked_at(&mut queue); // as everybody who begins to watch does
+        assert_eq!(status(&talk), 0, "{what}");
+        assert!(sides[1].desk.call_off(&talk), "{what}");
+        assert!(!sides[1].desk.call_off(&talk), "{what}: it is over");
+        assert_eq!((status(&talk), talk.lane().take_error()), (GONE | CALLED_OFF, Some(Fault::Reset)), "{what}");
+        (0..10).for_each(|_| sides.iter_mut().rev().for_each(Side::turn));
+        assert_eq!((status(&talk) & GONE, looked_at(&mut queue)), (GONE, vec![7]), "{what}");
+        assert_eq!(sides[1].host.counters().get(Mib::TcpActiveOpens), 1 + near_turns, "{what}");
+        for side in &mut sides {
+            assert_eq!(side.host.seats[0].lane.tables(|tables| tables.flows.len()), 1, "{what}: the first is left");
+        }
+    }
 }
 
 /// What is asked of a connection that has ended is asked of nobody, but it counts as heard: its conversation is used again, and the

@@ -5,10 +5,11 @@ use super::{after, deadline, each, left, named, set_timeout, set_ttl, timeout};
 use crate::error::Why;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::words::{
-    CONNECTED, ENDED, FULL, GONE, KEEPALIVE, NODELAY, OPENING, OVER, Op, READ, ROOM, SHUT_READ, SHUT_WRITE, Talk, WRITE,
+    CALLED_OFF, CONNECTED, ENDED, FULL, GONE, KEEPALIVE, NODELAY, OPENING, OVER, Op, READ, ROOM, SHUT_READ, SHUT_WRITE,
+    Talk, WRITE,
 };
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::{Duration, Instant};
@@ -81,7 +82,8 @@ impl TcpStream {
 
     /// Begins to open a connection on a stack, and does not wait for it: what a non-blocking `connect` of the kernel's is. The
     /// stream is non-blocking. It becomes writable (see [`Poller`](super::Poller)) when the connection is established or has
-    /// failed; [`take_error`](Self::take_error) and [`peer_addr`](Self::peer_addr) tell which. Until then nothing can be written.
+    /// failed; [`take_error`](Self::take_error) and [`peer_addr`](Self::peer_addr) tell which. Until then nothing can be written, and a
+    /// [`shutdown`](Self::shutdown) calls it off.
     pub fn begin_connect_on(stack: &Stack, addr: &SocketAddr) -> io::Result<TcpStream> {
         let stream = Self::begin(stack, addr)?;
         stream.set_nonblocking(true)?;
@@ -180,8 +182,11 @@ impl TcpStream {
         if let Some(fault) = self.talk().lane().take_error() {
             return Err(Why::Fault(fault).into());
         }
-        if shut || status & GONE != 0 {
+        if shut || status & (GONE | CALLED_OFF) == GONE {
             return Ok(0);
+        }
+        if status & CALLED_OFF != 0 {
+            return Err(Why::NotConnected.into());
         }
         Err(Why::WouldBlock.into())
     }
@@ -365,10 +370,14 @@ impl TcpStream {
     }
 
     /// The local address. One that is [begun](Self::begin_connect_on) has it as soon as its lane has chosen the port: a moment later, and as
-    /// a rule long before it is connected. Until then: `NotConnected`.
+    /// a rule long before it is connected. Until then: `NotConnected`. One that was called off has the port, and no address any more.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.check()?;
         let flow = self.talk().lane().flow().ok_or(Why::NotConnected)?;
+        if self.talk().lane().status.load(Acquire) & CALLED_OFF != 0 {
+            let any = if self.is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+            return Ok(SocketAddr::new(any, flow.local_port));
+        }
         Ok(named(self.is_v6, SocketAddr::new(flow.local.to_ip(), flow.local_port)))
     }
 
@@ -389,18 +398,23 @@ impl TcpStream {
         Ok(TcpStream::new(self.talk().clone(), self.desk.clone(), self.is_v6))
     }
 
-    /// Shuts one direction, or both. What was written before still goes out, and then a FIN.
+    /// Shuts one direction, or both. What was written before still goes out, and then a FIN. One that is only
+    /// [begun](Self::begin_connect_on) is called off, whatever is shut: it fails with `ConnectionReset`.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.check()?;
-        if self.talk().lane().status.load(Acquire) & GONE != 0 {
-            return Err(Why::NotConnected.into());
-        }
         let bits = match how {
             Shutdown::Read => SHUT_READ,
             Shutdown::Write => SHUT_WRITE,
             Shutdown::Both => SHUT_READ | SHUT_WRITE,
         };
-        self.desk.shut(self.talk(), bits); // and the lane tells who watches, tasks among them
+        if !self.desk.call_off(self.talk()) {
+            if self.talk().lane().status.load(Acquire) & GONE != 0 {
+                self.talk().app().state.fetch_or(bits, Relaxed); // whoever reads finds the end all the same
+                return Err(Why::NotConnected.into());
+            }
+            self.desk.shut(self.talk(), bits);
+        }
+        // The lane tells who watches, tasks among them.
         self.talk().lane().event.wake(); // threads that wait for what will not come
         Ok(())
     }

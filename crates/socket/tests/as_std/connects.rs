@@ -130,6 +130,98 @@ story!(a_connect_that_nobody_answers, |world, log| {
 });
 
 story!(
+    /// Whatever is shut, it is called off, and fails as if it had been reset.
+    a_connect_that_is_shut_before_it_is_answered, |world, log| {
+    for how in [Shutdown::Read, Shutdown::Write, Shutdown::Both] {
+        let begun = || {
+            let (a, kept) = world.begin_connect_unanswered();
+            world.settle();
+            (a, kept)
+        };
+        let (mut a, _kept) = begun();
+        let port = a.local_addr().unwrap().port();
+        log.say("shut", a.shutdown(how));
+        log.say("ready", Ok(a.ready()));
+        log.say("peer", a.peer_addr().map(drop));
+        log.say("ours", a.local_addr().map(|at| (at.ip().is_unspecified(), at.port() == port)));
+        log.say("error", error_of(a.take_error()));
+        log.say("error", error_of(a.take_error()));
+        log.say("ready", Ok(a.ready()));
+        log.say("read", a.read(&mut [0; 4]));
+        log.say("read nothing", a.read(&mut []));
+        log.say("peek", a.peek(&mut [0; 4]));
+        log.say("write", a.write(b"x"));
+        log.say("write nothing", a.write(b""));
+        log.say("nodelay", a.set_nodelay(true));
+        log.say("keepalive", a.set_keeps_alive(true));
+        log.say("gives up after", a.set_gives_up_after(60_000));
+        log.say("linger", a.set_lingers(None));
+        log.say("wait", a.set_nonblocking(false));
+        log.say("for so long", a.set_read_timeout(Some(Duration::from_secs(10))));
+        log.say("read", a.read(&mut [0; 4]));
+        log.say("write", a.write(b"x"));
+        // There is nothing to shut any more, but it is.
+        log.say("shut again", a.shutdown(how));
+        log.say("error", error_of(a.take_error()));
+        log.say("read", a.read(&mut [0; 4]));
+        log.say("read nothing", a.read(&mut []));
+        log.say("peek", a.peek(&mut [0; 4]));
+        log.say("write", a.write(b"x"));
+        log.say("write nothing", a.write(b""));
+        log.say("clone", a.try_clone().and_then(|clone| clone.peer_addr()).map(drop));
+        world.settle();
+        log.say("ready", Ok(a.ready()));
+        log.say("read", a.read(&mut [0; 4]));
+        // Whoever asks first is told why.
+        let (mut a, _kept) = begun();
+        log.say("shut", a.shutdown(how));
+        log.say("read", a.read(&mut [0; 4]));
+        log.say("read", a.read(&mut [0; 4]));
+        log.say("write", a.write(b"x"));
+        let (mut a, _kept) = begun();
+        log.say("shut", a.shutdown(how));
+        log.say("write", a.write(b"x"));
+        log.say("write", a.write(b"x"));
+        log.say("read", a.read(&mut [0; 4]));
+        let (mut a, _kept) = begun();
+        log.say("shut", a.shutdown(how));
+        log.say("write nothing", a.write(b""));
+        log.say("error", error_of(a.take_error()));
+        let (mut a, _kept) = begun();
+        log.say("shut", a.shutdown(how));
+        log.say("read nothing", a.read(&mut []));
+        log.say("peek", a.peek(&mut [0; 4]));
+        let (mut a, _kept) = begun();
+        log.say("shut", a.shutdown(how));
+        log.say("shut again", a.shutdown(how));
+        log.say("shut both", a.shutdown(Shutdown::Both));
+        log.say("read", a.read(&mut [0; 4]));
+        log.say("read", a.read(&mut [0; 4]));
+        log.say("write", a.write(b"x"));
+    }
+});
+
+story!(
+    /// Whoever waits is told.
+    a_connect_that_is_shut_while_others_wait, |world, log| {
+    for how in [Shutdown::Read, Shutdown::Write, Shutdown::Both] {
+        for writes in [false, true] {
+            let (a, _kept) = world.begin_connect_unanswered();
+            a.set_nonblocking(false).unwrap();
+            a.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            a.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+            let mut b = a.try_clone().unwrap();
+            let waits = std::thread::spawn(move || if writes { b.write(b"x") } else { b.read(&mut [0; 4]) });
+            world.settle();
+            log.say("shut", a.shutdown(how));
+            log.say(if writes { "write" } else { "read" }, waits.join().unwrap());
+            log.say("error", error_of(a.take_error()));
+            log.say("read", (&a).read(&mut [0; 4]));
+        }
+    }
+});
+
+story!(
     /// As soon as it can.
     a_write_waits_for_a_connect, |world, log| {
     let listener = world.listen();

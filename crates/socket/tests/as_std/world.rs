@@ -314,8 +314,8 @@ impl Options for laneway::TcpStream {
 pub fn ready_for_kernel(socket: &impl AsFd) -> (bool, bool) {
     let mut asked = [PollFd::new(socket, PollFlags::IN | PollFlags::OUT)];
     poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
-    // Who waits is told of an error, whatever he waits for; our pollers have no other word for it.
-    let says = |flag| asked[0].revents().intersects(flag | PollFlags::ERR);
+    // Who waits is told of an error and of the end, whatever he waits for; our pollers have no other words for them.
+    let says = |flag| asked[0].revents().intersects(flag | PollFlags::ERR | PollFlags::HUP);
     (says(PollFlags::IN), says(PollFlags::OUT))
 }
 

@@ -6,7 +6,8 @@ use super::patience::LOOK_US;
 use super::poll::{Source, Watch};
 use super::reach::{self, Unreachable};
 use super::words::{
-    AppWords, Conversation, LEFT, LaneWords, NO_SLOT, Op, RESETS, SHUT_READ, SHUT_WRITE, Talk, TalkEnd,
+    AppWords, CALLED_OFF, CONNECTED, Conversation, Fault, GONE, LEFT, LaneWords, NO_SLOT, Op, RESETS, SHUT_READ,
+    SHUT_WRITE, Talk, TalkEnd, is_over,
 };
 use super::{NOTES_MAX, POOL, RING};
 use crate::app::{ListenerId, UdpId};
@@ -264,6 +265,20 @@ impl Desk {
         });
     }
 
+    /// Calls off a connection that is only begun; false: it is more than that, or over. For the application it is over at once, reset, and its
+    /// lane hears of it: what comes of it meanwhile is nobody's.
+    pub fn call_off(&self, talk: &Talk) -> bool {
+        let words = talk.lane();
+        let begun = |status| (status & (CONNECTED | GONE) == 0).then_some(status | GONE | CALLED_OFF);
+        if words.status.fetch_update(AcqRel, Acquire, begun).is_err() {
+            return false;
+        }
+        words.fail(Fault::Reset);
+        is_over(talk, 0);
+        self.note(talk, Op::Abort);
+        true
+    }
+
     /// Asks for what `ask` says, if it says something, behind the bytes sent so far. No byte is appended meanwhile.
     fn note_behind(&self, talk: &Talk, ask: impl FnOnce() -> Option<Op>) -> bool {
         let noted = talk.after(|at| {
@@ -374,7 +389,7 @@ impl Desk {
 
 /// A command that no lane will ever look at.
 pub(super) fn refuse(command: Command) {
-    use super::words::{Fault, GONE, READ, WRITE, is_over, last_words, wake_those};
+    use super::words::{READ, WRITE, last_words, wake_those};
     match command {
         Command::Connect { end, .. } => {
             let talk = end.pipe();

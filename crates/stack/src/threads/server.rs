@@ -296,6 +296,11 @@ impl Server {
 
     fn connect(&mut self, cx: &mut Context<'_>, end: TalkEnd, from: Option<Address>, to: SocketAddr, tried: usize) {
         end.pipe().lane().lane.store(self.lane as u16, Release);
+        if end.pipe().lane().status.load(Acquire) & GONE != 0 {
+            // Called off before it was begun.
+            last_words(end.pipe());
+            return self.farewells.push((end, Watches::default()));
+        }
         match cx.connect(from, Address::from(to.ip()), to.port(), 0) {
             Ok(id) => {
                 // It has a port from now on, and is asked for it before it is connected.
@@ -480,8 +485,13 @@ impl App for Server {
 
     fn on_connect(&mut self, cx: &mut Context<'_>, connection: ConnId) {
         let Some(index) = self.find(cx.token(connection)) else { return cx.abort(connection) };
-        if let Some(record) = self.record(index) {
-            record.end.pipe().lane().status.fetch_or(CONNECTED, Release);
+        if let Some(record) = self.record(index)
+            && record.end.pipe().lane().status.fetch_or(CONNECTED, Release) & GONE != 0
+        {
+            // Called off, and the note of it may be on its way yet: nobody is shown what comes until then.
+            cx.set_token(connection, 0);
+            cx.abort(connection);
+            return self.remove(index, None);
         }
         cx.set_answers_later(connection, true);
         self.tell_later(index, READ | WRITE);

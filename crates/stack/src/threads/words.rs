@@ -43,6 +43,8 @@ pub const CONNECTED: u32 = 1;
 pub const ENDED: u32 = 2;
 /// The connection is over.
 pub const GONE: u32 = 4;
+/// With [`GONE`]: the application has [called it off](super::desk::Desk::call_off) before it was connected.
+pub const CALLED_OFF: u32 = 8;
 
 /// The caller's side has been shut: for sending, …
 pub const SHUT_WRITE: u8 = 1;
@@ -133,8 +135,8 @@ impl AppWords {
     }
 }
 
-/// What the lane says. What stands before the flow changes only when something happens to the connection; the flow is another with
-/// each, and on a line that nobody needs to read.
+/// What the lane says; that a connect is [called off](super::desk::Desk::call_off) the application says itself. What stands before the flow
+/// changes only when something happens to the connection; the flow is another with each, and on a line that nobody needs to read.
 #[repr(C)]
 pub struct LaneWords {
     /// What sleepers sleep on.

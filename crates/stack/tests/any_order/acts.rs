@@ -13,6 +13,7 @@ pub enum Act {
     Hear,
     Shut,
     Nodelay,
+    CallOff,
     Leave,
     Move,
     Bind,
@@ -34,7 +35,7 @@ const OFTEN: [(Act, usize); 10] = [
     (Act::Tell, 2),
 ];
 /// Now and then, and how often any of them.
-const RARE: [Act; 4] = [Act::Move, Act::Unbind, Act::Nodelay, Act::Crowd];
+const RARE: [Act; 5] = [Act::Move, Act::Unbind, Act::Nodelay, Act::Crowd, Act::CallOff];
 const RARE_TIMES: usize = 2;
 
 /// What is done next.

@@ -1,5 +1,5 @@
-//! Two hosts whose threads do whatever threads may do, in any order: they listen and stop, connect, accept, write, read, shut, leave, bind and
-//! unbind, while buckets move from lane to lane, and memory and rings are small. What is done is chance, out of a seed, and stepped in
+//! Two hosts whose threads do whatever threads may do, in any order: they listen and stop, connect, call it off, accept, write, read, shut, leave,
+//! bind and unbind, while buckets move from lane to lane, and memory and rings are small. What is done is chance, out of a seed, and stepped in
 //! one thread. The network loses nothing, so at the end it can be said what must be: all that was said was heard, nobody lost a
 //! connection without a cause, whoever waited was told, and when all have left nothing is left of them.
 //!

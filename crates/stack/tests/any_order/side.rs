@@ -98,6 +98,10 @@ impl Side {
                     self.parties[at].sets_nodelay(&self.desk, dice.one_in(2));
                 }
             }
+            Act::CallOff => {
+                let called_off = self.parties.iter().filter(|party| self.desk.call_off(&party.talk)).count();
+                self.tally.called_off += called_off as u64;
+            }
             Act::Leave => {
                 if let Some(at) = any(dice, &self.parties) {
                     self.leaves(at, ledger, /* resets= */ dice.one_in(4));

@@ -24,6 +24,7 @@ tally! {
     heard: "a byte that was heard",
     waits: "a write that had to wait",
     refused: "a connect that was refused",
+    called_off: "a connect that was called off",
     reset: "a connection that was reset",
     untaken: "a listener closed with connections that nobody had taken",
     moves: "a bucket that moves",

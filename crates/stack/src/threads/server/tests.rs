@@ -128,3 +128,20 @@ fn who_is_connected_as_a_stack_stops_is_offered_to_nobody() {
     assert_eq!(connections(&mut host), 0);
     assert_eq!(talk.lane().take_error(), Some(Fault::Reset));
 }
+
+/// Its thread has called it off, and the note of that is yet to come when the answer is there: what the peer says meanwhile nobody hears.
+#[test]
+fn a_connect_that_is_called_off_is_not_connected() {
+    let [(mut host, desk), (mut far, far_desk)] = pair();
+    let at = "10.0.0.1:80".parse().expect("an address");
+    let id = host.listen(at, 16, BEGAN).expect("nobody else does");
+    let _acceptors = desk.listen(id, at, 16);
+    let talk = far_desk.connect(None, at);
+    far.turn(BEGAN);
+    assert_eq!((connections(&mut far), talk.lane().status.fetch_or(GONE, Relaxed)), (1, 0), "it is begun");
+    for _ in 0..4 {
+        host.turn(BEGAN);
+        far.turn(BEGAN);
+    }
+    assert_eq!((connections(&mut far), connections(&mut host)), (0, 0));
+}
