@@ -28,8 +28,13 @@ macro_rules! mib {
 }
 
 mib! {
-    IpInReceives, IpOutRequests, IpOutNoRoutes, IpReasmOKs, IpReasmFails, IpFragCreates,
-    IpExtInOctets, IpExtOutOctets,
+    IpInReceives,
+    /// What IP was asked to send, before it made fragments of it.
+    IpOutRequests,
+    IpOutNoRoutes, IpReasmOKs, IpReasmFails, IpFragOKs, IpFragFails, IpFragCreates,
+    IpExtInOctets,
+    /// Octets of what left: fragments each with their header, super-segments with one.
+    IpExtOutOctets,
     IcmpInMsgs, IcmpInErrors, IcmpOutMsgs,
     TcpActiveOpens, TcpPassiveOpens, TcpAttemptFails, TcpEstabResets, TcpInSegs, TcpOutSegs, TcpRetransSegs,
     TcpInErrs, TcpOutRsts,

@@ -149,7 +149,11 @@ fn unresolved(
     let tcp = header.emit(&mut frame, tcp_len);
     let payload = text.write(tcp, false);
     complete(tcp, header_len, payload, header.pseudo(tcp_len));
-    wait_for_neighbour(local, next_hop, &frame[header.link_len()..])
+    let sent = wait_for_neighbour(local, next_hop, &frame[header.link_len()..]);
+    if sent == Sent::Yes {
+        local.counters.count(Mib::IpOutRequests);
+    }
+    sent
 }
 
 /// Link, IP and TCP header, the last with all its options.
@@ -255,6 +259,7 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
             if sent != Sent::Yes {
                 break;
             }
+            local.counters.count(Mib::IpOutRequests);
             at += piece;
             continue;
         }
@@ -437,6 +442,8 @@ pub fn packet<T: Tx>(
         return no_route(&mut local.counters);
     };
     let mtu = path.mtu as usize;
+    // It is one, whatever becomes of it: in how many fragments it leaves is counted by itself.
+    local.counters.count(Mib::IpOutRequests);
     let mut payload = vec![0; payload_len];
     write(&mut payload);
     let id = identification(local, spec);
@@ -450,18 +457,21 @@ pub fn packet<T: Tx>(
         return raw(local, tx, spec.dst, &whole);
     }
     let Ok(mut pieces) = Fragments::new(spec, id, &payload, mtu) else {
+        local.counters.count(Mib::IpFragFails);
         local.counters.discard(Discard::IpNoRoute);
         return Sent::Nowhere;
     };
     while let Some(len) = pieces.next_len() {
         let mut piece = vec![0; len];
         pieces.write_next(&mut piece);
-        local.counters.count(Mib::IpFragCreates);
         let sent = raw(local, tx, spec.dst, &piece);
         if sent != Sent::Yes {
+            local.counters.count(Mib::IpFragFails);
             return sent;
         }
+        local.counters.count(Mib::IpFragCreates);
     }
+    local.counters.count(Mib::IpFragOKs);
     Sent::Yes
 }
 
@@ -474,7 +484,7 @@ fn identification(local: &mut Local, spec: &HeaderSpec) -> u32 {
     local.identifications.next(pair.hash(&local.hash_key.get())).into()
 }
 
-/// Sends an IP packet that is complete.
+/// Sends an IP packet that is complete. Whoever asked for it, or for that of which it is a fragment, has counted that.
 pub fn raw<T: Tx>(local: &mut Local, tx: &mut T, dst: Address, packet: &[u8]) -> Sent {
     let Some(path) = local.paths.get(&local.snapshot, dst) else { return no_route(&mut local.counters) };
     tx.on_behalf(&local.snapshot, path.route);
@@ -499,7 +509,6 @@ pub fn raw<T: Tx>(local: &mut Local, tx: &mut T, dst: Address, packet: &[u8]) ->
     front.copy_from_slice(link);
     rest.copy_from_slice(packet);
     tx.commit(total, TxMeta::default());
-    local.counters.count(Mib::IpOutRequests);
     local.counters.add(Mib::IpExtOutOctets, packet.len() as u64);
     Sent::Yes
 }

@@ -4,6 +4,7 @@ use laneway_device::memory::{self, LinkConfig, LinkQueue, LinkRx, LinkTx};
 use laneway_device::{Medium, Rx, Tx, TxMeta};
 use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
+use laneway_proto::ip::fragment::Fragments;
 use laneway_proto::ip::output::{self, HeaderSpec};
 use laneway_proto::ip::route::{Prefix, Route, RouteTable};
 use laneway_proto::time::Instant;
@@ -77,6 +78,8 @@ struct World {
     other: LinkQueue,
     mac: Mac,
     now: Instant,
+    /// Of the datagram that was sent in fragments last.
+    id: u16,
 }
 
 impl World {
@@ -91,7 +94,7 @@ impl World {
         let network = Network { addresses, gateways: vec![] };
         let secrets = BootSecrets::from_seed(1);
         let host = Host::new(Config::default(), &network, &secrets, queues, now, |_| Nobody).unwrap();
-        World { host, other: other.remove(0), mac, now }
+        World { host, other: other.remove(0), mac, now, id: 0 }
     }
 
     fn send(&mut self, ethertype: EtherType, from: Mac, bytes: &[u8]) {
@@ -115,6 +118,22 @@ impl World {
         output::emit(&spec, &mut packet, echo.len());
         packet[spec.len()..].copy_from_slice(&echo);
         self.send(EtherType::IPV4, Mac([2, 0, 0, 0, 0, 9]), &packet);
+    }
+
+    /// With so much data that it comes in fragments.
+    fn ping_long(&mut self, from: Address, data: usize) {
+        let mut echo = vec![0; 8 + data];
+        (echo[0], echo[5], echo[7]) = (8, 1, 1);
+        let sum = Sum::of(&echo).checksum();
+        echo[2..4].copy_from_slice(&sum);
+        self.id += 1;
+        let spec = HeaderSpec { dont_fragment: false, id: self.id, ..HeaderSpec::new(from, HERE, protocol::ICMPV4) };
+        let mut pieces = Fragments::new(&spec, self.id.into(), &echo, 1_500).expect("it may be fragmented");
+        while let Some(len) = pieces.next_len() {
+            let mut piece = vec![0; len];
+            pieces.write_next(&mut piece);
+            self.send(EtherType::IPV4, Mac([2, 0, 0, 0, 0, 9]), &piece);
+        }
     }
 
     fn send_v6(&mut self, from: Address, to: Address, message: &icmpv6::Message<'_>) {
@@ -322,6 +341,32 @@ fn what_finds_no_room_to_wait_for_a_neighbour_is_counted() {
     assert_eq!(world.discarded(Discard::NeighbourQueueFull), 3);
     world.arp(Operation::Reply, NEIGHBOUR, MAC);
     assert_eq!(world.wait(50), [0; 3].map(|_| Said::Echo(NEIGHBOUR, MAC)));
+}
+
+/// RFC 4293: IP is asked for a datagram once, whatever it makes of it and whoever that waits for.
+#[test]
+fn what_waits_for_its_neighbour_is_counted_once() {
+    let mut world = World::new();
+    let counted = |world: &mut World| {
+        let counters = world.host.counters();
+        [Mib::IpOutRequests, Mib::IpFragOKs, Mib::IpFragFails, Mib::IpFragCreates].map(|mib| counters.get(mib))
+    };
+    world.ping_long(NEIGHBOUR, 4_000);
+    world.wait(50);
+    assert_eq!(counted(&mut world), [1, 1, 0, 3]);
+    world.arp(Operation::Reply, NEIGHBOUR, MAC);
+    assert_eq!(world.frames(50).len(), 3);
+    assert_eq!(counted(&mut world), [1, 1, 0, 3]);
+    assert_eq!(world.host.counters().get(Mib::IpExtOutOctets), 4_008 + 3 * 20);
+    // More are waited for than can be.
+    for number in 0..300 {
+        world.ping(stranger(number));
+        world.wait(1);
+    }
+    let [requests, ..] = counted(&mut world);
+    world.ping_long(stranger(300), 4_000);
+    world.wait(1);
+    assert_eq!(counted(&mut world), [requests + 1, 1, 1, 3]);
 }
 
 #[test]

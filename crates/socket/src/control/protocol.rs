@@ -164,7 +164,7 @@ pub struct LaneRow {
     pub polls_idle: u64,
     /// IP packets that came in by its queue, super-packets as one.
     pub packets_in: u64,
-    /// IP packets that went out by it, super-packets as one.
+    /// IP packets that were to go out by it, super-packets as one, and so what leaves in fragments.
     pub packets_out: u64,
     /// Frames that other lanes found in their queues and handed over.
     pub mailed: u64,

@@ -402,3 +402,17 @@ fn packets_are_counted_as_ip_sees_them() {
         assert_eq!(counted(&mut world), two, "{ethertype:?} to {to:?}");
     }
 }
+
+/// RFC 4293: IP is asked for a datagram once, and what it makes of that is counted by itself; octets are those that leave.
+#[test]
+fn a_datagram_that_leaves_in_fragments_is_counted_once() {
+    let mut world = World::on(Medium::Ip, 1);
+    // Zeros change no checksum.
+    let request = [echo(1), vec![0; 2_992]].concat();
+    for piece in fragments(protocol::ICMPV4, &request, 1) {
+        world.ask(&piece);
+    }
+    let counters = world.host.counters();
+    let counted = [Mib::IpOutRequests, Mib::IpFragOKs, Mib::IpFragFails, Mib::IpFragCreates, Mib::IpExtOutOctets];
+    assert_eq!(counted.map(|mib| counters.get(mib)), [1, 1, 0, 3, 3_000 + 3 * 20]);
+}
