@@ -65,7 +65,7 @@ discards! {
     NeighbourMalformed,
     /// The neighbour did not answer; packets waiting for it are dropped.
     NeighbourUnreachable,
-    /// More than three packets waited for one neighbour.
+    /// Too much waited for a neighbour, or for all of them.
     NeighbourQueueFull,
     /// A UDP datagram that does not parse.
     UdpMalformed,

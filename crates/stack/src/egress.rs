@@ -92,7 +92,7 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
         cold_path();
         if !path.resolved {
             let (header, next_hop) = (path.header, path.next_hop);
-            return unresolved(local, &header, next_hop, (header_len, tcp_len), text.clone());
+            return unresolved(local, &header, next_hop, (header_len, tcp_len), text.clone(), /* is_kept= */ true);
         }
         match narrowed(local, key, place, (header_len, payload_len)) {
             Some(again) => path = again,
@@ -135,7 +135,8 @@ fn narrowed<'a>(local: &'a mut Local, key: &FlowKey, place: PathPlace, lens: (us
     Some(path)
 }
 
-/// A segment that waits for its neighbour. It is sent later, by whoever hears of that, and no device completes it.
+/// A segment that waits for its neighbour. It is sent later, by whoever hears of that, and no device completes it. `is_kept`: if it finds no
+/// room there, whoever sends it tries again.
 #[cold]
 #[inline(never)]
 fn unresolved(
@@ -144,12 +145,13 @@ fn unresolved(
     next_hop: Address,
     (header_len, tcp_len): (usize, usize),
     text: impl Written,
+    is_kept: bool,
 ) -> Sent {
     let mut frame = vec![0; header.len() + tcp_len];
     let tcp = header.emit(&mut frame, tcp_len);
     let payload = text.write(tcp, false);
     complete(tcp, header_len, payload, header.pseudo(tcp_len));
-    let sent = wait_for_neighbour(local, next_hop, &frame[header.link_len()..]);
+    let sent = wait_for_neighbour(local, next_hop, &frame[header.link_len()..], is_kept);
     if sent == Sent::Yes {
         local.counters.count(Mib::IpOutRequests);
     }
@@ -255,7 +257,7 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
             let tcp = path.header.emit(&mut buffer, tcp_len);
             let sum = pieces.write(place, false, tcp) + pseudo;
             tcp[16..18].copy_from_slice(&sum.checksum());
-            sent = wait_for_neighbour(local, path.next_hop, &buffer[link_len..]);
+            sent = wait_for_neighbour(local, path.next_hop, &buffer[link_len..], /* is_kept= */ true);
             if sent != Sent::Yes {
                 break;
             }
@@ -387,7 +389,8 @@ pub fn in_passing<T: Tx>(
     let Some(path) = local.paths.passing.as_mut().filter(|_| resolved) else {
         cold_path();
         let spec = HeaderSpec { hop_limit, ..HeaderSpec::new(key.local, key.remote, protocol::TCP) };
-        return unresolved(local, &output::Template::new(&spec), next_hop, (tcp_len, tcp_len), &header);
+        let ahead = output::Template::new(&spec);
+        return unresolved(local, &ahead, next_hop, (tcp_len, tcp_len), &header, /* is_kept= */ false);
     };
     let ahead = path.from(&key.local, hop_limit);
     let total = ahead.len() + tcp_len;
@@ -490,11 +493,7 @@ pub fn raw<T: Tx>(local: &mut Local, tx: &mut T, dst: Address, packet: &[u8]) ->
     tx.on_behalf(&local.snapshot, path.route);
     if !path.resolved {
         let next_hop = path.next_hop;
-        let sent = wait_for_neighbour(local, next_hop, packet);
-        if sent == Sent::Waiting {
-            local.counters.discard(Discard::NeighbourQueueFull);
-        }
-        return sent;
+        return wait_for_neighbour(local, next_hop, packet, /* is_kept= */ false);
     }
     if path.confirmed_in != second_of(local.now) {
         path.report(local.now, /* answered= */ false, &mut local.waiting, &mut local.mail);
@@ -513,26 +512,30 @@ pub fn raw<T: Tx>(local: &mut Local, tx: &mut T, dst: Address, packet: &[u8]) ->
     Sent::Yes
 }
 
+/// `is_kept`: if it finds no room, whoever sends it tries again, so it need not push out what waits already.
 #[cold]
-fn wait_for_neighbour(local: &mut Local, next_hop: Address, packet: &[u8]) -> Sent {
-    let mut waits = local.waiting.wait(next_hop, packet, local.now);
-    if waits == Wait::Crowded {
-        let gone = local.waiting.make_room(local.now);
+fn wait_for_neighbour(local: &mut Local, next_hop: Address, packet: &[u8], is_kept: bool) -> Sent {
+    let mut waits = local.waiting.wait(next_hop, packet, is_kept, local.now);
+    if waits == Wait::Crowded
+        && let Some(gone) = local.waiting.make_room(local.now)
+    {
         local.counters.discard_all(Discard::NeighbourUnreachable, gone);
-        if gone > 0 {
-            waits = local.waiting.wait(next_hop, packet, local.now);
-        }
+        waits = local.waiting.wait(next_hop, packet, is_kept, local.now);
     }
+    local.counters.discard_all(Discard::NeighbourQueueFull, local.waiting.take_pushed_out());
     if matches!(waits, Wait::Ask | Wait::Full { ask: true }) {
         let _ = local.mail.to_control.push(ToControl::Used(next_hop));
     }
     match waits {
         Wait::Ask | Wait::Asked => Sent::Yes,
-        // A connection keeps its segment and tries again; anything else is dropped by whoever sends it.
-        Wait::Full { .. } | Wait::Crowded => {
+        Wait::Full { .. } | Wait::Crowded if is_kept => {
             local.counters.count(Mib::TxBusy);
             local.waits_for_neighbour = true;
             Sent::Waiting
+        }
+        Wait::Full { .. } | Wait::Crowded => {
+            local.counters.discard(Discard::NeighbourQueueFull);
+            Sent::Nowhere
         }
     }
 }

@@ -1,5 +1,9 @@
-//! Owns a lane's side of neighbour resolution: packets that wait for a link address, at most three per next hop and for at most as long
-//! as an answer may take.
+//! Owns a lane's side of neighbour resolution: packets that wait for a link address, so many bytes of them and for at most as long as an
+//! answer may take.
+//!
+//! Anybody can fill this, by asking something in the names of hosts that are not there. So what waits is bounded twice: for one next hop by what
+//! a few of the longest datagrams are in fragments, of which none is worth anything without the others, and in all by less than that for each.
+//! Beyond, room is made by the next hop for which most waits: who has not more than his share loses nothing, whatever others do.
 //!
 //! Asking is the control thread's business, so that a next hop is asked once a second whatever the number of lanes. It says who did not
 //! answer, too; that a wait has an end does not depend on it.
@@ -7,9 +11,14 @@
 use crate::snapshot::mix_pair;
 use laneway_proto::time::Instant;
 use laneway_wire::flow::Address;
+use std::collections::VecDeque;
 
-/// Packets per next hop that wait.
-const PACKETS_MAX: usize = 3;
+/// Bytes that wait for one next hop, bookkeeping included (the kernel's `unres_qlen_bytes`): three datagrams of 64 KiB in 45 fragments each.
+const HOP_BYTES_MAX: usize = 212_992;
+/// Bytes that wait in all, bookkeeping included. For as many next hops as there may be, that is 8 KiB of each.
+const BYTES_MAX: usize = 2 << 20;
+/// What a packet is taken to cost besides its bytes: allocations are not free, however small.
+const OVERHEAD: usize = 64;
 /// Next hops that are waited for at a time.
 const HOPS_MAX: usize = 256;
 /// How long to wait before asking the control thread again, and before making room for another next hop: by then an answer is late.
@@ -30,7 +39,7 @@ pub enum Wait {
     Ask,
     /// It waits for an answer that is on its way.
     Asked,
-    /// Enough packets wait for that neighbour, and this one does not.
+    /// Enough waits for that neighbour, and this one, which its sender keeps, does not.
     Full {
         /// The control thread should be asked again.
         ask: bool,
@@ -43,7 +52,26 @@ struct Waiting {
     next_hop: Address,
     since: Instant,
     asked_at: Instant,
-    packets: Vec<Vec<u8>>,
+    packets: VecDeque<Vec<u8>>,
+    /// What they cost.
+    bytes: usize,
+}
+
+impl Waiting {
+    /// Drops the packet that came first, and says whether there was one.
+    fn drop_oldest(&mut self) -> bool {
+        let Some(oldest) = self.packets.pop_front() else { return false };
+        self.bytes -= cost(&oldest);
+        // Nor are the places kept of what is gone: they are not counted.
+        if self.packets.len() < self.packets.capacity() / 4 {
+            self.packets.shrink_to(2 * self.packets.len());
+        }
+        true
+    }
+}
+
+fn cost(packet: &[u8]) -> usize {
+    packet.len() + OVERHEAD
 }
 
 /// Packets of one lane that wait for link addresses.
@@ -53,27 +81,55 @@ pub struct WaitingRoom {
     hops: Vec<Waiting>,
     /// Of whom the control plane was told last, and when in milliseconds: by the hop, two places each.
     told: Vec<Option<(Address, u32)>>,
+    /// Packets that have made room for others.
+    pushed_out: usize,
 }
 
 impl WaitingRoom {
-    /// Queues an IP packet for `next_hop`.
-    pub fn wait(&mut self, next_hop: Address, packet: &[u8], now: Instant) -> Wait {
-        if let Some(waiting) = self.hops.iter_mut().find(|w| w.next_hop == next_hop) {
-            let ask = now.since_us(waiting.asked_at) >= ASK_AGAIN_US;
-            if ask {
-                waiting.asked_at = now;
+    /// Queues an IP packet for `next_hop`. If too much waits for that already, the oldest of it goes; but not for a packet that `is_kept`: whoever
+    /// sends that tries again.
+    pub fn wait(&mut self, next_hop: Address, packet: &[u8], is_kept: bool, now: Instant) -> Wait {
+        let (at, ask) = match self.hops.iter().position(|waiting| waiting.next_hop == next_hop) {
+            Some(at) => (at, now.since_us(self.hops[at].asked_at) >= ASK_AGAIN_US),
+            None if self.hops.len() >= HOPS_MAX => return Wait::Crowded,
+            None => {
+                self.hops.push(Waiting { next_hop, since: now, asked_at: now, packets: VecDeque::new(), bytes: 0 });
+                (self.hops.len() - 1, true)
             }
-            if waiting.packets.len() >= PACKETS_MAX {
+        };
+        let waiting = &mut self.hops[at];
+        if ask {
+            waiting.asked_at = now;
+        }
+        while waiting.bytes + cost(packet) > HOP_BYTES_MAX {
+            if is_kept {
                 return Wait::Full { ask };
             }
-            waiting.packets.push(packet.to_vec());
-            return if ask { Wait::Ask } else { Wait::Asked };
+            if !waiting.drop_oldest() {
+                break;
+            }
+            self.pushed_out += 1;
         }
-        if self.hops.len() >= HOPS_MAX {
-            return Wait::Crowded;
+        waiting.bytes += cost(packet);
+        waiting.packets.push_back(packet.to_vec());
+        while self.bytes() > BYTES_MAX {
+            let most = self.hops.iter_mut().max_by_key(|waiting| waiting.bytes);
+            if !most.is_some_and(Waiting::drop_oldest) {
+                break;
+            }
+            self.pushed_out += 1;
         }
-        self.hops.push(Waiting { next_hop, since: now, asked_at: now, packets: vec![packet.to_vec()] });
-        Wait::Ask
+        if ask { Wait::Ask } else { Wait::Asked }
+    }
+
+    /// What all that waits costs.
+    fn bytes(&self) -> usize {
+        self.hops.iter().map(|waiting| waiting.bytes).sum()
+    }
+
+    /// How many packets have made room for others since this was asked last.
+    pub fn take_pushed_out(&mut self) -> usize {
+        std::mem::take(&mut self.pushed_out)
     }
 
     /// Whether the control plane has not been told for a second that a next hop is alive, or used: now it is.
@@ -93,14 +149,11 @@ impl WaitingRoom {
 
     /// Makes room for another next hop, if there is none: whoever has waited longest goes, unless that has not been for a second. So
     /// strangers whose addresses nobody has cannot keep a neighbour out for longer, nor have more than 256 asked for in a second. The
-    /// answer is how many packets went.
-    pub fn make_room(&mut self, now: Instant) -> usize {
-        match self.hops.first() {
-            Some(oldest) if self.hops.len() >= HOPS_MAX && now.since_us(oldest.since) >= ASK_AGAIN_US => {
-                self.hops.remove(0).packets.len()
-            }
-            _ => 0,
-        }
+    /// answer is how many packets went, if there is room now.
+    pub fn make_room(&mut self, now: Instant) -> Option<usize> {
+        let oldest = self.hops.first()?;
+        let goes = self.hops.len() >= HOPS_MAX && now.since_us(oldest.since) >= ASK_AGAIN_US;
+        goes.then(|| self.hops.remove(0).packets.len())
     }
 
     /// Gives up those that have waited long enough, and says how many packets that were.
@@ -116,7 +169,7 @@ impl WaitingRoom {
 
     /// Takes the packets of every next hop for which `known` has an answer: `Some(true)` to be sent, `Some(false)` to be
     /// dropped.
-    pub fn settle(&mut self, known: impl Fn(&Address) -> Option<bool>) -> Vec<(Address, Vec<Vec<u8>>, bool)> {
+    pub fn settle(&mut self, known: impl Fn(&Address) -> Option<bool>) -> Vec<(Address, VecDeque<Vec<u8>>, bool)> {
         let mut out = Vec::new();
         self.hops.retain_mut(|waiting| match known(&waiting.next_hop) {
             Some(reachable) => {

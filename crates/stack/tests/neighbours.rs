@@ -5,7 +5,9 @@ use laneway_device::{Medium, Rx, Tx, TxMeta};
 use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
 use laneway_proto::ip::fragment::Fragments;
+use laneway_proto::ip::input;
 use laneway_proto::ip::output::{self, HeaderSpec};
+use laneway_proto::ip::reassembly::Reassembly;
 use laneway_proto::ip::route::{Prefix, Route, RouteTable};
 use laneway_proto::time::Instant;
 use laneway_stack::app::{App, ConnId, Context};
@@ -327,20 +329,47 @@ fn no_two_datagrams_to_one_host_have_the_same_number_within_seconds() {
     assert!(all > 1_000 && numbers.len() == all, "{} numbers of {all} datagrams", numbers.len());
 }
 
-/// RFC 1122 section 2.3.2.2 wants one to be kept at least; the rest is counted.
+/// The bytes of each datagram that is whole once these frames have come.
+fn whole(frames: &[Vec<u8>], now: Instant) -> Vec<usize> {
+    let mut reassembly = Reassembly::new(Default::default());
+    let secret = BootSecrets::from_seed(2).flow;
+    let packets = frames.iter().filter_map(|frame| input::input(frame.get(14..)?, false).ok());
+    packets
+        .filter_map(|packet| match packet.fragment {
+            None => Some(packet.header.len() + packet.payload.len()),
+            Some(_) => reassembly.on_fragment(&packet, &secret, now).unwrap().map(|whole| whole.packet.len()),
+        })
+        .collect()
+}
+
+/// The most data that an echo over IPv4 has.
+const LONGEST: usize = 65_535 - 20 - 8;
+
 #[test]
-fn what_finds_no_room_to_wait_for_a_neighbour_is_counted() {
+fn the_longest_datagram_waits_for_its_neighbour_whole() {
     let mut world = World::new();
-    (0..5).for_each(|_| world.ping(NEIGHBOUR));
-    world.wait(50);
-    assert_eq!(world.discarded(Discard::NeighbourQueueFull), 2);
-    // So is the one at which the lane says once more that it waits.
-    world.wait(1_000);
-    world.ping(NEIGHBOUR);
-    world.wait(50);
-    assert_eq!(world.discarded(Discard::NeighbourQueueFull), 3);
+    world.ping_long(NEIGHBOUR, LONGEST);
+    assert_eq!(world.wait(50), [Said::Who(NEIGHBOUR, true)]);
     world.arp(Operation::Reply, NEIGHBOUR, MAC);
-    assert_eq!(world.wait(50), [0; 3].map(|_| Said::Echo(NEIGHBOUR, MAC)));
+    let frames = world.frames(50);
+    assert_eq!((frames.len(), whole(&frames, world.now)), (45, vec![65_535]));
+    assert_eq!(world.discarded(Discard::NeighbourQueueFull), 0);
+}
+
+/// RFC 4861 section 7.2.2: what is new takes the place of what is oldest, and that is counted.
+#[test]
+fn what_has_waited_longest_for_a_neighbour_makes_room() {
+    let mut world = World::new();
+    for _ in 0..4 {
+        world.ping_long(NEIGHBOUR, LONGEST);
+        world.wait(50);
+    }
+    world.arp(Operation::Reply, NEIGHBOUR, MAC);
+    let frames = world.frames(50);
+    assert_eq!(whole(&frames, world.now), [65_535; 3], "the last three");
+    let lost = world.discarded(Discard::NeighbourQueueFull);
+    assert!((1..=45).contains(&lost), "{lost}");
+    assert_eq!(frames.len() as u64 + lost, 4 * 45);
 }
 
 /// RFC 4293: IP is asked for a datagram once, whatever it makes of it and whoever that waits for.

@@ -380,9 +380,8 @@ fn with_a_host_that_nobody_is() -> World {
         world.turn(40);
         assert_eq!(world.server.seats[0].app.taken.len(), sent);
     }
-    for _ in 0..8 {
-        world.tell_client(|cx| _ = cx.connect(None, Address::from_v4([10, 0, 0, 99]), 80, 0).unwrap());
-    }
+    let nobody = Address::from_v4([10, 0, 0, 99]);
+    world.tell_client(move |cx| (0..2_000).for_each(|_| _ = cx.connect(None, nobody, 80, 0).unwrap()));
     world
 }
 
