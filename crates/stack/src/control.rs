@@ -387,7 +387,7 @@ impl Control {
             return self.neighbours.on_arp(bytes, self.mac, is_local, now);
         }
         let mut packet = input::input(bytes, false)?;
-        packet.link_broadcast = group;
+        packet.to_group = group;
         match icmp::input(&packet)? {
             Incoming::Neighbour(message) => self.neighbours.on_ndp(&packet, &message, self.mac, is_local, now),
             _ => Ok(None),

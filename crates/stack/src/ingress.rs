@@ -302,16 +302,20 @@ fn look_closely<'a>(
             return refused(local, bytes, group);
         }
     };
+    packet.to_group = group;
     let addresses = &local.snapshot.addresses;
-    if !addresses.contains(&packet.dst) && !addresses.joins(&packet.dst) {
-        return drop(local, Discard::IpNotLocal);
+    if !addresses.contains(&packet.dst) {
+        if !addresses.joins(&packet.dst) {
+            return drop(local, Discard::IpNotLocal);
+        }
+        // That all hosts of a network are meant cannot be seen from the address alone.
+        packet.to_group = true;
     }
-    packet.link_broadcast = group;
     if packet.protocol != protocol::TCP || packet.fragment.is_some() {
         let vouched = vouched(local, bytes, packet.payload, UDP_CHECKSUM, meta);
         return Some(Slower { packet, bytes, vouched, via: Via::Direct, problem: None, is_counted: false });
     }
-    if group || packet.dst.is_multicast() || packet.dst.is_broadcast() {
+    if packet.is_group_addressed() {
         return drop(local, Discard::TcpMalformed);
     }
     let (src, dst, tcp) = (packet.src, packet.dst, packet.payload);
@@ -336,7 +340,7 @@ fn refused<'a>(local: &Local, bytes: &'a [u8], group: bool) -> Other<'a> {
     let problem = Some(Problem::of_refused(why, at)?);
     let addresses = &local.snapshot.addresses;
     let ours = addresses.contains(&packet.dst) || addresses.joins(&packet.dst);
-    let packet = Packet { link_broadcast: group, ..packet };
+    let packet = Packet { to_group: group, ..packet };
     ours.then_some(Slower { packet, bytes, vouched: Vouched::default(), via: Via::Direct, problem, is_counted: false })
 }
 

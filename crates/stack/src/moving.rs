@@ -60,7 +60,7 @@ pub(crate) struct Note {
     /// Returned, and the flow was in TIME_WAIT with the former owner, which has given it up for this SYN: what takes it over
     /// must start beyond this.
     pub(crate) beyond: Option<SeqNum>,
-    /// It came by link-layer broadcast or multicast: nobody is told of errors about it.
+    /// It went to a group, as the packet says: nobody is told of errors about it.
     pub(crate) group: bool,
 }
 
@@ -72,7 +72,7 @@ impl Note {
 
     /// Of a packet that goes to where it should have come.
     pub(crate) fn of_packet(packet: &Packet<'_>) -> Self {
-        Note { group: packet.link_broadcast, ..Note::default() }
+        Note { group: packet.to_group, ..Note::default() }
     }
 
     /// Bits 1 to 13 and 32 to 63 of the word that goes with the packet.

@@ -224,10 +224,11 @@ impl AddressSet {
         self.all.iter()
     }
 
-    /// Whether an IPv6 solicited-node or all-nodes group, or an IPv4 broadcast, is one that we listen to.
+    /// Whether an IPv6 solicited-node or all-nodes group, or an IPv4 broadcast, is one that we listen to. It is none of our own addresses.
     pub fn joins(&self, group: &Address) -> bool {
         if group.is_v4() {
-            return group.is_broadcast();
+            // What no other host has, and we have not either, is the broadcast address of a network of ours.
+            return group.is_broadcast() || is_in_v4(&self.taken_v4, group.octets_v4());
         }
         let octets = group.octets();
         let all_nodes = octets[..2] == [0xff, 0x02] && octets[2..15].iter().all(|&b| b == 0) && octets[15] == 1;

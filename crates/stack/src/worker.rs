@@ -303,8 +303,8 @@ fn take_in<S: Sharing, T: Tx>(
 #[cold]
 fn whole<S: Sharing, T: Tx>(lane: &mut Lane<S>, datagram: &Reassembled, tx: &mut T, app: &mut dyn App) {
     let mut arriving = Batch::new();
-    let Reassembled { packet, link_broadcast } = datagram;
-    let other = ingress::packet(&mut lane.local, (packet, RxMeta::default()), *link_broadcast, |_| None, &mut arriving);
+    let Reassembled { packet, to_group } = datagram;
+    let other = ingress::packet(&mut lane.local, (packet, RxMeta::default()), *to_group, |_| None, &mut arriving);
     for segment in &arriving {
         take_in(lane, segment, &[], tx, app);
     }

@@ -111,7 +111,7 @@ impl Address {
         }
     }
 
-    /// `255.255.255.255`, the limited broadcast. A subnet's own broadcast is known to the routes only.
+    /// `255.255.255.255`, the limited broadcast. A network's own broadcast is not seen from the address alone.
     #[inline]
     pub const fn is_broadcast(&self) -> bool {
         self.is_v4() && self.0[3] == u32::MAX

@@ -140,7 +140,7 @@ fn an_error_that_came_to_a_group_is_unverified() {
         let bytes = too_big(v4, &ours, 1400);
         let complaint = ip::input::input(&bytes, false).unwrap();
         assert!(input(&complaint).is_ok());
-        assert_eq!(input(&Packet { link_broadcast: true, ..complaint }), Err(Discard::IcmpUnverified));
+        assert_eq!(input(&Packet { to_group: true, ..complaint }), Err(Discard::IcmpUnverified));
     }
 }
 
@@ -230,7 +230,7 @@ fn no_error_answers_an_error_a_group_or_a_later_fragment() {
         let good = ip::input::input(&bytes, false).unwrap();
         let answered = |packet: Packet<'_>| error_reply(&packet, Problem::PortUnreachable).is_some();
         assert!(answered(good));
-        assert!(!answered(Packet { link_broadcast: true, ..good }));
+        assert!(!answered(Packet { to_group: true, ..good }));
         assert!(answered(Packet { fragment: Some(FragmentInfo { id: 1, offset: 0, more: true }), ..good }));
         assert!(!answered(Packet { fragment: Some(FragmentInfo { id: 1, offset: 8, more: true }), ..good }));
         let group = if v4 { Address::from_v4([224, 0, 0, 1]) } else { Address::from_v6([0xff; 16]) };

@@ -32,8 +32,9 @@ pub struct Packet<'a> {
     pub payload: &'a [u8],
     /// Where `payload` belongs in a larger datagram; `None` when the packet is whole.
     pub fragment: Option<FragmentInfo>,
-    /// Whether the link delivered it to a group. Not seen from here, so [`input`] says `false`; the caller knows.
-    pub link_broadcast: bool,
+    /// Whether the link delivered it to a group, or it is for all hosts of one of our networks. Not seen from here, so [`input`] says `false`; the
+    /// caller knows.
+    pub to_group: bool,
 }
 
 /// Where a fragment belongs.
@@ -51,7 +52,7 @@ impl Packet<'_> {
     /// Whether the packet went to more than one host: no error may answer it, and no TCP segment comes this way.
     #[inline]
     pub fn is_group_addressed(&self) -> bool {
-        self.link_broadcast || self.dst.is_multicast() || self.dst.is_broadcast()
+        self.to_group || self.dst.is_multicast() || self.dst.is_broadcast()
     }
 }
 
@@ -95,7 +96,7 @@ fn v4(bytes: &[u8], verified: bool) -> Result<Packet<'_>, Discard> {
         header: view.header_bytes(),
         payload: view.payload(),
         fragment,
-        link_broadcast: false,
+        to_group: false,
     })
 }
 
@@ -179,7 +180,7 @@ fn fixed<'a>(view: &ipv6::View<'a>) -> Packet<'a> {
         header: view.header_bytes(),
         payload: view.payload(),
         fragment: None,
-        link_broadcast: false,
+        to_group: false,
     }
 }
 

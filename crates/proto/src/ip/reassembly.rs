@@ -70,8 +70,8 @@ fn is_too_long(fragment_header: &[u8], text: usize) -> bool {
 pub struct Reassembled {
     /// The IP packet.
     pub packet: Vec<u8>,
-    /// Some fragment of it came by link-layer broadcast or multicast, as [`Packet::link_broadcast`] says of one packet.
-    pub link_broadcast: bool,
+    /// Some fragment of it went to a group, as [`Packet::to_group`] says of one packet.
+    pub to_group: bool,
 }
 
 /// A datagram that was not whole in time.
@@ -93,9 +93,9 @@ pub struct FirstFragment {
 impl FirstFragment {
     /// As it came, for [`crate::icmp::error_reply`].
     pub fn packet(&self) -> Packet<'_> {
-        let First { src, dst, protocol, hop_limit, ecn, link_broadcast, info } = self.first;
+        let First { src, dst, protocol, hop_limit, ecn, to_group, info } = self.first;
         let (header, payload, fragment) = (&*self.header, &*self.payload, Some(info));
-        Packet { src, dst, protocol, hop_limit, ecn, header, payload, fragment, link_broadcast }
+        Packet { src, dst, protocol, hop_limit, ecn, header, payload, fragment, to_group }
     }
 }
 
@@ -167,8 +167,8 @@ struct Collecting {
     header: Vec<u8>,
     /// Which of the four ECN values were seen, a bit each.
     ecn_seen: u8,
-    /// Some fragment came by link-layer broadcast or multicast.
-    link_broadcast: bool,
+    /// Some fragment went to a group.
+    to_group: bool,
 }
 
 /// Of a first fragment what its payload does not say, nor its header where it is kept. It holds no memory, so that there is nothing to give back.
@@ -179,7 +179,7 @@ struct First {
     protocol: u8,
     hop_limit: u8,
     ecn: u8,
-    link_broadcast: bool,
+    to_group: bool,
     info: FragmentInfo,
 }
 
@@ -242,7 +242,7 @@ impl Spare {
         core::mem::swap(&mut self.pieces, &mut collecting.pieces);
         core::mem::swap(&mut self.header, &mut collecting.header);
         (collecting.held, collecting.total, collecting.first) = (0, None, None);
-        (collecting.ecn_seen, collecting.link_broadcast) = (0, false);
+        (collecting.ecn_seen, collecting.to_group) = (0, false);
         let pieces = self.pieces.capacity() * size_of::<Piece>();
         if pieces.max(self.bytes.capacity()).max(self.header.capacity()) > SPARE_MAX
             || collecting.pieces.capacity() + collecting.header.capacity() > 0
@@ -452,15 +452,15 @@ impl Collecting {
             return Err(Discard::FragmentBudget);
         }
         if info.offset == 0 {
-            let Packet { src, dst, protocol, hop_limit, ecn, link_broadcast, .. } = *packet;
-            self.first = Some(First { src, dst, protocol, hop_limit, ecn, link_broadcast, info });
+            let Packet { src, dst, protocol, hop_limit, ecn, to_group, .. } = *packet;
+            self.first = Some(First { src, dst, protocol, hop_limit, ecn, to_group, info });
             self.header = copied(packet.header, &mut spare.header);
         }
         if !info.more {
             self.total = Some(end);
         }
         self.ecn_seen |= 1 << (packet.ecn & 3);
-        self.link_broadcast |= packet.link_broadcast;
+        self.to_group |= packet.to_group;
         self.held += packet.payload.len();
         let bytes = copied(packet.payload, &mut spare.bytes);
         self.pieces.insert(at, Piece { offset: info.offset, more: info.more, bytes });
@@ -495,7 +495,7 @@ impl Collecting {
         for piece in &self.pieces {
             packet.extend_from_slice(&piece.bytes);
         }
-        Ok(Reassembled { packet, link_broadcast: self.link_broadcast })
+        Ok(Reassembled { packet, to_group: self.to_group })
     }
 
     /// What an ICMP error about the datagram would quote.

@@ -23,7 +23,10 @@ pub fn can_be_remote(address: &Address, is_taken: impl FnOnce(&Address) -> bool)
 }
 
 /// The address that means every host of the network in which `address` is, of which `len` bits name it. Networks of two hosts
-/// (RFC 3021) or one have none, and IPv6 has none.
+/// (RFC 3021) or one have none, and IPv6 has none. Since networks have no classes (RFC 4632), this and the limited broadcast are all forms that
+/// there are.
+//= https://www.rfc-editor.org/rfc/rfc1122#section-3.3.6
+//# A host MUST recognize any of these forms in the destination address of an incoming datagram.
 pub fn directed_broadcast(address: &Address, len: u8) -> Option<Address> {
     let hosts = u32::MAX.checked_shr(len.into()).unwrap_or(0);
     let means_all = address.is_v4() && len <= 30;

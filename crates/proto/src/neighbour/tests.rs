@@ -65,7 +65,7 @@ fn hear_ndp(
         header: &[],
         payload: &[],
         fragment: None,
-        link_broadcast: false,
+        to_group: false,
     };
     cache.on_ndp(&packet, &message, OURS, is_local, now)
 }
@@ -290,7 +290,7 @@ fn neighbour_discovery_in_fragments_is_refused() {
         header: &[],
         payload: &[],
         fragment: None,
-        link_broadcast: false,
+        to_group: false,
     };
     let first = Some(ip::input::FragmentInfo { id: 1, offset: 0, more: true });
     let said = advert(Some(EVIL), true, true);

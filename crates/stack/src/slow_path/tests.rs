@@ -416,3 +416,50 @@ fn a_datagram_that_leaves_in_fragments_is_counted_once() {
     let counted = [Mib::IpOutRequests, Mib::IpFragOKs, Mib::IpFragFails, Mib::IpFragCreates, Mib::IpExtOutOctets];
     assert_eq!(counted.map(|mib| counters.get(mib)), [1, 1, 0, 3, 3_000 + 3 * 20]);
 }
+
+/// RFC 1122 section 3.3.6: what is for all hosts of one of our networks is for us as well, and nobody answers it.
+#[test]
+fn what_is_for_all_hosts_of_our_network_is_heard_and_not_answered() {
+    for to in [[255; 4], [10, 0, 0, 255]].map(Address::from_v4) {
+        let mut world = World::on(Medium::Ip, 1);
+        world.host.control.bind_udp("0.0.0.0:53".parse().unwrap()).unwrap();
+        world.host.turn(world.now);
+        let flow = |port| FlowKey { local: to, remote: THERE, local_port: port, remote_port: 40_000 };
+        let mut segment = syn(&flow(9), 0);
+        (segment[16], segment[17]) = (0, 0);
+        let sum = pseudo_header(&THERE, &to, protocol::TCP, segment.len() as u32) + Sum::of(&segment);
+        segment[16..18].copy_from_slice(&sum.checksum());
+        let mut ask = |protocol, payload: &[u8]| {
+            let spec = HeaderSpec::new(THERE, to, protocol);
+            let mut packet = vec![0; spec.len() + payload.len()];
+            output::emit(&spec, &mut packet, payload.len());
+            packet[spec.len()..].copy_from_slice(payload);
+            assert_eq!(world.ask(&packet), None, "{protocol} to {to:?}");
+        };
+        ask(protocol::UDP, &datagram(&flow(53), 10));
+        ask(protocol::UDP, &datagram(&flow(9), 10));
+        ask(protocol::ICMPV4, &echo(1));
+        ask(protocol::TCP, &segment);
+        ask(200, &[0; 8]);
+        let spec = HeaderSpec { dont_fragment: false, id: 7, ..HeaderSpec::new(THERE, to, protocol::UDP) };
+        let long = datagram(&flow(53), 2_000);
+        let mut pieces = Fragments::new(&spec, 7, &long, 576).expect("it may be fragmented");
+        while let Some(len) = pieces.next_len() {
+            let mut piece = vec![0; len];
+            pieces.write_next(&mut piece);
+            assert_eq!(world.ask(&piece), None);
+        }
+        let counters = world.host.counters();
+        assert_eq!((counters.get(Mib::UdpInDatagrams), counters.get(Mib::UdpNoPorts)), (2, 1), "to {to:?}");
+        let discards = [Discard::IcmpIgnored, Discard::TcpMalformed, Discard::IpUnknownProtocol, Discard::IpNotLocal];
+        assert_eq!(discards.map(|discard| counters.discarded(discard)), [1, 1, 1, 0], "to {to:?}");
+        assert_eq!(counters.get(Mib::IpOutRequests), 0, "to {to:?}");
+    }
+    // Of other networks it is not known which of their addresses mean that.
+    let mut world = World::on(Medium::Ip, 1);
+    let spec = HeaderSpec::new(THERE, Address::from_v4([10, 0, 1, 255]), protocol::UDP);
+    let mut packet = vec![0; spec.len() + 8];
+    output::emit(&spec, &mut packet, 8);
+    assert_eq!(world.ask(&packet), None);
+    assert_eq!(world.host.counters().discarded(Discard::IpNotLocal), 1);
+}
