@@ -15,6 +15,12 @@ pub struct Repair {
     slower: Option<Slower>,
     /// Acknowledgements in a row that moved nothing; where SACK was agreed, those with reports.
     duplicates: u32,
+    /// Those of them without SACK that the host must have counted.
+    counted: u32,
+    /// What it was told of by what it cannot have dropped unread.
+    told: Option<SeqNum>,
+    /// When new text last left, and where that began.
+    left: Option<(u64, SeqNum)>,
     /// The most that was in flight when it heard what may be enough of a loss that it has not repaired yet: its window became narrower then,
     /// and not when it sent again what a later acknowledgement had left of the hole.
     flight_then: u32,
@@ -80,9 +86,12 @@ pub struct Heard {
 
 impl Repair {
     /// The host sends.
-    pub fn on_sent(&mut self, sent: &Sent, algorithm: Algorithm) -> Option<String> {
+    pub fn on_sent(&mut self, sent: &Sent, now_us: u64, algorithm: Algorithm) -> Option<String> {
         let len = sent.end.offset_from(sent.seq) as u32;
         let again = sent.seq.before(sent.top);
+        if !again && self.left.is_none_or(|(at_us, _)| at_us != now_us) {
+            self.left = Some((now_us, sent.seq));
+        }
         if again && sent.seq == sent.una {
             self.known_since_us = None;
             let flight = std::mem::take(&mut self.flight_then).max(sent.top.offset_from(sent.una) as u32);
@@ -141,6 +150,13 @@ impl Repair {
         }
         let repeats = !moved && heard.ack == heard.una && heard.una != heard.top;
         self.duplicates += u32::from(repeats && heard.sacked.map_or(heard.bare, |(bytes, _)| bytes > 0));
+        if heard.acceptable && self.told.is_none_or(|told| heard.ack.after(told)) {
+            (self.told, self.counted) = (Some(heard.ack), 0);
+        } else if heard.acceptable && repeats && heard.bare {
+            // Where a round trip takes no time, this may be an answer to what has left at the same instant. The host takes it for older.
+            let just_left = self.left.is_some_and(|(at_us, from)| at_us == now_us && from.at_or_before(heard.una));
+            self.counted += u32::from(!just_left);
+        }
         if let Some(slower) = self.slower {
             let mistaken = match (slower.ts, heard.echo) {
                 (Some(ts), Some(echo)) => moved && (echo.wrapping_sub(ts) as i32) < 0,
@@ -170,7 +186,7 @@ impl Repair {
             return;
         }
         // With a segment more than that it must, whatever it has counted and forgotten.
-        let enough = heard.sacked.map_or(self.duplicates >= 3, |(bytes, _)| bytes > 3 * heard.mss);
+        let enough = heard.sacked.map_or(self.counted >= 3, |(bytes, _)| bytes > 3 * heard.mss);
         // Not while another loss is repaired (RFC 6582 section 3.2, step 1): its window decides when.
         if enough && self.recover.is_none_or(|recover| heard.una.after(recover)) {
             self.known_since_us.get_or_insert(now_us);

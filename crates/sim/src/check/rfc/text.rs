@@ -100,7 +100,7 @@ pub(super) fn on_text(
         asked,
         behind: astray.is_some_and(|late_us| now_us <= me.una_us + late_us),
     };
-    found = found.or(me.repair.on_sent(&sent, algorithm));
+    found = found.or(me.repair.on_sent(&sent, now_us, algorithm));
     if seg.seq == me.una && !seg.seq.before(me.top) {
         me.again = Some(Again { seq: seg.seq, at_us: now_us, timed: true, gap_us: None, heard: me.heard + icmp });
     }
