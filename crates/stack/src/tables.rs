@@ -87,6 +87,17 @@ pub enum Tcb {
     Synchronized(Connection),
 }
 
+impl Tcb {
+    /// When something is due next.
+    #[inline]
+    pub fn deadline(&self) -> Instant {
+        match self {
+            Tcb::Handshaking(handshake) => handshake.deadline(),
+            Tcb::Synchronized(connection) => connection.deadline(),
+        }
+    }
+}
+
 /// A slot of the slab: seven lines, of which the first has what every look asks for.
 #[repr(C, align(64))]
 pub struct Slot {
@@ -319,8 +330,9 @@ impl Tables {
         Some(connection.token)
     }
 
+    /// Brings what a handle names into the cache.
     #[inline(always)]
-    fn prefetch_handle(&self, handle: Handle) {
+    pub fn prefetch_handle(&self, handle: Handle) {
         if handle.kind() == Kind::Connection {
             self.slots.prefetch_lines(handle.index(), SLOT_LINES);
         } else {

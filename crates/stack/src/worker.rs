@@ -43,6 +43,8 @@ const MAINTAIN_MAX: usize = 64;
 const FEED_MAX: usize = 64;
 /// Timers looked at in one poll.
 pub(crate) const TIMERS_MAX: usize = 256;
+/// So many before its turn a slot is fetched whose timer has run out.
+const TIMERS_AHEAD: usize = 8;
 /// A poll longer than this is counted as `PollsSlow`.
 pub(crate) const SLOW_US: u64 = 10_000;
 /// What one connection may send in one poll: so many segments, four of a super-segment counting as one. It is a quarter of a
@@ -476,13 +478,17 @@ fn expire<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) 
     let mut due = std::mem::take(&mut local.due);
     let more = tables.timers.expire(now, TIMERS_MAX, &mut due);
     let any = !due.is_empty();
-    for handle in due.drain(..) {
+    for i in 0..due.len() {
+        // Where there are many each has left the caches long ago.
+        due.get(i + TIMERS_AHEAD).into_iter().for_each(|later| tables.prefetch_handle(*later));
+        let handle = due[i];
         match handle.kind() {
             Kind::Connection => connection_timer(tables, local, app, handle),
             Kind::HalfOpen => half_open_timer(&mut Stage { tables, local, tx, app }, handle),
             Kind::TimeWaitV4 | Kind::TimeWaitV6 => {}
         }
     }
+    due.clear();
     local.due = due;
     let unfinished = more || reaped == REAP_MAX;
     local.expired_to = if unfinished { 0 } else { tick };
@@ -493,6 +499,11 @@ fn connection_timer(tables: &mut Tables, local: &mut Local, app: &mut dyn App, h
     let index = handle.index();
     let id = tables.id(index);
     let Some(slot) = tables.slots.get_mut(index) else { return };
+    // As a rule something was sent, or heard, since the entry was made: then nothing is due before another time.
+    let deadline = slot.tcb.deadline();
+    if deadline > local.now {
+        return tables.timers.arm(handle, deadline);
+    }
     let mut cx = Cx { now: local.now, config: &local.config.tcp, pool: &mut tables.pool };
     let deadline = match &mut slot.tcb {
         Tcb::Synchronized(connection) => {
