@@ -39,6 +39,15 @@ pub struct ListenerId(pub u16);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct UdpId(pub u16);
 
+/// A connection that is likely to be shown bytes soon.
+#[derive(Clone, Copy, Debug)]
+pub struct Soon {
+    /// The application's own word for it.
+    pub token: u64,
+    /// How many bytes, as far as its segment knows.
+    pub bytes: usize,
+}
+
 /// An application that lives on a lane and runs to completion: it is called when something happened, and what it does
 /// takes effect at the end of the same poll. It must not block: every connection of the lane waits for it.
 ///
@@ -72,10 +81,10 @@ pub trait App {
     fn takes_pieces(&self) -> bool {
         false
     }
-    /// Connections of these tokens are likely to be shown bytes soon, and there are so many that what the application knows of them has left
-    /// the caches: it can have that brought there.
-    fn on_soon(&mut self, tokens: &[u64]) {
-        let _ = tokens;
+    /// These connections are likely to be shown bytes soon, and there are so many that what the application knows of them has left the caches: it
+    /// can have that brought there.
+    fn on_soon(&mut self, those: &[Soon]) {
+        let _ = those;
     }
     /// After a short `send`, there is room again.
     fn on_writable(&mut self, cx: &mut Context<'_>, connection: ConnId) {
@@ -147,8 +156,8 @@ impl<A: App + ?Sized> App for Box<A> {
     fn takes_pieces(&self) -> bool {
         (**self).takes_pieces()
     }
-    fn on_soon(&mut self, tokens: &[u64]) {
-        (**self).on_soon(tokens);
+    fn on_soon(&mut self, those: &[Soon]) {
+        (**self).on_soon(those);
     }
     fn on_writable(&mut self, cx: &mut Context<'_>, connection: ConnId) {
         (**self).on_writable(cx, connection);

@@ -61,6 +61,13 @@ impl Arriving<'_> {
         self.tcp.get(13).is_some_and(|flags| flags & PSH != 0)
     }
 
+    /// Bytes of text.
+    #[inline]
+    pub fn text_len(&self) -> usize {
+        let header = self.tcp.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
+        self.tcp.len().saturating_sub(header)
+    }
+
     /// Its FIN bit.
     #[inline]
     pub fn is_last(&self) -> bool {

@@ -5,7 +5,7 @@
 //! [`turn`] is one poll of one lane: whatever has arrived goes in, the application has its say, whatever is due goes out.
 //! It is the same function in the product's threads, in the simulator and in benchmarks; only time differs.
 
-use crate::app::{App, Context};
+use crate::app::{App, Context, Soon};
 use crate::bound;
 use crate::counters::{Counters, Mib};
 use crate::demux::{Stage, next_tick};
@@ -233,7 +233,7 @@ fn look_ahead<S: Sharing>(lane: &Lane<S>, far: bool, arriving: &mut [ingress::Ar
         }
     }
     let Some(tables) = tables else { return };
-    let mut soon = ArrayVec::<u64, BATCH_MAX>::new();
+    let mut soon = ArrayVec::<Soon, BATCH_MAX>::new();
     for segment in arriving {
         match segment.hint {
             None => segment.hint = tables.prefetch_entity(segment.hash),
@@ -242,7 +242,8 @@ fn look_ahead<S: Sharing>(lane: &Lane<S>, far: bool, arriving: &mut [ingress::Ar
                 tables.prefetch_bucket_of(hint.index());
             }
             Some(hint) if far && segment.is_pushed() && hint.kind() == Kind::Connection => {
-                soon.extend(tables.prefetch_sent(hint.index()));
+                let bytes = segment.text_len();
+                soon.extend(tables.prefetch_sent(hint.index()).map(|token| Soon { token, bytes }));
             }
             Some(_) => {}
         }

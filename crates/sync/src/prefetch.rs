@@ -48,3 +48,26 @@ pub fn prefetch_lines<T>(address: *const T, lines: usize) {
         prefetch_line(start.wrapping_add(i * LINE));
     }
 }
+
+/// As many lines at the most are asked for of bytes that lie together: what is longer the processor goes on with by itself.
+const LINES_MAX: usize = 4;
+
+/// On how many lines `len` bytes from `address` on lie, as far as it is worth asking for them.
+#[inline(always)]
+fn lines_of(address: *const u8, len: usize) -> usize {
+    (address.addr() % LINE + len).div_ceil(LINE).min(LINES_MAX)
+}
+
+/// Asks for the lines of `len` bytes from `address` on, the first few if they are many.
+#[inline(always)]
+pub fn prefetch_bytes(address: *const u8, len: usize) {
+    prefetch_lines(address, lines_of(address, len));
+}
+
+/// The same, to be written.
+#[inline(always)]
+pub fn prefetch_bytes_to_write(address: *const u8, len: usize) {
+    for i in 0..lines_of(address, len) {
+        prefetch_line_to_write(address.wrapping_add(i * LINE));
+    }
+}

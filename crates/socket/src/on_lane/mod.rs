@@ -96,7 +96,7 @@ pub use builder::{
     other_usable,
 };
 pub use device::Device;
-pub use laneway_stack::app::{App, ConnId, Context, ListenerId, UdpId};
+pub use laneway_stack::app::{App, ConnId, Context, ListenerId, Soon, UdpId};
 pub use laneway_stack::binding::BindOptions;
 pub use laneway_stack::config::Config;
 pub use laneway_stack::control::{BindId, Bucket, Cidr};

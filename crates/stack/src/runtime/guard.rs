@@ -8,7 +8,7 @@
 //! What the application keeps beside its connections is its own to keep in order: a panic between two steps of a change leaves
 //! the first one done.
 
-use crate::app::{App, ConnId, Context, ListenerId, UdpId};
+use crate::app::{App, ConnId, Context, ListenerId, Soon, UdpId};
 use crate::counters::Mib;
 use laneway_proto::tcp::CloseReason;
 use laneway_proto::time::Instant;
@@ -61,8 +61,8 @@ impl<A: App> App for Guarded<A> {
         self.0.takes_pieces()
     }
     #[inline]
-    fn on_soon(&mut self, tokens: &[u64]) {
-        self.0.on_soon(tokens);
+    fn on_soon(&mut self, those: &[Soon]) {
+        self.0.on_soon(those);
     }
     #[inline]
     fn on_writable(&mut self, cx: &mut Context<'_>, connection: ConnId) {

@@ -8,6 +8,7 @@ use super::accept::Acceptors;
 use super::datagram::Datagrams;
 use super::words::{CONNECTED, Conversation, ENDED, GONE, READ, ROOM, SHUT_READ, SHUT_WRITE, Talk, WRITE};
 use laneway_sync::doorbell::ParkFlag;
+use laneway_sync::prefetch::prefetch_bytes_to_write;
 use laneway_sync::wake::{Job, WakeList, Woken, wake_list};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -142,6 +143,14 @@ impl Watched {
         if this.interest.load(Relaxed) & bits != 0 {
             Self::look(this);
         }
+    }
+
+    /// Asks for it, to be put on its list.
+    #[inline]
+    pub(super) fn prefetch(this: &Arc<Watch>) {
+        // It is counted before where it begins.
+        let counts = 2 * size_of::<usize>();
+        prefetch_bytes_to_write(Arc::as_ptr(this).cast::<u8>().wrapping_sub(counts), counts + size_of::<Watch>());
     }
 
     /// Nobody wants to know any more. The lane keeps it until it is told so ([`Desk::unwatch`](super::desk::Desk::unwatch)), or until

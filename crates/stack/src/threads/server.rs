@@ -12,6 +12,7 @@ use super::datagram::LaneDatagrams;
 use super::desk::{Command, Desk, Inbox, refuse};
 use super::hungry::Hungry;
 use super::lenders::{Holds, Lender, Lenders};
+use super::poll::Watched;
 use super::stock::Stock;
 use super::watches::Watches;
 use super::words::{
@@ -19,7 +20,7 @@ use super::words::{
     wake_those,
 };
 use super::{COMMANDS_MAX, KEPT_MAX};
-use crate::app::{App, ConnId, Context, ListenerId, UdpId};
+use crate::app::{App, ConnId, Context, ListenerId, Soon, UdpId};
 use crate::error::Error;
 use laneway_proto::tcp::CloseReason;
 use laneway_proto::time::Instant;
@@ -437,7 +438,7 @@ impl App for Server {
             // What those that come later will need is fetched meanwhile: the record, and then what it leads to.
             if let Some(Some(later)) = self.news.get(i + 4).and_then(|later| self.records.get(*later as usize)) {
                 prefetch_line(later.end.pipe().flags());
-                later.watches.first().into_iter().for_each(|watch| prefetch_line(Arc::as_ptr(watch)));
+                later.watches.first().into_iter().for_each(Watched::prefetch);
             }
             let Some(Some(record)) = self.records.get_mut(index as usize) else { continue };
             let mut bits = u32::from(std::mem::take(&mut record.news));
@@ -528,14 +529,14 @@ impl App for Server {
     }
 
     /// The record, the lines of the conversation that it leads to, and the block that those lead to, each once the one before it has come.
-    fn on_soon(&mut self, tokens: &[u64]) {
-        let places = || tokens.iter().map(|token| token.wrapping_sub(1) as usize);
-        for place in places() {
+    fn on_soon(&mut self, those: &[Soon]) {
+        let places = || those.iter().map(|soon| (soon.token.wrapping_sub(1) as usize, soon.bytes));
+        for (place, _) in places() {
             if let Some(record) = self.records.get(place) {
                 prefetch_line_to_write(record);
             }
         }
-        for place in places() {
+        for (place, _) in places() {
             if let Some(Some(record)) = self.records.get(place) {
                 let talk = record.end.pipe();
                 prefetch_line_to_write(talk.place());
@@ -543,9 +544,9 @@ impl App for Server {
                 prefetch_line(talk.flags());
             }
         }
-        for place in places() {
+        for (place, bytes) in places() {
             if let Some(Some(record)) = self.records.get_mut(place) {
-                record.end.prefetch_room();
+                record.end.prefetch_room(bytes);
             }
         }
     }

@@ -219,7 +219,7 @@ impl<S, K, L> LaneEnd<S, K, L> {
         found.map_or(&[], move |found| unsafe { to_lane.bytes(found) })
     }
 
-    /// Asks for the line of the byte that [`front`](Self::front) will show first, if its application has sent one. The lines of the conversation
+    /// Asks for the lines of what [`front`](Self::front) will show first, if its application has sent something. The lines of the conversation
     /// that tell where it lies should be at hand.
     #[inline]
     pub fn prefetch_front(&mut self) {
@@ -231,12 +231,12 @@ impl<S, K, L> LaneEnd<S, K, L> {
         self.pipe.lane.reading.with_mut(|cell| to_lane.prefetch_front(unsafe { &*cell }));
     }
 
-    /// The same of the line that [`fill`](Self::fill) will write to first.
+    /// The same of those that [`fill`](Self::fill) will write the next `len` bytes to.
     #[inline]
-    pub fn prefetch_room(&mut self) {
+    pub fn prefetch_room(&mut self, len: usize) {
         let to_app = self.pipe.to_app();
         // SAFETY: as in `fill`.
-        self.pipe.lane.writing.with_mut(|cell| to_app.prefetch_room(unsafe { &*cell }));
+        self.pipe.lane.writing.with_mut(|cell| to_app.prefetch_room(unsafe { &*cell }, len));
     }
 
     /// Gives back `n` of the bytes that [`front`](Self::front) has shown.

@@ -252,19 +252,20 @@ impl<'a> Direction<'a> {
         }
     }
 
-    /// Asks for the line of the oldest byte, if one is known of. A hint: what the other side does meanwhile makes it a wrong one.
+    /// Asks for the lines of the oldest bytes, if there are some. A hint: what the other side does meanwhile makes it a wrong one.
     fn prefetch_front(&self, reading: &Reading) {
-        if self.out.produced.load(order::observe()) != own(self.taken) {
+        let waiting = self.out.produced.load(order::observe()).wrapping_sub(own(self.taken));
+        if waiting > 0 {
             let (block, place) = self.find(reading, 0);
-            self.pool.prefetch(block, place);
+            self.pool.prefetch(block, place, waiting as usize);
         }
     }
 
-    /// Asks for the line that the next byte will be written to, if there is a block that the writer holds.
-    fn prefetch_room(&self, writing: &Writing) {
+    /// Asks for the lines that the next `len` bytes will be written to, if there is a block that the writer holds.
+    fn prefetch_room(&self, writing: &Writing, len: usize) {
         if let Some(number) = (own(&self.out.hold) as u32).checked_sub(1) {
             let all_read = self.taken.load(Relaxed) == own(&self.out.produced);
-            self.pool.prefetch_to_write(BlockId(number), if all_read { 0 } else { writing.offset });
+            self.pool.prefetch_to_write(BlockId(number), if all_read { 0 } else { writing.offset }, len);
         }
     }
 

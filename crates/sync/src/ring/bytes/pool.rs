@@ -21,7 +21,7 @@
 use super::super::block::Block;
 use crate::met;
 use crate::padded::Padded;
-use crate::prefetch::{prefetch_line, prefetch_line_to_write};
+use crate::prefetch::{prefetch_bytes, prefetch_bytes_to_write};
 use crate::primitive::{AtomicU32, AtomicU64, order};
 use std::fmt;
 use std::ops::Range;
@@ -188,16 +188,22 @@ impl BlockPool {
         unsafe { slab.memory.exclusive(at * self.size(id) as usize + offset as usize, len as usize) }
     }
 
-    /// Asks for the line of a byte of a block, if there is such a byte.
+    /// Asks for the lines of `len` bytes of a block from `offset` on, as far as they are in it.
     #[inline]
-    pub(super) fn prefetch(&self, id: BlockId, offset: u32) {
-        prefetch_line(self.address(id, offset));
+    pub(super) fn prefetch(&self, id: BlockId, offset: u32, len: usize) {
+        prefetch_bytes(self.address(id, offset), len.min(self.left(id, offset)));
     }
 
     /// The same, to write there.
     #[inline]
-    pub(super) fn prefetch_to_write(&self, id: BlockId, offset: u32) {
-        prefetch_line_to_write(self.address(id, offset));
+    pub(super) fn prefetch_to_write(&self, id: BlockId, offset: u32, len: usize) {
+        prefetch_bytes_to_write(self.address(id, offset), len.min(self.left(id, offset)));
+    }
+
+    /// Bytes of a block from `offset` on.
+    #[inline]
+    fn left(&self, id: BlockId, offset: u32) -> usize {
+        self.size(id).saturating_sub(offset) as usize
     }
 
     /// Where a byte lies, for those who do not look at it.

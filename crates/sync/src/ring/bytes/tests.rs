@@ -101,7 +101,7 @@ proptest! {
                 Step::TakeOver => lane.take_over(pipe.clone()),
                 Step::LookAhead => {
                     lane.prefetch_front();
-                    lane.prefetch_room();
+                    lane.prefetch_room(100);
                 }
                 Step::HandOver => {
                     prop_assert!(offers.offer(pipe, []).is_ok());
