@@ -53,7 +53,7 @@ loom: ## every interleaving of the primitives in sync
 
 miri: ## undefined behaviour in sync and table, under the interpreter; needs a nightly toolchain
 	@scripts/need.sh rust miri
-	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri cargo +nightly miri test -p laneway-sync -p laneway-table --lib
+	CARGO_TARGET_DIR=target/miri cargo +nightly miri test -p laneway-sync -p laneway-table --lib
 
 fuzz: ## every fuzz target for SECONDS=60; needs a nightly toolchain
 	@scripts/need.sh rust fuzz

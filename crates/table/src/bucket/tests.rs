@@ -2,6 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
     #[test]
     fn vector_and_portable_comparison_agree(tags in prop::array::uniform10(0u16..4), tag in 0u16..4) {
         prop_assert_eq!(equal_tags(&tags, tag), equal_tags_portable(&tags, tag));
