@@ -80,6 +80,8 @@ pub struct Talk {
     pub spent_us: u64,
     /// How many SYNs were sent for it, and how many of them have reached the acceptor's host.
     pub syns: [u32; 2],
+    /// When the first SYN has reached the acceptor's host, and when the first of what followed, in microseconds.
+    pub arrived_us: [Option<u64>; 2],
     /// What was sent for it found the listener's queue full.
     pub overflowed: bool,
     /// What was sent for it was answered with a cookie.
@@ -176,6 +178,7 @@ impl Stage {
                 opened_us: 0,
                 spent_us: 0,
                 syns: [0; 2],
+                arrived_us: [None; 2],
                 overflowed: false,
                 cookie: false,
             });

@@ -434,6 +434,10 @@ impl World {
                             stage.talks[*talk].syns[1] += 1;
                         }
                         let talk = stage.by_flow.get(&seen.key).copied();
+                        if let Some(talk) = talk {
+                            let follows = usize::from(!seen.seg.flags.syn());
+                            stage.talks[talk].arrived_us[follows].get_or_insert(self.now_us);
+                        }
                         let knocking = &mut self.actors[host].knocking;
                         knocking.extend(talk.filter(|talk| stage.talks[*talk].ends[1].id.is_none()));
                     }

@@ -119,7 +119,10 @@ impl Connection {
             self.rexmt_at = Instant::NEVER;
             return;
         }
-        self.retries = self.retries.saturating_add(1);
+        // What silly-window avoidance has held back is sent for the first time: that is no retry.
+        if !self.facts.has(Facts::PERSIST) || self.snd.wnd == 0 {
+            self.retries = self.retries.saturating_add(1);
+        }
         let over = if self.user_timeout_ms > 0 {
             self.idle_ms(cx.now) >= self.user_timeout_ms
         } else if self.facts.has(Facts::RECEIVE_SHUT) {

@@ -40,7 +40,8 @@ pub fn judge(scenario: &Scenario, talk: &Talk) -> Option<String> {
             continue;
         }
         // The acceptor heard no answer to its SYN-ACKs and gave up; whoever has nothing to say learns of that much later.
-        let unheard = i == 0 && peer.id.is_none() && (hopeless || end.said == 0 && path.loss() > 0);
+        let unheard =
+            i == 0 && peer.id.is_none() && (hopeless || path.loss() > 0 && (end.said == 0 || is_late(scenario, talk)));
         // Five answers in a row do get lost; nine do not.
         let config = &scenario.hosts[if i == 0 { talk.plan.from } else { 1 - talk.plan.from }].config;
         let probed_in_vain = talk.plan.ends[i].keepalive && config.tcp.tcp_keepalive_probes < 9 && path.loss() > 0;
@@ -69,6 +70,14 @@ pub fn judge(scenario: &Scenario, talk: &Talk) -> Option<String> {
         return Some(format!("end {i} {what}: {:?} and {:?}", talk.ends[0], talk.ends[1]));
     }
     None
+}
+
+/// Whether what follows the opener's SYN has reached the acceptor's host only when that had sent its last SYN-ACK in vain.
+fn is_late(scenario: &Scenario, talk: &Talk) -> bool {
+    let [syn_us, next_us] = talk.arrived_us;
+    let retries = scenario.hosts[1 - talk.plan.from].config.tcp.tcp_synack_retries;
+    let patience_us = (SECOND << (retries + 1)) - SECOND;
+    syn_us.is_some_and(|syn_us| next_us.is_none_or(|at| at >= syn_us + patience_us))
 }
 
 /// Whether the acceptor's host had a reason not to let it in, or to forget it.

@@ -24,6 +24,8 @@ use std::collections::HashMap;
 
 /// Polls and timers may be so late.
 const LATE_US: u64 = 20_000;
+/// What is held back by a gap, or for its turn, is no more than a window's worth of segments of the least size that the worlds have.
+const EDGES: usize = 64;
 
 /// What a host says in a conversation: from which byte, and how many.
 pub type Said<'a> = &'a dyn Fn(usize, u64, u64) -> Vec<u8>;
@@ -274,6 +276,10 @@ impl Rfc {
             me.una = me.una.latest(base);
             if !is_probe {
                 me.last_edge = Some(edge);
+                if me.edges.len() == EDGES {
+                    me.edges.pop_front();
+                }
+                me.edges.push_back(edge);
             }
             let moved = me.una != was;
             if moved {

@@ -83,6 +83,8 @@ pub(super) struct Half {
     pub(super) repeats_us: [Option<u64>; 3],
     /// Right edge by the last that it heard: it may have been taken back, or seem so to who hears an old segment last.
     pub(super) last_edge: Option<SeqNum>,
+    /// Right edges that it has lately heard of, in whatever order it takes them in.
+    pub(super) edges: VecDeque<SeqNum>,
     /// Segments of this flow that have reached this host.
     pub(super) heard: u64,
     /// It has sent something without SYN.
@@ -155,6 +157,7 @@ impl Half {
             says_una: 0,
             repeats_us: [None; 3],
             last_edge: None,
+            edges: VecDeque::new(),
             heard: 0,
             talks: false,
             answered: false,

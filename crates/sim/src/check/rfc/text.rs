@@ -19,8 +19,9 @@ pub(super) fn on_text(
     let len = seg.payload.len() as u32;
     let end = seg.end();
     if len == 0 && !seg.flags.fin() {
-        // A pure ACK stands at SND.NXT, which is SND.UNA again while a probe is taken for refused; a keepalive one before it.
-        if seg.seq != me.top && seg.seq.after(me.una) {
+        // A pure ACK stands at SND.NXT, which is SND.UNA again while a probe is taken for refused; a keepalive one before it. And at the edge
+        // of the window, should a segment that is taken in late have moved that to the left of what was sent.
+        if seg.seq != me.top && seg.seq.after(me.una) && !me.edges.contains(&seg.seq) {
             return Some(format!("an ACK at {}, when {} was sent", seg.seq.raw(), me.top.raw()));
         }
         return None;
