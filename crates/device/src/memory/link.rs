@@ -20,6 +20,7 @@
 //! the sender's half finishes the checksum or cuts the frame on the way into the ring, see [`super::offload`].
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -168,7 +169,7 @@ pub fn link(config: LinkConfig) -> (Vec<LinkQueue>, Vec<LinkQueue>) {
         let halves = outgoing.into_iter().zip(incoming).enumerate();
         halves
             .map(|(queue, (out, inc))| Queue {
-                rx: LinkRx::new(inc),
+                rx: LinkRx::new(inc, queue),
                 tx: LinkTx::new(out, queue, capabilities(end), &config, peer),
             })
             .collect::<Vec<_>>()
@@ -252,11 +253,11 @@ enum From {
 }
 
 impl LinkRx {
-    fn new(mut rings: Vec<RecordConsumer>) -> Self {
+    fn new(mut rings: Vec<RecordConsumer>, queue: usize) -> Self {
         let from = if rings.len() == 1 {
             From::One(rings.remove(0))
         } else {
-            From::Many(Box::new(Padded(Gather::new(rings))))
+            From::Many(Box::new(Padded(Gather::new(rings, queue))))
         };
         LinkRx { from, count: 0 }
     }
@@ -328,34 +329,40 @@ struct Gather {
     rings: Box<[RecordConsumer]>,
     /// How many frames each ring lent.
     lent: [u8; QUEUES_MAX],
-    /// Ring and index within it of each lent frame.
-    places: [(u8, u8); BATCH_MAX],
-    count: usize,
-    /// The ring to begin with, so that no sender is preferred.
+    /// Whose sender is most likely on this core: what it sent is at hand, and read while that of the others is on its way.
+    nearest: usize,
+    /// Who has the largest share of the next batch.
     first: usize,
+    /// The ring that is read now, and which of the lent frames is its first.
+    reading: Cell<(usize, usize)>,
 }
 
 impl Gather {
-    fn new(rings: Vec<RecordConsumer>) -> Self {
-        Gather { lent: [0; QUEUES_MAX], rings: rings.into(), places: [(0, 0); BATCH_MAX], count: 0, first: 0 }
+    fn new(rings: Vec<RecordConsumer>, queue: usize) -> Self {
+        let nearest = queue % rings.len();
+        Gather { lent: [0; QUEUES_MAX], rings: rings.into(), nearest, first: 0, reading: Cell::new((nearest, 0)) }
     }
 
     fn poll(&mut self, max: usize) -> usize {
-        self.count = 0;
+        let mut count = 0;
+        for (i, ring) in self.rings.iter().enumerate() {
+            if i != self.nearest {
+                ring.prefetch_news();
+            }
+        }
         let mut ring = self.first;
         for still in (1..=self.rings.len()).rev() {
             // A fair share first, so that one busy sender does not fill the batch; what is left over goes to whoever comes later.
-            let share = (max - self.count).div_ceil(still);
-            let got = self.rings[ring].poll_far(share);
+            let share = (max - count).div_ceil(still);
+            let got =
+                if ring == self.nearest { self.rings[ring].poll(share) } else { self.rings[ring].poll_far(share) };
             self.lent[ring] = got as u8;
-            for i in 0..got {
-                self.places[self.count + i] = (ring as u8, i as u8);
-            }
-            self.count += got;
+            count += got;
             ring = self.behind(ring);
         }
         self.first = self.behind(self.first);
-        self.count
+        self.reading.set((self.nearest, 0));
+        count
     }
 
     /// The ring behind this one, and behind the last the first.
@@ -364,17 +371,38 @@ impl Gather {
         if ring + 1 < self.rings.len() { ring + 1 } else { 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn record(&self, i: usize) -> (&[u8], u64) {
-        let (ring, at) = self.places[..self.count][i];
-        self.rings[usize::from(ring)].record(usize::from(at))
+        let (ring, first) = self.reading.get();
+        let at = i.wrapping_sub(first);
+        if at < usize::from(self.lent[ring]) {
+            return self.rings[ring].record(at);
+        }
+        self.record_of_another(i)
+    }
+
+    /// A frame of a ring that is not read now: the next one's first, unless somebody does not read in turn.
+    #[inline(never)]
+    fn record_of_another(&self, i: usize) -> (&[u8], u64) {
+        let (mut ring, mut first) = self.reading.get();
+        if i < first {
+            (ring, first) = (self.nearest, 0);
+        }
+        loop {
+            let lent = usize::from(self.lent[ring]);
+            if i - first < lent {
+                self.reading.set((ring, first));
+                return self.rings[ring].record(i - first);
+            }
+            (ring, first) = (self.behind(ring), first + lent);
+            assert!(ring != self.nearest, "frame {i} was asked for and {first} are lent");
+        }
     }
 
     fn release(&mut self) {
         for (ring, lent) in self.rings.iter_mut().zip(&mut self.lent) {
             ring.release(usize::from(std::mem::take(lent)));
         }
-        self.count = 0;
     }
 }
 
@@ -704,31 +732,32 @@ impl Spread {
     /// The frame goes where its flow does; the number of that ring. `None`, with nothing done: not so much is reserved.
     #[inline(never)]
     fn commit(&mut self, len: usize, word: MetaWord) -> Option<usize> {
-        if self.reserved().is_none_or(|room| room.len() < len) {
-            return None;
-        }
         let bucket = match self.aimed.take() {
             Some(bucket) => {
                 #[cfg(debug_assertions)]
-                if let Some(steer) = &self.steer {
-                    let written = self.rings[self.guess].reserved().expect(GRANTED);
+                if let Some((steer, written)) = self.steer.as_ref().zip(self.rings[self.guess].reserved())
+                    && len <= written.len()
+                {
                     debug_assert_eq!(steer(&written[..len]), bucket, "a frame of another flow than its sender said");
                 }
                 bucket
             }
-            None => self.move_to_its_ring(len),
+            None => self.move_to_its_ring(len)?,
         };
-        self.rings[self.guess].commit(len, word.0);
+        if !self.rings[self.guess].try_commit(len, word.0) {
+            return None;
+        }
         if let Some(follower) = &mut self.follower {
             follower.sent(bucket, self.rings[self.guess].position());
         }
         Some(self.guess)
     }
 
-    /// Moves what was written to where `steer` says; the bucket.
-    fn move_to_its_ring(&mut self, len: usize) -> usize {
-        let Some(steer) = &self.steer else { return 0 };
-        let written = self.rings[self.guess].reserved().expect(GRANTED);
+    /// Moves what was written to where `steer` says; the bucket. `None`, with nothing done: not so much is reserved.
+    #[inline(never)]
+    fn move_to_its_ring(&mut self, len: usize) -> Option<usize> {
+        let written = self.rings[self.guess].reserved().filter(|room| len <= room.len())?;
+        let Some(steer) = &self.steer else { return Some(0) };
         let bucket = steer(&written[..len]);
         let right = self.chosen(bucket);
         if right != self.guess {
@@ -738,7 +767,7 @@ impl Spread {
             to.reserve(from.len()).expect(GRANTED)[..len].copy_from_slice(&from[..len]);
             self.guess = right;
         }
-        bucket
+        Some(bucket)
     }
 }
 

@@ -258,6 +258,39 @@ fn one_busy_sender_does_not_keep_the_others_out() {
     assert_eq!(drain(&mut b[0].rx).len(), 300 - 64);
 }
 
+/// What its own core sent is at hand, and what the others sent on its way meanwhile.
+#[test]
+fn what_the_nearest_sender_sent_comes_first() {
+    let (mut a, mut b) = link(LinkConfig { queues: 3, steer: [None, Some(Arc::new(|_| 1))], ..LinkConfig::default() });
+    for round in 0..4u8 {
+        for (number, queue) in a.iter_mut().enumerate() {
+            assert!(send(&mut queue.tx, &[number as u8, round, 0], TxMeta::default()));
+            assert!(send(&mut queue.tx, &[number as u8, round, 1], TxMeta::default()));
+            queue.tx.flush();
+        }
+        let count = b[1].rx.poll(64);
+        let order: Vec<u8> = (0..count).map(|i| b[1].rx.frame(i).bytes[0]).collect();
+        assert_eq!(order, [1, 1, 2, 2, 0, 0]);
+        // In any order, though nobody needs it.
+        for (i, wanted) in [(5, [0, round, 1]), (0, [1, round, 0]), (3, [2, round, 1]), (2, [2, round, 0])] {
+            assert_eq!(b[1].rx.frame(i).bytes, wanted);
+        }
+        b[1].rx.release();
+    }
+}
+
+#[test]
+#[should_panic = "frame 2 was asked for and 2 are lent"]
+fn what_several_senders_did_not_send_is_not_read() {
+    let (mut a, mut b) = link(LinkConfig { queues: 2, steer: [None, Some(Arc::new(|_| 0))], ..LinkConfig::default() });
+    for queue in &mut a {
+        assert!(send(&mut queue.tx, &[7], TxMeta::default()));
+        queue.tx.flush();
+    }
+    assert_eq!(b[0].rx.poll(64), 2);
+    b[0].rx.frame(2);
+}
+
 #[test]
 fn without_steering_frames_stay_on_their_queue() {
     let (mut a, mut b) = link(LinkConfig { queues: 2, ..LinkConfig::default() });

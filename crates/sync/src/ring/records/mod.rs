@@ -73,7 +73,7 @@ mod tests;
 use super::End;
 use super::block::Block;
 use crate::padded::Padded;
-use crate::prefetch::LINE;
+use crate::prefetch::{LINE, prefetch_line};
 use crate::primitive::{Arc, AtomicBool, AtomicU64, order};
 use std::cell::Cell;
 use std::fmt;
@@ -83,10 +83,9 @@ use std::ops::Range;
 /// How many records one poll lends at most.
 pub const BATCH: usize = 64;
 
-/// [`RecordConsumer::poll_far`] asks for so many bytes beyond the record that it looks at …
+/// [`RecordConsumer::poll_far`] asks for so many bytes beyond the record that it looks at, line by line: a line that another core has written
+/// does not bring its neighbour with it, as memory does.
 const AHEAD: u32 = 1024;
-/// … by pairs of lines, which is how memory comes.
-const PAIR: u32 = 128;
 /// So far before they are written are lines asked for.
 const BEFORE: u32 = 512;
 /// Bytes that one core has just written and has at hand.
@@ -346,7 +345,7 @@ impl RecordProducer {
     /// may not be done with that, and where the block begins anew is soon asked for, too.
     #[inline(always)]
     fn prepare(&self, offset: usize) {
-        if self.at_hand() >= BEFORE + PAIR {
+        if self.at_hand() >= BEFORE + 2 * LINE as u32 {
             self.shared.block.prefetch_to_write(offset + BEFORE as usize);
             self.shared.block.prefetch_to_write(offset + BEFORE as usize + LINE);
         }
@@ -469,6 +468,12 @@ impl RecordConsumer {
         self.look(max, /* far: */ true)
     }
 
+    /// Asks for the word that the next poll looks at. It is on its way then while something else is done.
+    #[inline(always)]
+    pub fn prefetch_news(&self) {
+        prefetch_line(std::ptr::from_ref(&self.shared.producer));
+    }
+
     #[inline(always)]
     fn look(&mut self, max: usize, far: bool) -> usize {
         let max = max.min(BATCH);
@@ -504,7 +509,7 @@ impl RecordConsumer {
         }
         while asked.wrapping_sub(position) < ahead {
             self.shared.block.prefetch((asked & (self.capacity - 1)) as usize);
-            asked = asked.wrapping_add(PAIR);
+            asked = asked.wrapping_add(LINE as u32);
         }
         self.asked.set(asked);
     }
