@@ -9,11 +9,12 @@ use crate::lane::Local;
 use crate::paths::PathPlace;
 use crate::ports::{Ask, Exhausted};
 use crate::tables::{Opening, Slot, Tables, Tcb, prefetch_ring};
+use crate::udp::Sending;
 use laneway_proto::discard::Discard;
 use laneway_proto::tcp::{self, CloseReason, Connection, Handshake, State, isn};
 use laneway_proto::time::Instant;
 use laneway_wire::flow::{Address, FlowKey};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The name of a connection on its lane. Names of connections that are gone stay harmless for ever: their verbs do nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -99,10 +100,11 @@ pub trait App {
     fn on_closed(&mut self, cx: &mut Context<'_>, connection: ConnId, token: u64, reason: CloseReason) {
         let _ = (cx, connection, token, reason);
     }
-    /// Whether a UDP socket is connected to `peer`; `None` if it is connected to nobody, and hears everybody. Who is connected to somebody else
-    /// is not asked for a datagram, and if nobody else hears it its sender is told that nobody is there.
-    fn peer_is(&self, socket: UdpId, peer: SocketAddr) -> Option<bool> {
-        let _ = (socket, peer);
+    /// Whether a UDP socket is connected to `peer`, and hears it at the address `at` of ours; `None` if it is connected to nobody, and hears
+    /// everybody where it is bound. Who is connected to somebody else, or at another address, is not asked for a datagram, and if nobody else
+    /// hears it its sender is told that nobody is there.
+    fn peer_is(&self, socket: UdpId, at: IpAddr, peer: SocketAddr) -> Option<bool> {
+        let _ = (socket, at, peer);
         None
     }
     /// How many connections of a listener the application has taken to hand them out, and nobody has yet: they wait to be accepted as those
@@ -168,8 +170,8 @@ impl<A: App + ?Sized> App for Box<A> {
     fn on_closed(&mut self, cx: &mut Context<'_>, connection: ConnId, token: u64, reason: CloseReason) {
         (**self).on_closed(cx, connection, token, reason);
     }
-    fn peer_is(&self, socket: UdpId, peer: SocketAddr) -> Option<bool> {
-        (**self).peer_is(socket, peer)
+    fn peer_is(&self, socket: UdpId, at: IpAddr, peer: SocketAddr) -> Option<bool> {
+        (**self).peer_is(socket, at, peer)
     }
     fn unclaimed(&self, listener: ListenerId) -> usize {
         (**self).unclaimed(listener)
@@ -599,7 +601,19 @@ impl Context<'_> {
 
     /// Sends a datagram from a socket; false if it could not be queued, is longer than one can be, or is to no other host's address.
     pub fn send_datagram(&mut self, socket: UdpId, to: SocketAddr, data: &[u8]) -> bool {
-        self.local.udp.send(socket, to, data, &self.local.snapshot, &mut self.tables.counters)
+        let from = Address::UNSPECIFIED_V6;
+        self.local.udp.send(socket, Sending { from, to, data }, &self.local.snapshot, &mut self.tables.counters)
+    }
+
+    /// The same, from the address that the socket had when its thread sent it.
+    pub(crate) fn send_datagram_from(&mut self, socket: UdpId, from: IpAddr, to: SocketAddr, data: &[u8]) -> bool {
+        let sending = Sending { from: Address::from(from), to, data };
+        self.local.udp.send(socket, sending, &self.local.snapshot, &mut self.tables.counters)
+    }
+
+    /// The address of ours to which the datagram was sent that the application is just told of.
+    pub(crate) fn datagram_at(&self) -> IpAddr {
+        self.local.udp.arrived_at.to_ip()
     }
 
     /// Counts the datagram that the application is just told of as one that no socket takes.

@@ -213,8 +213,8 @@ impl<T: Tx> Stage<'_, T> {
 
     /// The socket that has a flow.
     fn udp_socket(&self, key: &FlowKey, hash: u64) -> Option<UdpId> {
-        let peer = SocketAddr::new(key.remote.to_ip(), key.remote_port);
-        self.local.udp.find(key, hash, |socket| self.app.peer_is(socket, peer))
+        let (at, peer) = (key.local.to_ip(), SocketAddr::new(key.remote.to_ip(), key.remote_port));
+        self.local.udp.find(key, hash, |socket| self.app.peer_is(socket, at, peer))
     }
 
     fn udp(&mut self, packet: &Packet<'_>, bytes: &[u8], vouched: Vouched) {
@@ -239,6 +239,7 @@ impl<T: Tx> Stage<'_, T> {
             return self.problem(packet, Problem::PortUnreachable);
         };
         let from = SocketAddr::new(datagram.key.remote.to_ip(), datagram.key.remote_port);
+        self.local.udp.arrived_at = datagram.key.local;
         let mut context = Context { tables: self.tables, local: self.local };
         let lost = |local: &Local| [Discard::UdpQueueFull, Discard::UdpNoPort].map(|why| local.counters.discarded(why));
         let before = lost(context.local);

@@ -25,6 +25,15 @@ struct Socket {
     binding: Binding,
 }
 
+/// What an application has a socket send.
+pub(crate) struct Sending<'a> {
+    /// The address that the socket has been given since it was bound; if it is none of ours for `to`, that to which it is bound, or the one that the
+    /// route says.
+    pub(crate) from: Address,
+    pub(crate) to: SocketAddr,
+    pub(crate) data: &'a [u8],
+}
+
 /// A datagram to go out.
 pub struct Outgoing {
     /// From.
@@ -50,6 +59,8 @@ pub struct UdpSockets {
     leaving: BTreeMap<u16, Option<(u16, Socket)>>,
     /// What waits to be sent.
     pub outgoing: VecDeque<Outgoing>,
+    /// To which address the datagram was sent that the application is just told of.
+    pub(crate) arrived_at: Address,
 }
 
 impl UdpSockets {
@@ -96,8 +107,8 @@ impl UdpSockets {
         self.sender(id).is_some()
     }
 
-    /// Who gets a datagram of this flow: who is connected to its sender before who hears everybody (`peer_is` knows; see
-    /// [`App::peer_is`](crate::app::App::peer_is)); of these an exact binding before one for any address of the family, before one
+    /// Who gets a datagram of this flow: who is connected to its sender before who hears everybody (`peer_is` knows, of the flow's two
+    /// addresses; see [`App::peer_is`](crate::app::App::peer_is)); of these an exact binding before one for any address of the family, before one
     /// for any of both. Of a group (`SO_REUSEPORT`) the hash of the flow chooses; of others that share an address
     /// (`SO_REUSEADDR`) the one that was bound last.
     pub fn find(&self, flow: &FlowKey, hash: u64, peer_is: impl Fn(UdpId) -> Option<bool>) -> Option<UdpId> {
@@ -124,8 +135,7 @@ impl UdpSockets {
     pub(crate) fn send(
         &mut self,
         id: UdpId,
-        to: SocketAddr,
-        data: &[u8],
+        Sending { from, to, data }: Sending<'_>,
         snapshot: &Snapshot,
         counters: &mut Counters,
     ) -> bool {
@@ -141,8 +151,15 @@ impl UdpSockets {
         if !snapshot.addresses.can_be_remote(&remote) {
             return false;
         }
+        let is_ours = |address: &Address| address.is_v4() == remote.is_v4() && snapshot.addresses.contains(address);
         let address = socket.binding.address;
-        let local = if address.is_unspecified() { snapshot.source(&remote) } else { Some(address) };
+        let local = if is_ours(&from) {
+            Some(from)
+        } else if address.is_unspecified() {
+            snapshot.source(&remote)
+        } else {
+            Some(address)
+        };
         let Some(local) = local else { return false };
         // From an address that it does not have, nobody could answer it; and one packet has one family.
         if local.is_v4() != remote.is_v4() || !socket.binding.takes(&local) {

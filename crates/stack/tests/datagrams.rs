@@ -15,7 +15,8 @@ use laneway_stack::runtime::Bells;
 use laneway_stack::threads::desk::{Desk, UdpTicket};
 use laneway_stack::threads::{COMMANDS_MAX, Server};
 use laneway_stack::udp::payload_max;
-use std::net::SocketAddr;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -34,12 +35,17 @@ impl Side {
     }
 
     fn pair_of(ips: [&str; 2]) -> [Side; 2] {
+        Side::pair_with(ips.each_ref().map(std::slice::from_ref))
+    }
+
+    fn pair_with(ips: [&[&str]; 2]) -> [Side; 2] {
         let (first, second) = link(LinkConfig::default());
         let mut ends = [Some(first), Some(second)].into_iter().flatten();
-        ips.map(|ip| {
-            let network = Network { addresses: vec![ip.parse().unwrap()], gateways: vec![] };
+        ips.map(|ips| {
+            let addresses = ips.iter().map(|ip| ip.parse().unwrap()).collect();
+            let network = Network { addresses, gateways: vec![] };
             let (desk, mut servers) = Desk::new(1, Bells::new(1).unwrap());
-            let (secrets, end) = (BootSecrets::from_seed(ip.len() as u64), ends.next().unwrap());
+            let (secrets, end) = (BootSecrets::from_seed(ips[0].len() as u64), ends.next().unwrap());
             let app = |_| servers.pop().unwrap();
             Side { host: Host::new(Config::default(), &network, &secrets, end, BEGAN, app).unwrap(), desk, now: BEGAN }
         })
@@ -60,6 +66,12 @@ impl Side {
             self.now = self.now.after_us(100);
         }
     }
+}
+
+/// As a thread does it: whoever is bound to any address has 10.0.0.1 from then on.
+fn connect(socket: &UdpTicket, peer: SocketAddr) {
+    let any = |ours: IpAddr| if ours.is_unspecified() { "10.0.0.1".parse().unwrap() } else { ours };
+    let Ok(()) = socket.connect(peer, |ours| Ok::<_, Infallible>(any(ours)));
 }
 
 /// What is sent now arrives, and once.
@@ -97,7 +109,7 @@ fn a_datagram_that_comes_before_its_connected_socket_is_heard_if_it_is_the_peers
     let (peer, other) = (client.bind("10.0.0.2:5000"), client.bind("10.0.0.2:5001"));
     client.turn(2);
     let to = server.bind("10.0.0.1:53");
-    to.connect(peer.at, to.at.ip());
+    connect(&to, peer.at);
     assert!(other.send(to.at, b"hello"));
     client.desk.send_datagrams(&other);
     client.turn(2); // and the server's lane finds it in the turn in which it hears of the socket
@@ -105,6 +117,26 @@ fn a_datagram_that_comes_before_its_connected_socket_is_heard_if_it_is_the_peers
     let counters = server.host.counters();
     assert_eq!((counters.get(Mib::UdpNoPorts), counters.get(Mib::UdpInDatagrams)), (1, 0));
     arrives([client, server], &peer, &to);
+}
+
+/// And at the address that the connect has given it, and at no other.
+#[test]
+fn a_datagram_that_comes_before_its_connected_socket_is_heard_at_the_address_of_that() {
+    let [mut server, mut client] = Side::pair_with([&["10.0.0.1/24", "10.0.0.3/24"], &["10.0.0.2/24"]]);
+    server.turn(1);
+    let peer = client.bind("10.0.0.2:5000");
+    client.turn(2);
+    let to = server.bind("0.0.0.0:53");
+    connect(&to, peer.at);
+    for at in ["10.0.0.3:53", "10.0.0.1:53"] {
+        assert!(peer.send(at.parse().unwrap(), b"hello"));
+    }
+    client.desk.send_datagrams(&peer);
+    client.turn(2);
+    server.turn(2);
+    let counters = server.host.counters();
+    assert_eq!((counters.get(Mib::UdpNoPorts), counters.get(Mib::UdpInDatagrams)), (1, 1));
+    assert_eq!((received(&to).is_some(), received(&to)), (true, None));
 }
 
 /// A lane fills one page of a listing in a poll. What it was told behind that it hears in the same poll all the same.
@@ -287,8 +319,8 @@ fn who_is_connected_takes_its_peer_s_datagrams_and_no_others() {
     let options = BindOptions { reuse_address: true, ..BindOptions::default() };
     let clients = ["10.0.0.2:5000", "10.0.0.2:5001"].map(|at| client.bind(at));
     let ours = server.bind_with("10.0.0.1:53", options);
-    clients.iter().for_each(|from| from.connect(ours.at, from.at.ip()));
-    ours.connect(clients[0].at, ours.at.ip());
+    clients.iter().for_each(|from| connect(from, ours.at));
+    connect(&ours, clients[0].at);
     let mut all_send = |server: &mut Side| {
         for from in &clients {
             assert!(from.send(ours.at, b"hello"));

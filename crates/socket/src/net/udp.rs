@@ -167,7 +167,7 @@ impl UdpSocket {
         if to.port() == 0 {
             return Err(Why::Invalid.into());
         }
-        self.source(&to)?;
+        self.source(self.0.ticket.local().ip(), &to)?;
         check_length(buf, &to)?;
         self.queue(buf, to)
     }
@@ -197,6 +197,25 @@ impl UdpSocket {
     }
 
     /// From now on this peer alone is heard, and [`send`](Self::send) sends to it. What others had sent before is received all the same.
+    ///
+    /// A socket that is bound to any address is given the one that the route to the peer says: [`local_addr`](Self::local_addr) names it, whatever is
+    /// sent comes from it, and nothing is heard any more that is sent to another. As with the kernel it keeps that address when it is connected to
+    /// another peer; and the port stays taken for any address, as it was bound.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (device, _link) = laneway::Device::memory_pair(1)?;
+    /// # let stack = laneway::Stack::builder(device).address("10.0.0.1/24")?.address("10.1.0.1/24")?.start()?;
+    /// let socket = laneway::UdpSocket::bind_on(&stack, "0.0.0.0:5000")?;
+    /// socket.connect("10.1.0.2:53")?;
+    /// assert_eq!(socket.local_addr()?, "10.1.0.1:5000".parse()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `ENETUNREACH` without a route, `EACCES` for a broadcast address, `EAFNOSUPPORT` for a peer of a family that the socket does not
+    /// speak; all as the kernel has it. The socket stays as it was.
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
         self.check()?;
         each(addr, |peer| {
@@ -206,8 +225,7 @@ impl UdpSocket {
                 return Err(Why::Family.into());
             }
             self.check_reach(&peer)?;
-            self.0.ticket.connect(peer, self.source(&peer)?);
-            Ok(())
+            self.0.ticket.connect(peer, |ours| self.source(ours, &peer))
         })
     }
 
@@ -232,12 +250,15 @@ impl UdpSocket {
         if self.0.ticket.at.is_ipv4() && buf.len() > 0xffff { Err(Why::TooLong.into()) } else { Ok(()) }
     }
 
-    /// Which address it sends from to `peer`. One with an IPv4 address, and be it in the clothes of IPv6, says nothing to IPv6.
-    fn source(&self, peer: &SocketAddr) -> io::Result<IpAddr> {
-        let (ours, theirs) = (self.0.ticket.at.ip(), peer.ip().to_canonical());
-        if ours.to_canonical().is_ipv4() && theirs.is_ipv6() {
-            return Err(Why::Family.into());
-        }
+    /// Which address it sends from to `peer`, if it has the address `ours`. One with an IPv4 address, and be it in the clothes of IPv6, says nothing
+    /// to IPv6; to IPv4 one that a connect has given an address of IPv6 says something from another.
+    fn source(&self, ours: IpAddr, peer: &SocketAddr) -> io::Result<IpAddr> {
+        let theirs = peer.ip().to_canonical();
+        let ours = match ours.to_canonical() {
+            IpAddr::V4(_) if theirs.is_ipv6() => return Err(Why::Family.into()),
+            IpAddr::V6(_) if theirs.is_ipv4() => self.0.ticket.at.ip(),
+            _ => ours,
+        };
         Ok(self.0.desk.source(ours, theirs).map_err(Why::from)?)
     }
 
@@ -260,7 +281,7 @@ impl UdpSocket {
         self.receive(buf, true).map(|(n, _)| n)
     }
 
-    /// Where it is bound; of one that is bound to any address and connected, the address that it sends from.
+    /// Where it is bound; of one that is bound to any address and was connected, the address that [`connect`](Self::connect) has given it.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.check()?;
         Ok(self.0.ticket.local())

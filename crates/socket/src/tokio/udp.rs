@@ -64,7 +64,7 @@ impl UdpSocket {
         Ok(self.inner)
     }
 
-    /// Where it is bound.
+    /// Where it is bound; of one that is bound to any address and was connected, the address that [`connect`](Self::connect) has given it.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.inner.local_addr()
     }
@@ -74,7 +74,7 @@ impl UdpSocket {
         self.inner.peer_addr()
     }
 
-    /// From now on this peer alone is heard, and [`send`](Self::send) sends to it. What others had sent before is received all the same.
+    /// From now on this peer alone is heard, and [`send`](Self::send) sends to it: see [`UdpSocket::connect`](crate::UdpSocket::connect).
     pub async fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
         self.inner.connect(addr)
     }

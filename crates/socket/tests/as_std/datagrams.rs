@@ -202,6 +202,70 @@ story!(a_connect_gives_a_name, |world, log| {
 });
 
 story!(
+    /// Who is bound to any address has one from the first connect on, and hears what is sent to that one alone.
+    a_connect_gives_an_address over [ipv4 V4], |world, log| {
+    let (any, server, other) = (world.udp_any(), world.udp_server(), world.udp_server());
+    let port = any.local_addr().unwrap().port();
+    let [here, beside] = [world.client(), world.another_of_client()].map(|ip| SocketAddr::new(ip, port));
+    any.set_nonblocking(true).unwrap();
+    server.set_nonblocking(true).unwrap();
+    let mut buf = [0; 16];
+    for to in [here, beside] {
+        log.say("before", server.send_to(b"before", to));
+        world.settle();
+    }
+    log.say("connect", any.connect(server.local_addr().unwrap()));
+    log.say("named", any.local_addr().map(|name| name == here));
+    for to in [here, beside] {
+        log.say("after", server.send_to(b"after", to));
+        world.settle();
+    }
+    for _ in 0..4 {
+        log.say("recv", any.recv(&mut buf).map(|n| buf[..n].to_vec()));
+    }
+    log.say("the other way", server.connect(beside));
+    log.say("send", server.send(b"x"));
+    world.settle();
+    log.say("nobody is there", error_of(server.take_error()));
+    log.say("to another", any.send_to(b"x", other.local_addr().unwrap()));
+    log.say("from there", other.recv_from(&mut buf).map(|(n, from)| (n, from == here)));
+    log.say("connect to another", any.connect(other.local_addr().unwrap()));
+    log.say("named", any.local_addr().map(|name| name == here));
+    for to in [here, beside] {
+        log.say("send", other.send_to(b"again", to));
+        world.settle();
+        log.say("recv", any.recv(&mut buf).map(|n| buf[..n].to_vec()));
+    }
+});
+
+story!(
+    /// An address that a connect gave is of one family, which a socket of both keeps.
+    a_connect_gives_an_address_of_one_family over [ipv6 V6], |world, log| {
+    let (v4, v6) = (world.server_of(Family::V4), world.server());
+    let mapped = match v4 {
+        IpAddr::V4(ip) => IpAddr::V6(ip.to_ipv6_mapped()),
+        IpAddr::V6(_) => v4,
+    };
+    let servers = [v4, v6].map(|ip| world.udp_server_at((ip, 0).into()).unwrap());
+    let ports = servers.each_ref().map(|server| server.local_addr().unwrap().port());
+    let at = [SocketAddr::new(mapped, ports[0]), SocketAddr::new(v6, ports[1])];
+    let mut buf = [0; 16];
+    for first in [0, 1] {
+        let any = world.udp_any();
+        log.say("connect", any.connect(at[first]));
+        let name = any.local_addr().unwrap();
+        log.say("named", Ok((name.ip().to_canonical().is_ipv4(), name.ip().is_unspecified())));
+        for second in [1 - first, first] {
+            log.say("to another", any.send_to(b"x", at[second]));
+            log.say("connect to another", any.connect(at[second]));
+            log.say("peer", any.peer_addr().map(|peer| at.iter().position(|at| *at == peer)));
+            log.say("named as before", any.local_addr().map(|now| now == name));
+        }
+    }
+    log.say("from IPv6", servers[0].recv_from(&mut buf).map(|(n, from)| (n, from.is_ipv4())));
+});
+
+story!(
     /// It is handed out after the connect, and nothing that they send from then on.
     what_came_from_others_before_a_connect, |world, log| {
     let (client, server, first, other) = (world.udp_client(), world.udp_server(), world.udp_server(), world.udp_server());
@@ -262,4 +326,33 @@ fn a_datagram_that_can_go_nowhere_is_refused() {
     assert_eq!(any.peer_addr().unwrap(), "10.0.0.1:9".parse().unwrap());
     assert_eq!(any.local_addr().unwrap().ip().to_string(), "10.0.0.2");
     assert_eq!(any.send(b"x").unwrap(), 1);
+}
+
+/// The address that the first connect has chosen stays, however far the next peer is from it. The kernel does the same (it lets go of it only when
+/// it is told to forget the peer, for which `std` has no call); to see it takes hosts in two networks, and so this is ours alone.
+#[test]
+fn another_peer_finds_the_address_that_was_chosen_for_the_first() {
+    let (here, there) = laneway::Device::memory_pair(1).unwrap();
+    let [stack, other] = [(here, 2), (there, 1)].map(|(device, host)| {
+        let builder = laneway::Stack::builder(device).address(&format!("10.0.0.{host}/24")).unwrap();
+        builder.address(&format!("10.1.0.{host}/24")).unwrap().start().unwrap()
+    });
+    let any = laneway::UdpSocket::bind_on(&stack, "0.0.0.0:9").unwrap();
+    for at in ["10.1.0.1:9", "10.0.0.1:9"] {
+        let peer = laneway::UdpSocket::bind_on(&other, at).unwrap();
+        let chosen = "10.1.0.2:9".parse().unwrap();
+        for connects in [false, true] {
+            if connects {
+                any.connect(at).unwrap();
+                any.send(b"x").unwrap();
+            } else {
+                any.send_to(b"x", at).unwrap();
+            }
+            let (_, from) = peer.recv_from(&mut [0; 4]).unwrap();
+            assert_eq!(from, chosen, "to {at}");
+        }
+        assert_eq!(any.local_addr().unwrap(), chosen);
+        peer.send_to(b"x", chosen).unwrap();
+        assert_eq!(any.recv_from(&mut [0; 4]).unwrap().1, at.parse().unwrap());
+    }
 }

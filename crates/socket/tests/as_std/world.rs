@@ -76,10 +76,12 @@ pub trait World {
     type Stream;
     type Udp;
     fn family(&self) -> Family;
-    /// The address of the host that listens.
-    fn server(&self) -> IpAddr;
+    /// The address of the host that listens, of either family.
+    fn server_of(&self, family: Family) -> IpAddr;
     /// The address of the host that connects.
     fn client(&self) -> IpAddr;
+    /// Another one of it; the kernel's loopback has none of IPv6.
+    fn another_of_client(&self) -> IpAddr;
     fn listen_at(&self, at: SocketAddr) -> io::Result<Self::Listener>;
     fn connect<A: ToSocketAddrs>(&self, to: A) -> io::Result<Self::Stream>;
     fn connect_timeout(&self, to: SocketAddr, timeout: Duration) -> io::Result<Self::Stream>;
@@ -96,6 +98,9 @@ pub trait World {
     /// Until all that was sent has arrived, and been answered, however slow the machine is.
     fn settle(&self);
 
+    fn server(&self) -> IpAddr {
+        self.server_of(self.family())
+    }
     fn listen(&self) -> Self::Listener {
         self.listen_at((self.server(), 0).into()).unwrap()
     }
@@ -130,11 +135,14 @@ impl World for Kernel {
     fn family(&self) -> Family {
         self.0
     }
-    fn server(&self) -> IpAddr {
-        self.0.choose("127.0.0.1", "::1")
+    fn server_of(&self, family: Family) -> IpAddr {
+        family.choose("127.0.0.1", "::1")
     }
     fn client(&self) -> IpAddr {
         self.server()
+    }
+    fn another_of_client(&self) -> IpAddr {
+        "127.0.0.2".parse().unwrap()
     }
     fn listen_at(&self, at: SocketAddr) -> io::Result<Self::Listener> {
         std::net::TcpListener::bind(at)
@@ -197,14 +205,15 @@ pub struct Ours {
 impl Ours {
     pub fn new(family: Family) -> Self {
         let (here, there) = laneway::Device::memory_pair(1).unwrap();
-        let start = |device, v4, v6| {
-            let builder = laneway::Stack::builder(device).address(v4).unwrap().address(v6).unwrap();
-            builder.start().unwrap()
+        let start = |device, addresses: &[&str]| {
+            let builder = laneway::Stack::builder(device);
+            let named = addresses.iter().fold(builder, |builder, address| builder.address(address).unwrap());
+            named.start().unwrap()
         };
         Ours {
             family,
-            server: start(here, "10.0.0.1/24", "fd00::1/64"),
-            client: start(there, "10.0.0.2/24", "fd00::2/64"),
+            server: start(here, &["10.0.0.1/24", "fd00::1/64"]),
+            client: start(there, &["10.0.0.2/24", "fd00::2/64", "10.0.0.4/24", "fd00::4/64"]),
         }
     }
 }
@@ -216,11 +225,14 @@ impl World for Ours {
     fn family(&self) -> Family {
         self.family
     }
-    fn server(&self) -> IpAddr {
-        self.family.choose("10.0.0.1", "fd00::1")
+    fn server_of(&self, family: Family) -> IpAddr {
+        family.choose("10.0.0.1", "fd00::1")
     }
     fn client(&self) -> IpAddr {
         self.family.choose("10.0.0.2", "fd00::2")
+    }
+    fn another_of_client(&self) -> IpAddr {
+        self.family.choose("10.0.0.4", "fd00::4")
     }
     fn listen_at(&self, at: SocketAddr) -> io::Result<Self::Listener> {
         laneway::TcpListener::bind_on(&self.server, at)

@@ -12,7 +12,7 @@ use crate::app::{App, ConnId, Context, ListenerId, Soon, UdpId};
 use crate::counters::Mib;
 use laneway_proto::tcp::CloseReason;
 use laneway_proto::time::Instant;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An application whose panics cost a connection, and not the lane.
@@ -96,8 +96,8 @@ impl<A: App> App for Guarded<A> {
     fn on_datagram(&mut self, cx: &mut Context<'_>, socket: UdpId, from: SocketAddr, data: &[u8]) {
         self.0.on_datagram(cx, socket, from, data);
     }
-    fn peer_is(&self, socket: UdpId, peer: SocketAddr) -> Option<bool> {
-        self.0.peer_is(socket, peer)
+    fn peer_is(&self, socket: UdpId, at: IpAddr, peer: SocketAddr) -> Option<bool> {
+        self.0.peer_is(socket, at, peer)
     }
     fn unclaimed(&self, listener: ListenerId) -> usize {
         self.0.unclaimed(listener)

@@ -3,7 +3,7 @@
 use crate::app::{App, ConnId, Context, ListenerId, UdpId};
 use laneway_proto::tcp::CloseReason;
 use laneway_proto::time::Instant;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The application, but for being told that connections wait: that is only noted.
 pub(crate) struct Later<'a> {
@@ -46,8 +46,8 @@ impl App for Later<'_> {
     fn on_closed(&mut self, cx: &mut Context<'_>, connection: ConnId, token: u64, reason: CloseReason) {
         self.app.on_closed(cx, connection, token, reason);
     }
-    fn peer_is(&self, socket: UdpId, peer: SocketAddr) -> Option<bool> {
-        self.app.peer_is(socket, peer)
+    fn peer_is(&self, socket: UdpId, at: IpAddr, peer: SocketAddr) -> Option<bool> {
+        self.app.peer_is(socket, at, peer)
     }
     fn unclaimed(&self, listener: ListenerId) -> usize {
         self.app.unclaimed(listener)

@@ -3,6 +3,7 @@
 //! A flow's datagrams come over one lane and stay in order; between flows there is no order. What finds its ring full is
 //! dropped and counted, as the network would have done.
 
+use super::heard::Heard;
 use super::watches::Watches;
 use super::words::{Event, READ, ROOM, WRITE, wake_those};
 use crate::app::UdpId;
@@ -19,7 +20,9 @@ const SEND: usize = 256 * 1024;
 /// While fewer wait than this, a send need not wait: the longest datagram fits, wherever the ring begins anew.
 const ROOMY: usize = SEND / 4;
 /// Address and port before the payload.
-const HEADER: usize = 18;
+pub(super) const HEADER: usize = 18;
+/// Before these, in what is sent, the address that it comes from.
+const SOURCE: usize = 16;
 
 /// A UDP socket, as threads see it.
 pub struct Datagrams {
@@ -41,9 +44,8 @@ pub struct Datagrams {
     pub dropped: AtomicU64,
     /// The host of the peer that it was connected to then said that nobody is there.
     refused: AtomicBool,
-    /// The peer that it is connected to, and the address of ours that what is sent there comes from.
-    peer: Mutex<Option<(SocketAddr, IpAddr)>>,
-    /// The peer for lanes, which take no lock.
+    ends: Mutex<Ends>,
+    /// The same for lanes, which take no lock.
     pub(super) heard: Heard,
     /// Calls return at once.
     pub nonblocking: AtomicBool,
@@ -57,6 +59,15 @@ pub struct Datagrams {
     pub(super) watches: AtomicU16,
     /// The stack has ended.
     pub gone: AtomicBool,
+}
+
+/// What connecting it has made of a socket.
+#[derive(Default)]
+struct Ends {
+    /// The peer that it is connected to.
+    peer: Option<SocketAddr>,
+    /// The address of ours that the first connect has chosen, if it is bound to any. (The kernel's `inet_rcv_saddr`, where `SOCK_BINDADDR_LOCK` is not set.)
+    chosen: Option<IpAddr>,
 }
 
 /// A lane's side of a UDP socket.
@@ -74,50 +85,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn write_address(to: &mut [u8], address: SocketAddr) {
-    let octets = match address.ip() {
+/// An address as records have it: one of IPv4 in the clothes of IPv6.
+pub(super) fn octets(ip: IpAddr) -> [u8; 16] {
+    match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
-    };
-    to[..16].copy_from_slice(&octets);
+    }
+}
+
+fn write_address(to: &mut [u8], address: SocketAddr) {
+    to[..16].copy_from_slice(&octets(address.ip()));
     to[16..HEADER].copy_from_slice(&address.port().to_be_bytes());
-}
-
-/// Whom a socket hears, as lanes look it up when a datagram arrives; what they have taken then is handed out, whomever it is connected to
-/// since. While one peer takes the place of another they may hear a mixture of both, and miss what either sends, but never hear everybody.
-#[derive(Default)]
-pub(super) struct Heard {
-    address: [AtomicU64; 2],
-    /// Beside the port one bit more; 0: everybody.
-    port: AtomicU32,
-}
-
-/// In the place of a port: whoever is connected to port 0 hears all ports of the peer's address, as the kernel has it.
-const ANY_PORT: u32 = 1 << 16;
-
-impl Heard {
-    fn words(address: SocketAddr) -> ([u64; 2], u32) {
-        let mut bytes = [0; HEADER];
-        write_address(&mut bytes, address);
-        let half = |from: usize| bytes[from..from + 8].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-        ([half(0), half(8)], ANY_PORT | u32::from(address.port()))
-    }
-
-    fn set(&self, peer: SocketAddr) {
-        let (address, port) = Self::words(peer);
-        self.address.iter().zip(address).for_each(|(half, is)| half.store(is, Relaxed));
-        self.port.store(port, Release);
-    }
-
-    /// Whether that is whom it hears; `None` if it hears everybody.
-    pub(super) fn is(&self, peer: SocketAddr) -> Option<bool> {
-        let port = self.port.load(Acquire);
-        let known = [0, 1].map(|half: usize| self.address[half].load(Relaxed));
-        (port != 0).then(|| {
-            let (address, its_port) = Self::words(peer);
-            known == address && (port == its_port || port == ANY_PORT)
-        })
-    }
 }
 
 fn read_address(from: &[u8]) -> Option<(SocketAddr, &[u8])> {
@@ -149,7 +127,7 @@ impl Datagrams {
             event: Event::default(),
             dropped: AtomicU64::new(0),
             refused: AtomicBool::new(false),
-            peer: Mutex::new(None),
+            ends: Mutex::default(),
             heard: Heard::default(),
             nonblocking: AtomicBool::new(false),
             read_timeout_ms: AtomicU32::new(u32::MAX),
@@ -192,14 +170,18 @@ impl Datagrams {
         None
     }
 
-    /// Queues a datagram; false if there is no room now.
+    /// Queues a datagram, from the address that it has now; false if there is no room now.
     pub fn send(&self, to: SocketAddr, data: &[u8]) -> bool {
+        let source = octets(self.local().ip());
+        let len = SOURCE + HEADER + data.len();
         let mut ring = lock(&self.to_lane);
-        let Some(room) = ring.reserve(HEADER + data.len()) else { return false };
-        write_address(room, to);
-        room[HEADER..].copy_from_slice(data);
-        self.queued.fetch_add(data.len() + HEADER, Relaxed);
-        ring.commit(HEADER + data.len(), 0);
+        let Some(room) = ring.reserve(len) else { return false };
+        let (front, rest) = room.split_at_mut(SOURCE);
+        front.copy_from_slice(&source);
+        write_address(rest, to);
+        rest[HEADER..].copy_from_slice(data);
+        self.queued.fetch_add(len, Relaxed);
+        ring.commit(len, 0);
         ring.publish();
         true
     }
@@ -222,33 +204,41 @@ impl Datagrams {
         self.flags.want(bits);
     }
 
-    /// Connects it to a peer, to which it sends from `source`.
-    pub fn connect(&self, peer: SocketAddr, source: IpAddr) {
+    /// Connects it to a peer. `source` says from which address one that has this address sends there. If it is bound to any, that is its own
+    /// from now on, and stays so when it is connected to others.
+    pub fn connect<E>(&self, peer: SocketAddr, source: impl FnOnce(IpAddr) -> Result<IpAddr, E>) -> Result<(), E> {
         // As those that come are named: an IPv4 address is the same in the clothes of IPv6, and a scope is not looked at.
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        let mut held = lock(&self.peer);
-        *held = Some((peer, source));
-        self.heard.set(peer);
+        let mut ends = lock(&self.ends);
+        let source = source(ends.chosen.unwrap_or(self.at.ip()))?;
+        if ends.chosen.is_none() && is_any(self.at.ip()) && !is_any(source) {
+            ends.chosen = Some(source);
+        }
+        ends.peer = Some(peer);
+        self.heard.set(ends.chosen, peer);
+        Ok(())
     }
 
     /// Its peer.
     pub fn peer(&self) -> Option<SocketAddr> {
-        lock(&self.peer).map(|(peer, _)| peer)
+        lock(&self.ends).peer
     }
 
-    /// Its name: where it is bound, or, if that is any address and it is connected, where it sends from.
+    /// Its name: where it is bound, or, if that is any address and it was connected, the one that was chosen then.
     pub fn local(&self) -> SocketAddr {
-        let source = lock(&self.peer).map_or(self.at.ip(), |(_, source)| source);
-        // Of IPv4 also in the clothes of IPv6.
-        let is_any = self.at.ip().to_canonical().is_unspecified();
-        if is_any { SocketAddr::new(source, self.at.port()) } else { self.at }
+        SocketAddr::new(lock(&self.ends).chosen.unwrap_or(self.at.ip()), self.at.port())
     }
 }
 
+/// The unspecified address, of IPv4 also in the clothes of IPv6.
+fn is_any(ip: IpAddr) -> bool {
+    ip.to_canonical().is_unspecified()
+}
+
 impl LaneDatagrams {
-    /// Whether it is connected to somebody else.
-    pub(super) fn is_deaf_to(&self, from: SocketAddr) -> bool {
-        self.shared.heard.is(from) == Some(false)
+    /// Whether it is connected to somebody else, or hears its peer at another address than `at`.
+    pub(super) fn is_deaf_to(&self, at: IpAddr, from: SocketAddr) -> bool {
+        self.shared.heard.is(at, from) == Some(false)
     }
 
     /// A datagram has arrived; false if there was no room.
@@ -267,22 +257,24 @@ impl LaneDatagrams {
 
     /// Nobody is at that address. It concerns who is connected to it; who is not, or becomes so later, does not hear of it.
     pub(super) fn refuse(&mut self, peer: SocketAddr) {
-        if self.shared.heard.is(peer) == Some(true) {
+        if self.shared.heard.is_from(peer) == Some(true) {
             self.shared.refused.store(true, Release);
             self.news |= READ | WRITE;
         }
     }
 
-    /// Hands what threads have sent to `send`, at most `max`; says how many.
-    pub(super) fn drain(&mut self, max: usize, mut send: impl FnMut(SocketAddr, &[u8])) -> usize {
+    /// Hands what threads have sent to `send`, at most `max`, each with the address that its socket had then; says how many.
+    pub(super) fn drain(&mut self, max: usize, mut send: impl FnMut(IpAddr, SocketAddr, &[u8])) -> usize {
         let Some(ring) = &mut self.outgoing else { return 0 };
         let n = ring.poll(max);
         let mut bytes = 0;
         for i in 0..n {
             let (record, _) = ring.record(i);
             bytes += record.len();
-            if let Some((to, data)) = read_address(record) {
-                send(to, data);
+            if let Some((source, rest)) = record.split_first_chunk::<SOURCE>()
+                && let Some((to, data)) = read_address(rest)
+            {
+                send(Ipv6Addr::from(*source).to_canonical(), to, data);
             }
         }
         ring.release(n);
@@ -331,47 +323,5 @@ mod tests {
         assert_eq!(take(true), b"four");
         assert_eq!(take(false), b"four");
         assert_eq!(take(false), b"longer");
-    }
-
-    #[test]
-    fn who_is_connected_hears_its_peer_alone() {
-        let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
-        let (socket, _) = Datagrams::new(UdpId(1), at("[::]:7"), 1);
-        assert_eq!(socket.heard.is(at("10.0.0.2:9")), None);
-        for (peer, strangers) in [
-            (at("10.0.0.2:9"), [at("10.0.0.2:10"), at("10.0.0.3:9"), at("[fd00::2]:9")]),
-            (at("[fd00::2]:9"), [at("[fd00::2]:10"), at("[fd00:0:0:1::2]:9"), at("10.0.0.2:9")]),
-        ] {
-            socket.connect(peer, "10.0.0.1".parse().expect("an address"));
-            assert_eq!(socket.heard.is(peer), Some(true));
-            assert_eq!(strangers.map(|stranger| socket.heard.is(stranger)), [Some(false); 3], "connected to {peer}");
-            socket.connect(SocketAddr::new(peer.ip(), 0), "10.0.0.1".parse().expect("an address"));
-            assert_eq!(
-                strangers.map(|other| socket.heard.is(other)),
-                [true, false, false].map(Some),
-                "to any port of {peer}"
-            );
-        }
-    }
-
-    /// Lanes ask while threads connect it: nobody is heard who is neither the peer before nor the next.
-    #[test]
-    fn who_takes_another_peer_hears_no_stranger_meanwhile() {
-        let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
-        let (socket, _) = Datagrams::new(UdpId(1), at("10.0.0.1:7"), 1);
-        let (peers, ours) = ([at("10.0.0.2:9"), at("10.0.0.3:10")], socket.at.ip());
-        socket.connect(peers[0], ours);
-        let over = AtomicBool::new(false);
-        std::thread::scope(|threads| {
-            threads.spawn(|| {
-                for peer in peers.iter().cycle().take(200_000) {
-                    socket.connect(*peer, ours);
-                }
-                over.store(true, Release);
-            });
-            while !over.load(Acquire) {
-                assert_eq!(socket.heard.is(at("10.0.0.4:11")), Some(false));
-            }
-        });
     }
 }

@@ -52,6 +52,7 @@
 pub mod accept;
 pub mod datagram;
 pub mod desk;
+mod heard;
 mod hungry;
 mod kept;
 mod lenders;

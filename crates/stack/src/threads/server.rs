@@ -28,7 +28,7 @@ use laneway_sync::prefetch::{prefetch_line, prefetch_line_to_write};
 use laneway_sync::wake::look_fence;
 use laneway_wire::flow::Address;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
@@ -277,7 +277,7 @@ impl Server {
                 at += 1;
                 continue;
             }
-            let n = side.drain(max - sent, |to, data| _ = cx.send_datagram(id, to, data));
+            let n = side.drain(max - sent, |from, to, data| _ = cx.send_datagram_from(id, from, to, data));
             sent += n;
             if sent < max {
                 cx.udp_has_left(id);
@@ -409,7 +409,7 @@ impl App for Server {
                 break;
             }
             let max = DATAGRAMS_MAX - datagrams;
-            let send = |to: SocketAddr, data: &[u8]| _ = cx.send_datagram(ticket.id, to, data);
+            let send = |from: IpAddr, to: SocketAddr, data: &[u8]| _ = cx.send_datagram_from(ticket.id, from, to, data);
             let n = self.with_socket(ticket.id, |side| side.drain(max, send)).unwrap_or(0);
             datagrams += n;
             if n == max {
@@ -606,7 +606,7 @@ impl App for Server {
     fn on_datagram(&mut self, cx: &mut Context<'_>, socket: UdpId, from: SocketAddr, data: &[u8]) {
         // Of one that the lane did not know yet it could not say whom it hears, and it may have a peer already.
         let is_new = !self.sockets.contains_key(&socket.0);
-        if is_new && self.socket(socket).is_some_and(|side| side.is_deaf_to(from)) {
+        if is_new && self.socket(socket).is_some_and(|side| side.is_deaf_to(cx.datagram_at(), from)) {
             return cx.datagram_for_nobody();
         }
         if self.with_socket(socket, |side| side.deliver(from, data)) == Some(false) {
@@ -614,8 +614,8 @@ impl App for Server {
         }
     }
 
-    fn peer_is(&self, socket: UdpId, peer: SocketAddr) -> Option<bool> {
-        self.sockets.get(&socket.0)?.shared.heard.is(peer)
+    fn peer_is(&self, socket: UdpId, at: IpAddr, peer: SocketAddr) -> Option<bool> {
+        self.sockets.get(&socket.0)?.shared.heard.is(at, peer)
     }
 
     fn unclaimed(&self, listener: ListenerId) -> usize {
