@@ -16,7 +16,7 @@ use std::io;
 /// | the peer is silent; `connect_timeout` is over | `ETIMEDOUT` | `TimedOut` |
 /// | a timeout of the socket's is over; a non-blocking call would wait | `EAGAIN` | `WouldBlock` |
 /// | no route | `ENETUNREACH` | `NetworkUnreachable` |
-/// | a datagram to all hosts of a network | `EACCES` | `PermissionDenied` |
+/// | a datagram to all hosts of a network, without `SO_BROADCAST` | `EACCES` | `PermissionDenied` |
 /// | the address is not the stack's; no local port is left | `EADDRNOTAVAIL` | `AddrNotAvailable` |
 /// | the address and port are taken | `EADDRINUSE` | `AddrInUse` |
 /// | arguments that do not fit together | `EINVAL` | `InvalidInput` |

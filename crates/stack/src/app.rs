@@ -601,13 +601,21 @@ impl Context<'_> {
 
     /// Sends a datagram from a socket; false if it could not be queued, is longer than one can be, or is to no other host's address.
     pub fn send_datagram(&mut self, socket: UdpId, to: SocketAddr, data: &[u8]) -> bool {
-        let from = Address::UNSPECIFIED_V6;
-        self.local.udp.send(socket, Sending { from, to, data }, &self.local.snapshot, &mut self.tables.counters)
+        let sending = Sending { from: Address::UNSPECIFIED_V6, to, to_all: false, data };
+        self.local.udp.send(socket, sending, &self.local.snapshot, &mut self.tables.counters)
+    }
+
+    /// The same, and `to` may be a broadcast address as well, that of a network of ours or 255.255.255.255: all hosts beside us are meant then. Sockets
+    /// of threads can do so once they have `SO_BROADCAST`. No socket of this stack hears it.
+    pub fn broadcast_datagram(&mut self, socket: UdpId, to: SocketAddr, data: &[u8]) -> bool {
+        let sending = Sending { from: Address::UNSPECIFIED_V6, to, to_all: true, data };
+        self.local.udp.send(socket, sending, &self.local.snapshot, &mut self.tables.counters)
     }
 
     /// The same, from the address that the socket had when its thread sent it.
     pub(crate) fn send_datagram_from(&mut self, socket: UdpId, from: IpAddr, to: SocketAddr, data: &[u8]) -> bool {
-        let sending = Sending { from: Address::from(from), to, data };
+        // Whether it may go to all hosts was asked when it was sent.
+        let sending = Sending { from: Address::from(from), to, to_all: true, data };
         self.local.udp.send(socket, sending, &self.local.snapshot, &mut self.tables.counters)
     }
 

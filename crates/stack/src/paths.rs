@@ -12,7 +12,7 @@ use laneway_device::{Capabilities, Medium};
 use laneway_proto::ethernet;
 use laneway_proto::ip::output::{self, HeaderSpec};
 use laneway_proto::ip::pmtu::{self, PathMtuCache};
-use laneway_proto::ip::route::{Route, Stretch};
+use laneway_proto::ip::route::{Prefix, Route, Stretch};
 use laneway_proto::tcp::isn;
 use laneway_proto::time::Instant;
 use laneway_sync::prefetch::LINE;
@@ -117,12 +117,17 @@ impl Path {
         self.carries = if self.resolved { mtu + self.header.link_len() as u32 } else { 0 };
     }
 
+    /// Every host on the link hears what goes there.
+    fn leads_to_all(&self) -> bool {
+        self.header.link().first_chunk() == Some(&Mac::BROADCAST.0)
+    }
+
     /// A packet goes to the next hop. If whom it leads to has acknowledged something it is alive: then this is not asked again within the second.
     #[inline(never)]
     pub(crate) fn report(&mut self, now: Instant, answered: bool, waiting: &mut WaitingRoom, mail: &mut LaneMail) {
         let second = second_of(now);
-        if self.header.link_len() == 0 {
-            self.confirmed_in = second; // a link without addresses: nobody asks whether a neighbour is there
+        if self.header.link_len() == 0 || self.leads_to_all() {
+            self.confirmed_in = second; // a link without addresses, or all of its hosts: nobody asks whether a neighbour is there
         } else if answered {
             self.confirmed_in = second;
             tell(waiting, mail, now, (self.next_hop, /* alive= */ true));
@@ -149,6 +154,9 @@ pub(crate) fn second_of(now: Instant) -> u32 {
 }
 
 const PATHS: usize = 1_024;
+
+/// The number of no route.
+const NO_ROUTE: u32 = u32::MAX;
 
 /// The generation of no snapshot.
 const NOTHING: u64 = u64::MAX;
@@ -339,6 +347,7 @@ impl Paths {
         let ethertype = if next_hop.is_v4() { EtherType::IPV4 } else { EtherType::IPV6 };
         let mac = match self.medium {
             Medium::Ip => Some(Mac([0; 6])),
+            Medium::Ethernet if snapshot.addresses.means_all(&next_hop) => Some(Mac::BROADCAST),
             Medium::Ethernet => snapshot.neighbours.get(&next_hop).copied().flatten(),
         };
         (ethernet::template(mac.unwrap_or(Mac([0; 6])), self.mac, ethertype), mac.is_some())
@@ -384,6 +393,9 @@ impl Paths {
     fn look_up(&mut self, at: usize, snapshot: &Snapshot, src: &Address, dst: &Address) -> bool {
         let known = Some(&self.places[at]).filter(|path| path.src == *src && path.dst == *dst);
         let (way, leads) = self.ways.find(&snapshot.routes, *dst, known.map(|path| path.way));
+        // All hosts of a network of ours are on the link, whatever routes say: what is for them goes to no router.
+        let beside = || Route { prefix: Prefix::default_v4(), next_hop: None, interface: 0, mtu: None, source: None };
+        let leads = if snapshot.addresses.means_all(dst) { Some((NO_ROUTE, beside())) } else { leads };
         let Some((number, route)) = leads else {
             self.places[at] = Path::vacant();
             return false;

@@ -219,6 +219,13 @@ impl AddressSet {
         })
     }
 
+    /// Whether this means every host of a network of ours: 255.255.255.255, or the network's own broadcast address. None of our addresses does.
+    pub fn means_all(&self, address: &Address) -> bool {
+        // What no other host has, and we have not either, is the broadcast address of a network of ours.
+        let is_taken = || is_in_v4(&self.taken_v4, address.octets_v4());
+        address.is_v4() && (address.is_broadcast() || is_taken()) && !self.contains(address)
+    }
+
     /// Every address, sorted.
     pub fn iter(&self) -> impl Iterator<Item = &Address> {
         self.all.iter()
@@ -227,8 +234,7 @@ impl AddressSet {
     /// Whether an IPv6 solicited-node or all-nodes group, or an IPv4 broadcast, is one that we listen to. It is none of our own addresses.
     pub fn joins(&self, group: &Address) -> bool {
         if group.is_v4() {
-            // What no other host has, and we have not either, is the broadcast address of a network of ours.
-            return group.is_broadcast() || is_in_v4(&self.taken_v4, group.octets_v4());
+            return self.means_all(group);
         }
         let octets = group.octets();
         let all_nodes = octets[..2] == [0xff, 0x02] && octets[2..15].iter().all(|&b| b == 0) && octets[15] == 1;

@@ -31,6 +31,8 @@ pub(crate) struct Sending<'a> {
     /// route says.
     pub(crate) from: Address,
     pub(crate) to: SocketAddr,
+    /// That may be a broadcast address.
+    pub(crate) to_all: bool,
     pub(crate) data: &'a [u8],
 }
 
@@ -135,7 +137,7 @@ impl UdpSockets {
     pub(crate) fn send(
         &mut self,
         id: UdpId,
-        Sending { from, to, data }: Sending<'_>,
+        Sending { from, to, to_all, data }: Sending<'_>,
         snapshot: &Snapshot,
         counters: &mut Counters,
     ) -> bool {
@@ -148,21 +150,25 @@ impl UdpSockets {
             return false;
         }
         let remote = Address::from(to.ip());
-        if !snapshot.addresses.can_be_remote(&remote) {
+        let means_all = |address: &Address| snapshot.addresses.means_all(address);
+        let can_go = snapshot.addresses.can_be_remote(&remote) || to_all && means_all(&remote);
+        if !can_go {
             return false;
         }
         let is_ours = |address: &Address| address.is_v4() == remote.is_v4() && snapshot.addresses.contains(address);
         let address = socket.binding.address;
+        let hears_all = means_all(&address);
         let local = if is_ours(&from) {
             Some(from)
-        } else if address.is_unspecified() {
+        } else if address.is_unspecified() || hears_all {
             snapshot.source(&remote)
         } else {
             Some(address)
         };
         let Some(local) = local else { return false };
         // From an address that it does not have, nobody could answer it; and one packet has one family.
-        if local.is_v4() != remote.is_v4() || !socket.binding.takes(&local) {
+        let has = if hears_all { local.is_v4() } else { socket.binding.takes(&local) };
+        if local.is_v4() != remote.is_v4() || !has {
             return false;
         }
         self.outgoing.push_back(Outgoing {

@@ -91,7 +91,8 @@ impl UdpSocket {
         Self::bind_on(&Stack::current()?, addr)
     }
 
-    /// A socket on a stack. Port 0: one that is free.
+    /// A socket on a stack. Port 0: one that is free. At a broadcast address, 255.255.255.255 or that of a network of the stack, it hears what is sent
+    /// to all, and sends from an address of the stack's.
     pub fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<UdpSocket> {
         Self::bind_with(stack, addr, BindOptions::default())
     }
@@ -189,7 +190,8 @@ impl UdpSocket {
         self.receive(buf, true)
     }
 
-    /// Sends a datagram to one host. It is queued when this returns, and may be lost like any other.
+    /// Sends a datagram to one host, or, after [`set_broadcast`](Self::set_broadcast), to all. It is queued when this returns, and may be lost like
+    /// any other.
     pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
         let to = addr.to_socket_addrs()?.next();
         let to = to.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no addresses to send data to"))?;
@@ -214,7 +216,7 @@ impl UdpSocket {
     /// ```
     ///
     /// # Errors
-    /// `ENETUNREACH` without a route, `EACCES` for a broadcast address, `EAFNOSUPPORT` for a peer of a family that the socket does not
+    /// `ENETUNREACH` without a route, `EACCES` for a broadcast address without [`set_broadcast`](Self::set_broadcast), `EAFNOSUPPORT` for a peer of a family that the socket does not
     /// speak; all as the kernel has it. The socket stays as it was.
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
         self.check()?;
@@ -259,7 +261,8 @@ impl UdpSocket {
             IpAddr::V6(_) if theirs.is_ipv4() => self.0.ticket.at.ip(),
             _ => ours,
         };
-        Ok(self.0.desk.source(ours, theirs).map_err(Why::from)?)
+        let to_all = self.0.ticket.broadcast.load(Relaxed);
+        Ok(self.0.desk.source(ours, theirs, to_all).map_err(Why::from)?)
     }
 
     /// Sends a datagram to the peer.
@@ -349,16 +352,33 @@ impl UdpSocket {
         Ok(self.0.desk.ttl().into())
     }
 
-    /// `SO_BROADCAST`: a lane sends to one host at a time, so all that can be set is that it does.
+    /// `SO_BROADCAST`: whether it may send to all hosts of a network, at 255.255.255.255 or at the broadcast address of one of the stack's networks, and
+    /// be connected to such an address. To receive what others send there nothing need be set.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (here, there) = laneway::Device::memory_pair(1)?;
+    /// # let stack = laneway::Stack::builder(here).address("10.0.0.1/24")?.start()?;
+    /// # let other = laneway::Stack::builder(there).address("10.0.0.2/24")?.start()?;
+    /// let listens = laneway::UdpSocket::bind_on(&other, "10.0.0.255:6000")?;
+    /// let asks = laneway::UdpSocket::bind_on(&stack, "0.0.0.0:6001")?;
+    /// asks.set_broadcast(true)?;
+    /// asks.send_to(b"who is there?", "10.0.0.255:6000")?;
+    /// let (_, from) = listens.recv_from(&mut [0; 64])?;
+    /// assert_eq!(from, "10.0.0.1:6001".parse()?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn set_broadcast(&self, broadcast: bool) -> io::Result<()> {
         self.check()?;
-        if broadcast { Err(Why::Unsupported.into()) } else { Ok(()) }
+        self.0.ticket.broadcast.store(broadcast, Relaxed);
+        Ok(())
     }
 
-    /// `SO_BROADCAST`: no.
+    /// `SO_BROADCAST`.
     pub fn broadcast(&self) -> io::Result<bool> {
         self.check()?;
-        Ok(false)
+        Ok(self.0.ticket.broadcast.load(Relaxed))
     }
 
     /// Whether the peer has refused a datagram, if nobody was told yet.

@@ -171,7 +171,7 @@ impl UdpSocket {
         self.inner.set_broadcast(broadcast)
     }
 
-    /// `SO_BROADCAST`: no.
+    /// `SO_BROADCAST`.
     pub fn broadcast(&self) -> io::Result<bool> {
         self.inner.broadcast()
     }

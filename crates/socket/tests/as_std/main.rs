@@ -8,6 +8,7 @@ mod common;
 #[macro_use]
 mod world;
 
+mod broadcasts;
 mod bytes;
 mod connects;
 mod datagrams;

@@ -82,6 +82,8 @@ pub trait World {
     fn client(&self) -> IpAddr;
     /// Another one of it; the kernel's loopback has none of IPv6.
     fn another_of_client(&self) -> IpAddr;
+    /// The address that means every host of their network, which IPv6 has not.
+    fn everybody(&self) -> IpAddr;
     fn listen_at(&self, at: SocketAddr) -> io::Result<Self::Listener>;
     fn connect<A: ToSocketAddrs>(&self, to: A) -> io::Result<Self::Stream>;
     fn connect_timeout(&self, to: SocketAddr, timeout: Duration) -> io::Result<Self::Stream>;
@@ -143,6 +145,9 @@ impl World for Kernel {
     }
     fn another_of_client(&self) -> IpAddr {
         "127.0.0.2".parse().unwrap()
+    }
+    fn everybody(&self) -> IpAddr {
+        "127.255.255.255".parse().unwrap()
     }
     fn listen_at(&self, at: SocketAddr) -> io::Result<Self::Listener> {
         std::net::TcpListener::bind(at)
@@ -233,6 +238,9 @@ impl World for Ours {
     }
     fn another_of_client(&self) -> IpAddr {
         self.family.choose("10.0.0.4", "fd00::4")
+    }
+    fn everybody(&self) -> IpAddr {
+        "10.0.0.255".parse().unwrap()
     }
     fn listen_at(&self, at: SocketAddr) -> io::Result<Self::Listener> {
         laneway::TcpListener::bind_on(&self.server, at)

@@ -232,7 +232,8 @@ impl Control {
         self.bind_udp_with(at, BindOptions::default()).map(|(id, _)| id)
     }
 
-    /// Binds a UDP socket with options; the answer tells the port, if `at` had port 0.
+    /// Binds a UDP socket with options; the answer tells the port, if `at` had port 0. At a broadcast address, 255.255.255.255 or that of a network
+    /// of ours, it hears what is sent to all, and sends from an address of ours.
     pub fn bind_udp_with(&mut self, at: SocketAddr, options: BindOptions) -> Result<(UdpId, SocketAddr), Error> {
         let id = self.begin(Transport::Udp, at, options, None)?;
         let held = self.binds.get(id).ok_or(Error::Closed)?;
@@ -258,7 +259,9 @@ impl Control {
                 at.ip()
             )));
         }
-        if !address.is_unspecified() && !self.snapshot.addresses.contains(&address) {
+        // Who is bound to a broadcast address hears what is sent there.
+        let hears_all = transport == Transport::Udp && self.snapshot.addresses.means_all(&address);
+        if !address.is_unspecified() && !hears_all && !self.snapshot.addresses.contains(&address) {
             return Err(Error::AddressNotAvailable(at.ip()));
         }
         let id = self.binds.take_id()?;

@@ -47,6 +47,8 @@ pub struct Datagrams {
     ends: Mutex<Ends>,
     /// The same for lanes, which take no lock.
     pub(super) heard: Heard,
+    /// It may send to all hosts of a network: `SO_BROADCAST`.
+    pub broadcast: AtomicBool,
     /// Calls return at once.
     pub nonblocking: AtomicBool,
     /// Milliseconds, as in [`super::words::AppWords`].
@@ -129,6 +131,7 @@ impl Datagrams {
             refused: AtomicBool::new(false),
             ends: Mutex::default(),
             heard: Heard::default(),
+            broadcast: AtomicBool::new(false),
             nonblocking: AtomicBool::new(false),
             read_timeout_ms: AtomicU32::new(u32::MAX),
             write_timeout_ms: AtomicU32::new(u32::MAX),

@@ -222,9 +222,9 @@ impl Desk {
         let _ = self.world.set(world);
     }
 
-    /// Which address a socket that is bound to `bound` sends from to `to`.
-    pub fn source(&self, bound: IpAddr, to: IpAddr) -> Result<IpAddr, Unreachable> {
-        self.world.get().map_or(Ok(bound), |world| reach::source(world, bound, to))
+    /// Which address a socket that is bound to `bound` sends from to `to`; `to_all`: that may be a broadcast address.
+    pub fn source(&self, bound: IpAddr, to: IpAddr, to_all: bool) -> Result<IpAddr, Unreachable> {
+        self.world.get().map_or(Ok(bound), |world| reach::source(world, bound, to, to_all))
     }
 
     pub(super) fn look_us(&self) -> u32 {

@@ -4,7 +4,6 @@
 //! that it was started with, so threads look at a table of their own.
 
 use crate::snapshot::Snapshot;
-use laneway_proto::ip::remote::can_be_remote;
 use laneway_wire::flow::Address;
 use std::net::IpAddr;
 
@@ -13,32 +12,30 @@ use std::net::IpAddr;
 pub enum Unreachable {
     /// No route leads there, or no address of ours has its family.
     NoRoute,
-    /// All hosts of a network: nobody has asked for that.
+    /// All hosts of a network, and the socket has not asked for that (`SO_BROADCAST`).
     Broadcast,
     /// A group.
     Multicast,
 }
 
-/// Where we send from to `to`: `bound`, or, if that is the unspecified address, what the route says.
-pub(super) fn source(world: &Snapshot, bound: IpAddr, to: IpAddr) -> Result<IpAddr, Unreachable> {
+/// Where we send from to `to`: `bound`, or, if that is the unspecified address or one that means all hosts, what the route says. `to_all`: such
+/// an address may be sent to; no route need lead there.
+pub(super) fn source(world: &Snapshot, bound: IpAddr, to: IpAddr, to_all: bool) -> Result<IpAddr, Unreachable> {
     let (ours, to) = (Address::from(bound.to_canonical()), Address::from(to.to_canonical()));
     if to.is_multicast() {
         return Err(Unreachable::Multicast);
     }
-    if to.is_broadcast() {
-        return Err(Unreachable::Broadcast);
+    if world.addresses.means_all(&to) {
+        if !to_all {
+            return Err(Unreachable::Broadcast);
+        }
+    } else if !world.addresses.can_be_remote(&to) || world.routes.lookup(to).is_none() {
+        return Err(Unreachable::NoRoute);
     }
-    if !world.addresses.can_be_remote(&to) {
-        // Nobody's, or ours; and otherwise that of all hosts of a network of ours.
-        let is_host = can_be_remote(&to, |to| world.addresses.contains(to));
-        return Err(if is_host { Unreachable::Broadcast } else { Unreachable::NoRoute });
-    }
-    let route = world.routes.lookup(to).ok_or(Unreachable::NoRoute)?;
-    if !ours.is_unspecified() {
+    if !ours.is_unspecified() && !world.addresses.means_all(&ours) {
         return Ok(bound);
     }
-    let any = || world.addresses.iter().find(|address| address.is_v4() == to.is_v4()).copied();
-    let source = route.source.or_else(any).ok_or(Unreachable::NoRoute)?.to_ip();
+    let source = world.source(&to).ok_or(Unreachable::NoRoute)?.to_ip();
     // A socket of both families names IPv4 addresses in the clothes of IPv6.
     Ok(match (bound, source) {
         (IpAddr::V6(_), IpAddr::V4(source)) => source.to_ipv6_mapped().into(),
@@ -57,7 +54,11 @@ mod tests {
         let addresses = ["10.0.0.2/24", "10.1.0.0/31", "fd00::2/64"].map(|cidr| cidr.parse().unwrap()).to_vec();
         let world = Network { addresses: addresses.clone(), gateways: Vec::new() }.snapshot().unwrap();
         let ask = |world: &Snapshot, bound: &str, to: &str| {
-            source(world, bound.parse().unwrap(), to.parse().unwrap()).map(|source| source.to_string())
+            let [bound, to] = [bound, to].map(|ip| ip.parse().unwrap());
+            let to_all = |to_all| source(world, bound, to, to_all).map(|source| source.to_string());
+            // Who may send to all is told the same of everybody else.
+            assert!(to_all(true) == to_all(false) || to_all(false) == Err(Broadcast));
+            to_all(false)
         };
         for (bound, to, answer) in [
             ("0.0.0.0", "10.0.0.1", Ok("10.0.0.2")),
@@ -77,6 +78,20 @@ mod tests {
             ("::", "ff02::fb", Err(Multicast)),
         ] {
             assert_eq!(ask(&world, bound, to), answer.map(str::to_owned), "from {bound} to {to}");
+        }
+        let to_all = |bound: &str, to: &str| {
+            let source = source(&world, bound.parse().unwrap(), to.parse().unwrap(), /* to_all= */ true);
+            source.map(|source| source.to_string())
+        };
+        for (bound, to, answer) in [
+            ("0.0.0.0", "10.0.0.255", "10.0.0.2"),
+            ("::", "10.0.0.255", "::ffff:10.0.0.2"),
+            ("0.0.0.0", "255.255.255.255", "10.0.0.2"),
+            ("10.1.0.0", "255.255.255.255", "10.1.0.0"),
+            ("10.0.0.255", "255.255.255.255", "10.0.0.2"),
+            ("10.0.0.255", "10.1.0.1", "10.1.0.0"),
+        ] {
+            assert_eq!(to_all(bound, to), Ok(answer.to_owned()), "from {bound} to {to}");
         }
         let world = Network { addresses, gateways: vec!["10.0.0.1".parse().unwrap()] }.snapshot().unwrap();
         assert_eq!(ask(&world, "0.0.0.0", "192.0.2.255"), Ok("10.0.0.2".to_owned()), "nobody here knows that network");
