@@ -71,7 +71,7 @@ discards! {
     UdpMalformed,
     /// The UDP checksum is wrong.
     UdpChecksum,
-    /// No UDP socket on that port.
+    /// No UDP socket on that port, or none that wants what was sent to all hosts.
     UdpNoPort,
     /// The UDP socket's queue is full.
     UdpQueueFull,

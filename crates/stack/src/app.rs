@@ -9,8 +9,7 @@ use crate::lane::Local;
 use crate::paths::PathPlace;
 use crate::ports::{Ask, Exhausted};
 use crate::tables::{Opening, Slot, Tables, Tcb, prefetch_ring};
-use crate::udp::Sending;
-use laneway_proto::discard::Discard;
+use crate::udp::{Fate, Sending};
 use laneway_proto::tcp::{self, CloseReason, Connection, Handshake, State, isn};
 use laneway_proto::time::Instant;
 use laneway_wire::flow::{Address, FlowKey};
@@ -132,7 +131,8 @@ pub trait App {
     fn on_stop(&mut self, cx: &mut Context<'_>) {
         cx.close_all();
     }
-    /// A datagram has arrived.
+    /// A datagram has arrived. One to all hosts of a network, or to a group, arrives at each socket that is bound to where it was sent, or to any address,
+    /// and is not [connected](Self::peer_is) to somebody else; any other at one.
     fn on_datagram(&mut self, cx: &mut Context<'_>, socket: UdpId, from: SocketAddr, data: &[u8]) {
         let _ = (cx, socket, from, data);
     }
@@ -624,19 +624,16 @@ impl Context<'_> {
         self.local.udp.arrived_at.to_ip()
     }
 
-    /// Counts the datagram that the application is just told of as one that no socket takes.
+    /// The socket does not hear the sender of the datagram that the application is just told of.
     #[cold]
-    pub(crate) fn datagram_for_nobody(&mut self) {
-        self.local.counters.count(Mib::UdpNoPorts);
-        self.local.counters.discard(Discard::UdpNoPort);
+    pub(crate) fn datagram_unheard(&mut self) {
+        self.local.udp.fate = Fate::Unheard;
     }
 
-    /// Counts the datagram that the application is just told of as lost, because nobody takes those before it.
+    /// The datagram that the application is just told of is lost, because nobody takes those before it.
     #[cold]
     pub(crate) fn datagram_without_room(&mut self) {
-        self.local.counters.count(Mib::UdpInErrors);
-        self.local.counters.count(Mib::UdpRcvbufErrors);
-        self.local.counters.discard(Discard::UdpQueueFull);
+        self.local.udp.fate = Fate::NoRoom;
     }
 
     #[inline(always)]

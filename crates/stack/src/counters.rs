@@ -62,7 +62,11 @@ mib! {
     TcpInMerged,
     /// Super-packets that the device handed in.
     TcpInSuperSegs,
-    UdpInDatagrams, UdpNoPorts, UdpInErrors, UdpOutDatagrams, UdpRcvbufErrors, UdpSndbufErrors,
+    /// Of what was sent to all hosts of a network, or to a group, each copy that a socket got.
+    UdpInDatagrams,
+    UdpNoPorts, UdpInErrors, UdpOutDatagrams, UdpRcvbufErrors, UdpSndbufErrors,
+    /// Datagrams to all hosts of a network, or to a group, that no socket here wants. Nobody is told.
+    UdpIgnoredMulti,
     /// Frames that arrived on a lane which does not own their flow.
     SteerMiss,
     /// Frames taken over from other lanes.

@@ -1,5 +1,7 @@
 //! Owns what is not TCP: fragments on their way to being whole, ICMP, UDP.
 
+mod datagram;
+
 use crate::app::{Context, UdpId};
 use crate::counters::Mib;
 use crate::demux::{Stage, mail_packet};
@@ -16,7 +18,6 @@ use laneway_proto::ip::input::Packet;
 use laneway_proto::ip::output::HeaderSpec;
 use laneway_proto::ip::reassembly::Reassembled;
 use laneway_proto::udp;
-use laneway_wire::checksum::RxChecksum;
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::protocol;
 use std::net::SocketAddr;
@@ -215,39 +216,6 @@ impl<T: Tx> Stage<'_, T> {
     fn udp_socket(&self, key: &FlowKey, hash: u64) -> Option<UdpId> {
         let (at, peer) = (key.local.to_ip(), SocketAddr::new(key.remote.to_ip(), key.remote_port));
         self.local.udp.find(key, hash, |socket| self.app.peer_is(socket, at, peer))
-    }
-
-    fn udp(&mut self, packet: &Packet<'_>, bytes: &[u8], vouched: Vouched) {
-        let checksum = if vouched.verified { RxChecksum::Verified } else { RxChecksum::Unknown };
-        let datagram = match udp::input(packet, checksum) {
-            Ok(datagram) => datagram,
-            Err(discard) => {
-                self.local.counters.count(Mib::UdpInErrors);
-                return self.local.counters.discard(discard);
-            }
-        };
-        let owner = self.local.steers_to(&datagram.key);
-        if owner != self.local.id {
-            self.local.count_mailed(Via::Direct);
-            mail_packet(self.local, owner, bytes, vouched, Note::of_packet(packet));
-            return;
-        }
-        let hash = datagram.key.hash(&self.local.hash_key.get());
-        let Some(socket) = self.udp_socket(&datagram.key, hash) else {
-            self.local.counters.count(Mib::UdpNoPorts);
-            self.local.counters.discard(Discard::UdpNoPort);
-            return self.problem(packet, Problem::PortUnreachable);
-        };
-        let from = SocketAddr::new(datagram.key.remote.to_ip(), datagram.key.remote_port);
-        self.local.udp.arrived_at = datagram.key.local;
-        let mut context = Context { tables: self.tables, local: self.local };
-        let lost = |local: &Local| [Discard::UdpQueueFull, Discard::UdpNoPort].map(|why| local.counters.discarded(why));
-        let before = lost(context.local);
-        self.app.on_datagram(&mut context, socket, from, datagram.payload);
-        // What found its socket full, or connected to another, has come in for nobody.
-        if lost(self.local) == before {
-            self.local.counters.count(Mib::UdpInDatagrams);
-        }
     }
 
     /// Gives up the datagrams that were not whole in time, and tells their senders where the first fragment had come.

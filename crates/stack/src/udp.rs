@@ -25,6 +25,18 @@ struct Socket {
     binding: Binding,
 }
 
+/// What an application makes of a datagram that it is told of.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Fate {
+    /// It takes it.
+    #[default]
+    Taken,
+    /// Those before it fill the socket.
+    NoRoom,
+    /// The socket does not hear who has sent it.
+    Unheard,
+}
+
 /// What an application has a socket send.
 pub(crate) struct Sending<'a> {
     /// The address that the socket has been given since it was bound; if it is none of ours for `to`, that to which it is bound, or the one that the
@@ -63,6 +75,8 @@ pub struct UdpSockets {
     pub outgoing: VecDeque<Outgoing>,
     /// To which address the datagram was sent that the application is just told of.
     pub(crate) arrived_at: Address,
+    /// What the application has made of it.
+    pub(crate) fate: Fate,
 }
 
 impl UdpSockets {
@@ -132,6 +146,21 @@ impl UdpSockets {
             return group().nth((hash % members) as usize).map(|s| s.id);
         }
         Some(last.id)
+    }
+
+    /// Who gets a copy of a datagram to more than one host: of the sockets on its port, from the `place`th on, the next that is bound to where it was
+    /// sent, or to any address, and is not connected to somebody else (`peer_is` knows). Neither a group nor who was bound last comes first.
+    pub fn next_copy(
+        &self,
+        flow: &FlowKey,
+        place: &mut usize,
+        peer_is: impl Fn(UdpId) -> Option<bool>,
+    ) -> Option<UdpId> {
+        let others = self.by_port.get(&flow.local_port)?.get(*place..)?;
+        let hears = |s: &Socket| s.binding.takes(&flow.local) && peer_is(s.id) != Some(false);
+        let at = others.iter().position(hears)?;
+        *place += at + 1;
+        Some(others[at].id)
     }
 
     pub(crate) fn send(

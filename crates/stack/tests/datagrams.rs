@@ -312,6 +312,54 @@ fn what_finds_its_socket_full_is_counted_as_the_kernel_does() {
     assert_eq!(counters.get(Mib::UdpInDatagrams), sent - lost, "what is lost has not come in");
 }
 
+/// Each copy of what is for all hosts needs room of its own: who reads nothing takes nothing from others.
+#[test]
+fn what_is_for_all_hosts_is_lost_for_those_alone_that_are_full() {
+    let [mut server, mut client] = Side::pair();
+    let options = BindOptions { reuse_address: true, ..BindOptions::default() };
+    let [full, read] = ["10.0.0.255:53", "0.0.0.0:53"].map(|at| server.bind_with(at, options));
+    let from = client.bind("10.0.0.2:5000");
+    let (mut sent, mut heard) = (0, 0);
+    for _ in 0..600 {
+        sent += u64::from(from.send(full.at, &[7; 1_000]));
+        client.desk.send_datagrams(&from);
+        client.turn(2);
+        server.turn(2);
+        heard += all_received(&read, 5_000) as u64;
+    }
+    let counters = server.host.counters();
+    let lost = full.dropped.load(Relaxed);
+    assert!(lost > 0 && sent == 600 && heard == sent, "{lost} of {sent} were lost, and {heard} heard");
+    let counted = [Mib::UdpRcvbufErrors, Mib::UdpInErrors, Mib::UdpInDatagrams, Mib::UdpIgnoredMulti];
+    assert_eq!(counted.map(|mib| counters.get(mib)), [lost, lost, 2 * sent - lost, 0]);
+    assert_eq!(all_received(&full, 5_000) as u64, sent - lost);
+}
+
+/// One that was connected before its lane has heard of it gets no copy of what a stranger sends to all.
+#[test]
+fn what_is_for_all_hosts_and_comes_before_its_connected_socket_is_heard_if_it_is_the_peers() {
+    for (bound, peer, heard) in [
+        ("10.0.0.255:53", "10.0.0.2:5000", 1),
+        ("10.0.0.255:53", "10.0.0.2:5001", 0),
+        ("0.0.0.0:53", "10.0.0.2:5000", 0),
+    ] {
+        let [mut server, mut client] = Side::pair();
+        server.turn(1);
+        let from = client.bind("10.0.0.2:5000");
+        client.turn(2);
+        let to = server.bind(bound);
+        connect(&to, peer.parse().unwrap());
+        assert!(from.send("10.0.0.255:53".parse().unwrap(), b"hello"));
+        client.desk.send_datagrams(&from);
+        client.turn(2);
+        server.turn(2);
+        let counters = server.host.counters();
+        let counted = [Mib::UdpInDatagrams, Mib::UdpIgnoredMulti, Mib::UdpNoPorts].map(|mib| counters.get(mib));
+        assert_eq!(counted, [heard, 1 - heard, 0], "bound to {bound}, connected to {peer}");
+        assert_eq!(all_received(&to, 5_000) as u64, heard);
+    }
+}
+
 /// As a server has it that gives each of its clients a socket: all at one port, and one more for who is new.
 #[test]
 fn who_is_connected_takes_its_peer_s_datagrams_and_no_others() {

@@ -78,3 +78,35 @@ story!(
     log.say("send", bound.send(b"yes"));
     log.say("from", client.recv_from(&mut buf).map(|(n, from)| (n, from == to_one)));
 });
+
+story!(
+    /// Each that is bound to where it was sent, or to any address, and is not connected to somebody else, or at another address.
+    each_of_several_hears_what_is_for_all over [ipv4 V4], |world, log| {
+    let (client, stranger) = (world.udp_client(), world.udp_client());
+    let from = client.local_addr().unwrap();
+    let any = world.udp_shared("0.0.0.0:0".parse().unwrap());
+    let port = any.local_addr().unwrap().port();
+    let shared = |ip: IpAddr| world.udp_shared((ip, port).into());
+    let bound = [world.everybody(), world.everybody(), world.server(), Ipv6Addr::UNSPECIFIED.into(), "0.0.0.0".parse().unwrap()];
+    let bound = bound.map(shared);
+    let connected = [world.everybody(), world.everybody(), "0.0.0.0".parse().unwrap()].map(shared);
+    for (socket, peer) in connected.iter().zip([from, stranger.local_addr().unwrap(), from]) {
+        log.say("connect", socket.connect(peer));
+    }
+    client.set_broadcast(true).unwrap();
+    let sockets: Vec<_> = [any].into_iter().chain(bound).chain(connected).collect();
+    let mut buf = [0; 16];
+    for socket in &sockets {
+        socket.set_nonblocking(true).unwrap();
+    }
+    for (ip, what) in [(world.everybody(), "all"), (world.server(), "one"), (world.everybody(), "all again")] {
+        log.say("send", client.send_to(what.as_bytes(), (ip, port)));
+        world.settle();
+        for (number, socket) in sockets.iter().enumerate() {
+            for _ in 0..2 {
+                let heard = socket.recv_from(&mut buf).map(|(n, from)| (buf[..n].to_vec(), from.ip() == client.local_addr().unwrap().ip()));
+                log.say(&number.to_string(), heard);
+            }
+        }
+    }
+});

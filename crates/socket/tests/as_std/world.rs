@@ -89,6 +89,8 @@ pub trait World {
     fn connect_timeout(&self, to: SocketAddr, timeout: Duration) -> io::Result<Self::Stream>;
     fn udp_server_at(&self, at: SocketAddr) -> io::Result<Self::Udp>;
     fn udp_client_at(&self, at: SocketAddr) -> io::Result<Self::Udp>;
+    /// A socket of the server with `SO_REUSEADDR`.
+    fn udp_shared(&self, at: SocketAddr) -> Self::Udp;
     /// A socket of the client for any address, with `IPV6_V6ONLY`.
     fn udp_v6_only(&self) -> Self::Udp;
     /// A non-blocking `connect`.
@@ -163,6 +165,13 @@ impl World for Kernel {
     }
     fn udp_client_at(&self, at: SocketAddr) -> io::Result<Self::Udp> {
         std::net::UdpSocket::bind(at)
+    }
+    fn udp_shared(&self, at: SocketAddr) -> Self::Udp {
+        let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = rustix::net::socket(family, SocketType::DGRAM, None).unwrap();
+        sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+        rustix::net::bind(&socket, &at).unwrap();
+        socket.into()
     }
     fn udp_v6_only(&self) -> Self::Udp {
         let socket = rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None).unwrap();
@@ -256,6 +265,10 @@ impl World for Ours {
     }
     fn udp_client_at(&self, at: SocketAddr) -> io::Result<Self::Udp> {
         laneway::UdpSocket::bind_on(&self.client, at)
+    }
+    fn udp_shared(&self, at: SocketAddr) -> Self::Udp {
+        let options = laneway::BindOptions { reuse_address: true, ..Default::default() };
+        laneway::UdpSocket::bind_with(&self.server, at, options).unwrap()
     }
     fn udp_v6_only(&self) -> Self::Udp {
         let options = laneway::BindOptions { only_v6: true, ..Default::default() };

@@ -2,6 +2,7 @@
 //! know which.
 
 use crate::app::{App, ConnId, Context};
+use crate::binding::BindOptions;
 use crate::config::Config;
 use crate::control::Network;
 use crate::counters::{Counters, Mib};
@@ -22,6 +23,7 @@ use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::icmpv4::Echo;
 use laneway_wire::{icmpv6, protocol};
+use std::net::SocketAddr;
 
 struct Nobody;
 impl App for Nobody {
@@ -450,7 +452,8 @@ fn what_is_for_all_hosts_of_our_network_is_heard_and_not_answered() {
             assert_eq!(world.ask(&piece), None);
         }
         let counters = world.host.counters();
-        assert_eq!((counters.get(Mib::UdpInDatagrams), counters.get(Mib::UdpNoPorts)), (2, 1), "to {to:?}");
+        let counted = [Mib::UdpInDatagrams, Mib::UdpIgnoredMulti, Mib::UdpNoPorts].map(|mib| counters.get(mib));
+        assert_eq!(counted, [2, 1, 0], "to {to:?}");
         let discards = [Discard::IcmpIgnored, Discard::TcpMalformed, Discard::IpUnknownProtocol, Discard::IpNotLocal];
         assert_eq!(discards.map(|discard| counters.discarded(discard)), [1, 1, 1, 0], "to {to:?}");
         assert_eq!(counters.get(Mib::IpOutRequests), 0, "to {to:?}");
@@ -462,4 +465,59 @@ fn what_is_for_all_hosts_of_our_network_is_heard_and_not_answered() {
     output::emit(&spec, &mut packet, 8);
     assert_eq!(world.ask(&packet), None);
     assert_eq!(world.host.counters().discarded(Discard::IpNotLocal), 1);
+}
+
+/// Whichever lane has it: each socket that hears it gets a copy, and no other does.
+#[test]
+fn what_is_for_all_hosts_comes_once_to_each_socket_that_hears_it() {
+    let options = |only_v6| BindOptions { reuse_address: true, only_v6, ..BindOptions::default() };
+    let bound = ["0.0.0.0", "0.0.0.0", "10.0.0.255", "255.255.255.255", "10.0.0.1", "::"];
+    for (to, copies) in [([10, 0, 0, 255], 4), ([255; 4], 4), ([10, 0, 0, 1], 1)] {
+        let mut world = World::new();
+        let at = bound.map(|ip| (SocketAddr::new(ip.parse().unwrap(), 53), false));
+        for (at, only_v6) in
+            at.into_iter().chain([("[::]:53".parse().unwrap(), true), ("10.0.0.255:54".parse().unwrap(), false)])
+        {
+            world.host.control.bind_udp_with(at, options(only_v6)).unwrap();
+        }
+        world.host.turn(world.now);
+        let to = Address::from_v4(to);
+        for port in 40_000..40_032 {
+            let key = FlowKey { local: to, remote: THERE, local_port: 53, remote_port: port };
+            let spec = HeaderSpec::new(THERE, to, protocol::UDP);
+            let datagram = datagram(&key, 10);
+            let mut packet = vec![0; spec.len() + datagram.len()];
+            output::emit(&spec, &mut packet, datagram.len());
+            packet[spec.len()..].copy_from_slice(&datagram);
+            world.send(usize::from(port) % 2, &packet, /* is_broadcast= */ true);
+        }
+        let counters = world.host.counters();
+        assert!(counters.get(Mib::SteerMailed) > 4, "both lanes have some that are the other's");
+        let counted = [Mib::UdpInDatagrams, Mib::UdpIgnoredMulti, Mib::UdpNoPorts].map(|mib| counters.get(mib));
+        assert_eq!(counted, [32 * copies, 0, 0], "to {to:?}");
+    }
+}
+
+/// RFC 4291 section 2.7.1: all nodes on the link, to whom one says what over IPv4 is for all hosts.
+#[test]
+fn what_is_for_all_nodes_comes_once_to_each_socket_that_hears_it() {
+    let mut world = World::on(Medium::Ip, 1);
+    let options = BindOptions { reuse_address: true, ..BindOptions::default() };
+    for at in ["[::]:53", "[::]:53", "[fd00::1]:53", "0.0.0.0:53"] {
+        world.host.control.bind_udp_with(at.parse().unwrap(), options).unwrap();
+    }
+    world.host.turn(world.now);
+    let address = |text: &str| Address::from(text.parse::<std::net::IpAddr>().unwrap());
+    let (from, to) = (address("fd00::2"), address("ff02::1"));
+    for port in [53, 54] {
+        let spec = HeaderSpec::new(from, to, protocol::UDP);
+        let datagram = datagram(&FlowKey { local: to, remote: from, local_port: port, remote_port: 9 }, 10);
+        let mut packet = vec![0; spec.len() + datagram.len()];
+        output::emit(&spec, &mut packet, datagram.len());
+        packet[spec.len()..].copy_from_slice(&datagram);
+        assert_eq!(world.ask(&packet), None);
+    }
+    let counters = world.host.counters();
+    let counted = [Mib::UdpInDatagrams, Mib::UdpIgnoredMulti, Mib::UdpNoPorts].map(|mib| counters.get(mib));
+    assert_eq!(counted, [2, 1, 0]);
 }

@@ -607,7 +607,7 @@ impl App for Server {
         // Of one that the lane did not know yet it could not say whom it hears, and it may have a peer already.
         let is_new = !self.sockets.contains_key(&socket.0);
         if is_new && self.socket(socket).is_some_and(|side| side.is_deaf_to(cx.datagram_at(), from)) {
-            return cx.datagram_for_nobody();
+            return cx.datagram_unheard();
         }
         if self.with_socket(socket, |side| side.deliver(from, data)) == Some(false) {
             cx.datagram_without_room();

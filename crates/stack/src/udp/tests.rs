@@ -27,12 +27,22 @@ fn told(
     })
 }
 
+/// What is said of copies: each who is bound there, or to any address, and not connected to somebody else.
+fn told_all(all: &[(UdpId, Binding, u16)], flow: &FlowKey, peer_is: impl Fn(UdpId) -> Option<bool>) -> Vec<UdpId> {
+    let hears = |(id, binding, port): &&(UdpId, Binding, u16)| {
+        *port == flow.local_port && binding.takes(&flow.local) && peer_is(*id).unwrap_or(true)
+    };
+    all.iter().filter(hears).map(|(id, ..)| *id).collect()
+}
+
 fn address(which: u8) -> Address {
     match which {
         0 => Address::UNSPECIFIED_V6,
         1 => Address::UNSPECIFIED_V4,
         2 => Address::from_v4([10, 0, 0, 1]),
         3 => Address::from_v4([10, 0, 1, 1]),
+        // All hosts of the first network.
+        4 => Address::from_v4([10, 0, 0, 255]),
         _ => Address::from_v6([0xfd; 16]),
     }
 }
@@ -42,8 +52,8 @@ proptest! {
 
     #[test]
     fn the_index_by_port_finds_whom_a_walk_over_all_finds(
-        steps in prop::collection::vec((0..5u8, 1..4u16, any::<[bool; 3]>(), 0..4u8), 1..24),
-        flows in prop::collection::vec((2..5u8, 1..4u16, any::<u64>(), any::<[u8; 3]>()), 1..24),
+        steps in prop::collection::vec((0..6u8, 1..4u16, any::<[bool; 3]>(), 0..4u8), 1..24),
+        flows in prop::collection::vec((2..6u8, 1..4u16, any::<u64>(), any::<[u8; 3]>()), 1..24),
     ) {
         let (mut sockets, mut all) = (UdpSockets::default(), Vec::new());
         for (name, (at, port, [reuse_address, reuse_port, only_v6], unbinds)) in steps.into_iter().enumerate() {
@@ -62,6 +72,9 @@ proptest! {
             let flow = FlowKey { local: address(at), remote: address(at), local_port: port, remote_port: 9 };
             let peer_is = |id: UdpId| connected.contains(&(id.0 as u8)).then_some(id.0.is_multiple_of(2));
             prop_assert_eq!(sockets.find(&flow, hash, peer_is), told(&all, &flow, hash, peer_is));
+            let mut place = 0;
+            let copies = std::iter::from_fn(|| sockets.next_copy(&flow, &mut place, peer_is));
+            prop_assert_eq!(copies.collect::<Vec<_>>(), told_all(&all, &flow, peer_is));
         }
     }
 }
