@@ -20,8 +20,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Why a stack does not start. Each says in one sentence what is wrong and what to do.
-#[derive(Debug)]
+/// Why a stack does not start. Each says in one sentence what is wrong and what to do, under [`Debug`](std::fmt::Debug) too: a `main`
+/// that returns it prints that.
 pub enum StartError {
     /// The settings do not fit together.
     Misuse(String),
@@ -51,6 +51,12 @@ impl std::fmt::Display for StartError {
                 write!(f, "the system refuses a thread or descriptor: {error}; look at `ulimit -u` and `ulimit -n`")
             }
         }
+    }
+}
+
+impl std::fmt::Debug for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
     }
 }
 

@@ -144,7 +144,8 @@ fn misuse_is_answered_in_a_sentence() {
     }
     let (here, _there) = Device::memory_pair(1).unwrap();
     assert!(Stack::builder(here).address("10.0.0.300/24").is_err());
-    assert!(Device::memory_pair(0).is_err());
+    let error = Device::memory_pair(0).expect_err("no lane");
+    assert_eq!(format!("{error:?}"), error.to_string(), "what `main` prints is the sentence");
 }
 
 #[test]
