@@ -87,16 +87,7 @@ impl From<Unreachable> for Why {
 
 /// What the control plane refuses.
 pub(crate) fn refused(error: Error) -> io::Error {
-    Why::Fault(match error {
-        Error::AddressInUse(_) => Fault::AddressInUse,
-        Error::AddressNotAvailable(_) | Error::LaneExhausted(_) | Error::PortsExhausted(_) | Error::FlowInUse(..) => {
-            Fault::AddressNotAvailable
-        }
-        Error::NetworkUnreachable(_) => Fault::NetworkUnreachable,
-        Error::Closed => Fault::Stopped,
-        _ => Fault::Invalid,
-    })
-    .into()
+    error.errno().into()
 }
 
 #[cfg(test)]
@@ -121,5 +112,24 @@ mod tests {
             assert_eq!(io::Error::from(why).kind(), kind, "{why:?}");
         }
         assert_eq!(io::Error::from(Why::Forked).raw_os_error(), Some(9));
+    }
+
+    #[test]
+    fn a_refusal_is_the_same_on_a_lane_and_on_a_socket() {
+        let (at, ip) = ("10.0.0.1:80".parse().expect("an address"), "10.0.0.1".parse().expect("an address"));
+        for (error, kind) in [
+            (Error::AddressInUse(at), ErrorKind::AddrInUse),
+            (Error::AddressNotAvailable(ip), ErrorKind::AddrNotAvailable),
+            (Error::NetworkUnreachable(ip), ErrorKind::NetworkUnreachable),
+            (Error::LaneExhausted(at), ErrorKind::AddrNotAvailable),
+            (Error::PortsExhausted(at), ErrorKind::AddrNotAvailable),
+            (Error::FlowInUse(at, at), ErrorKind::AddrNotAvailable),
+            (Error::OtherLane(1), ErrorKind::AddrNotAvailable),
+            (Error::Invalid(String::new()), ErrorKind::InvalidInput),
+            (Error::Closed, ErrorKind::NetworkDown),
+        ] {
+            let on_lane = io::Error::from(error.errno()).kind();
+            assert_eq!((on_lane, refused(error.clone()).kind()), (kind, kind), "{error:?}");
+        }
     }
 }

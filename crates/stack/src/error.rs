@@ -20,7 +20,7 @@ pub enum Error {
     FlowInUse(SocketAddr, SocketAddr),
     /// Replies to that port would come to this lane, which is not the one that was asked.
     OtherLane(usize),
-    /// Two addresses of one family, or an address and the peer's: the setting cannot work.
+    /// A setting that cannot work, a number of nothing that there is, addresses that do not go together: a sentence says which.
     Invalid(String),
     /// The stack is shutting down.
     Closed,
@@ -78,7 +78,7 @@ impl Error {
             | Error::OtherLane(_) => Errno::ADDRNOTAVAIL,
             Error::NetworkUnreachable(_) => Errno::NETUNREACH,
             Error::Invalid(_) => Errno::INVAL,
-            Error::Closed => Errno::NOTCONN,
+            Error::Closed => Errno::NETDOWN,
         }
     }
 }
