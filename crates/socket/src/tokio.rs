@@ -3,6 +3,9 @@
 //! A runtime learns of a stack's sockets through one descriptor: the stack keeps a [`Poller`](crate::Poller) for each runtime
 //! that uses it, and a task in that runtime waits for the poller's descriptor and wakes the tasks whose sockets are ready. No
 //! lane calls a waker, so no lane runs, or waits for, code of the runtime's.
+//!
+//! A socket itself has no descriptor. So `try_io` and `async_io`, which are for calls of one's own on it, are not here, nor is `TcpSocket`: what
+//! it sets before `listen` is in [`BindOptions`](crate::BindOptions).
 
 mod driver;
 mod listener;

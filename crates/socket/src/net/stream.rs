@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 /// ```
 ///
 /// Clones share everything, as those of `std::net` do; the last one to be dropped closes. `set_linger` with a time other
-/// than zero is remembered, but the drop never waits.
+/// than zero is remembered, but the drop never waits. There is no file descriptor: a [`Poller`](super::Poller) waits for many.
 pub struct TcpStream {
     /// Until the drop, which gives it to the lane.
     talk: Option<Talk>,

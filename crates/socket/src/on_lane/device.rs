@@ -106,7 +106,7 @@ impl Device {
         Device(Kind::Queues(queues))
     }
 
-    /// Frames of this device begin with an IP header, and there are no neighbours to find.
+    /// What its frames begin with: an IP header, and then there are no neighbours to find, or one of Ethernet.
     pub fn medium(&self) -> Medium {
         match &self.0 {
             Kind::Memory { queues, .. } => queues.first().map_or(Medium::Ip, |queue| queue_medium(&queue.tx)),
