@@ -482,6 +482,29 @@ fn the_doctor_grants_everything_by_one_command() {
     }
 }
 
+/// Both families are forwarded, or not all that is said of it is true. Needs a network namespace, and where none can be had nothing is tried.
+#[test]
+fn the_doctor_asks_both_families_whether_they_are_forwarded() {
+    for (v4, v6, state, says) in [
+        (0, 0, "limited", "off"),
+        (1, 0, "limited", "on for IPv4 alone"),
+        (0, 1, "limited", "on for IPv6 alone"),
+        (1, 1, "good", "on:"),
+    ] {
+        let script = format!(
+            "cd /proc/sys/net && echo {v4} > ipv4/ip_forward && echo {v6} > ipv6/conf/all/forwarding && exec \"$0\" doctor --json"
+        );
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--net", "sh", "-c", &script, env!("CARGO_BIN_EXE_laneway")]);
+        let output = command.output().expect("util-linux is there");
+        let Ok(lines) = serde_json::from_slice::<serde_json::Value>(&output.stdout) else { return };
+        let lines = lines.as_array().expect("an array");
+        let line = lines.iter().find(|line| line["check"] == "IP forwarding").expect("it is checked");
+        assert_eq!(line["state"], state, "{v4} {v6}: {line}");
+        assert!(line["found"].as_str().is_some_and(|found| found.starts_with(says)), "{v4} {v6}: {line}");
+    }
+}
+
 /// A standard output that nobody reads: `| true`, when `true` has ended.
 fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().expect("a pipe");

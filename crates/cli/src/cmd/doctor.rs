@@ -96,11 +96,20 @@ fn memory() -> Line {
     Line::good("in-memory network", "always there; needs nothing")
 }
 
+/// What the kernel calls itself.
+fn release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// The two numbers that a release begins with.
+fn version(release: &str) -> (u32, u32) {
+    let number = |i: usize| release.split(['.', '-']).nth(i).and_then(|part| part.parse().ok()).unwrap_or(0);
+    (number(0), number(1))
+}
+
 fn kernel() -> Line {
-    let uname = rustix::system::uname();
-    let release = uname.release().to_string_lossy().into_owned();
-    let number = |i: usize| release.split(['.', '-']).nth(i).and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);
-    if (number(0), number(1)) >= (5, 6) {
+    let release = release();
+    if version(&release) >= (5, 6) {
         Line::good("kernel", format!("Linux {release}"))
     } else {
         Line::limited(
@@ -250,15 +259,20 @@ fn files() -> Line {
 }
 
 fn locked_memory() -> Line {
-    let now = getrlimit(Resource::Memlock).current;
-    if now.is_none_or(|n| n >= 64 << 20) {
-        return Line::good("locked memory", limit(now));
+    locked_memory_of(version(&release()), getrlimit(Resource::Memlock).current)
+}
+
+fn locked_memory_of(kernel: (u32, u32), now: Option<u64>) -> Line {
+    const CHECK: &str = "locked memory";
+    let found = now.map_or_else(|| limit(now), |bytes| format!("{bytes} bytes"));
+    if kernel >= (5, 11) {
+        return Line::good(CHECK, format!("{found}: this kernel counts no eBPF maps against it"));
     }
-    Line::limited(
-        "locked memory",
-        format!("{} bytes", limit(now)),
-        "ulimit -l unlimited    (only old kernels count eBPF maps against it)",
-    )
+    if now.is_none_or(|bytes| bytes >= 64 << 20) {
+        return Line::good(CHECK, found);
+    }
+    let fix = "sudo prlimit --pid $$ --memlock=unlimited:unlimited    (kernels before 5.11 count eBPF maps against it)";
+    Line::limited(CHECK, found, fix)
 }
 
 fn processes() -> Line {
@@ -271,16 +285,21 @@ fn processes() -> Line {
 }
 
 fn forwarding() -> Line {
-    match read("/proc/sys/net/ipv4/ip_forward").as_deref() {
-        Some("1") => {
-            Line::good("IP forwarding", "on: other machines can reach a TUN interface's network through this one")
+    let is_on = |path: &str| read(path).map(|value| value != "0");
+    let v4 = is_on("/proc/sys/net/ipv4/ip_forward").unwrap_or(false);
+    // A kernel without IPv6 has nothing of it to forward.
+    let v6 = is_on("/proc/sys/net/ipv6/conf/all/forwarding").unwrap_or(v4);
+    let found = match (v4, v6) {
+        (true, true) => {
+            let found = "on: other machines can reach a TUN interface's network through this one";
+            return Line::good("IP forwarding", found);
         }
-        _ => Line::limited(
-            "IP forwarding",
-            "off: only this machine reaches a TUN interface's network",
-            "sudo sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
-        ),
-    }
+        (true, false) => "on for IPv4 alone: only this machine reaches a TUN interface's IPv6 network",
+        (false, true) => "on for IPv6 alone: only this machine reaches a TUN interface's IPv4 network",
+        (false, false) => "off: only this machine reaches a TUN interface's network",
+    };
+    let fix = "sudo sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1";
+    Line::limited("IP forwarding", found, fix)
 }
 
 fn virtual_machine() -> Line {
@@ -309,5 +328,14 @@ mod tests {
         assert!(may(tun, "1000", "-1") && may(tun, "-1", "200") && may(tun, "-1", "-1") && may(tun, "1000", "100"));
         assert!(!may(tap, "1000", "-1") && !may(tun, "0", "-1") && !may(tun, "1000", "0") && !may(tun, "0", "100"));
         assert!(!may("", "1000", "-1"));
+    }
+
+    #[test]
+    fn locked_memory_is_short_where_maps_are_counted_against_it() {
+        let state = |release, now| locked_memory_of(version(release), now).state;
+        let (little, enough) = (Some(8 << 20), Some(64 << 20));
+        assert!(state("5.10.0-28-amd64", little) == State::Limited && state("4.19", little) == State::Limited);
+        assert!(state("5.10.0-28-amd64", enough) == State::Good && state("5.10.0", None) == State::Good);
+        assert!(state("5.11.0", little) == State::Good && state("6.1-rc1", little) == State::Good);
     }
 }
