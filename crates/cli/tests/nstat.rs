@@ -166,6 +166,27 @@ fn values_are_kept_in_files_alone() {
     }
 }
 
+/// Nothing is said of what has not grown; a name that there is not is another matter.
+#[test]
+fn a_prefix_of_no_name_is_misuse() {
+    let place = Place::new("prefix");
+    let socket = place.0.join("x.sock");
+    let asked = |prefixes: &[&str]| {
+        let answering = stack(&socket, 1, 0);
+        let output = place.nstat(&socket, prefixes);
+        answering.join().expect("somebody has asked");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(asked(&["Tcp"]), (Some(0), String::new()));
+    for wrong in [&["tcp"][..], &["Tcp", "Tcp*"], &["--json", "TcpInSegz"]] {
+        let (code, message) = asked(wrong);
+        let name = wrong.last().expect("there is one");
+        assert!(code == Some(2) && message.contains(&format!("'{name}'")), "{wrong:?}: {code:?} {message}");
+        assert!(message.contains("laneway nstat -az"), "{wrong:?}: {message}");
+    }
+    assert_eq!(std::fs::read_dir(place.0.join("history")).expect("a directory").count(), 1);
+}
+
 /// Only who is not root can have no usual place; root becomes nobody in a user namespace, and where none can be had nothing is tried.
 #[test]
 fn absolute_values_need_no_place_to_remember() {

@@ -66,6 +66,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let life = Life::of(&hello(&mut client)?);
     let now = counters(&mut client)?;
     // Absolute values need no place where others are kept.
+    // It says all that it counts, what is zero too: whose name is not there is nowhere.
+    let is_known = |prefix: &String| now.iter().any(|counter| counter.name.starts_with(prefix.as_str()));
+    if let Some(unknown) = args.prefixes.iter().find(|prefix| !is_known(prefix)) {
+        return Err(Failure::Misuse(format!(
+            "no counter's name begins with '{unknown}': `laneway nstat -az` shows all that there are"
+        )));
+    }
     let kept = match &args.history {
         _ if args.absolute => None,
         Some(path) => Some(path.clone()),
