@@ -1,6 +1,7 @@
 //! `laneway nstat`: counters of a running stack under the kernel's names, as increments since the last call.
 
 use crate::ask::{Out, Which};
+use crate::counters::{octets_per_packet, size_line};
 use crate::failure::Failure;
 use laneway::control::{Ask, Client, Counter, Hello};
 use life::Life;
@@ -65,7 +66,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut client = Client::connect(&socket)?;
     let life = Life::of(&hello(&mut client)?);
     let now = counters(&mut client)?;
-    // Absolute values need no place where others are kept.
     // It says all that it counts, what is zero too: whose name is not there is nowhere.
     let is_known = |prefix: &String| now.iter().any(|counter| counter.name.starts_with(prefix.as_str()));
     if let Some(unknown) = args.prefixes.iter().find(|prefix| !is_known(prefix)) {
@@ -73,6 +73,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             "no counter's name begins with '{unknown}': `laneway nstat -az` shows all that there are"
         )));
     }
+    // Absolute values need no place where others are kept.
     let kept = match &args.history {
         _ if args.absolute => None,
         Some(path) => Some(path.clone()),
@@ -91,7 +92,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 && (args.prefixes.is_empty() || args.prefixes.iter().any(|prefix| name.starts_with(prefix)))
         })
         .collect();
-    let sizes = octets_per_packet(&shown);
+    let sizes = octets_per_packet(shown.iter().copied());
     let mut out = Out::new();
     if args.json {
         let counters: serde_json::Map<String, serde_json::Value> =
@@ -107,7 +108,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             out.line(format_args!("{name:<32}{value:<20}"))?;
         }
         for (name, size) in sizes {
-            out.line(format_args!("#{:<31}{size:<20.1}", format!("{name} octets per packet")))?;
+            out.line(size_line(name, size))?;
         }
     }
     out.flush()?;
@@ -132,17 +133,6 @@ pub fn hello(client: &mut Client) -> Result<Hello, Failure> {
 /// Everything that it counts.
 pub fn counters(client: &mut Client) -> Result<Vec<Counter>, Failure> {
     Ok(client.ask::<Counter>(&Ask::Nstat {})?.collect::<Result<Vec<_>, _>>()?)
-}
-
-/// Mean sizes, where octets and packets are both counted.
-fn octets_per_packet(shown: &[(&str, u64)]) -> Vec<(&'static str, f64)> {
-    let value = |name| shown.iter().find(|(n, _)| *n == name).map_or(0, |(_, value)| *value);
-    let pairs = [("IpIn", "IpExtInOctets", "IpInReceives"), ("IpOut", "IpExtOutOctets", "IpOutRequests")];
-    let size = |(name, octets, packets)| {
-        let (octets, packets) = (value(octets), value(packets));
-        (octets > 0 && packets > 0).then(|| (name, octets as f64 / packets as f64))
-    };
-    pairs.into_iter().filter_map(size).collect()
 }
 
 /// In the directory of control sockets, under the whole path of the stack's: elsewhere there may be one of the same name.

@@ -313,11 +313,7 @@ fn say_hello(out: &Aside, args: &Args, stack: &Stack, more: impl Iterator<Item =
 }
 
 fn say_counters(out: &Aside, args: &Args, counters: &Counters) {
-    let text = if args.json {
-        format!("{}\n", serde_json::json!({"event": "counters", "counters": counters::json(counters)}))
-    } else {
-        counters::table(counters)
-    };
+    let text = if args.json { format!("{}\n", counters::json(counters)) } else { counters::table(counters) };
     out.say(text.as_bytes());
 }
 
