@@ -41,7 +41,12 @@ pub fn number<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> R
     };
     move |text| {
         let number = text.parse().ok().filter(|number| range.contains(number));
-        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| right.clone())
+        let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| match text.parse::<u64>() {
+            // It is a number, and more than the start of the range: that there is an end must be said.
+            Err(_) if is_digits => format!("it must be a number from {} to {}", range.start(), range.end()),
+            _ => right.clone(),
+        })
     }
 }
 

@@ -108,6 +108,8 @@ fn numbers_that_cannot_be() {
         (vec!["demo", "--seconds", "nan"], "from 0.01 to 60"),
         (vec!["trace", "--host", "localhost"], "10.9.0.1"),
         (serve(&["--gateway", "10.77.1.1/24"]), "10.9.0.1"),
+        (serve(&["--seed", "18446744073709551616"]), "from 0 to 18446744073709551615"),
+        (vec!["demo", "--cores", "99999999999999999999"], "from 1 to 18446744073709551615"),
     ] {
         refused(&arguments, &[says]);
     }
