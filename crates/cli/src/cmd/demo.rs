@@ -256,7 +256,7 @@ fn report(
                     "failed": totals[who].failed, "rounds": rounds[who]})
             })
             .collect();
-        let facts = json!({"packets_per_op": facts.packets_per_connection(), "tw_evicted": facts.evicted, "tw_reused": facts.reused, "tw_peak": facts.peak, "msl_us": args.msl.unwrap_or_default(), "retransmitted": facts.retransmitted, "source_addresses": facts.sources, "checksums": "software"});
+        let facts = json!({"connections": facts.connections, "packets_per_op": facts.packets_per_connection(), "tw_evicted": facts.evicted, "tw_reused": facts.reused, "tw_peak": facts.peak, "msl_us": args.msl.unwrap_or_default(), "retransmitted": facts.retransmitted, "source_addresses": facts.sources, "checksums": "software"});
         out.line(json!({"unit": "connections/s", "rows": rows, "laneway": facts}))?;
         return out.flush();
     }
@@ -284,7 +284,7 @@ fn report(
     out.line(format_args!(
         "  Laneway: {:.2} packets per connection, checksums in software, {} connections in all, {} retransmitted,",
         facts.packets_per_connection(),
-        thousands(totals[0].done as f64),
+        thousands(facts.connections as f64),
         facts.retransmitted
     ))?;
     out.line(format_args!(

@@ -40,7 +40,8 @@ pub fn capture(path: &Path) -> Result<Capture, Failure> {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Facts {
     packets: u64,
-    connections: u64,
+    /// All that were made, those that ended behind a turn too.
+    pub connections: u64,
     /// TIME_WAIT records that went early.
     pub evicted: u64,
     /// Tuples that were used again while in TIME_WAIT.
