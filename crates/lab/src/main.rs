@@ -42,6 +42,8 @@ enum Command {
     S3Kernel(s3::kernel::Part),
     /// Wall S4: the send path: a sender and the receive thread want one connection's lock
     S4(s4_send::S4),
+    /// Wall S5: what a packet does to the route that it uses
+    S5(s5::S5),
     /// What a connection costs the coherence of caches: locks, atomic operations, shared lines, calls of the heap
     Coherence(coherence::Coherence),
     /// The part of coherence that runs under valgrind
@@ -49,8 +51,6 @@ enum Command {
     CoherencePart(coherence::part::Part),
     /// What more cores than these would do: a model, and its tests
     Model(model::Model),
-    /// Wall S5: what a packet does to the route that it uses
-    S5(s5::S5),
     Memcached(s5::memcached::Memcached),
 }
 

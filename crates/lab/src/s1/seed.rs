@@ -14,11 +14,24 @@ const SEEN: [(&str, f64, f64, f64, f64, f64, &str); 4] = [
 /// Says it.
 pub fn remarks(rows: &mut Rows) {
     for (kernel, taken, contended, held, waited, longest, rate) in SEEN {
-        let longest = if longest.is_nan() { "not said".to_owned() } else { format!("{longest:.0}") };
+        let longest = if longest.is_nan() { "not said".to_owned() } else { format!("{longest:.0} us") };
         rows.remark(format!(
-            "the seed, {kernel}: the lock taken {taken} times a connection, {:.1} % contended, {held} us held and {waited} us waited a connection, longest wait {longest} us; connections a second: {rate}",
+            "the seed, {kernel}: the lock taken {taken} times a connection, {:.1} % contended, {held} us held and {waited} us waited a connection, longest wait {longest}; connections a second: {rate}",
             contended * 100.0
         ));
     }
     rows.remark("the seed had four queues, 2,000 connections at a time and servers on cores of their own; here two lanes share two cores with the client");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_said_has_no_unit() {
+        let mut rows = Rows::new(None);
+        remarks(&mut rows);
+        let waits: Vec<&str> = rows.remarks.iter().filter_map(|remark| remark.split("longest wait ").nth(1)).collect();
+        assert!(waits[0].starts_with("43262 us;") && waits[2].starts_with("not said;"), "{waits:?}");
+    }
 }
