@@ -33,6 +33,10 @@ fn a_page_without_a_place_is_refused_before_anything_is_measured() {
     let (code, out, err) = lab("/no/such/place/s4.html");
     assert_eq!((code, &*out), (Some(2), ""), "{err}");
     assert!(err.contains("/no/such/place/s4.html") && err.contains("another place"), "{err}");
+    // Elsewhere that is standard output, which says other things here.
+    let (code, out, err) = lab("-");
+    assert_eq!((code, &*out), (Some(2), ""), "{err}");
+    assert!(err.contains("./-"), "{err}");
     // It can be opened, and not be written.
     let (code, out, err) = lab("/dev/full");
     assert_eq!(code, Some(1), "{err}");

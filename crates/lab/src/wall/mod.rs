@@ -19,7 +19,8 @@ use std::time::Duration;
 /// The options that every wall has.
 #[derive(Args, Clone, Debug, Default)]
 pub struct WallOptions {
-    /// Print rows as JSON: {"unit","machine","rows":[{"variant","metric","value","unit","source",…}]}
+    /// Print rows as JSON: {"unit","machine","rows":[{"variant","metric","value","unit","source",…}]}; the first unit is null
+    /// where rows count different operations
     #[arg(long)]
     pub json: bool,
     /// Write a page with pictures, captions, commands and tables, complete in one file
@@ -61,6 +62,11 @@ impl WallOptions {
     /// Whether the page can be written where it is wanted: asked before minutes are spent on what it shall show.
     pub fn check_report(&self) -> Result<(), Failure> {
         let Some(file) = &self.report else { return Ok(()) };
+        if file == Path::new("-") {
+            let right =
+                "a page goes into a file, beside what standard output says: name one (if it is to be called so, ./-)";
+            return Err(Failure::Misuse(format!("--report -: {right}")));
+        }
         let was_there = file.exists();
         File::options()
             .append(true)

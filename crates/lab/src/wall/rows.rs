@@ -174,7 +174,6 @@ impl Serialize for Row {
 #[derive(Clone, Debug, Serialize)]
 pub struct Rows {
     /// What one operation is, where all rows have the same.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// Where it ran, but for rows that have a machine of their own.
     pub machine: String,
@@ -392,6 +391,9 @@ mod tests {
         assert_eq!(all["rows"][1]["value"], 27.25);
         assert_eq!(all["rows"][4]["source"], "model");
         assert!(all["machine"].is_string());
+        // What not all rows have in common is said to be nothing, and not left out.
+        let all: serde_json::Value = serde_json::from_str(&Rows::new(None).json()).expect("our own JSON");
+        assert_eq!(all.get("unit"), Some(&serde_json::Value::Null));
     }
 
     #[test]
