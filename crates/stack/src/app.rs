@@ -478,7 +478,8 @@ impl Context<'_> {
         self.with(connection, |c, _| c.shutdown());
     }
 
-    /// Closes both ways; what is queued still goes out. An active open under way is given up.
+    /// Closes both ways; what is queued still goes out. An active open under way is given up. If [`App::on_data`] has left bytes, or leaves
+    /// some of those that it is shown at the time, this is a reset instead (RFC 2525), and what is queued is lost.
     #[inline]
     pub fn close(&mut self, connection: ConnId) {
         if self.with(connection, |c, cx| c.close(cx)).is_none() {

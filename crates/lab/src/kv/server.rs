@@ -94,7 +94,8 @@ impl App for KvServer {
             let done = self.commands(cx, id, data, &mut talk);
             if talk.outbox.is_empty() && !talk.closing {
                 talk.inbox.extend_from_slice(&data[done..]);
-            } else {
+            } else if !talk.closing {
+                // What is left unread by a close would make it a reset, and the answers would be lost.
                 taken = done;
             }
         } else {
@@ -123,5 +124,35 @@ impl App for KvServer {
 
     fn on_closed(&mut self, _: &mut Context<'_>, id: ConnId, _: u64, _: CloseReason) {
         self.talks.remove(&id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use laneway::{Device, TcpStream, on_lane};
+    use std::io::{Read, Write};
+
+    /// What a server closes over is a reset, and takes the answers before it away.
+    #[test]
+    fn who_says_goodbye_has_his_answers_first() {
+        let (here, there) = Device::memory_pair(/* lanes of each */ 1).expect("a link");
+        let store = Arc::new(Store::new(1 << 20));
+        let server = on_lane::Stack::builder(here).address("10.0.0.1/24").expect("an address");
+        let server = server.start(move |_| KvServer::new(store.clone())).expect("a stack");
+        server.listen("10.0.0.1:11211".parse().expect("an address"), 16).expect("nobody else listens");
+        let client = laneway::Stack::builder(there).address("10.0.0.2/24").expect("an address").start();
+        let client = client.expect("a stack");
+        for (asked, answered) in [
+            ("set a 0 0 5\r\nhello\r\nget a\r\nquit\r\n", "STORED\r\nVALUE a 0 5\r\nhello\r\nEND\r\n"),
+            ("quit\r\nget a\r\n", ""),
+            (&*"x".repeat(2_048), "CLIENT_ERROR line too long\r\n"),
+        ] {
+            let mut stream = TcpStream::connect_on(&client, "10.0.0.1:11211").expect("a server");
+            stream.write_all(asked.as_bytes()).expect("it is taken");
+            let mut said = String::new();
+            let end = stream.read_to_string(&mut said).map_err(|error| error.kind());
+            assert_eq!((end, &*said), (Ok(answered.len()), answered), "{asked}");
+        }
     }
 }
