@@ -19,7 +19,7 @@ fn steps(hashes: impl Strategy<Value = u64> + Clone) -> impl Strategy<Value = Ve
         1 => any::<usize>().prop_map(Step::Replace),
         1 => (0usize..20).prop_map(Step::Maintain),
     ];
-    prop::collection::vec(step, 1..600)
+    prop::collection::vec(step, 1..if cfg!(miri) { 60 } else { 600 })
 }
 
 /// Runs the steps on the table and on a map from handle to hash, and compares after each.
@@ -95,7 +95,7 @@ fn check_all(table: &HandleTable, model: &HashMap<u32, u64>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 4 } else { 256 }, ..Default::default() })]
 
     #[test]
     fn behaves_as_a_map(capacity in 0usize..200, steps in steps(any::<u64>())) {
