@@ -300,6 +300,9 @@ impl Bench {
         if self.unit != Unit::Crr && !matches!(self.sharing, SharingName::Lane | SharingName::Global) {
             return misuse("--sharing accept, timewait, decomposed and epoch are for bench crr: take lane or global");
         }
+        if self.ops.is_some() && self.lanes != 1 {
+            return misuse("--ops counts what one lane at each end does: leave out --lanes");
+        }
         if self.references != ReferencesName::Lane {
             if self.sharing != SharingName::Lane {
                 return misuse("--references compares with the product's own sharing: leave out --sharing");
@@ -421,6 +424,7 @@ mod tests {
             "stream --message 100",
             "idle --message 100",
             "crr --conns 9999999",
+            "crr --ops 100 --lanes 2",
         ] {
             let said = check(wrong).expect_err(wrong);
             assert!(said.starts_with("--") || said.starts_with("bench"), "{wrong}: {said}");
