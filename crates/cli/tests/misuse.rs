@@ -487,7 +487,7 @@ fn the_doctor_grants_everything_by_one_command() {
     }
 }
 
-/// Both families are forwarded, or not all that is said of it is true. Needs a network namespace, and where none can be had nothing is tried.
+/// Both families are forwarded, or not all that is said of it is true. Needs a network namespace, and says so where none can be had.
 #[test]
 fn the_doctor_asks_both_families_whether_they_are_forwarded() {
     for (v4, v6, state, says) in [
@@ -500,9 +500,17 @@ fn the_doctor_asks_both_families_whether_they_are_forwarded() {
             "cd /proc/sys/net && echo {v4} > ipv4/ip_forward && echo {v6} > ipv6/conf/all/forwarding && exec \"$0\" doctor --json"
         );
         let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "--net", "sh", "-c", &script, env!("CARGO_BIN_EXE_laneway")]);
+        if !rustix::process::geteuid().is_root() {
+            command.args(["--user", "--map-root-user"]);
+        }
+        command.args(["--net", "sh", "-c", &script, env!("CARGO_BIN_EXE_laneway")]);
         let output = command.output().expect("util-linux is there");
-        let Ok(lines) = serde_json::from_slice::<serde_json::Value>(&output.stdout) else { return };
+        let message = String::from_utf8_lossy(&output.stderr);
+        if message.contains("unshare:") {
+            assert!(std::env::var_os("CI").is_none(), "skipped: {message}");
+            return eprintln!("skipped: {message}");
+        }
+        let lines: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let lines = lines.as_array().expect("an array");
         let line = lines.iter().find(|line| line["check"] == "IP forwarding").expect("it is checked");
         assert_eq!(line["state"], state, "{v4} {v6}: {line}");
