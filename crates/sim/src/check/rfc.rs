@@ -24,8 +24,8 @@ use std::collections::HashMap;
 
 /// Polls and timers may be so late.
 const LATE_US: u64 = 20_000;
-/// What is held back by a gap, or for its turn, is no more than a window's worth of segments of the least size that the worlds have.
-const EDGES: usize = 64;
+/// So many of the latest segments that have reached a host are remembered: it may take them in later, and in another order.
+const LATELY: usize = 64;
 
 /// What a host says in a conversation: from which byte, and how many.
 pub type Said<'a> = &'a dyn Fn(usize, u64, u64) -> Vec<u8>;
@@ -191,7 +191,7 @@ impl Rfc {
         let seg = &seen.seg;
         let lately = &mut flow.lately[host];
         lately.push_back((seg.flags.ack().then_some(seg.ack), seg.end()));
-        if lately.len() > 64 {
+        if lately.len() > LATELY {
             lately.pop_front();
         }
         if let Some(me) = &mut flow.now[host] {
@@ -276,7 +276,7 @@ impl Rfc {
             me.una = me.una.latest(base);
             if !is_probe {
                 me.last_edge = Some(edge);
-                if me.edges.len() == EDGES {
+                if me.edges.len() == LATELY {
                     me.edges.pop_front();
                 }
                 me.edges.push_back(edge);
