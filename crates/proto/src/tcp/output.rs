@@ -112,12 +112,16 @@ impl Connection {
         if self.state == State::Closed {
             return if self.facts.has(Facts::RESET_DUE) { Some(self.reset()) } else { None };
         }
-        if self.phase != Phase::Open
-            && let Some(plan) = self.decide_again()
-        {
-            return Some(plan);
+        let mut lost_waits = false;
+        if self.phase != Phase::Open {
+            if let Some(plan) = self.decide_again() {
+                return Some(plan);
+            }
+            lost_waits = self.next_lost().is_some();
         }
-        if (self.snd.queued > 0 || self.facts.has(Facts::FIN_QUEUED))
+        // What is lost may be too long for what the window has left, where a short last piece or a FIN is not. That does not overtake it.
+        if !lost_waits
+            && (self.snd.queued > 0 || self.facts.has(Facts::FIN_QUEUED))
             && let Ok(plan) = self.decide_new::<S>(now)
         {
             return Some(plan);
