@@ -13,13 +13,15 @@ use std::io;
 /// | the peer answered a SYN with RST, or a datagram with "port unreachable" | `ECONNREFUSED` | `ConnectionRefused` |
 /// | the peer sent RST; a connect that was begun was called off by `shutdown` | `ECONNRESET` | `ConnectionReset` |
 /// | the peer sent RST after its FIN; a write after that, or after our own shutdown | `EPIPE` | `BrokenPipe` |
-/// | the peer is silent; `connect_timeout` is over | `ETIMEDOUT` | `TimedOut` |
+/// | the peer is silent | `ETIMEDOUT` | `TimedOut` |
+/// | `connect_timeout` is over | none, as with `std` | `TimedOut` |
 /// | a timeout of the socket's is over; a non-blocking call would wait | `EAGAIN` | `WouldBlock` |
 /// | no route | `ENETUNREACH` | `NetworkUnreachable` |
 /// | a datagram to all hosts of a network, without `SO_BROADCAST` | `EACCES` | `PermissionDenied` |
 /// | the address is not the stack's; no local port is left | `EADDRNOTAVAIL` | `AddrNotAvailable` |
 /// | the address and port are taken | `EADDRINUSE` | `AddrInUse` |
 /// | arguments that do not fit together | `EINVAL` | `InvalidInput` |
+/// | a timeout of no time at all; no address | none, as with `std` | `InvalidInput` |
 /// | the connection is over, or there never was a peer | `ENOTCONN` | `NotConnected` |
 /// | a datagram without a peer | `EDESTADDRREQ` | |
 /// | a datagram that is too long | `EMSGSIZE` | |
@@ -31,7 +33,6 @@ use std::io;
 pub(crate) enum Why {
     Fault(Fault),
     WouldBlock,
-    TimedOut,
     BrokenPipe,
     NotConnected,
     NoPeer,
@@ -50,7 +51,7 @@ impl From<Why> for io::Error {
             Why::Fault(Fault::Refused) => Errno::CONNREFUSED,
             Why::Fault(Fault::Reset) => Errno::CONNRESET,
             Why::Fault(Fault::BrokenPipe) | Why::BrokenPipe => Errno::PIPE,
-            Why::Fault(Fault::TimedOut) | Why::TimedOut => Errno::TIMEDOUT,
+            Why::Fault(Fault::TimedOut) => Errno::TIMEDOUT,
             Why::Fault(Fault::NetworkUnreachable) => Errno::NETUNREACH,
             Why::Fault(Fault::AddressNotAvailable) => Errno::ADDRNOTAVAIL,
             Why::Fault(Fault::AddressInUse) => Errno::ADDRINUSE,
@@ -101,7 +102,7 @@ mod tests {
             (Why::Fault(Fault::Refused), ErrorKind::ConnectionRefused),
             (Why::Fault(Fault::Reset), ErrorKind::ConnectionReset),
             (Why::BrokenPipe, ErrorKind::BrokenPipe),
-            (Why::TimedOut, ErrorKind::TimedOut),
+            (Why::Fault(Fault::TimedOut), ErrorKind::TimedOut),
             (Why::WouldBlock, ErrorKind::WouldBlock),
             (Why::NotConnected, ErrorKind::NotConnected),
             (Why::Stopped, ErrorKind::NetworkDown),

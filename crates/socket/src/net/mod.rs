@@ -41,12 +41,17 @@ fn each<A: ToSocketAddrs, T>(addresses: A, mut act: impl FnMut(SocketAddr) -> io
     Err(last.unwrap_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses")))
 }
 
+/// What `std` says itself, so that no errno is in it.
+fn no_time_at_all() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "cannot set a 0 duration timeout")
+}
+
 /// As the timeouts of `std::net`: none, or more than nothing. Kept in milliseconds, rounded up; what is longer than can be counted so, and
 /// that is more than 49 days, is none. The kernel has it so, too, though it counts farther.
 fn set_timeout(place: &AtomicU32, timeout: Option<Duration>) -> io::Result<()> {
     let ms = match timeout {
         None => u32::MAX,
-        Some(Duration::ZERO) => return Err(Why::Invalid.into()),
+        Some(Duration::ZERO) => return Err(no_time_at_all()),
         Some(timeout) => timeout.as_nanos().div_ceil(1_000_000).min(u32::MAX.into()) as u32,
     };
     place.store(ms, Relaxed);

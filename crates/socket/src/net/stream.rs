@@ -1,7 +1,7 @@
 //! Owns a TCP connection that threads use.
 
 use super::stack::Stack;
-use super::{after, deadline, each, left, named, set_timeout, set_ttl, timeout};
+use super::{after, deadline, each, left, named, no_time_at_all, set_timeout, set_ttl, timeout};
 use crate::error::Why;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::words::{
@@ -75,7 +75,7 @@ impl TcpStream {
     /// Opens a connection on a stack, and gives up after a time.
     pub fn connect_timeout_on(stack: &Stack, addr: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
         if timeout.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "cannot set a 0 duration timeout"));
+            return Err(no_time_at_all());
         }
         Self::open(stack, addr, after(timeout))
     }
@@ -96,7 +96,8 @@ impl TcpStream {
         while !stream.poll_connected()? {
             if !stream.wait(WRITE, deadline, |s| s.is_decided()) {
                 stream.desk.note(stream.talk(), Op::Abort);
-                return Err(Why::TimedOut.into());
+                // What `std` says itself, so that no errno is in it.
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));
             }
         }
         Ok(stream)

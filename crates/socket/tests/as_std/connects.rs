@@ -129,6 +129,11 @@ story!(a_connect_that_nobody_answers, |world, log| {
     log.say("error", error_of(a.take_error()));
 });
 
+story!(a_connect_that_is_not_answered_in_time, |world, log| {
+    let (at, _kept) = world.unanswered();
+    log.say("connect", world.connect_timeout(at, Duration::from_millis(50)).map(drop));
+});
+
 story!(
     /// Whatever is shut, it is called off, and fails as if it had been reset.
     a_connect_that_is_shut_before_it_is_answered, |world, log| {

@@ -5,6 +5,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::fmt::{Debug, Write as _};
 use std::os::fd::AsFd;
+use std::sync::OnceLock;
 
 pub use std::io::{self, Read, Write};
 pub use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, ToSocketAddrs};
@@ -18,14 +19,15 @@ impl Log {
     pub fn say<T: Debug>(&mut self, what: &str, result: io::Result<T>) {
         let said = match result {
             Ok(value) => format!("{value:?}"),
-            // Some kinds have no name that a program could ask for.
-            Err(error) if format!("{:?}", error.kind()) == "Uncategorized" => {
-                format!("error: {:?}", error.raw_os_error())
-            }
-            Err(error) => format!("error: {:?}", error.kind()),
+            Err(error) => failed(&error),
         };
         writeln!(self.0, "{what}: {said}").unwrap();
     }
+}
+
+/// A kind of error, and its number: some kinds have no name that a program could ask for, and some errors have no number.
+pub fn failed(error: &io::Error) -> String {
+    format!("error: {:?}, {:?}", error.kind(), error.raw_os_error())
 }
 
 /// The first line on which they do not agree, and those before it.
@@ -95,12 +97,21 @@ pub trait World {
     fn udp_v6_only(&self) -> Self::Udp;
     /// A non-blocking `connect`.
     fn begin_connect(&self, to: SocketAddr) -> Self::Stream;
-    /// One that nobody answers, while the second part is kept.
-    fn begin_connect_unanswered(&self) -> (Self::Stream, Vec<Self::Stream>);
+    /// Where nobody answers, while the second part is kept.
+    fn unanswered(&self) -> (SocketAddr, Vec<Self::Stream>);
     /// An address of the server, where nothing listens.
     fn closed(&self) -> SocketAddr;
-    /// Until all that was sent has arrived, and been answered, however slow the machine is.
-    fn settle(&self);
+    /// Until all that was sent has arrived, and been answered, however slow the machine is; `moment` for what is put off until later.
+    fn settle_for(&self, moment: Duration);
+
+    fn settle(&self) {
+        self.settle_for(MOMENT);
+    }
+    /// A non-blocking `connect` that nobody answers, while the second part is kept.
+    fn begin_connect_unanswered(&self) -> (Self::Stream, Vec<Self::Stream>) {
+        let (at, kept) = self.unanswered();
+        (self.begin_connect(at), kept)
+    }
 
     fn server(&self) -> IpAddr {
         self.server_of(self.family())
@@ -130,17 +141,43 @@ pub trait World {
     }
 }
 
-pub struct Kernel(pub Family);
+/// Both hosts are one, which has this address on the loopback.
+pub struct Kernel(pub IpAddr);
+
+impl Kernel {
+    pub fn new(family: Family) -> Self {
+        Kernel(family.choose("127.0.0.1", "::1"))
+    }
+
+    /// A port where nothing listens, and that nobody is given who asks for one that is free.
+    fn closed_port(&self) -> u16 {
+        let refuses = |port| {
+            let nobody = |kind| kind == io::ErrorKind::ConnectionRefused;
+            let at = (self.0, port);
+            let said = std::net::UdpSocket::bind((self.0, 0)).and_then(|udp| {
+                udp.set_read_timeout(Some(MOMENT))?;
+                udp.connect(at)?;
+                udp.send(b"x")?;
+                udp.recv(&mut [0; 4])
+            });
+            std::net::TcpStream::connect(at).is_err_and(|error| nobody(error.kind()))
+                && said.is_err_and(|error| nobody(error.kind()))
+        };
+        static PORTS: [OnceLock<u16>; 2] = [OnceLock::new(), OnceLock::new()];
+        let port = &PORTS[usize::from(self.0.is_ipv6())];
+        *port.get_or_init(|| (9..1024).find(|port| refuses(*port)).expect("not everything is served here"))
+    }
+}
 
 impl World for Kernel {
     type Listener = std::net::TcpListener;
     type Stream = std::net::TcpStream;
     type Udp = std::net::UdpSocket;
     fn family(&self) -> Family {
-        self.0
+        if self.0.is_ipv4() { Family::V4 } else { Family::V6 }
     }
     fn server_of(&self, family: Family) -> IpAddr {
-        family.choose("127.0.0.1", "::1")
+        if family == self.family() { self.0 } else { family.choose("127.0.0.1", "::1") }
     }
     fn client(&self) -> IpAddr {
         self.server()
@@ -187,26 +224,22 @@ impl World for Kernel {
         let _ = rustix::net::connect(&socket, &to); // it has begun, whatever has come of it already
         socket.into()
     }
-    fn begin_connect_unanswered(&self) -> (Self::Stream, Vec<Self::Stream>) {
+    fn unanswered(&self) -> (SocketAddr, Vec<Self::Stream>) {
         // Whose queue is full says nothing to a SYN.
         let listener = self.listen();
         rustix::net::listen(&listener, 0).unwrap();
         let at = listener.local_addr().unwrap();
         let mut first: Vec<_> = (0..3).map(|_| self.begin_connect(at)).collect();
         self.settle();
-        let last = self.begin_connect(at);
         first.push(std::os::fd::OwnedFd::from(listener).into());
-        (last, first)
+        (at, first)
     }
     fn closed(&self) -> SocketAddr {
-        // A port that was just free.
-        let at = self.listen().local_addr().unwrap();
-        let _udp = std::net::UdpSocket::bind(at).unwrap();
-        at
+        SocketAddr::new(self.0, self.closed_port())
     }
-    fn settle(&self) {
+    fn settle_for(&self, moment: Duration) {
         // What is sent through the loopback arrives within the call that sends it.
-        std::thread::sleep(MOMENT);
+        std::thread::sleep(moment);
     }
 }
 
@@ -277,16 +310,15 @@ impl World for Ours {
     fn begin_connect(&self, to: SocketAddr) -> Self::Stream {
         laneway::TcpStream::begin_connect_on(&self.client, &to).unwrap()
     }
-    fn begin_connect_unanswered(&self) -> (Self::Stream, Vec<Self::Stream>) {
-        let nobody = self.family.choose("10.0.0.77", "fd00::77");
-        (self.begin_connect((nobody, 80).into()), Vec::new())
+    fn unanswered(&self) -> (SocketAddr, Vec<Self::Stream>) {
+        ((self.family.choose("10.0.0.77", "fd00::77"), 80).into(), Vec::new())
     }
     fn closed(&self) -> SocketAddr {
         SocketAddr::new(self.server(), 9)
     }
-    fn settle(&self) {
+    fn settle_for(&self, moment: Duration) {
         rounds([&self.client, &self.server]);
-        std::thread::sleep(MOMENT); // what a lane has put off until later
+        std::thread::sleep(moment); // what a lane has put off until later
         rounds([&self.client, &self.server]);
     }
 }
@@ -396,7 +428,7 @@ macro_rules! story {
                     return;
                 }
                 let kernel = {
-                    let ($world, mut log) = (Kernel(family), Log::default());
+                    let ($world, mut log) = (Kernel::new(family), Log::default());
                     let $log = &mut log;
                     $story
                     log.0
