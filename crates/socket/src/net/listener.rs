@@ -132,12 +132,15 @@ impl TcpListener {
     /// Waits for a connection.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let acceptors = &self.0.acceptors;
+        let mut waits = false;
         loop {
             match self.try_accept() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if acceptors.nonblocking.load(Relaxed) {
+                    // As the kernel has it: who has begun to wait goes on, whatever is set meanwhile.
+                    if !waits && acceptors.nonblocking.load(Relaxed) {
                         return Err(error);
                     }
+                    waits = true;
                     let seen = acceptors.event.now();
                     acceptors.want();
                     if !acceptors.is_ready() && !self.0.desk.is_stopped() {

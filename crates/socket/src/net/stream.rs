@@ -216,11 +216,18 @@ impl TcpStream {
             match self.try_read(buf, peek) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let words = self.talk().app();
-                    if words.nonblocking.load(Relaxed) {
+                    // As the kernel has it: who has begun to wait goes on, whatever is set meanwhile.
+                    if until.is_none() && words.nonblocking.load(Relaxed) {
                         return Err(error);
                     }
                     let until = until.get_or_insert_with(|| deadline(&words.read_timeout_ms));
-                    if !self.wait(READ, *until, |s| laneway_stack::threads::poll::readiness(s.talk()) & READ != 0) {
+                    let has_come =
+                        self.wait(READ, *until, |s| laneway_stack::threads::poll::readiness(s.talk()) & READ != 0);
+                    if buf.is_empty() {
+                        // As the kernel has it: who asks for nothing has waited, and has it, whatever has come or not.
+                        return Ok(0);
+                    }
+                    if !has_come {
                         return Err(error);
                     }
                 }
@@ -321,7 +328,9 @@ impl TcpStream {
     fn write_with(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         self.await_connected()?;
         let (words, all) = (self.talk().app(), bufs.iter().map(|buf| buf.len()).sum());
-        if words.nonblocking.load(Relaxed) {
+        // As the kernel has it: what is set later is for the calls that come later.
+        let nonblocking = words.nonblocking.load(Relaxed);
+        if nonblocking {
             self.announce(bufs);
         }
         // As the kernel has it: a write that may wait comes back when all is taken, or with what was taken before its time was over or
@@ -333,7 +342,6 @@ impl TcpStream {
                 return so_far(done, Self::why_over);
             };
             done += n;
-            let nonblocking = words.nonblocking.load(Relaxed);
             // Who may wait does the work of a lane that sleeps; who has others to serve does not.
             if nonblocking {
                 match n {

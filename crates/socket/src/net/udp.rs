@@ -129,7 +129,8 @@ impl UdpSocket {
             if socket.gone.load(Acquire) || self.0.desk.is_stopped() {
                 return Err(Why::Stopped.into());
             }
-            if socket.nonblocking.load(Relaxed) {
+            // As the kernel has it: who has begun to wait goes on, whatever is set meanwhile.
+            if until.is_none() && socket.nonblocking.load(Relaxed) {
                 if bits & WRITE != 0 && !announced {
                     // A poller will tell when there is room. Said before one looks again, so that the lane either has made room
                     // that the look finds, or sees that it is waited for.

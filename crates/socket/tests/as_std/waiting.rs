@@ -109,6 +109,34 @@ story!(a_writer_that_waits_is_told, |world, log| {
     log.say("read", r);
 });
 
+story!(
+    /// Whatever has come, or if nothing has, and what has come stays.
+    who_asks_for_nothing_waits_and_has_it, |world, log| {
+    let (a, mut b) = world.pair();
+    log.say("for so long", a.set_read_timeout(Some(Duration::from_millis(20))));
+    log.say("read", (&a).read(&mut []));
+    log.say("peek", a.peek(&mut []));
+    log.say("read something", (&a).read(&mut [0; 4]));
+    log.say("for ever", a.set_read_timeout(None));
+    let waits = || {
+        let a = a.try_clone().unwrap();
+        let reader = std::thread::spawn(move || (&a).read(&mut []));
+        world.settle();
+        reader
+    };
+    let reader = waits();
+    log.say("write", b.write(b"x"));
+    log.say("the reader", reader.join().unwrap());
+    log.say("read something", (&a).read(&mut [0; 4]));
+    let reader = waits();
+    log.say("unread", (&a).write(b"unread"));
+    world.settle();
+    drop(b);
+    log.say("the reader", reader.join().unwrap());
+    log.say("and who asks now", (&a).read(&mut []));
+    log.say("read", (&a).read(&mut [0; 4]));
+});
+
 story!(two_readers_and_one_reset, |world, log| {
     let (a, b) = world.pair();
     let ts: Vec<_> = (0..2)
@@ -227,4 +255,66 @@ story!(who_waits_is_not_disturbed, |world, log| {
     log.say("it waits", Ok(!reader.is_finished()));
     log.say("write", (&a).write(b"yes"));
     log.say("the reader", reader.join().unwrap());
+});
+
+story!(
+    /// Who waits has begun to before the others were told not to, and goes on, even if he is woken for nothing.
+    who_waits_goes_on_when_others_do_not, |world, log| {
+    let listener = world.listen();
+    let at = listener.local_addr().unwrap();
+    let a = world.connect(at).unwrap();
+    let mut b = listener.accept().unwrap().0;
+    let reader = {
+        let a = a.try_clone().unwrap();
+        std::thread::spawn(move || (&a).read(&mut [0; 4]))
+    };
+    // Two of them have one that comes: the other is woken for nothing.
+    let acceptors: Vec<_> = (0..2)
+        .map(|_| {
+            let listener = listener.try_clone().unwrap();
+            std::thread::spawn(move || listener.accept().map(drop))
+        })
+        .collect();
+    let socket = world.udp_server();
+    let receivers: Vec<_> = (0..2)
+        .map(|_| {
+            let socket = socket.try_clone().unwrap();
+            std::thread::spawn(move || socket.recv(&mut [0; 4]))
+        })
+        .collect();
+    world.settle();
+    log.say("do not wait", a.set_nonblocking(true));
+    log.say("do not wait", listener.set_nonblocking(true));
+    log.say("do not wait", socket.set_nonblocking(true));
+    log.say("shut", a.shutdown(Shutdown::Write));
+    let _c = world.connect(at).unwrap();
+    let sender = world.udp_client();
+    log.say("send", sender.send_to(b"x", socket.local_addr().unwrap()));
+    world.settle();
+    log.say("it waits", Ok(!reader.is_finished()));
+    log.say("one waits", Ok(acceptors.iter().filter(|one| !one.is_finished()).count()));
+    log.say("one waits", Ok(receivers.iter().filter(|one| !one.is_finished()).count()));
+    log.say("write", b.write(b"yes"));
+    log.say("the reader", reader.join().unwrap());
+    let _d = world.connect(at).unwrap();
+    acceptors.into_iter().for_each(|one| log.say("an acceptor", one.join().unwrap()));
+    log.say("send", sender.send_to(b"x", socket.local_addr().unwrap()));
+    receivers.into_iter().for_each(|one| log.say("a receiver", one.join().unwrap()));
+});
+
+story!(
+    /// The same of a writer, who has room, though not for all of it.
+    a_writer_goes_on_when_others_do_not, |world, log| {
+    const MUCH: usize = 30_000_000;
+    let (a, b) = world.pair();
+    let writer = {
+        let (a, much) = (a.try_clone().unwrap(), vec![7; MUCH]);
+        std::thread::spawn(move || (&a).write(&much))
+    };
+    world.settle();
+    log.say("do not wait", a.set_nonblocking(true));
+    let mut much = vec![0; MUCH];
+    b.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    log.say("read all", (&b).read_exact(&mut much));
+    log.say("the writer", writer.join().unwrap());
 });
