@@ -82,3 +82,29 @@ story!(nothing_is_asked_for_at_the_end, |world, log| {
     log.say("no pieces", a.write_vectored(&[]));
     log.say("write", a.write(&[]));
 });
+
+story!(
+    /// What is there takes less than a buffer for more, and so who gets less knows that there is no more.
+    a_read_takes_all_that_is_there, |world, log| {
+    let (mut a, mut b) = world.pair();
+    let mut buf = [0; 64];
+    for _ in 0..2 {
+        log.say("write", b.write(b"abc"));
+        world.settle();
+        log.say("a little", a.read(&mut buf[..1]));
+        log.say("write", b.write(b"defg"));
+        world.settle();
+        log.say("all", a.read(&mut buf).map(|n| buf[..n].to_vec()));
+    }
+    for _ in 0..2 {
+        let (a, mut b) = world.pair();
+        log.say("write", b.write(b"abc"));
+        world.settle();
+        log.say("peek", a.peek(&mut buf[..1]));
+        log.say("write", b.write(b"defg"));
+        world.settle();
+        let (mut x, mut y) = ([0; 5], [0; 5]);
+        log.say("all", (&a).read_vectored(&mut [io::IoSliceMut::new(&mut x), io::IoSliceMut::new(&mut y)]));
+        log.say("which is", Ok((x, y)));
+    }
+});

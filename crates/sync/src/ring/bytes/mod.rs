@@ -424,14 +424,16 @@ impl<'a> Direction<'a> {
     fn peek(&self, reading: &mut Reading, out: &mut [u8]) -> usize {
         let Some((mut block, mut offset, _)) = self.front(reading) else { return 0 };
         // What `front` knew of may be less than there is.
-        reading.produced_seen = self.out.produced.load(order::observe()) as u32;
+        let produced = self.out.produced.load(order::observe()) as u32;
         let at = own(self.taken) as u32;
-        let waiting = reading.produced_seen.wrapping_sub(at) as usize;
+        let waiting = produced.wrapping_sub(at) as usize;
+        // Before the first byte is taken it is not remembered: the first `recv_known` takes as little as is known.
+        reading.produced_seen = if own(self.taken) == 0 { at } else { produced };
         let mut len = (self.pool.size(block) - offset).min(waiting as u32);
         let mut n = 0;
         loop {
             let take = (len as usize).min(out.len() - n);
-            // SAFETY: we are the reader; below `produced_seen`, and in blocks that only we give back.
+            // SAFETY: we are the reader; below `produced`, and in blocks that only we give back.
             out[n..n + take].copy_from_slice(unsafe { self.bytes((block, offset, take as u32)) });
             n += take;
             if n == out.len() || n == waiting {
@@ -658,8 +660,8 @@ impl<S, K, L> Pipe<S, K, L> {
         self.to_app().read(&mut reading, out)
     }
 
-    /// As [`recv`](Self::recv), but what was known to be there before is taken without a look at whether there is more. If nothing
-    /// was, `look` is called first.
+    /// As [`recv`](Self::recv), but what was known to be there before is taken without a look at whether there is more, if it fills `out`, or
+    /// if it is the first that is taken: it came with the conversation. If nothing was known, `look` is called first.
     pub fn recv_known(&self, out: &mut [u8], look: impl FnOnce()) -> usize {
         let mut reading = self.reading();
         let to_app = self.to_app();
@@ -668,6 +670,7 @@ impl<S, K, L> Pipe<S, K, L> {
                 look();
                 out.len()
             }
+            known if known < out.len() && own(to_app.taken) > 0 => out.len(),
             known => known.min(out.len()),
         };
         to_app.read(&mut reading, &mut out[..most])

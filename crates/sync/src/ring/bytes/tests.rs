@@ -58,7 +58,7 @@ proptest! {
         let pool = tiny();
         let (mut pipe, mut lane) = pipe(&pool, limit, (), (), ());
         let (mut offers, takers) = handout::<_, 0>(1);
-        let (mut up, mut down) = (VecDeque::new(), VecDeque::new());
+        let (mut up, mut down, mut is_first) = (VecDeque::new(), VecDeque::new(), true);
         let mut next = 0u8;
         let mut bytes = |n: usize| -> Vec<u8> { (0..n).map(|_| { next = next.wrapping_add(1); next }).collect() };
         for step in steps {
@@ -78,6 +78,7 @@ proptest! {
                 Step::Recv(n) => {
                     let mut out = vec![0; n];
                     let got = pipe.recv(&mut out);
+                    is_first &= got == 0;
                     prop_assert_eq!(got, n.min(down.len()));
                     let expected: Vec<u8> = down.drain(..got).collect();
                     prop_assert_eq!(&out[..got], &expected[..]);
@@ -87,7 +88,10 @@ proptest! {
                     let got = pipe.recv_known(&mut out, || looked = true);
                     prop_assert!(got <= n.min(down.len()));
                     prop_assert!(got > 0 || n == 0 || down.is_empty(), "what is there is found");
-                    prop_assert!(!looked || got == n.min(down.len()), "who looks sees all");
+                    let is_all = got == n.min(down.len());
+                    prop_assert!(!looked || is_all, "who looks sees all");
+                    prop_assert!(is_all || is_first, "and nobody takes less who has taken before, or looked");
+                    is_first &= got == 0;
                     let expected: Vec<u8> = down.drain(..got).collect();
                     prop_assert_eq!(&out[..got], &expected[..]);
                 }
@@ -95,7 +99,9 @@ proptest! {
                     prop_assert!(!lane.renew() && !lane.is_alone(), "somebody has it");
                     drop(pipe);
                     prop_assert!(lane.is_alone());
-                    prop_assert_eq!(lane.renew(), up.is_empty() && down.is_empty());
+                    let is_new = lane.renew();
+                    prop_assert_eq!(is_new, up.is_empty() && down.is_empty());
+                    is_first |= is_new;
                     pipe = lane.share();
                 }
                 Step::TakeOver => lane.take_over(pipe.clone()),
@@ -113,6 +119,7 @@ proptest! {
                     let got = pipe.peek(&mut out);
                     let expected: Vec<u8> = down.iter().take(n).copied().collect();
                     prop_assert_eq!(&out[..got], &expected[..]);
+                    is_first &= got == 0;
                 }
                 Step::Take(n) => {
                     let shown = lane.front().to_vec();
