@@ -80,6 +80,14 @@ story!(a_reader_that_waits_is_told, |world, log| {
     drop(b);
 });
 
+/// However long the machine takes to begin with it; that it waits takes a moment more.
+fn until_it_writes(reader: &impl Polled) {
+    while !reader.ready().0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+}
+
 story!(a_writer_that_waits_is_told, |world, log| {
     // told by shutdown
     let (a, b) = world.pair();
@@ -88,7 +96,7 @@ story!(a_writer_that_waits_is_told, |world, log| {
         let first = (&w).write(&vec![1; 30_000_000]).map(|n| n < 30_000_000);
         (first, (&w).write(b"x"))
     });
-    std::thread::sleep(Duration::from_millis(300));
+    until_it_writes(&b);
     log.say("shut", a.shutdown(Shutdown::Write));
     let (first, next) = t.join().unwrap();
     log.say("first", first);
@@ -100,7 +108,7 @@ story!(a_writer_that_waits_is_told, |world, log| {
         let first = (&a).write(&vec![1; 30_000_000]).map(|n| n < 30_000_000);
         (first, (&a).write(b"x"), (&a).write(b"x"), (&a).read(&mut [0; 3]))
     });
-    std::thread::sleep(Duration::from_millis(300));
+    until_it_writes(&b);
     drop(b);
     let (first, next, n2, r) = t.join().unwrap();
     log.say("first", first);
