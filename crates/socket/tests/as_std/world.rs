@@ -251,7 +251,12 @@ pub struct Ours {
 
 impl Ours {
     pub fn new(family: Family) -> Self {
-        let (here, there) = laneway::Device::memory_pair(1).unwrap();
+        Ours::of_lanes(1, family)
+    }
+
+    /// With so many lanes at each end.
+    pub fn of_lanes(lanes: usize, family: Family) -> Self {
+        let (here, there) = laneway::Device::memory_pair(lanes).unwrap();
         let start = |device, addresses: &[&str]| {
             let builder = laneway::Stack::builder(device);
             let named = addresses.iter().fold(builder, |builder, address| builder.address(address).unwrap());
