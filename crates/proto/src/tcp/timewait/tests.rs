@@ -112,13 +112,43 @@ fn a_repeated_fin_is_acknowledged_and_starts_the_wait_anew() {
     assert!(record.take_restarted() && !record.take_restarted());
 }
 
+/// It is of its flow, and of none that is another in any one part.
+fn knows_its_flow<R: TimeWait>(flow: FlowKey, other: Address, stranger: Address) {
+    let record = R::from_parts(&flow, *record(true).parts());
+    assert!(record.is_of(&flow));
+    assert_eq!(record.key(), flow);
+    let others = [
+        FlowKey { local: other, ..flow },
+        FlowKey { remote: other, ..flow },
+        FlowKey { local_port: flow.local_port + 1, ..flow },
+        FlowKey { remote_port: flow.remote_port + 1, ..flow },
+        FlowKey { local: stranger, remote: stranger, ..flow },
+        flow.reversed(),
+    ];
+    for another in others {
+        assert!(!record.is_of(&another), "{another:?} is not {flow:?}");
+    }
+}
+
 #[test]
 fn a_record_knows_its_flow_whichever_family_it_is_of() {
+    let v4 = |last| Address::from_v4([10, 0, 0, last]);
     let v6 = |last| Address::from_v6(core::array::from_fn(|i| if i == 15 { last } else { 0x20 }));
-    let flow = FlowKey { local: v6(1), remote: v6(2), local_port: 1, remote_port: 2 };
-    let record = TimeWaitV6::from_parts(&flow, *record(true).parts());
-    assert!(record.is_of(&flow) && record.key() == flow);
-    assert!(!record.is_of(&flow.reversed()));
+    let flow = |local, remote| FlowKey { local, remote, local_port: 1, remote_port: 2 };
+    knows_its_flow::<TimeWaitV4>(flow(v4(1), v4(2)), v4(3), v6(1));
+    knows_its_flow::<TimeWaitV6>(flow(v6(1), v6(2)), v6(3), v4(1));
+}
+
+#[test]
+fn what_its_keeper_does_with_a_record_stays_with_it() {
+    let mut kept = record(true);
+    kept.parts_mut().0.tag = 7;
+    assert!(kept.has_timestamps() && !record(false).has_timestamps());
+    assert!(!kept.is_dead());
+    kept.kill();
+    assert!(kept.is_dead());
+    assert_eq!(kept.tag(), 7);
+    assert_eq!(kept.age_ms(NOW.after_us(3_000)), 3);
 }
 
 #[test]
