@@ -1,21 +1,18 @@
 //! Owns chance: a seed is one row of numbers.
 
-pub struct Dice(u64);
+use laneway_stack::entropy::Entropy;
+
+pub struct Dice(Entropy);
 
 impl Dice {
     pub fn new(seed: u64) -> Dice {
         // The steps between seeds are not those within a row, or neighbours would have the same row.
-        Dice(mix(seed))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        Dice(Entropy::from_seed(Entropy::from_seed(seed).next_u64()))
     }
 
     /// A number below `n`, which is not 0.
     pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
+        (self.0.next_u64() % n as u64) as usize
     }
 
     pub fn one_in(&mut self, n: usize) -> bool {
@@ -38,11 +35,4 @@ impl Dice {
         }
         unreachable!("it is below their sum")
     }
-}
-
-/// SplitMix64's.
-fn mix(z: u64) -> u64 {
-    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }

@@ -49,6 +49,11 @@ pub trait Udp: Polled + Sized + Send + 'static {
     fn local_addr(&self) -> io::Result<SocketAddr>;
 }
 
+/// A world whose sockets a story can call.
+pub trait Teller: World<Stream: Stream, Listener: Listener<Stream = <Self as World>::Stream>, Udp: Udp> {}
+
+impl<W: World<Stream: Stream, Listener: Listener<Stream = <W as World>::Stream>, Udp: Udp>> Teller for W {}
+
 /// Each method is the one of the same name that the type has itself.
 macro_rules! forwards {
     ($($name:ident($($arg:ident: $of:ty),*) -> $back:ty;)+) => {

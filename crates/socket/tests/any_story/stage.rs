@@ -4,7 +4,7 @@
 //! differently on purpose is passed over where it would be seen: each such place says what that is.
 
 use crate::call::{Call, Story, Who};
-use crate::sockets::{Listener, Stream, Udp};
+use crate::sockets::{Listener, Stream, Teller};
 use crate::tcp::Pair;
 use crate::udp::Socket;
 use crate::waiting::Waiter;
@@ -38,13 +38,7 @@ pub struct Stage<'a, W: World> {
 }
 
 /// What the story's calls say in this world; `moment`: how long what is done takes to reach everybody.
-pub fn tell<W>(world: &W, story: &Story, moment: Duration) -> Vec<String>
-where
-    W: World,
-    W::Stream: Stream,
-    W::Listener: Listener<Stream = W::Stream>,
-    W::Udp: Udp,
-{
+pub fn tell<W: Teller>(world: &W, story: &Story, moment: Duration) -> Vec<String> {
     let mut stage = Stage {
         world,
         story,
@@ -92,13 +86,7 @@ fn sum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |sum: u32, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()))
 }
 
-impl<W> Stage<'_, W>
-where
-    W: World,
-    W::Stream: Stream,
-    W::Listener: Listener<Stream = W::Stream>,
-    W::Udp: Udp,
-{
+impl<W: Teller> Stage<'_, W> {
     fn play(&mut self, call: Call) {
         match call {
             Call::Listen => {

@@ -1,7 +1,7 @@
 //! Owns pairs of streams: what is known of each end, and what is done with it.
 
 use crate::call::{Act, Who};
-use crate::sockets::{Listener, Stream, Udp};
+use crate::sockets::{Stream, Teller};
 use crate::stage::{Origin, Stage, WAIT, read, said, taken};
 use crate::world::*;
 use std::io::{IoSlice, IoSliceMut};
@@ -99,13 +99,7 @@ fn bytes(sent: usize, n: usize) -> Vec<u8> {
     (sent..sent + n).map(|at| (at % 251) as u8).collect()
 }
 
-impl<W> Stage<'_, W>
-where
-    W: World,
-    W::Stream: Stream,
-    W::Listener: Listener<Stream = W::Stream>,
-    W::Udp: Udp,
-{
+impl<W: Teller> Stage<'_, W> {
     pub fn act(&mut self, who: Who, act: Act) {
         let (pair, peer) = who.peer();
         let [me, other] = [who.end, peer].map(|end| &self.pairs[pair].ends[end]);

@@ -1,7 +1,7 @@
 //! Owns four UDP sockets, two of the host that listens and two of the one that connects, and what is done with them.
 
 use crate::call::{UdpAct, Whom};
-use crate::sockets::{Listener, Stream, Udp};
+use crate::sockets::{Teller, Udp};
 use crate::stage::{Origin, Stage, WAIT, read, said, taken};
 use crate::world::*;
 
@@ -33,13 +33,7 @@ const fn is_server(socket: usize) -> bool {
     socket < 2
 }
 
-impl<W> Stage<'_, W>
-where
-    W: World,
-    W::Stream: Stream,
-    W::Listener: Listener<Stream = W::Stream>,
-    W::Udp: Udp,
-{
+impl<W: Teller> Stage<'_, W> {
     pub fn udp_act(&mut self, number: usize, act: UdpAct) {
         self.settle();
         if self.udp_at(number).is_none() || self.sockets[number].handle.is_none() {

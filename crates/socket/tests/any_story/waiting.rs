@@ -1,7 +1,7 @@
 //! Owns threads that wait in a call while the story goes on.
 
 use crate::call::Call;
-use crate::sockets::{Listener, Stream, Udp};
+use crate::sockets::{Stream, Teller, Udp};
 use crate::stage::{Origin, Stage, WAIT, read};
 use crate::world::*;
 use std::sync::mpsc::channel;
@@ -25,13 +25,7 @@ enum Kept<W: World> {
     Udp(W::Udp),
 }
 
-impl<W> Stage<'_, W>
-where
-    W: World,
-    W::Stream: Stream,
-    W::Listener: Listener<Stream = W::Stream>,
-    W::Udp: Udp,
-{
+impl<W: Teller> Stage<'_, W> {
     pub fn waits(&self, whose: Origin) -> bool {
         self.waiters.iter().any(|waiter| waiter.whose == whose)
     }
