@@ -44,7 +44,7 @@ pub enum Mode {
     #[default]
     Level,
     /// Once each time that something has happened: that bytes came, or that room came after a write, or a `wait`, had found too
-    /// little of it.
+    /// little of it. What is there at the beginning may be told of twice: by who adds the socket, and by the lane when it begins to watch.
     Edge,
     /// Once; then not again before [`Poller::modify`].
     Oneshot,

@@ -1,6 +1,7 @@
 //! Owns the words of a story: what can be called on whom.
 
 use crate::world::{Duration, Family, Shutdown};
+use laneway::{Interest, Mode};
 use std::fmt;
 
 /// What is told in both worlds.
@@ -33,6 +34,9 @@ pub enum Call {
     /// The same, to where nobody listens.
     BeginRefused(usize),
     ConnectRefused,
+    WatchListener(Mode),
+    /// For all that are watched.
+    Wait,
     Tcp(Who, Act),
     Udp(usize, UdpAct),
 }
@@ -77,6 +81,8 @@ pub enum Act {
     Peer,
     Local,
     Ready,
+    Watch(Interest, Mode),
+    Unwatch,
 }
 
 /// What is done with a UDP socket.
@@ -100,6 +106,8 @@ pub enum UdpAct {
     Peer,
     Local,
     Ready,
+    Watch(Interest, Mode),
+    Unwatch,
 }
 
 /// To whom a datagram goes.

@@ -16,6 +16,7 @@ mod world;
 mod call;
 mod dice;
 mod plan;
+mod poller;
 mod shrink;
 mod sockets;
 mod stage;
@@ -48,7 +49,7 @@ fn seeds() -> Range<u64> {
 
 /// So many stories say all of this: to a call the answer.
 const MANY: u64 = 100;
-const SAID: [(&str, &str); 16] = [
+const SAID: [(&str, &str); 19] = [
     ("Read(", "ConnectionReset"),
     ("Read(", "ConnectionRefused"),
     ("Read(", "WouldBlock"),
@@ -65,6 +66,9 @@ const SAID: [(&str, &str); 16] = [
     ("RecvLater(", "bytes"),
     ("Recv", "ConnectionRefused"),
     ("Connect(Everybody)", "PermissionDenied"),
+    ("Wait", "b0 reads writes"),
+    ("Wait", "the listener reads"),
+    ("Wait", "u2 reads"),
 ];
 
 /// What the kernel has said, and what we have.

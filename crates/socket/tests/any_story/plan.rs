@@ -3,6 +3,7 @@
 use crate::call::{Act, Call, Story, UdpAct, Who, Whom};
 use crate::dice::Dice;
 use crate::world::{Duration, Family, Shutdown};
+use laneway::{Interest, Mode};
 
 /// The longest a story is.
 const CALLS_MAX: usize = 32;
@@ -20,6 +21,9 @@ impl Story {
         match is_udp {
             true => udp(&mut dice, family, len, &mut calls),
             false => tcp(&mut dice, (lanes, nagle), len, &mut calls),
+        }
+        if dice.one_in(2) {
+            calls = watched(&mut dice, is_udp, calls);
         }
         Story { family, lanes, nagle, hasty, waits, calls }
     }
@@ -140,6 +144,39 @@ fn udp(dice: &mut Dice, family: Family, len: usize, calls: &mut Vec<Call>) {
         }
         calls.push(Call::Udp(socket, act));
     }
+}
+
+/// The same story of sockets that are watched: now and then it is looked what has happened to all of them.
+fn watched(dice: &mut Dice, is_udp: bool, calls: Vec<Call>) -> Vec<Call> {
+    let mut watched = Vec::new();
+    for call in calls {
+        watched.push(call);
+        if dice.one_in(3) {
+            watched.push(watch(dice, is_udp));
+        }
+        if dice.one_in(2) {
+            watched.push(Call::Wait);
+        }
+    }
+    watched
+}
+
+fn watch(dice: &mut Dice, is_udp: bool) -> Call {
+    let mode = dice.pick(&[Mode::Level, Mode::Edge, Mode::Edge, Mode::Oneshot]);
+    let mut interest = dice.pick(&[Interest::READABLE, Interest::READABLE, Interest::WRITABLE, Interest::BOTH]);
+    let ends = dice.one_in(8);
+    if is_udp {
+        if mode == Mode::Edge {
+            // Of room the kernel tells once more for each datagram that has left.
+            interest = Interest::READABLE;
+        }
+        return Call::Udp(dice.below(4), if ends { UdpAct::Unwatch } else { UdpAct::Watch(interest, mode) });
+    }
+    if dice.one_in(6) {
+        return Call::WatchListener(mode);
+    }
+    let who = Who { pair: dice.weigh(&[(4, 0), (1, 1)]), end: dice.below(2), handle: dice.weigh(&[(6, 0), (1, 1)]) };
+    Call::Tcp(who, if ends { Act::Unwatch } else { Act::Watch(interest, mode) })
 }
 
 fn udp_receives(dice: &mut Dice) -> UdpAct {

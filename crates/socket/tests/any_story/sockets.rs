@@ -1,5 +1,6 @@
 //! What a story calls, of both kinds of sockets alike.
 
+use crate::poller::Polls;
 use crate::world::*;
 use std::io::{IoSlice, IoSliceMut};
 
@@ -50,9 +51,9 @@ pub trait Udp: Polled + Sized + Send + 'static {
 }
 
 /// A world whose sockets a story can call.
-pub trait Teller: World<Stream: Stream, Listener: Listener<Stream = <Self as World>::Stream>, Udp: Udp> {}
+pub trait Teller: Polls<Stream: Stream, Listener: Listener<Stream = <Self as World>::Stream>, Udp: Udp> {}
 
-impl<W: World<Stream: Stream, Listener: Listener<Stream = <W as World>::Stream>, Udp: Udp>> Teller for W {}
+impl<W: Polls<Stream: Stream, Listener: Listener<Stream = <W as World>::Stream>, Udp: Udp>> Teller for W {}
 
 /// Each method is the one of the same name that the type has itself.
 macro_rules! forwards {

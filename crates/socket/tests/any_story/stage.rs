@@ -4,11 +4,13 @@
 //! differently on purpose is passed over where it would be seen: each such place says what that is.
 
 use crate::call::{Call, Story, Who};
+use crate::poller::Watcher;
 use crate::sockets::{Listener, Stream, Teller};
 use crate::tcp::Pair;
 use crate::udp::Socket;
 use crate::waiting::Waiter;
 use crate::world::*;
+use laneway::Interest;
 
 /// How long a call waits, where calls wait.
 pub const WAIT: Duration = Duration::from_millis(15);
@@ -21,7 +23,7 @@ pub enum Origin {
     Host,
 }
 
-pub struct Stage<'a, W: World> {
+pub struct Stage<'a, W: Teller> {
     pub world: &'a W,
     pub story: &'a Story,
     pub moment: Duration,
@@ -30,6 +32,7 @@ pub struct Stage<'a, W: World> {
     listens_at: Option<SocketAddr>,
     pub pairs: [Pair<W::Stream>; 2],
     pub sockets: [Socket<W::Udp>; 4],
+    pub polled: Watcher<W::Poller>,
     /// What has not settled yet.
     pending: Option<Origin>,
     pub lines: Vec<String>,
@@ -47,6 +50,7 @@ pub fn tell<W: Teller>(world: &W, story: &Story, moment: Duration) -> Vec<String
         listens_at: None,
         pairs: Default::default(),
         sockets: Default::default(),
+        polled: Watcher::new(W::poller()),
         pending: None,
         lines: Vec::new(),
         call: None,
@@ -96,6 +100,7 @@ impl<W: Teller> Stage<'_, W> {
             Call::Unlisten => {
                 self.settle();
                 if self.listener.take().is_some() {
+                    self.polled.has_gone(Origin::Host);
                     self.say("");
                     self.pairs.iter_mut().for_each(Pair::listener_has_gone);
                     self.has_done(Origin::Host);
@@ -116,6 +121,15 @@ impl<W: Teller> Stage<'_, W> {
                 let result = self.world.connect(self.world.closed()).map(drop);
                 self.say(&said(result));
             }
+            Call::WatchListener(mode) => {
+                self.settle();
+                if let Some(listener) = &self.listener {
+                    let said = self.polled.watch(Origin::Host, (0, listener), Interest::READABLE, mode);
+                    self.has_done(Origin::Host);
+                    self.say(&said);
+                }
+            }
+            Call::Wait => self.wait_for_all(),
             Call::Tcp(who, act) => self.act(who, act),
             Call::Udp(socket, act) => self.udp_act(socket, act),
         }

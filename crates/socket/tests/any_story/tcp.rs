@@ -115,10 +115,49 @@ impl<W: Teller> Stage<'_, W> {
             let clone = me.handles[who.handle].as_ref().map(Stream::try_clone).expect("it was looked for");
             return self.read_later(Origin::End(pair, who.end), clone.unwrap(), me.waits, n);
         }
+        let origin = Origin::End(pair, who.end);
+        match act {
+            Act::Watch(..) | Act::Unwatch => {
+                self.settle();
+                return self.watch_end(who, act);
+            }
+            Act::Drop => {
+                self.drop_watched(who);
+                self.polled.ends(pair, who.end);
+            }
+            Act::Shutdown(_) => self.polled.ends(pair, who.end),
+            _ => {}
+        }
         let (said, is_heard) = self.do_it(who, act);
         if is_heard {
-            self.has_done(Origin::End(pair, who.end));
+            self.has_done(origin);
         }
+        self.say(&said);
+    }
+
+    /// A handle that is watched is to be dropped. Where others stay, the kernel goes on watching, and nobody has a name for it.
+    fn drop_watched(&mut self, who: Who) {
+        let origin = Origin::End(who.pair, who.end);
+        if !self.polled.is_watched_by(origin, who.handle) {
+            return;
+        }
+        let handles = &self.pairs[who.pair].ends[who.end].handles;
+        let stream = handles[who.handle].as_ref().expect("it is to be dropped");
+        if handles[1 - who.handle].is_some() || self.waits(origin) {
+            self.polled.unwatch(origin, stream);
+        }
+        self.polled.has_gone(origin);
+    }
+
+    fn watch_end(&mut self, who: Who, act: Act) {
+        let origin = Origin::End(who.pair, who.end);
+        let stream = self.pairs[who.pair].ends[who.end].handles[who.handle].as_ref().expect("it was looked for");
+        let said = match act {
+            Act::Watch(interest, mode) => self.polled.watch(origin, (who.handle, stream), interest, mode),
+            _ if self.polled.is_watched_by(origin, who.handle) => self.polled.unwatch(origin, stream),
+            _ => return,
+        };
+        self.has_done(origin); // the lane looks once more when it begins to watch, as if something had happened
         self.say(&said);
     }
 
@@ -173,6 +212,7 @@ impl<W: Teller> Stage<'_, W> {
                 (read(&[one, two].concat(), result), false)
             }
             Act::ReadLater(_) => unreachable!("a thread does it"),
+            Act::Watch(..) | Act::Unwatch => unreachable!("the poller does it"),
             Act::Peek(n) => {
                 let mut buf = vec![0; n];
                 let result = stream.peek(&mut buf);

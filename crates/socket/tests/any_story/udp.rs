@@ -51,6 +51,11 @@ impl<W: Teller> Stage<'_, W> {
             let clone = handle.as_ref().expect("it is there").try_clone().unwrap();
             return self.recv_later(Origin::Udp(number), clone, *waits, n);
         }
+        match act {
+            UdpAct::Watch(..) | UdpAct::Unwatch => return self.watch_udp(number, act),
+            UdpAct::Drop => self.drop_watched_udp(number),
+            _ => {}
+        }
         let to = match act {
             UdpAct::SendTo(_, whom) | UdpAct::Connect(whom) => self.find(number, whom),
             _ => None,
@@ -58,6 +63,28 @@ impl<W: Teller> Stage<'_, W> {
         if let Some(said) = self.do_udp(number, act, to) {
             self.say(&said);
         }
+    }
+
+    fn watch_udp(&mut self, number: usize, act: UdpAct) {
+        let origin = Origin::Udp(number);
+        let socket = self.sockets[number].handle.as_ref().expect("it is there");
+        let said = match act {
+            UdpAct::Watch(interest, mode) => self.polled.watch(origin, (0, socket), interest, mode),
+            _ if self.polled.is_watched_by(origin, 0) => self.polled.unwatch(origin, socket),
+            _ => return,
+        };
+        self.has_done(origin);
+        self.say(&said);
+    }
+
+    /// As [`drop_watched`](Self::drop_watched): a thread that waits has another handle.
+    fn drop_watched_udp(&mut self, number: usize) {
+        let origin = Origin::Udp(number);
+        let socket = self.sockets[number].handle.as_ref().expect("it is there");
+        if self.polled.is_watched_by(origin, 0) && self.waits(origin) {
+            self.polled.unwatch(origin, socket);
+        }
+        self.polled.has_gone(origin);
     }
 
     /// Where a socket is, which is made if it never was.
@@ -149,6 +176,7 @@ impl<W: Teller> Stage<'_, W> {
                 (read(&buf, result), false)
             }
             UdpAct::RecvLater(_) => unreachable!("a thread does it"),
+            UdpAct::Watch(..) | UdpAct::Unwatch => unreachable!("the poller does it"),
             UdpAct::RecvFrom(n) => {
                 let mut buf = vec![0; n];
                 let result = socket.recv_from(&mut buf);
