@@ -192,6 +192,10 @@ impl Connection {
             if self.stands_before_its_probe(seg) {
                 return Continue(InWindow(seg));
             }
+            if self.is_repeated(seg, end) {
+                self.facts.set(Facts::ACK_NOW);
+                return Continue(InWindow(seg)); // no further than to `accept_text`
+            }
             if !seg.flags.rst() {
                 self.answer_invalid(seg, cx, arrival);
             }
@@ -217,6 +221,16 @@ impl Connection {
     #[inline]
     fn is_old_text(&self, seg: &Segment<'_>, end: SeqNum) -> bool {
         end == self.rcv.nxt && seg.seq_len() > 0
+    }
+
+    /// Text that we have, and that the peer may repeat because it has not heard our ACK: it is from no further back than a window. What it says beside
+    /// its text is heard, as the BSDs hear it. It acknowledges; and the ACK that answers it must not echo a transmission before, or the peer
+    /// takes the time between the two for a round trip, and waits for longer with each ACK that is lost.
+    #[inline(never)]
+    fn is_repeated(&self, seg: &Segment<'_>, end: SeqNum) -> bool {
+        let is_old =
+            seg.seq_len() > 0 && end.at_or_before(self.rcv.nxt) && !seg.flags.intersects(Flags::RST | Flags::SYN);
+        is_old && seg.seq.at_or_after(self.rcv.nxt - self.rcv.buf_max)
     }
 
     /// Of a segment before the window: it is a pure ACK of something new, by a peer that has probed our window with a byte. Until it knows that the
@@ -515,9 +529,13 @@ impl Connection {
         if seg.payload.is_empty() && !seg.flags.fin() {
             return Continue(());
         }
+        if (seg.seq + seg.seq_len()).at_or_before(self.rcv.nxt) {
+            cold_path();
+            return Break(Some(Discard::TcpOutOfWindow)); // `check_sequence` has answered
+        }
         if !self.state.can_receive() {
             cold_path();
-            // The peer repeats text and FIN that we have: `check_sequence` has answered; anything newer is beyond its FIN.
+            // What is newer than all that we have is beyond its FIN.
             return Break((!seg.payload.is_empty()).then_some(Discard::TcpDataAfterClose));
         }
         if self.facts.has(Facts::RECEIVE_SHUT) && (seg.seq + seg.payload.len() as u32).after(self.rcv.nxt) {

@@ -110,6 +110,10 @@ impl Connection {
         //# [JBB92] is employed, since the timestamp option removes the ambiguity regarding which instance of the data segment
         //# triggered the acknowledgment.
         let Some(ts) = seg.options.timestamps else { return };
+        // Where an ACK was lost, the one that answers the repetition may echo what was answered by the one that was lost.
+        if self.is_from_before_the_repair(ts.echo) || reports_a_repetition(seg) {
+            return;
+        }
         // The clock of timestamps ticks in milliseconds: less than one says nothing of a shorter path. And what would be older than the timer
         // waits was not echoed in earnest.
         let age_us = self.ts_now(now).wrapping_sub(ts.echo).max(1).saturating_mul(1_000);
@@ -133,10 +137,14 @@ impl Connection {
         //# If the value of the Timestamp Echo Reply field of the acceptable ACK's Timestamps option is smaller than the value
         //# of the variable RetransmitTS, then proceed to step (5), else proceed to step (DONE).
         let echo = seg.options.timestamps?.echo;
-        let is_older = (echo.wrapping_sub(self.ts_now(self.rtt_at)) as i32) < 0;
-        let repeated = seg.options.sack.iter().next().is_some_and(|block| block.start.before(seg.ack));
+        let is_mistake = self.is_from_before_the_repair(echo) && !reports_a_repetition(seg) && seg.ack != self.snd.nxt;
         let age_ms = self.ts_now(now).wrapping_sub(echo);
-        (is_older && !repeated && seg.ack != self.snd.nxt).then(|| age_ms.saturating_mul(1_000))
+        is_mistake.then(|| age_ms.saturating_mul(1_000))
+    }
+
+    /// What is echoed left before the repair began.
+    fn is_from_before_the_repair(&self, echo: u32) -> bool {
+        (echo.wrapping_sub(self.ts_now(self.rtt_at)) as i32) < 0
     }
 
     /// Nothing was lost: sending goes on where it was, and as fast.
@@ -260,6 +268,11 @@ impl Connection {
             SeqRange { start: board.highest().map_or(from, |top| from.latest(top)), end }
         })
     }
+}
+
+/// It reports what was received twice (D-SACK, RFC 2883 section 4.1).
+fn reports_a_repetition(seg: &Segment<'_>) -> bool {
+    seg.options.sack.iter().next().is_some_and(|block| block.start.before(seg.ack))
 }
 
 #[cfg(test)]
