@@ -41,12 +41,6 @@ const TELLERS: usize = 32;
 /// How long what is done takes, if nothing is put off until later, on a machine that has nothing else to do.
 const QUICK: Duration = Duration::from_millis(2);
 
-fn seeds() -> Range<u64> {
-    let Ok(asked) = std::env::var("LANEWAY_SEEDS") else { return SEEDS };
-    let range = asked.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
-    range.unwrap_or_else(|| panic!("LANEWAY_SEEDS is {asked}, and not as 0..300 is"))
-}
-
 /// So many stories say all of this: to a call the answer.
 const MANY: u64 = 100;
 const SAID: [(&str, &str); 19] = [
@@ -164,7 +158,7 @@ impl Run {
 
 #[test]
 fn any_story_is_the_same_in_both_worlds() {
-    let (seeds, run) = (seeds(), Run::default());
+    let (seeds, run) = (common::seeds(SEEDS), Run::default());
     let next = AtomicU64::new(seeds.start);
     thread::scope(|scope| {
         for teller in 0..TELLERS {

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each of them uses some of it")]
 
 use laneway::{Device, Stack, TcpListener, TcpStream};
+use std::ops::Range;
 
 /// Two stacks of one lane each on a link, 10.0.0.1 and 10.0.0.2.
 pub fn stacks() -> (Stack, Stack) {
@@ -26,4 +27,11 @@ pub fn rounds(stacks: [&Stack; 2]) {
             stack.counters().unwrap();
         }
     }
+}
+
+/// The seeds of a test that is given some, or those that somebody asks for.
+pub fn seeds(usual: Range<u64>) -> Range<u64> {
+    let Ok(asked) = std::env::var("LANEWAY_SEEDS") else { return usual };
+    let range = asked.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    range.unwrap_or_else(|| panic!("LANEWAY_SEEDS is {asked}, and not as 0..300 is"))
 }

@@ -1,0 +1,193 @@
+//! Owns one end of a connection: it says what it has to say, hears the other out, and looks at each byte.
+
+use crate::dice::Dice;
+use crate::plan::{Manner, Pair};
+use laneway::{Interest, Mode, Poller, TcpStream};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::Shutdown;
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+/// Nothing that happens here takes so long, however much is lost: who has waited for a SYN-ACK that was repeated waits three seconds for the ACK of
+/// his first text, and twice as long each time.
+const LONG: Duration = Duration::from_secs(120);
+/// The longest piece.
+const PIECE_MAX: usize = 100_000;
+
+pub struct End {
+    stream: TcpStream,
+    manner: Manner,
+    mouth: Mouth,
+    ear: Ear,
+}
+
+/// What it says.
+struct Mouth {
+    dice: Dice,
+    /// Which stream it is, of all.
+    key: usize,
+    said: usize,
+    all: usize,
+}
+
+/// What it hears.
+struct Ear {
+    dice: Dice,
+    key: usize,
+    heard: usize,
+    all: usize,
+    buf: Vec<u8>,
+}
+
+/// What became of a call that may not wait.
+#[derive(PartialEq, Eq)]
+enum Came {
+    Something,
+    Nothing,
+    TheEnd,
+}
+
+/// What stands at a place of a stream.
+fn byte(key: usize, at: usize) -> u8 {
+    (at.wrapping_mul(31) ^ (at >> 8).wrapping_mul(7) ^ key.wrapping_mul(101)) as u8
+}
+
+impl End {
+    pub fn new(stream: TcpStream, pair: &Pair, (number, side): (usize, usize)) -> End {
+        let (key, their_key) = (2 * number + side, 2 * number + 1 - side);
+        let dice = |of: usize| Dice::new(pair.seed ^ of as u64);
+        End {
+            stream,
+            manner: pair.manners[side],
+            mouth: Mouth { dice: dice(2 * side), key, said: 0, all: pair.says[side] },
+            ear: Ear { dice: dice(2 * side + 1), key: their_key, heard: 0, all: pair.says[1 - side], buf: Vec::new() },
+        }
+    }
+
+    pub fn run(self) {
+        match self.manner {
+            Manner::Blocking => self.in_two_threads(None),
+            Manner::Impatient(time) => self.in_two_threads(Some(time)),
+            Manner::Edge => self.with_a_poller(Mode::Edge),
+            Manner::Level => self.with_a_poller(Mode::Level),
+        }
+    }
+
+    fn in_two_threads(mut self, time: Option<Duration>) {
+        let stream = &self.stream;
+        stream.set_read_timeout(Some(time.unwrap_or(LONG))).unwrap();
+        stream.set_write_timeout(Some(time.unwrap_or(LONG))).unwrap();
+        let until = Instant::now() + LONG;
+        let go_on = |came| {
+            assert!(Instant::now() < until && (came != Came::Nothing || time.is_some()), "it takes for ever");
+            came != Came::TheEnd
+        };
+        scope(|scope| {
+            scope.spawn(|| while go_on(self.mouth.speak(stream)) {});
+            while go_on(self.ear.listen(stream)) {}
+        });
+    }
+
+    fn with_a_poller(mut self, mode: Mode) {
+        let stream = &self.stream;
+        stream.set_nonblocking(true).unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add(stream, 0, Interest::BOTH, mode).unwrap();
+        let (mut speaks, mut listens) = (true, true);
+        let mut events = Vec::new();
+        while speaks || listens {
+            if mode == Mode::Level {
+                poller.modify(0, Interest { readable: listens, writable: speaks }, mode).unwrap();
+            }
+            events.clear();
+            poller.wait(&mut events, Some(LONG)).unwrap();
+            let [event] = events[..] else { panic!("one socket is watched, and this came: {events:?}") };
+            // Whoever is told of edges goes on for as long as there is something; others as they like.
+            while speaks && event.writable {
+                let came = self.mouth.speak(stream);
+                speaks = came != Came::TheEnd;
+                if came == Came::Nothing || mode == Mode::Level && self.mouth.dice.one_in(2) {
+                    break;
+                }
+            }
+            while listens && event.readable {
+                let came = self.ear.listen(stream);
+                listens = came != Came::TheEnd;
+                if came == Came::Nothing || mode == Mode::Level && self.ear.dice.one_in(2) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+impl Mouth {
+    fn speak(&mut self, mut stream: &TcpStream) -> Came {
+        pause(&mut self.dice);
+        if self.said == self.all {
+            stream.shutdown(Shutdown::Write).unwrap();
+            return Came::TheEnd;
+        }
+        let len = piece(&mut self.dice).min(self.all - self.said);
+        let bytes: Vec<u8> = (self.said..self.said + len).map(|at| byte(self.key, at)).collect();
+        let result = if self.dice.one_in(4) {
+            let (one, two) = bytes.split_at(self.dice.below(len + 1));
+            stream.write_vectored(&[one, two].map(IoSlice::new))
+        } else {
+            stream.write(&bytes)
+        };
+        let Some(n) = done(result) else { return Came::Nothing };
+        assert!((1..=len).contains(&n), "of {len} bytes it has taken {n}");
+        self.said += n;
+        Came::Something
+    }
+}
+
+impl Ear {
+    fn listen(&mut self, mut stream: &TcpStream) -> Came {
+        pause(&mut self.dice);
+        let len = piece(&mut self.dice);
+        self.buf.resize(len, 0);
+        let peeks = self.dice.one_in(8);
+        let result = if peeks {
+            stream.peek(&mut self.buf)
+        } else if self.dice.one_in(4) {
+            let (one, two) = self.buf.split_at_mut(self.dice.below(len + 1));
+            stream.read_vectored(&mut [one, two].map(IoSliceMut::new))
+        } else {
+            stream.read(&mut self.buf)
+        };
+        let Some(n) = done(result) else { return Came::Nothing };
+        let wrong = (0..n).find(|at| self.buf[*at] != byte(self.key, self.heard + at));
+        assert_eq!(wrong, None, "of the {n} bytes behind {} this is not what was said", self.heard);
+        if peeks {
+            return Came::Something;
+        }
+        self.heard += n;
+        if n > 0 {
+            return Came::Something;
+        }
+        assert_eq!(self.heard, self.all, "the end comes too soon, or too late");
+        Came::TheEnd
+    }
+}
+
+fn piece(dice: &mut Dice) -> usize {
+    let most = dice.pick(&[4, 100, 1_500, 20_000, PIECE_MAX]);
+    1 + dice.below(most)
+}
+
+fn pause(dice: &mut Dice) {
+    if dice.one_in(20) {
+        sleep(Duration::from_micros(dice.below(3_000) as u64));
+    }
+}
+
+/// What a call has done; `None`: it would have to wait.
+fn done(result: io::Result<usize>) -> Option<usize> {
+    match result {
+        Ok(n) => Some(n),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+        Err(error) => panic!("{error}"),
+    }
+}

@@ -1,0 +1,109 @@
+//! Owns what a seed decides: the link, the memory, and how each end goes about it.
+
+use crate::dice::Dice;
+use laneway::Config;
+use laneway::on_lane::{LinkConfig, Rates};
+use std::time::Duration;
+
+/// All of one setting.
+#[derive(Debug)]
+pub struct Plan {
+    pub seed: u64,
+    lanes: usize,
+    mtu: usize,
+    offloads: bool,
+    rates: Rates,
+    pub config: Config,
+    pub pairs: Vec<Pair>,
+}
+
+/// A connection: how many bytes each end says, and how.
+#[derive(Debug)]
+pub struct Pair {
+    pub says: [usize; 2],
+    pub manners: [Manner; 2],
+    /// Chance of their own.
+    pub seed: u64,
+}
+
+/// How an end goes about it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Manner {
+    /// Two threads, which wait in their calls.
+    Blocking,
+    /// The same, with time-outs that mostly are over too soon.
+    Impatient(Duration),
+    /// One thread, which does what can be done, and waits for what its poller tells when things change.
+    Edge,
+    /// The same, of a poller that tells as long as it is so.
+    Level,
+}
+
+impl Plan {
+    pub fn from_seed(seed: u64) -> Plan {
+        let mut dice = Dice::new(seed);
+        let parts = |dice: &mut Dice, most: usize| if dice.one_in(3) { 0 } else { dice.below(most) as u32 };
+        let rates = match dice.one_in(4) {
+            true => Rates::default(),
+            false => Rates {
+                loss_ppm: parts(&mut dice, 15_000),
+                duplicate_ppm: parts(&mut dice, 15_000),
+                reorder_ppm: parts(&mut dice, 100_000),
+                corrupt_ppm: parts(&mut dice, 5_000),
+            },
+        };
+        let mut config = Config::default();
+        if dice.one_in(2) {
+            let first = 4_096 << dice.below(5);
+            config.tcp.tcp_rmem = (first, first << dice.below(5));
+            config.tcp.tcp_wmem = 4_096 << dice.below(8);
+        }
+        config.tcp.tcp_timestamps = !dice.one_in(4);
+        config.tcp.tcp_sack = !dice.one_in(4);
+        config.tcp.tcp_window_scaling = !dice.one_in(4);
+        // Where something is lost, it is waited for.
+        let most = if rates == Rates::default() { 4 << 20 } else { 300_000 };
+        let pairs = (0..1 + dice.below(4)).map(|_| Pair::from(&mut dice, most)).collect();
+        Plan {
+            seed,
+            lanes: dice.pick(&[1, 1, 2, 3]),
+            mtu: dice.pick(&[576, 1_280, 1_500, 1_500, 9_000]),
+            offloads: dice.one_in(3),
+            rates,
+            config,
+            pairs,
+        }
+    }
+
+    /// What an end does to each frame that passes it. Only one damages: two bits in one frame can be such that no checksum shows it.
+    pub fn rates(&self, end: usize) -> Rates {
+        let corrupt_ppm = if end == 0 { self.rates.corrupt_ppm } else { 0 };
+        Rates { corrupt_ppm, ..self.rates }
+    }
+
+    pub fn link(&self) -> LinkConfig {
+        let link = LinkConfig { queues: self.lanes, mtu: self.mtu, ..LinkConfig::default() };
+        if self.offloads { link.with_offloads() } else { link }
+    }
+}
+
+impl Pair {
+    fn from(dice: &mut Dice, most: usize) -> Pair {
+        let says = |dice: &mut Dice| match dice.below(4) {
+            0 => dice.below(10),
+            1 => dice.below(3_000),
+            _ => dice.below(most),
+        };
+        let manner = |dice: &mut Dice| match dice.below(5) {
+            0..2 => Manner::Blocking,
+            2 => Manner::Impatient(Duration::from_micros(1 + dice.below(20_000) as u64)),
+            3 => Manner::Edge,
+            _ => Manner::Level,
+        };
+        Pair {
+            says: [says(dice), says(dice)],
+            manners: [manner(dice), manner(dice)],
+            seed: dice.below(usize::MAX) as u64,
+        }
+    }
+}
