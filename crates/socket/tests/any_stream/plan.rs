@@ -22,6 +22,8 @@ pub struct Plan {
 pub struct Pair {
     pub says: [usize; 2],
     pub manners: [Manner; 2],
+    /// Which end hears no more after so many bytes, if one does. It leaves when it has said all.
+    pub leaves: Option<(usize, usize)>,
     /// Chance of their own.
     pub seed: u64,
 }
@@ -58,12 +60,17 @@ impl Plan {
             config.tcp.tcp_rmem = (first, first << dice.below(5));
             config.tcp.tcp_wmem = 4_096 << dice.below(8);
         }
+        if dice.one_in(4) {
+            config.tcp_mem = dice.pick(&[20_000, 60_000, 200_000, 1 << 20]);
+        }
         config.tcp.tcp_timestamps = !dice.one_in(4);
         config.tcp.tcp_sack = !dice.one_in(4);
         config.tcp.tcp_window_scaling = !dice.one_in(4);
         // Where something is lost, it is waited for.
         let most = if rates == Rates::default() { 4 << 20 } else { 300_000 };
-        let pairs = (0..1 + dice.below(4)).map(|_| Pair::from(&mut dice, most)).collect();
+        // An RST is sent once. Where that is lost, the other may wait for a long time before he asks again.
+        let resets = rates.loss_ppm == 0 && rates.corrupt_ppm == 0;
+        let pairs = (0..1 + dice.below(4)).map(|_| Pair::from(&mut dice, most, resets)).collect();
         Plan {
             seed,
             lanes: dice.pick(&[1, 1, 2, 3]),
@@ -88,7 +95,7 @@ impl Plan {
 }
 
 impl Pair {
-    fn from(dice: &mut Dice, most: usize) -> Pair {
+    fn from(dice: &mut Dice, most: usize, resets: bool) -> Pair {
         let says = |dice: &mut Dice| match dice.below(4) {
             0 => dice.below(10),
             1 => dice.below(3_000),
@@ -100,9 +107,12 @@ impl Pair {
             3 => Manner::Edge,
             _ => Manner::Level,
         };
+        let says = [says(dice), says(dice)];
+        let leaver = dice.below(2);
         Pair {
-            says: [says(dice), says(dice)],
+            says,
             manners: [manner(dice), manner(dice)],
+            leaves: (resets && dice.one_in(3)).then(|| (leaver, dice.below(1 + says[1 - leaver]))),
             seed: dice.below(usize::MAX) as u64,
         }
     }
