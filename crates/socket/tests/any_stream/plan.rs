@@ -63,14 +63,18 @@ impl Plan {
         if dice.one_in(4) {
             config.tcp_mem = dice.pick(&[20_000, 60_000, 200_000, 1 << 20]);
         }
-        config.tcp.tcp_timestamps = !dice.one_in(4);
+        let loses = rates.loss_ppm > 0 || rates.corrupt_ppm > 0;
+        // Without them nothing ends the back-off while much is sent again (RFC 6298 section 5), and each loss is waited for twice as long as the one
+        // before it.
+        config.tcp.tcp_timestamps = loses || !dice.one_in(4);
         config.tcp.tcp_sack = !dice.one_in(4);
         config.tcp.tcp_window_scaling = !dice.one_in(4);
         // Where something is lost, it is waited for.
         let most = if rates == Rates::default() { 4 << 20 } else { 300_000 };
-        // An RST is sent once. Where that is lost, the other may wait for a long time before he asks again.
-        let resets = rates.loss_ppm == 0 && rates.corrupt_ppm == 0;
-        let pairs = (0..1 + dice.below(4)).map(|_| Pair::from(&mut dice, most, resets)).collect();
+        // An RST is sent once; where that is lost, the other may wait for a long time before he asks again. And who hears no more holds what he was
+        // sent; where memory is scarce, all wait for him.
+        let may_leave = !loses && config.tcp_mem == Config::default().tcp_mem;
+        let pairs = (0..1 + dice.below(4)).map(|_| Pair::from(&mut dice, most, may_leave)).collect();
         Plan {
             seed,
             lanes: dice.pick(&[1, 1, 2, 3]),
@@ -95,7 +99,7 @@ impl Plan {
 }
 
 impl Pair {
-    fn from(dice: &mut Dice, most: usize, resets: bool) -> Pair {
+    fn from(dice: &mut Dice, most: usize, may_leave: bool) -> Pair {
         let says = |dice: &mut Dice| match dice.below(4) {
             0 => dice.below(10),
             1 => dice.below(3_000),
@@ -112,7 +116,7 @@ impl Pair {
         Pair {
             says,
             manners: [manner(dice), manner(dice)],
-            leaves: (resets && dice.one_in(3)).then(|| (leaver, dice.below(1 + says[1 - leaver]))),
+            leaves: (may_leave && dice.one_in(3)).then(|| (leaver, dice.below(1 + says[1 - leaver]))),
             seed: dice.below(usize::MAX) as u64,
         }
     }
