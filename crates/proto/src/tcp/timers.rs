@@ -148,10 +148,9 @@ impl Connection {
 
     /// Whether a peer that answers every probe and opens its window for none has kept an orphan long enough. Who wants the connection waits
     /// for ever (RFC 9293 section 3.8.6.1, MUST-37); an orphan's text would be kept for a peer that may never mean to read it
-    /// (RFC 6429 section 3).
+    /// (RFC 6429 section 3). What was under way when it was closed, and is sent again, is such a probe too.
     fn is_pinned(&self, config: &Config) -> bool {
-        let probes = self.facts.has(Facts::PERSIST) && self.snd.wnd == 0;
-        probes && self.rtt.backoffs() >= config.tcp_orphan_retries && self.rtt.rto_us() == RTO_MAX_US
+        self.snd.wnd == 0 && self.rtt.backoffs() >= config.tcp_orphan_retries && self.rtt.rto_us() == RTO_MAX_US
     }
 
     /// The user timeout may be over before the next retransmission is due.
