@@ -187,7 +187,7 @@ impl Connection {
         } else if over {
             self.give_up(cx);
         } else {
-            self.probes += 1;
+            self.probes = self.probes.saturating_add(1); // the user timeout may be longer than so many take
             self.facts.set(Facts::PROBE_DUE);
             self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_intvl_us);
         }

@@ -335,3 +335,23 @@ fn what_is_over_has_no_keepalive() {
     connection.set_keepalive(true, &cx);
     assert_eq!(connection.deadline(), Instant::NEVER);
 }
+
+/// The user timeout decides when a silent peer is given up, and may leave time for more probes than are counted.
+#[test]
+fn keepalive_asks_for_as_long_as_the_user_timeout_lasts() {
+    let second = 1_000_000;
+    let times = Config { tcp_keepalive_time_us: second, tcp_keepalive_intvl_us: second, ..Config::default() };
+    let mut pool = BufferPool::new(1 << 20);
+    let (mut now, mut sent) = (Instant::from_us(5 * second), 0);
+    let mut connection = established(&times, now);
+    connection.set_user_timeout_ms(300_000);
+    connection.set_keepalive(true, &Cx { now, config: &times, pool: &mut pool });
+    while connection.state() == State::Established {
+        now = connection.deadline();
+        connection.on_timeout(&mut Cx { now, config: &times, pool: &mut pool });
+        let plan = connection.decide::<Lane>(now).expect("a probe, and in the end a reset");
+        connection.commit(&plan, now);
+        sent += 1;
+    }
+    assert_eq!((sent, now), (300, Instant::from_us(305 * second)));
+}
