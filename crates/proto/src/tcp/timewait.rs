@@ -169,10 +169,12 @@ pub trait TimeWait: Copy {
             return Outcome::Ignore(Discard::TcpTimeWaitRst);
         }
         if seg.flags.syn() && !seg.flags.ack() {
-            // RFC 6191 section 2: a newer timestamp, or one as old (or none to compare) and a later sequence number.
+            // RFC 6191 section 2: a newer timestamp, or one as old (or none) and a later sequence number.
             let later = seg.seq.after(memory.rcv_nxt);
             let age = match seg.options.timestamps {
                 Some(ts) if memory.timestamps => ts.val.wrapping_sub(memory.ts_recent) as i32,
+                // One where the old connection had none is newer than all: what is left of that has none, and is refused (RFC 7323 section 3.2).
+                Some(_) if config.tcp_timestamps => 1,
                 _ => 0,
             };
             if age > 0 || (age == 0 && later) {

@@ -111,8 +111,10 @@ pub(super) fn on_wake(flow: &Flow, host: usize, now_us: u64, seg: &Segment<'_>, 
         return None;
     }
     let later = (seg.ack - 1).after(peer.top);
+    let had_timestamps = me.offer.timestamps && peer.offer.timestamps;
     let age = match (seg.options.timestamps, peer.ts_recent) {
-        (Some(ts), Some(last)) if me.offer.timestamps && peer.offer.timestamps => ts.echo.wrapping_sub(last) as i32,
+        (Some(_), _) if !had_timestamps => 1,
+        (Some(ts), Some(last)) => ts.echo.wrapping_sub(last) as i32,
         _ => 0,
     };
     //= https://www.rfc-editor.org/rfc/rfc6191#section-2
