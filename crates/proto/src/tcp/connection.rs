@@ -153,19 +153,19 @@ pub struct Connection {
     pub(super) rexmit_nxt: SeqNum,
     pub(super) board: Option<Box<Scoreboard>>,
     pub(super) ts_recent: u32,
-    pub(super) ts_recent_ms: u32,
     pub(super) ts_offset: u32,
     /// When new data last left.
     pub(super) sent_at: Instant,
     /// The first that left then.
     pub(super) sent_from: SeqNum,
+    /// When the peer last said something acceptable. No count of milliseconds, which would begin anew after seven weeks.
+    pub(super) heard_at: Instant,
     pub(super) rexmt_at: Instant,
     pub(super) delack_at: Instant,
     /// Keepalive, or the end of an orphan's FIN-WAIT-2.
     pub(super) keep_at: Instant,
     /// When the oldest unacknowledged byte was first sent, or the last progress after that.
     pub(super) progress_ms: u32,
-    pub(super) heard_ms: u32,
     pub(super) challenged_ms: u32,
     pub(super) user_timeout_ms: u32,
     pub(super) retransmitted: u32,
@@ -258,15 +258,14 @@ impl Connection {
             rexmit_nxt: una,
             board: None,
             ts_recent: agreed.ts_recent,
-            ts_recent_ms: ms,
             ts_offset: agreed.ts_offset,
             sent_at: Instant::ZERO,
             sent_from: una,
+            heard_at: now,
             rexmt_at: Instant::NEVER,
             delack_at: Instant::NEVER,
             keep_at: Instant::NEVER,
             progress_ms: ms,
-            heard_ms: ms,
             challenged_ms: ms.wrapping_sub(u32::MAX / 2),
             user_timeout_ms: 0,
             retransmitted: 0,

@@ -133,7 +133,7 @@ impl Connection {
             segs_in: self.tally.segs_in,
             retransmitted: self.retransmitted,
             last_progress_ms: ms.wrapping_sub(self.progress_ms),
-            last_heard_ms: ms.wrapping_sub(self.heard_ms),
+            last_heard_ms: (now.since_us(self.heard_at) / 1_000) as u32,
             timer,
         }
     }

@@ -207,13 +207,12 @@ impl Connection {
     /// RFC 7323 section 5.3, R3, and only of a segment whose acknowledgement is acceptable, too, as the kernel has it: whoever met the window
     /// with a timestamp of his own choice would else have all that the peer says refused as old.
     #[inline]
-    fn note_timestamp(&mut self, seg: &Segment<'_>, now: Instant) {
+    fn note_timestamp(&mut self, seg: &Segment<'_>) {
         if self.facts.has(Facts::TIMESTAMPS)
             && let Some(ts) = seg.options.timestamps
             && seg.seq.at_or_before(self.rcv.acked)
         {
             self.ts_recent = ts.val;
-            self.ts_recent_ms = now.as_ms() as u32;
         }
     }
 
@@ -322,13 +321,13 @@ impl Connection {
                 arrival.challenged = self.challenge(seg, cx);
                 return Break(Some(Discard::TcpAckInvalid));
             }
-            self.heard_ms = cx.now.as_ms() as u32;
-            self.note_timestamp(seg, cx.now);
+            self.heard_at = cx.now;
+            self.note_timestamp(seg);
             return Continue(Acceptable(seg)); // an old duplicate: its text may still be new
         }
         // Only now: what says less than this could come from anyone, and is no sign of life.
-        self.heard_ms = cx.now.as_ms() as u32;
-        self.note_timestamp(seg, cx.now);
+        self.heard_at = cx.now;
+        self.note_timestamp(seg);
         let window = (seg.window << self.snd.scale).get();
         if seg.ack.after(self.snd.una) {
             self.on_new_ack(seg, cx);
@@ -729,9 +728,9 @@ impl Connection {
         sent
     }
 
-    /// A timestamp that has not been refreshed for 24 days proves nothing any more (RFC 7323 section 5.5).
+    /// After 24 days of silence the remembered timestamp proves nothing any more (RFC 7323 section 5.5).
     fn ts_recent_is_stale(&self, now: Instant) -> bool {
-        (now.as_ms() as u32).wrapping_sub(self.ts_recent_ms) > 24 * 24 * 3_600 * 1_000
+        now.since_us(self.heard_at) > 24 * 24 * 3_600 * 1_000_000
     }
 }
 

@@ -60,9 +60,8 @@ impl Connection {
         let (seq, ack) = (seg.seq(), seg.ack());
         if seq.at_or_before(self.rcv.acked) {
             self.ts_recent = seg.timestamps().val;
-            self.ts_recent_ms = cx.now.as_ms() as u32;
         }
-        self.heard_ms = cx.now.as_ms() as u32;
+        self.heard_at = cx.now;
         let acked = ack.offset_from(self.snd.una) as u32;
         if acked > 0 {
             let fin_acked = self.state != State::Established;

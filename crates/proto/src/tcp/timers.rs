@@ -171,12 +171,11 @@ impl Connection {
             self.keep_at = Instant::NEVER;
             return;
         }
-        let idle_ms = (cx.now.as_ms() as u32).wrapping_sub(self.heard_ms);
-        let idle_us = u64::from(idle_ms) * 1_000;
+        let idle_us = cx.now.since_us(self.heard_at);
         // As with the kernel's `TCP_USER_TIMEOUT`, which decides instead of the number of probes if it is set.
         let over = match self.user_timeout_ms {
             0 => self.probes >= cx.config.tcp_keepalive_probes,
-            limit_ms => self.probes > 0 && idle_ms >= limit_ms,
+            limit_ms => self.probes > 0 && idle_us >= u64::from(limit_ms) * 1_000,
         };
         if idle_us < cx.config.tcp_keepalive_time_us && self.probes == 0 {
             self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_time_us - idle_us);

@@ -76,8 +76,7 @@ impl Connection {
     /// (RFC 4861 section 7.3.1). It was heard, too: progress is counted anew where sending begins after silence.
     #[inline]
     pub fn is_answered(&self, now: Instant) -> bool {
-        let heard_ms = (now.as_ms() as u32).wrapping_sub(self.heard_ms);
-        self.idle_ms(now).max(heard_ms) < 1_000
+        self.idle_ms(now) < 1_000 && now.since_us(self.heard_at) < 1_000_000
     }
 
     /// Milliseconds since the peer last acknowledged something new, or sending began after a silence.
