@@ -234,6 +234,8 @@ impl Handshake {
         let snd_scale = if scaling { peer.scale.unwrap_or(none) } else { none };
         // A window in a segment with SYN is never scaled.
         let snd_wnd = if seg.flags.syn() { Window::new(peer.window.into()) } else { seg.window << snd_scale };
+        // Of two that opened at once each has sent its SYN again, in its SYN-ACK (RFC 6298 section 3).
+        let sent_once = self.retries == 0 && self.peer.is_none();
         Agreed {
             key: self.key,
             iss: self.iss,
@@ -247,7 +249,7 @@ impl Handshake {
             ts_offset: self.ts_offset,
             snd_wnd,
             rcv_adv: peer.irs + 1 + u32::from(initial_window(cx)),
-            rtt_us: (self.retries == 0).then(|| cx.now.since_us(self.sent_at).min(u32::MAX.into()) as u32),
+            rtt_us: sent_once.then(|| cx.now.since_us(self.sent_at).min(u32::MAX.into()) as u32),
             syn_lost: self.retries > 0,
         }
     }
