@@ -130,7 +130,8 @@ impl Handshake {
         if self.retries == 0 {
             self.sent_at = cx.now;
         }
-        self.deadline = cx.now.after_us(syn_timeout_us(self.retries));
+        // `NEVER`, unless this repeats an answer.
+        self.deadline = self.deadline.min(cx.now.after_us(syn_timeout_us(self.retries)));
     }
 
     /// When `on_timeout` has something to do.
@@ -218,8 +219,11 @@ impl Handshake {
             self.state = next;
         }
         // Another SYN is answered as the first was, which serves as the challenge of RFC 5961 section 4: it may be old, or anyone's. A peer that has
-        // really begun anew resets what it did not mean.
-        self.peer.get_or_insert(peer);
+        // really begun anew resets what it did not mean. The timer begins anew with the first alone: who repeats his would have it never end.
+        if self.peer.is_none() {
+            self.peer = Some(peer);
+            self.deadline = Instant::NEVER;
+        }
         self.due = true;
         Outcome::Waiting(None)
     }
