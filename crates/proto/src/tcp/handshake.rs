@@ -181,11 +181,16 @@ impl Handshake {
         // (RFC 5961 section 3.2), for one that was sent before the peer's SYN may still be on its way.
         if seg.flags.rst() {
             cold_path();
-            let is_meant = self.peer.map_or(acks_us, |peer| seg.seq == peer.irs + 1);
-            return if is_meant {
-                Outcome::Failed(CloseReason::Refused)
-            } else {
-                Outcome::Waiting(Some(Discard::TcpAckInvalid))
+            return match self.peer.map(|peer| seg.seq.offset_from(peer.irs + 1)) {
+                None if acks_us => Outcome::Failed(CloseReason::Refused),
+                None => Outcome::Waiting(Some(Discard::TcpAckInvalid)),
+                Some(0) => Outcome::Failed(CloseReason::Refused),
+                // Elsewhere in the window it is challenged, as another SYN is: by what answered the first.
+                Some(ahead) if 0 < ahead && ahead < i32::from(initial_window(cx)) => {
+                    self.due = true;
+                    Outcome::Waiting(Some(Discard::TcpRstChallenged))
+                }
+                Some(_) => Outcome::Waiting(Some(Discard::TcpOutOfWindow)),
             };
         }
         if let Some(peer) = self.peer
