@@ -197,8 +197,9 @@ impl Handshake {
             && !seg.flags.syn()
         {
             cold_path();
-            // SYN-RECEIVED of a simultaneous open: the ACK of our SYN-ACK.
-            if !acks_us || seg.seq != peer.irs + 1 {
+            // SYN-RECEIVED of a simultaneous open: the ACK of our SYN-ACK, or text that has overtaken it.
+            let ahead = seg.seq.offset_from(peer.irs + 1);
+            if !acks_us || !(0..=i32::from(initial_window(cx))).contains(&ahead) {
                 return Outcome::Waiting(Some(Discard::TcpOutOfWindow));
             }
             return Outcome::Established(self.agree(peer, seg, Event::AckOfSyn, cx));
