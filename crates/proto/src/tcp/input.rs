@@ -352,7 +352,7 @@ impl Connection {
                 && self.snd.wl2.at_or_before(seg.ack)
                 && (window >= self.flight().min(self.snd.wnd) || window == 0))
         {
-            if window != 0 && self.facts.has(Facts::PERSIST) {
+            if window != 0 && (self.snd.wnd == 0 || self.facts.has(Facts::PERSIST)) {
                 self.on_window_open(cx.now);
             }
             self.take_window(seg.window, seg.seq, seg.ack);
@@ -376,16 +376,22 @@ impl Connection {
         Continue(Acceptable(seg))
     }
 
-    /// A peer whose window was probed shows one: it answers.
+    /// A peer whose window was closed, or probed, shows one: it answers.
     #[cold]
     #[inline(never)]
     fn on_window_open(&mut self, now: Instant) {
         self.retries = 0;
-        if self.snd.wnd == 0 {
-            self.rtt.on_window_open();
-            self.restart_window(now);
-            // However long probes have waited for one another: what silly-window avoidance holds back waits for one timeout from here.
+        if self.snd.wnd > 0 {
+            return;
+        }
+        self.rtt.on_window_open();
+        // However long probes have waited for one another: what silly-window avoidance holds back waits for one timeout from here, and so does what
+        // was under way when the window was closed.
+        if self.rexmt_at != Instant::NEVER {
             self.rexmt_at = self.rexmt_at.min(now.after_us(self.rtt.rto_us().into()));
+        }
+        if self.facts.has(Facts::PERSIST) {
+            self.restart_window(now);
             self.progress_ms = now.as_ms() as u32;
         }
     }
