@@ -311,8 +311,8 @@ impl Connection {
         self.board = None;
     }
 
-    /// The path carries another MTU than it did: later segments fit it. If it is smaller, what is in flight is sent again in segments that
-    /// do (RFC 1191 section 6.5). The caller has validated the ICMP message against `sequence()`.
+    /// The path carries another MTU than it did: later segments fit it. If it is smaller, what is in flight and may not fit is sent again in
+    /// segments that do (RFC 1191 section 6.5). The caller has validated the ICMP message against `sequence()`.
     pub fn on_path_mtu(&mut self, mtu: u32) {
         let timestamps = self.facts.has(Facts::TIMESTAMPS);
         let mss = effective_mss(self.snd.peer_mss, mtu, self.key.is_v4(), timestamps);
@@ -322,8 +322,9 @@ impl Connection {
         let is_narrower = mss < self.snd.mss;
         self.snd.mss = mss;
         self.congestion.on_mss(u32::from(mss));
-        // A probe of a closed window is sent again by its own timer, and as much of it as fits.
-        if is_narrower && self.flight() > 0 && !self.facts.has(Facts::PERSIST) {
+        // What fits was not dropped for its size, and most connections of a path may have nothing else under way. (So it is with the probe of a
+        // closed window, a byte that has a timer of its own.)
+        if is_narrower && self.flight() > u32::from(mss) {
             self.phase = Phase::Loss;
             self.recover = self.snd.nxt;
             self.rexmit_nxt = self.snd.una;
