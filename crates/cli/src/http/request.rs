@@ -122,7 +122,7 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
         if_none_match: None,
         if_modified_since: None,
     };
-    let (mut hosts, mut lengths, mut is_coded) = (0, 0, false);
+    let (mut hosts, mut lengths, mut is_coded, mut closes) = (0, 0, false, false);
     for field in head.headers.iter() {
         let value = field.value.trim_ascii();
         match field.name.len() {
@@ -132,11 +132,8 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
             8 if field.name.eq_ignore_ascii_case("if-range") => request.if_range = Some(value),
             10 if field.name.eq_ignore_ascii_case("connection") => {
                 for option in value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
-                    if option.eq_ignore_ascii_case(b"close") {
-                        request.keep_alive = false;
-                    } else if option.eq_ignore_ascii_case(b"keep-alive") && is_http10 {
-                        request.keep_alive = true;
-                    }
+                    closes |= option.eq_ignore_ascii_case(b"close");
+                    request.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
             13 if field.name.eq_ignore_ascii_case("if-none-match") => request.if_none_match = Some(value),
@@ -153,6 +150,8 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
             _ => {}
         }
     }
+    // RFC 9112 section 9.3: who says both wants it closed, in whatever order.
+    request.keep_alive &= !closes;
     // RFC 9112 section 3.2: exactly one Host. Two lengths, or a length and a coding, are how requests are smuggled.
     if (!is_http10 && hosts != 1) || hosts > 1 || lengths > 1 || (is_coded && lengths > 0) {
         return bad(Status::BadRequest);

@@ -474,6 +474,15 @@ fn keep_alive_and_pipelines() {
     let keep = "GET /hello.txt HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n";
     let answer = site.ask(&format!("{keep}{keep}"));
     assert_eq!((answer.matches("HTTP/1.1 200 ").count(), answer.matches("Connection: keep-alive").count()), (2, 2));
+    for both in ["close, keep-alive", "Keep-Alive, Close", "close\r\nConnection: keep-alive"] {
+        let keep = format!("GET /hello.txt HTTP/1.0\r\nConnection: {both}\r\n\r\n");
+        let answer = site.ask(&format!("{keep}{keep}"));
+        assert_eq!(
+            (answer.matches("HTTP/1.1 200 ").count(), answer.matches("Connection: close").count()),
+            (1, 1),
+            "{both:?}"
+        );
+    }
     // HEAD has everything but the body, and knows no ranges.
     let head = site.ask("HEAD /hello.txt HTTP/1.1\r\nHost: x\r\nRange: bytes=0-0\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("Content-Length: 12\r\n"), "{head}");
