@@ -110,9 +110,10 @@ pub fn select(request: &Request<'_>, stamp: &Stamp) -> Selected {
     }
 }
 
-/// Whether a list has a tag that is equal, strongly or weakly (RFC 9110 section 8.8.3.2), or is `*`, which equals all.
+/// Whether a list has a tag that is equal, strongly or weakly (RFC 9110 section 8.8.3.2), or is `*`, which equals all. Within
+/// its quotes a tag may have commas, and a `*` between them; none of ours has, and what is left of one that was cut there equals none.
 fn is_listed(list: &[u8], equal: impl Fn(&[u8]) -> bool) -> bool {
-    list.split(|b| *b == b',').map(<[u8]>::trim_ascii).any(|tag| tag == b"*" || equal(tag))
+    list == b"*" || list.split(|b| *b == b',').map(<[u8]>::trim_ascii).any(equal)
 }
 
 /// A date, if it is one: else its field is to be ignored.

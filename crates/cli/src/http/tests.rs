@@ -366,6 +366,7 @@ fn ranges_and_conditions() {
     }
     for condition in [
         "If-None-Match: \"x\"".to_owned(),
+        "If-None-Match: \"x,*,y\"".into(),
         "If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT".into(),
         "If-Modified-Since: nonsense".into(),
         format!("If-None-Match: \"x\"\r\nIf-Modified-Since: {date}"),
@@ -379,6 +380,7 @@ fn ranges_and_conditions() {
         (format!("If-Match: \"x\", {etag}"), "200 OK"),
         ("If-Match: *".into(), "200 OK"),
         ("If-Match: \"x\"".into(), "412 Precondition Failed"),
+        ("If-Match: \"x,*,y\"".into(), "412 Precondition Failed"),
         (format!("If-Match: W/{etag}"), "412 Precondition Failed"),
         (format!("If-Unmodified-Since: {date}"), "200 OK"),
         (format!("If-Unmodified-Since: {long_ago}"), "412 Precondition Failed"),
