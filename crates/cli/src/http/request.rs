@@ -1,6 +1,7 @@
 //! Owns what a client asks for: the head of a request (RFC 9112), of which only what a static server needs is kept.
 
 use super::respond::Status;
+use std::borrow::Cow;
 
 /// The longest head, request line included, in bytes.
 pub const HEAD_MAX: usize = 8_192;
@@ -10,7 +11,7 @@ const FIELDS_MAX: usize = 64;
 const BODY_MAX: u64 = 1 << 20;
 
 /// A request that can be answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Request<'a> {
     /// HEAD: the answer has no body.
     pub head_only: bool,
@@ -28,18 +29,18 @@ pub struct Request<'a> {
     pub range: Option<&'a [u8]>,
     /// `If-Range`.
     pub if_range: Option<&'a [u8]>,
-    /// `If-Match`.
-    pub if_match: Option<&'a [u8]>,
+    /// `If-Match`, all lines of it.
+    pub if_match: Option<Cow<'a, [u8]>>,
     /// `If-Unmodified-Since`.
     pub if_unmodified_since: Option<&'a [u8]>,
-    /// `If-None-Match`.
-    pub if_none_match: Option<&'a [u8]>,
+    /// `If-None-Match`, all lines of it.
+    pub if_none_match: Option<Cow<'a, [u8]>>,
     /// `If-Modified-Since`.
     pub if_modified_since: Option<&'a [u8]>,
 }
 
 /// What the bytes turned out to be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Read<'a> {
     /// A whole head, so many bytes long.
     Request(Request<'a>, usize),
@@ -128,7 +129,7 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
         match field.name.len() {
             4 if field.name.eq_ignore_ascii_case("host") => hosts += 1,
             5 if field.name.eq_ignore_ascii_case("range") => request.range = Some(value),
-            8 if field.name.eq_ignore_ascii_case("if-match") => request.if_match = Some(value),
+            8 if field.name.eq_ignore_ascii_case("if-match") => list(&mut request.if_match, value),
             8 if field.name.eq_ignore_ascii_case("if-range") => request.if_range = Some(value),
             10 if field.name.eq_ignore_ascii_case("connection") => {
                 for option in value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
@@ -136,7 +137,7 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
                     request.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
-            13 if field.name.eq_ignore_ascii_case("if-none-match") => request.if_none_match = Some(value),
+            13 if field.name.eq_ignore_ascii_case("if-none-match") => list(&mut request.if_none_match, value),
             14 if field.name.eq_ignore_ascii_case("content-length") => {
                 lengths += 1;
                 let digits =
@@ -199,6 +200,14 @@ fn parse_later<'h, 'b>(
     };
     (head.version, head.headers) = (Some(1), &mut fields[..count]);
     Ok(httparse::Status::Complete(at + len))
+}
+
+/// A list may come in several lines, which are one (RFC 9110 section 5.2).
+fn list<'a>(all: &mut Option<Cow<'a, [u8]>>, line: &'a [u8]) {
+    match all {
+        None => *all = Some(line.into()),
+        Some(all) => all.to_mut().extend([b", ", line].concat()),
+    }
 }
 
 fn too_long(bytes: &[u8]) -> Status {

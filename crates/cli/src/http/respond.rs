@@ -81,7 +81,7 @@ pub struct Selected {
 pub fn select(request: &Request<'_>, stamp: &Stamp) -> Selected {
     let status = |status| Selected { status, bytes: 0..0 };
     let modified = whole_seconds(stamp.modified);
-    let is_same = match (request.if_match, request.if_unmodified_since) {
+    let is_same = match (&request.if_match, request.if_unmodified_since) {
         (Some(tags), _) => is_listed(tags, |tag| tag == stamp.etag.as_bytes()),
         (None, Some(since)) => date(since).is_none_or(|since| modified <= since),
         (None, None) => true,
@@ -89,7 +89,7 @@ pub fn select(request: &Request<'_>, stamp: &Stamp) -> Selected {
     if !is_same {
         return status(Status::PreconditionFailed);
     }
-    let is_known = match (request.if_none_match, request.if_modified_since) {
+    let is_known = match (&request.if_none_match, request.if_modified_since) {
         (Some(tags), _) => is_listed(tags, |tag| tag.strip_prefix(b"W/").unwrap_or(tag) == stamp.etag.as_bytes()),
         (None, Some(since)) => date(since).is_some_and(|since| modified <= since),
         (None, None) => false,

@@ -358,6 +358,7 @@ fn ranges_and_conditions() {
     for condition in [
         format!("If-None-Match: {etag}"),
         format!("If-None-Match: \"x\", W/{etag}"),
+        format!("If-None-Match: {etag}\r\nIf-None-Match: \"x\""),
         "If-None-Match: *".into(),
         format!("If-Modified-Since: {date}"),
     ] {
@@ -378,6 +379,7 @@ fn ranges_and_conditions() {
     for (condition, says) in [
         (format!("If-Match: {etag}"), "200 OK"),
         (format!("If-Match: \"x\", {etag}"), "200 OK"),
+        (format!("If-Match: {etag}\r\nIf-Match: \"x\""), "200 OK"),
         ("If-Match: *".into(), "200 OK"),
         ("If-Match: \"x\"".into(), "412 Precondition Failed"),
         ("If-Match: \"x,*,y\"".into(), "412 Precondition Failed"),
