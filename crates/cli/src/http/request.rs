@@ -2,6 +2,7 @@
 
 use super::respond::Status;
 use std::borrow::Cow;
+use std::net::Ipv6Addr;
 
 /// The longest head, request line included, in bytes.
 pub const HEAD_MAX: usize = 8_192;
@@ -123,11 +124,14 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
         if_none_match: None,
         if_modified_since: None,
     };
-    let (mut hosts, mut lengths, mut is_coded, mut closes) = (0, 0, false, false);
+    let (mut hosts, mut is_host, mut lengths, mut is_coded, mut closes) = (0, true, 0, false, false);
     for field in head.headers.iter() {
         let value = field.value.trim_ascii();
         match field.name.len() {
-            4 if field.name.eq_ignore_ascii_case("host") => hosts += 1,
+            4 if field.name.eq_ignore_ascii_case("host") => {
+                hosts += 1;
+                is_host &= host(value).is_some();
+            }
             5 if field.name.eq_ignore_ascii_case("range") => request.range = Some(value),
             8 if field.name.eq_ignore_ascii_case("if-match") => list(&mut request.if_match, value),
             8 if field.name.eq_ignore_ascii_case("if-range") => request.if_range = Some(value),
@@ -153,8 +157,8 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
     }
     // RFC 9112 section 9.3: who says both wants it closed, in whatever order.
     request.keep_alive &= !closes;
-    // RFC 9112 section 3.2: exactly one Host. Two lengths, or a length and a coding, are how requests are smuggled.
-    if (!is_http10 && hosts != 1) || hosts > 1 || lengths > 1 || (is_coded && lengths > 0) {
+    // RFC 9112 section 3.2: exactly one Host, that can be one. Two lengths, or a length and a coding, are how requests are smuggled.
+    if (!is_http10 && hosts != 1) || hosts > 1 || !is_host || lengths > 1 || (is_coded && lengths > 0) {
         return bad(Status::BadRequest);
     }
     let is_read_over = !is_coded && request.body_len <= BODY_MAX;
@@ -213,6 +217,29 @@ fn list<'a>(all: &mut Option<Cow<'a, [u8]>>, line: &'a [u8]) {
 fn too_long(bytes: &[u8]) -> Status {
     let line = bytes.iter().take(HEAD_MAX).any(|b| *b == b'\n');
     if line { Status::FieldsTooLarge } else { Status::UriTooLong }
+}
+
+/// The host in `name:80`, `10.0.0.1` or `[fd00::1]:80`, which may be empty (RFC 3986 section 3.2.2). `None`: that cannot be one.
+fn host(authority: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(authority).ok()?;
+    let (host, port) = text.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')).unwrap_or((text, ""));
+    let is_host = match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').is_some_and(is_literal),
+        None => is_name(host),
+    };
+    (is_host && port.bytes().all(|b| b.is_ascii_digit())).then_some(host)
+}
+
+/// With a zone (RFC 6874), which is the client's affair: the addresses that we say we serve at have one.
+fn is_literal(text: &str) -> bool {
+    let (address, zone) = text.split_once("%25").unwrap_or((text, ""));
+    address.parse::<Ipv6Addr>().is_ok() && is_name(zone)
+}
+
+fn is_name(text: &str) -> bool {
+    let mut encoded = text.split('%').skip(1).map(|rest| rest.as_bytes().get(..2));
+    text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&b))
+        && encoded.all(|digits| digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)))
 }
 
 /// The path of a target in origin form (`/a?b`) or absolute form (`http://host/a?b`), and the query.

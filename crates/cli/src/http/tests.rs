@@ -421,6 +421,14 @@ fn refusals() {
         ("GET / HTTP/1.1\r\n\r\n", "400"),
         ("GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", "400"),
         ("GET / HTTP/1.0\r\nHost: x\r\nHost: y\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x/y\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: u@x\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x:http\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: [x]:80\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x%2\r\n\r\n", "400"),
+        ("GET / HTTP/1.0\r\nHost: fd00::1\r\n\r\n", "400"),
         ("GET / HTTP/2.0\r\nHost: x\r\n\r\n", "505"),
         ("GET / HTTP/1.20\r\nHost: x\r\n\r\n", "505"),
         ("GET / HTTP/1.2\r\nHost: x\r\nHost: y\r\n\r\n", "400"),
@@ -434,6 +442,10 @@ fn refusals() {
     let refused =
         site.ask("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_eq!((refused.contains("Connection: close"), refused.matches("HTTP/1.1 ").count()), (true, 1), "{refused}");
+    for host in ["", "x:", "X-1_y.z:80", "10.0.0.1:80", "[fd00::1]", "[fd00::1]:80", "[fe80::2%25lw0]", "%7Ex"] {
+        let line = status(&format!("GET /hello.txt HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
+        assert!(line.contains(" 200 "), "{host}: {line}");
+    }
     // RFC 9110 section 2.5: a later minor version is served as the highest that we know.
     assert!(status("GET /hello.txt HTTP/1.2\r\nHost: x\r\nConnection: close\r\n\r\n").contains(" 200 "));
     // Whoever asks for a head gets none but the head, however bad the question.
