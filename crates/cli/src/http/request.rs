@@ -250,7 +250,10 @@ fn path_and_query(target: &[u8]) -> Option<(&[u8], &[u8])> {
     } else {
         let scheme = target.get(..7).filter(|s| s.eq_ignore_ascii_case(b"http://"))?;
         let rest = &target[scheme.len()..];
-        &rest[rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len())..]
+        let (authority, rest) = rest.split_at(rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len()));
+        // RFC 9110 sections 4.2.1 and 4.2.4: nobody's is none, and a user before it is there to deceive.
+        host(authority).filter(|host| !host.is_empty())?;
+        rest
     };
     let (path, query) = rest.split_at(rest.iter().position(|b| *b == b'?').unwrap_or(rest.len()));
     Some((if path.is_empty() { b"/" } else { path }, query))

@@ -186,6 +186,11 @@ fn files_directories_and_what_is_not_there() {
         ("/%00", "400 Bad Request"),
         ("hello.txt", "400 Bad Request"),
         ("*", "400 Bad Request"),
+        ("http:///hello.txt", "400 Bad Request"),
+        ("http://:80/hello.txt", "400 Bad Request"),
+        ("http://[bad", "400 Bad Request"),
+        ("http://user@x/hello.txt", "400 Bad Request"),
+        ("http://[fd00::1]:80/hello.txt", "200 OK"),
     ] {
         assert_eq!(site.status(path), says, "{path}");
     }
