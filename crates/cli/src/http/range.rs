@@ -28,7 +28,8 @@ pub fn parse(field: Option<&[u8]>, len: u64) -> Asked {
     };
     match (number(first.trim()), number(last.trim())) {
         (None, Some(0)) if first.trim().is_empty() => Asked::Unsatisfiable,
-        (None, Some(_)) if first.trim().is_empty() && len == 0 => Asked::Unsatisfiable,
+        // The last bytes of nothing can be had (RFC 9110 section 14.1.2), but no `Content-Range` can name them.
+        (None, Some(_)) if first.trim().is_empty() && len == 0 => Asked::All,
         (None, Some(suffix)) if first.trim().is_empty() => Asked::Part(len.saturating_sub(suffix)..len),
         (Some(first), None) if last.trim().is_empty() => from(first, u64::MAX, len),
         (Some(first), Some(last)) if first <= last => from(first, last, len),
@@ -68,7 +69,8 @@ mod tests {
         }
         assert_eq!(parse(None, 5), Asked::All);
         assert_eq!(parse(Some(b"bytes=0-"), 0), Asked::Unsatisfiable);
-        assert_eq!(parse(Some(b"bytes=-1"), 0), Asked::Unsatisfiable);
+        assert_eq!(parse(Some(b"bytes=-1"), 0), Asked::All);
+        assert_eq!(parse(Some(b"bytes=-0"), 0), Asked::Unsatisfiable);
         assert_eq!(parse(Some(b"bytes=\xff-"), 9), Asked::All);
     }
 }
