@@ -3,6 +3,10 @@
 use super::failure::Failure;
 use crate::s3_ports::Ports;
 use clap::{Args, ValueEnum};
+use std::ops::RangeInclusive;
+
+/// Connections at a time: 64 addresses have no more ports.
+const CONNS_MAX: usize = 1_500_000;
 
 /// What is done over and over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -121,16 +125,16 @@ pub struct Bench {
     /// What is done over and over
     pub unit: Unit,
     /// Connections at a time; several numbers make several measurements
-    #[arg(long, value_parser = parse_count, value_name = "N[,N…]", value_delimiter = ',', default_value = "100")]
+    #[arg(long, value_parser = whole::<usize>(1..=CONNS_MAX), value_name = "N[,N…]", value_delimiter = ',', default_value = "100")]
     pub conns: Vec<usize>,
     /// Lanes of each stack, 1 or 2
-    #[arg(long, value_parser = parse_count, value_name = "L", default_value_t = 1)]
+    #[arg(long, value_parser = whole::<usize>(1..=2), value_name = "L", default_value_t = 1)]
     pub lanes: usize,
     /// Seconds of each round of each contender
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    #[arg(long, value_parser = parse_seconds, value_name = "S", default_value_t = 1.0)]
     pub seconds: f64,
     /// Rounds of each contender
-    #[arg(long, value_parser = parse_count, value_name = "R", default_value_t = 5)]
+    #[arg(long, value_parser = whole::<usize>(1..=1_000), value_name = "R", default_value_t = 5)]
     pub rounds: usize,
     /// Who computes and verifies transport checksums
     #[arg(long, value_enum, default_value_t = Checksums::Software)]
@@ -142,7 +146,7 @@ pub struct Bench {
     #[arg(long, value_enum, default_value_t = Api::Lane)]
     pub api: Api,
     /// Application threads, half of which serve (with --api thread) [default: 2 for one connection, else 4]
-    #[arg(long, value_parser = parse_count, value_name = "N")]
+    #[arg(long, value_parser = whole::<usize>(2..=128), value_name = "N")]
     pub threads: Option<usize>,
     /// How lanes share connections
     #[arg(long, value_enum, default_value_t = SharingName::Lane)]
@@ -160,7 +164,7 @@ pub struct Bench {
     #[arg(long, value_enum)]
     pub cores: Option<Cores>,
     /// Largest IP packet in bytes
-    #[arg(long, value_parser = parse_count, value_name = "BYTES", default_value_t = 1_500)]
+    #[arg(long, value_parser = whole::<usize>(576..=65_535), value_name = "BYTES", default_value_t = 1_500)]
     pub mtu: usize,
     /// IPv6 instead of IPv4 (ours)
     #[arg(long)]
@@ -190,10 +194,10 @@ pub struct Bench {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub attack: Option<u32>,
     /// Bytes of a request and of a response (rr)
-    #[arg(long, value_parser = parse_count, value_name = "BYTES")]
+    #[arg(long, value_parser = whole::<usize>(1..=65_536), value_name = "BYTES")]
     pub message: Option<usize>,
     /// Bytes of send and receive buffers, ours and smoltcp's [default: of a stream 65536, with --api thread 262144]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_parser = whole::<u32>(2_048..=1 << 26), value_name = "BYTES")]
     pub buffer: Option<u32>,
 }
 
@@ -250,32 +254,15 @@ impl Bench {
             );
         }
         match self.threads {
-            Some(n) if n % 2 != 0 || !(2..=128).contains(&n) => {
-                misuse(format!("--threads must be even and 2 to 128, because half of them serve, not {n}"))
-            }
+            Some(n) if n % 2 != 0 => misuse(format!("--threads must be even, because half of them serve, not {n}")),
             _ => Ok(()),
         }
     }
 
     /// Checks what clap cannot.
     pub fn check(&self) -> Result<(), Failure> {
-        if self.conns.contains(&0) || self.conns.is_empty() {
-            return misuse("--conns must be at least 1");
-        }
-        if let Some(conns) = self.conns.iter().find(|conns| **conns > 1_500_000) {
-            return misuse(format!("--conns can be at most 1500000 (64 addresses have no more ports), not {conns}"));
-        }
         if let Some(conns) = self.conns.iter().find(|conns| **conns < self.lanes) {
             return misuse(format!("--conns {conns} is less than one connection for each of {} lanes", self.lanes));
-        }
-        if !(self.seconds > 0.0 && self.seconds <= 3_600.0) {
-            return misuse(format!("--seconds must be more than 0 and at most 3600, not {}", self.seconds));
-        }
-        if self.rounds == 0 || self.rounds > 1_000 {
-            return misuse(format!("--rounds must be 1 to 1000, not {}", self.rounds));
-        }
-        if !(576..=65_535).contains(&self.mtu) {
-            return misuse(format!("--mtu must be 576 to 65535, not {}", self.mtu));
         }
         if let Some(ring) = self.ring
             && !(ring.is_power_of_two() && ring >= self.ring_least())
@@ -285,12 +272,6 @@ impl Bench {
                 self.ring_least(),
                 self.mtu
             ));
-        }
-        if self.buffer.is_some_and(|bytes| !(2_048..=1 << 26).contains(&bytes)) {
-            return misuse("--buffer must be 2048 to 67108864");
-        }
-        if self.message.is_some_and(|bytes| !(1..=65_536).contains(&bytes)) {
-            return misuse("--message must be 1 to 65536");
         }
         if self.unit == Unit::Idle
             && (self.lanes != 1 || self.cores.is_some() || !self.peer.is_empty() || self.sharing != SharingName::Lane)
@@ -346,8 +327,18 @@ fn misuse<T>(text: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::Misuse(text.into()))
 }
 
-fn parse_count(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| format!("'{text}' is no whole number from 0 on"))
+/// A whole number of this range, which whoever gives anything else is told.
+fn whole<T: TryFrom<usize>>(range: RangeInclusive<usize>) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let right = || format!("it must be a whole number from {} to {}", range.start(), range.end());
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(right)
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= 3_600.0);
+    seconds.ok_or_else(|| "it must be a number of seconds, more than 0 and 3600 at the most".to_owned())
 }
 
 /// `30s`, `500ms`, `2m`; a bare number is seconds.
@@ -402,12 +393,7 @@ mod tests {
     #[test]
     fn misuse_is_refused_with_a_sentence() {
         for wrong in [
-            "crr --conns 0",
-            "crr --lanes 3",
             "crr --cores pairs",
-            "crr --seconds 0",
-            "crr --rounds 0",
-            "crr --mtu 100",
             "idle --peer linux",
             "stream --attack 10",
             "crr --attack 10 --sharing global",
@@ -423,12 +409,35 @@ mod tests {
             "crr --message 100",
             "stream --message 100",
             "idle --message 100",
-            "crr --conns 9999999",
             "crr --ops 100 --lanes 2",
         ] {
             let said = check(wrong).expect_err(wrong);
             assert!(said.starts_with("--") || said.starts_with("bench"), "{wrong}: {said}");
         }
+    }
+
+    /// Whatever is no such number, and not only what is too large.
+    #[test]
+    fn whoever_gives_no_such_number_is_told_the_range() {
+        for (option, right) in [
+            ("conns", "1 to 1500000"),
+            ("lanes", "1 to 2"),
+            ("rounds", "1 to 1000"),
+            ("threads", "2 to 128"),
+            ("mtu", "576 to 65535"),
+            ("message", "1 to 65536"),
+            ("buffer", "2048 to 67108864"),
+        ] {
+            for wrong in ["x", "1.5", "-1", "0", "99999999", "99999999999999999999"] {
+                let said = check(&format!("crr --{option}={wrong}")).expect_err(option);
+                assert!(said.contains(&format!("--{option}")) && said.contains(right), "--{option} {wrong}: {said}");
+            }
+        }
+        for wrong in ["x", "0", "-1", "nan", "inf", "3601"] {
+            let said = check(&format!("crr --seconds={wrong}")).expect_err(wrong);
+            assert!(said.contains("more than 0 and 3600 at the most"), "{wrong}: {said}");
+        }
+        assert!(check("crr --conns 1,x").is_err_and(|said| said.contains("'x'") && said.contains("1 to 1500000")));
     }
 
     #[test]
