@@ -7,7 +7,7 @@ use axum::routing::{get, post};
 use common::stacks;
 use laneway::tokio::{TcpListener, TcpStream, UdpSocket};
 use laneway::{BindOptions, Device, Stack};
-use std::io::{self, ErrorKind, IoSliceMut};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -474,6 +474,45 @@ async fn errors_arrive() {
     server.stop();
     let stopped = timeout(Duration::from_secs(10), waiting).await.expect("it hangs").unwrap().unwrap_err();
     assert_eq!(stopped.kind(), std::io::ErrorKind::NetworkDown);
+}
+
+/// What becomes of writing nothing, and then something, to a stream that the peer has reset, on the stream and on its half.
+macro_rules! story_of_nothing_written {
+    ($near:ident, $far:ident) => {{
+        #[allow(deprecated)] // with zero it blocks nobody
+        $far.set_linger(Some(Duration::ZERO)).unwrap();
+        drop($far);
+        let (_reader, mut writer) = $near.into_split();
+        let ended = async {
+            while !writer.ready(Interest::WRITABLE).await.unwrap().is_write_closed() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), ended).await.expect("the reset comes");
+        let (none, empty) = ([], [IoSlice::new(b""), IoSlice::new(b"")]);
+        let said = [
+            writer.as_ref().try_write_vectored(&none),
+            writer.try_write_vectored(&empty),
+            writer.write_vectored(&empty).await,
+            writer.write(b"").await,
+            writer.write_vectored(&[IoSlice::new(b""), IoSlice::new(b"x")]).await,
+        ];
+        said.map(|done| done.map_err(|error| error.kind()))
+    }};
+}
+
+#[tokio::test]
+async fn to_write_no_piece_that_has_a_byte_asks_nobody() {
+    let (server, client) = stacks();
+    let (near, far) = connected(&server, &client).await;
+    let ours = story_of_nothing_written!(near, far);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = listener.local_addr().unwrap();
+    let (near, far) = tokio::join!(tokio::net::TcpStream::connect(to), listener.accept());
+    let (near, far) = (near.unwrap(), far.unwrap().0);
+    let kernels = story_of_nothing_written!(near, far);
+    assert_eq!(ours, kernels);
+    assert_eq!(ours, [Ok(0), Ok(0), Ok(0), Err(ErrorKind::ConnectionReset), Err(ErrorKind::BrokenPipe)]);
 }
 
 /// A socket that has outlived its runtime says so, and its stack serves other runtimes.

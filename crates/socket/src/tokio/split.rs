@@ -204,7 +204,8 @@ macro_rules! by_stream {
 
         impl AsyncWrite for $half {
             fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-                self.poll_write_vectored(cx, &[IoSlice::new(buf)])
+                let $stream = self;
+                $of.poll_send(cx, &[IoSlice::new(buf)])
             }
 
             fn poll_write_vectored(
@@ -213,7 +214,7 @@ macro_rules! by_stream {
                 bufs: &[IoSlice<'_>],
             ) -> Poll<io::Result<usize>> {
                 let $stream = self;
-                $of.poll_send(cx, bufs)
+                $of.poll_send_vectored(cx, bufs)
             }
 
             fn is_write_vectored(&self) -> bool {

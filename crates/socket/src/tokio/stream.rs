@@ -175,11 +175,15 @@ impl TcpStream {
 
     /// Queues what there is room for; `WouldBlock`: there is none, or no memory, and [`writable`](Self::writable) waits for it.
     pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
-        self.try_write_vectored(&[IoSlice::new(buf)])
+        self.try_send(&[IoSlice::new(buf)])
     }
 
     /// As [`try_write`](Self::try_write), of several buffers, one after the other.
     pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        if is_nothing(bufs) { Ok(0) } else { self.try_send(bufs) }
+    }
+
+    fn try_send(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         self.inner.announce(bufs);
         self.registration.try_write(|| self.inner.ask_for_memory(), || self.inner.try_write(bufs))
     }
@@ -217,12 +221,21 @@ impl TcpStream {
         sent
     }
 
+    pub(super) fn poll_send_vectored(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        if is_nothing(bufs) { Poll::Ready(Ok(0)) } else { self.poll_send(cx, bufs) }
+    }
+
     pub(super) fn shut_down(&self) -> io::Result<()> {
         match self.inner.shutdown(Shutdown::Write) {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()), // it is over anyway
             done => done,
         }
     }
+}
+
+/// Of pieces without a byte the kernel does not ask the socket, as of a single one it does: why that failed is left for who does.
+fn is_nothing(bufs: &[IoSlice<'_>]) -> bool {
+    bufs.iter().all(|buf| buf.is_empty())
 }
 
 tells_readiness!(TcpStream);
@@ -243,7 +256,7 @@ impl AsyncWrite for TcpStream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_send(cx, bufs)
+        self.poll_send_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
