@@ -1,7 +1,8 @@
 //! Owns the answers: what is written to a client for each question, piece by piece, and when it is cut off.
 
 use super::protocol::{
-    Ask, Counter, Hello, LaneRow, Last, LockRow, MeetingRow, PortsRow, SsRow, SteerRow, VERSION, states_by_name,
+    Ask, Counter, Hello, LaneRow, Last, LockRow, MeetingRow, PortsRow, STATE_FILTERS, SsRow, SteerRow, VERSION,
+    states_by_name,
 };
 use super::server::{About, PATIENCE, is_timeout};
 use laneway_stack::device::PartialChecksum;
@@ -99,7 +100,8 @@ pub(super) fn answer(stream: &UnixStream, asker: &Asker, about: &About, ask: &As
         Ask::Ss { states } => {
             let mut wanted = if states.is_empty() { States::ALL } else { States::NONE };
             for name in states {
-                let some = states_by_name(name).ok_or_else(|| Cut::Said(format!("'{name}' is no state")))?;
+                let unknown = || Cut::Said(format!("'{name}' is no state: there are {}", STATE_FILTERS.join(", ")));
+                let some = states_by_name(name).ok_or_else(unknown)?;
                 wanted = wanted.or(some);
             }
             listing(&mut out, asker, wanted)?;

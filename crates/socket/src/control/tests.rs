@@ -311,7 +311,7 @@ fn nonsense_gets_a_sentence_and_the_door() {
         (b"{\"v\":1}\n", "no question"),
         (b"{\"v\":1,\"ask\":\"sudo\"}\n", "sudo"),
         (b"{\"v\":1,\"ask\":\"ss\",\"color\":true}\n", "color"),
-        (b"{\"v\":1,\"ask\":\"ss\",\"states\":[\"awake\"]}\n", "awake"),
+        (b"{\"v\":1,\"ask\":\"ss\",\"states\":[\"awake\"]}\n", "'awake' is no state: there are established, "),
         (b"{\"v\":1,\"ask\":\"trace\",\"port\":70000}\n", "70000"),
         (&[0xff; 64], ""),
         (&[b'['; 4_096], "at most 4096"),
