@@ -481,7 +481,8 @@ impl Settings {
                 "host_addr"
             }
             "gateway" => {
-                let parse = |text: &str| text.parse().map_err(|_| format!("'{text}' is no IP address"));
+                let right = "write it as 10.9.0.1 or fd09::1";
+                let parse = |text: &str| text.parse().map_err(|_| format!("'{text}' is no IP address: {right}"));
                 interface.gateway = given.list("an IP address", parse).map_err(named)?;
                 "gateway"
             }

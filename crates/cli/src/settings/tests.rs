@@ -180,7 +180,10 @@ fn what_is_wrong_is_said_with_its_place_and_what_would_be_right() {
         ),
         ("[interface]\nadr = \"10.0.0.2/24\"", "laneway.toml:2: there is no setting 'adr'; did you mean 'addr'?"),
         ("[interface]\nlanes = 0", "laneway.toml:2: lanes must be a number from 1 to 256"),
-        ("[interface]\ngateway = [\"here\"]", "laneway.toml:2: gateway 'here' is no IP address"),
+        (
+            "[interface]\ngateway = [\"here\"]",
+            "laneway.toml:2: gateway 'here' is no IP address: write it as 10.9.0.1 or fd09::1",
+        ),
     ] {
         assert_eq!(messages(text), [says], "{text}");
     }
