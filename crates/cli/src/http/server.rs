@@ -6,6 +6,7 @@ use super::request::{self, Bad, HEAD_MAX, Read, Request};
 use super::respond::{self, Manner, Status};
 use super::warm::{Reading, Warmer};
 use laneway::on_lane::{App, CloseReason, ConnId, Context, Instant};
+use percent_encoding::{CONTROLS, percent_encode};
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::io::IoSliceMut;
@@ -208,7 +209,8 @@ impl Server {
                 // Two slashes at the beginning would name another host.
                 let path = request.target.trim_ascii_start();
                 let skip = path.iter().take_while(|b| **b == b'/').count();
-                let (path, query) = (String::from_utf8_lossy(&path[skip..]), String::from_utf8_lossy(request.query));
+                // What the client has not encoded, as some leave `é`, stands in no address that we give.
+                let (path, query) = (percent_encode(&path[skip..], CONTROLS), percent_encode(request.query, CONTROLS));
                 let location = format!("/{path}/{query}");
                 status_page(out, Status::MovedPermanently, request.head_only, &[("Location", &location)], &manner);
             }

@@ -163,9 +163,13 @@ fn files_directories_and_what_is_not_there() {
     assert_eq!(site.get("/with%20index/", "").2, b"<p>index");
     let (status, head, _) = site.get("//with%20index", "");
     assert_eq!((status.as_str(), field(&head, "Location")), ("301 Moved Permanently", Some("/with%20index/")));
-    for (path, location) in
-        [("/sub?a=1&b=/../#c", "/sub/?a=1&b=/../"), ("http://x/sub?", "/sub/?"), ("/sub#c", "/sub/")]
-    {
+    std::fs::create_dir(site.dir.join("www/café")).unwrap();
+    for (path, location) in [
+        ("/sub?a=1&b=/../#c", "/sub/?a=1&b=/../"),
+        ("http://x/sub?", "/sub/?"),
+        ("/sub#c", "/sub/"),
+        ("/café?é", "/caf%C3%A9/?%C3%A9"),
+    ] {
         assert_eq!(field(&site.get(path, "").1, "Location"), Some(location), "{path}");
     }
     assert_eq!(site.status("http://x?a/b"), "200 OK");
