@@ -134,6 +134,9 @@ fn input_v6<'a>(packet: &Packet<'a>) -> Result<Incoming<'a>, Discard> {
     // Once the checksum is right, only neighbour discovery has more that can be wrong.
     let message = view.message().map_err(|_| Discard::NeighbourMalformed)?;
     let (kind, quoted, mtu) = match message {
+        //= https://www.rfc-editor.org/rfc/rfc4291#section-2.5.2
+        //# The unspecified address must not be used as the destination address of IPv6 packets or in IPv6 Routing headers.
+        Message::EchoRequest(_) if packet.src.is_unspecified() => return Err(Discard::IcmpIgnored),
         Message::EchoRequest(echo) => return Ok(Incoming::EchoRequest(echo)),
         Message::EchoReply(echo) => return Ok(Incoming::EchoReply(echo)),
         Message::Ndp(message) => return Ok(Incoming::Neighbour(message)),

@@ -11,11 +11,13 @@ use laneway_stack::control::Network;
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
 use laneway_wire::flow::Address;
+use laneway_wire::icmpv4::Echo;
 use laneway_wire::icmpv6::Message;
 use laneway_wire::{ipv6, protocol};
 
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
 const OPTIONS: u8 = 60;
 
 struct Nobody;
@@ -38,7 +40,8 @@ fn address(text: &str) -> Address {
 impl World {
     fn new() -> Self {
         let (queues, mut other) = memory::link(LinkConfig { medium: Medium::Ip, ..LinkConfig::default() });
-        let network = Network { addresses: vec!["fd00::1/64".parse().unwrap()], gateways: vec![] };
+        let gateways = vec!["fd00::9".parse().unwrap()];
+        let network = Network { addresses: vec!["fd00::1/64".parse().unwrap()], gateways };
         let now = Instant::from_us(3_600_000_000);
         let secrets = BootSecrets::from_seed(1);
         let host = Host::new(Config::default(), &network, &secrets, queues, now, |_| Nobody).unwrap();
@@ -47,12 +50,25 @@ impl World {
 
     /// A packet comes to `to`, whose first header is of kind `next`. What is said of it: by whom, of which code, and where.
     fn told(&mut self, to: &str, next: u8, payload: &[u8]) -> Option<(Address, u8, u32)> {
-        let spec = HeaderSpec::new(address("fd00::2"), address(to), next);
-        let mut packet = vec![0; spec.len() + payload.len()];
-        output::emit(&spec, &mut packet, payload.len());
-        packet[spec.len()..].copy_from_slice(payload);
+        let packet = packet("fd00::2", to, next, payload);
+        self.answer(&packet).map(|reply| {
+            let reply = ipv6::View::new(&reply).unwrap();
+            assert_eq!((reply.dst(), reply.next_header()), (address("fd00::2"), protocol::ICMPV6));
+            match Message::parse(reply.payload(), &reply.src(), &reply.dst()).unwrap() {
+                Message::ParameterProblem { code, pointer, quoted } => {
+                    // Of a datagram that came in fragments it is the whole.
+                    assert!(quoted == packet || next == FRAGMENT);
+                    (reply.src(), code, pointer)
+                }
+                other => panic!("{other:?}"),
+            }
+        })
+    }
+
+    /// A packet comes. The one that answers it.
+    fn answer(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
         let frame = self.other.tx.reserve(packet.len()).expect("the link is empty");
-        frame.copy_from_slice(&packet);
+        frame.copy_from_slice(packet);
         self.other.tx.commit(packet.len(), TxMeta::default());
         self.other.tx.flush();
         self.now = self.now.after_us(1_000_000);
@@ -60,20 +76,18 @@ impl World {
         self.host.turn(self.now);
         let frames = self.other.rx.poll(8);
         assert!(frames <= 1, "{frames} answers");
-        let said = (frames == 1).then(|| {
-            let reply = ipv6::View::new(self.other.rx.frame(0).bytes).unwrap();
-            assert_eq!((reply.dst(), reply.next_header()), (address("fd00::2"), protocol::ICMPV6));
-            match Message::parse(reply.payload(), &reply.src(), &reply.dst()).unwrap() {
-                Message::ParameterProblem { code, pointer, quoted } => {
-                    assert_eq!(quoted, packet);
-                    (reply.src(), code, pointer)
-                }
-                other => panic!("{other:?}"),
-            }
-        });
+        let said = (frames == 1).then(|| self.other.rx.frame(0).bytes.to_vec());
         self.other.rx.release();
         said
     }
+}
+
+fn packet(from: &str, to: &str, next: u8, payload: &[u8]) -> Vec<u8> {
+    let spec = HeaderSpec::new(address(from), address(to), next);
+    let mut packet = vec![0; spec.len() + payload.len()];
+    output::emit(&spec, &mut packet, payload.len());
+    packet[spec.len()..].copy_from_slice(payload);
+    packet
 }
 
 /// Options that fill a header, and a header of 8 bytes that is followed by `next`.
@@ -124,11 +138,11 @@ fn a_first_fragment_that_cannot_be_one_is_reported() {
     let ours = address(HERE);
     let fragment =
         |offset: u8, next: u8, len: usize| [vec![next, 0, 0, offset | 1, 0, 0, 0, 1], vec![200; len]].concat();
-    assert_eq!(world.told(HERE, 44, &fragment(0, protocol::UDP, 1_003)), Some((ours, 0, 4)));
-    assert_eq!(world.told(HERE, 44, &fragment(8, protocol::UDP, 1_003)), None, "of what, nobody knows");
-    assert_eq!(world.told(HERE, 44, &fragment(0, protocol::TCP, 8)), Some((ours, 3, 0)));
+    assert_eq!(world.told(HERE, FRAGMENT, &fragment(0, protocol::UDP, 1_003)), Some((ours, 0, 4)));
+    assert_eq!(world.told(HERE, FRAGMENT, &fragment(8, protocol::UDP, 1_003)), None, "of what, nobody knows");
+    assert_eq!(world.told(HERE, FRAGMENT, &fragment(0, protocol::TCP, 8)), Some((ours, 3, 0)));
     let of_an_error = [vec![protocol::ICMPV6, 0, 0, 1, 0, 0, 0, 1], vec![1; 1_003]].concat();
-    assert_eq!(world.told(HERE, 44, &of_an_error), None);
+    assert_eq!(world.told(HERE, FRAGMENT, &of_an_error), None);
 }
 
 /// RFC 4443 section 2.4 (e.1).
@@ -139,4 +153,18 @@ fn an_error_is_answered_by_none_whatever_stands_before_it() {
         |kind: u8| [options(protocol::ICMPV6, [0x81, 2, 0, 0, 1, 0]), vec![kind, 0, 0, 0, 0, 0, 0, 0]].concat();
     assert_eq!(world.told(HERE, OPTIONS, &before(1)), None);
     assert_eq!(world.told(HERE, OPTIONS, &before(128)).map(|(_, code, at)| (code, at)), Some((2, 42)));
+}
+
+/// RFC 4291 section 2.5.2: the unspecified address is nobody's, so nothing is sent there.
+#[test]
+fn who_has_no_address_gets_no_echo() {
+    let mut world = World::new();
+    for (from, is_answered) in [("fd00::2", true), ("2001:db8::2", true), ("::", false)] {
+        let request = Message::EchoRequest(Echo { id: 1, seq: 1, data: b"who am I?" });
+        let mut bytes = vec![0; request.len()];
+        request.emit(&mut bytes, &address(from), &address(HERE));
+        let answer = world.answer(&packet(from, HERE, protocol::ICMPV6, &bytes));
+        assert_eq!(answer.is_some(), is_answered, "from {from}");
+    }
+    assert_eq!(world.host.counters().discarded(Discard::IcmpIgnored), 1);
 }
