@@ -143,7 +143,7 @@ fn input_v6<'a>(packet: &Packet<'a>) -> Result<Incoming<'a>, Discard> {
         Message::DestinationUnreachable { code, quoted } => {
             let kind = match code {
                 unreachable::NO_ROUTE => ErrorKind::NetworkUnreachable,
-                unreachable::PROHIBITED => ErrorKind::Prohibited,
+                unreachable::PROHIBITED | unreachable::POLICY | unreachable::REJECTED => ErrorKind::Prohibited,
                 unreachable::PORT => ErrorKind::PortUnreachable,
                 _ => ErrorKind::HostUnreachable,
             };

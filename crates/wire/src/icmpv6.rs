@@ -24,6 +24,10 @@ pub mod unreachable {
     pub const ADDRESS: u8 = 3;
     /// Port unreachable.
     pub const PORT: u8 = 4;
+    /// Of what is prohibited: the source address failed an ingress or egress policy.
+    pub const POLICY: u8 = 5;
+    /// Of what is prohibited: the route is there to reject.
+    pub const REJECTED: u8 = 6;
 }
 
 /// Codes of "parameter problem" (RFC 4443 section 3.4).

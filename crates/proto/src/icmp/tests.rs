@@ -168,6 +168,28 @@ fn every_code_of_unreachable_has_its_kind() {
     }
 }
 
+/// RFC 4443 section 3.1: codes 5 and 6 say more closely what code 1 says.
+#[test]
+fn every_code_of_unreachable_has_its_kind_over_ipv6() {
+    let ours = packet(address(false, 1), address(false, 2), protocol::TCP, &TCP);
+    for (code, kind) in [
+        (0, ErrorKind::NetworkUnreachable),
+        (1, ErrorKind::Prohibited),
+        (2, ErrorKind::HostUnreachable),
+        (3, ErrorKind::HostUnreachable),
+        (4, ErrorKind::PortUnreachable),
+        (5, ErrorKind::Prohibited),
+        (6, ErrorKind::Prohibited),
+        (7, ErrorKind::HostUnreachable),
+    ] {
+        let unused = icmpv4::Message::DestinationUnreachable { code, next_hop_mtu: 0, quoted: &ours };
+        let message = icmpv6::Message::DestinationUnreachable { code, quoted: &ours };
+        let bytes = icmp_packet(address(false, 99), address(false, 1), unused, message);
+        let Ok(Incoming::Error(error)) = judge(&bytes) else { panic!("code {code}") };
+        assert_eq!(error.kind, kind, "code {code}");
+    }
+}
+
 #[test]
 fn icmp_of_the_wrong_version_is_refused() {
     let bytes = packet(address(true, 2), address(true, 1), protocol::ICMPV6, &[128, 0, 0, 0, 0, 0, 0, 0]);
