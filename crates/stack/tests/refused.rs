@@ -155,6 +155,15 @@ fn an_error_is_answered_by_none_whatever_stands_before_it() {
     assert_eq!(world.told(HERE, OPTIONS, &before(128)).map(|(_, code, at)| (code, at)), Some((2, 42)));
 }
 
+/// RFC 8200 section 4.2: its type says what is to be done by who does not know it.
+#[test]
+fn a_jumbo_payload_option_is_one_that_is_not_known() {
+    let mut world = World::new();
+    let jumbo = [options(protocol::UDP, [0xc2, 4, 0, 1, 0, 0]), vec![0; 8]].concat();
+    assert_eq!(world.told(HERE, HOP_BY_HOP, &jumbo), Some((address(HERE), 2, 42)));
+    assert_eq!(world.told(ALL, HOP_BY_HOP, &jumbo), None);
+}
+
 /// RFC 4291 section 2.5.2: the unspecified address is nobody's, so nothing is sent there.
 #[test]
 fn who_has_no_address_gets_no_echo() {

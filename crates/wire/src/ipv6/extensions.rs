@@ -17,7 +17,6 @@ const HEADERS_MAX: usize = 8;
 const OPTIONS_MAX: usize = 24;
 
 const PAD1: u8 = 0;
-const JUMBO_PAYLOAD: u8 = 0xc2;
 
 /// What a fragment header says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -187,9 +186,6 @@ fn check_options(header: &[u8]) -> Result<(), (Why, usize)> {
                 let Some(rest) = rest.get(usize::from(len)..) else {
                     return Err((Why::OptionLength, at));
                 };
-                if kind == JUMBO_PAYLOAD {
-                    return Err((Why::Jumbogram, at));
-                }
                 match kind >> 6 {
                     0b00 => {}
                     0b01 => return Err((Why::OptionDiscard, at)),

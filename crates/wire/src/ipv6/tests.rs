@@ -109,7 +109,7 @@ fn an_atomic_fragment_is_walked_on() {
 fn what_we_refuse_has_a_name() {
     assert_eq!(why(walk(43, &[6, 0, 0, 1, 0, 0, 0, 0])), Why::RoutingType0);
     assert_eq!(why(walk(43, &[6, 0, 4, 1, 0, 0, 0, 0])), Why::RoutingHeader);
-    assert_eq!(why(walk(0, &options(6, [0xc2, 4, 0, 1, 0, 0]))), Why::Jumbogram);
+    assert_eq!(why(walk(0, &options(6, [0xc2, 4, 0, 1, 0, 0]))), Why::OptionReportUnicast);
     assert_eq!(why(walk(0, &[])), Why::Jumbogram);
     assert_eq!(why(walk(60, &[options(0, PADDED), options(6, PADDED)].concat())), Why::ExtensionOrder);
     assert_eq!(why(walk(60, &options(6, [0x41, 0, 1, 2, 0, 0]))), Why::OptionDiscard);
