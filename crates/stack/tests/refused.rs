@@ -155,6 +155,22 @@ fn an_error_is_answered_by_none_whatever_stands_before_it() {
     assert_eq!(world.told(HERE, OPTIONS, &before(128)).map(|(_, code, at)| (code, at)), Some((2, 42)));
 }
 
+/// RFC 8200 section 4: nor may a hop-by-hop header stand behind that of a fragment, where the whole would have it first.
+#[test]
+fn a_fragment_does_not_begin_with_what_is_for_each_hop() {
+    let mut world = World::new();
+    let piece = [options(protocol::UDP, [1, 4, 0, 0, 0, 0]), vec![0; 8]].concat();
+    for more in [0, 1] {
+        let fragment = [&[HOP_BY_HOP, 0, 0, more, 0, 0, 0, 1], &piece[..]].concat();
+        assert_eq!(world.told(HERE, FRAGMENT, &fragment), Some((address(HERE), 1, 40)), "more: {more}");
+    }
+    // What a later one says of it counts for nothing (RFC 8200 section 4.5).
+    let first = [vec![protocol::UDP, 0, 0, 1, 0, 0, 0, 2, 0, 9, 0, 9, 0, 16, 0, 0]].concat();
+    assert_eq!(world.told(HERE, FRAGMENT, &first), None);
+    assert_eq!(world.told(HERE, FRAGMENT, &[[HOP_BY_HOP, 0, 0, 8, 0, 0, 0, 2], [0; 8]].concat()), None);
+    assert_eq!(world.host.counters().discarded(Discard::UdpChecksum), 1, "it is whole");
+}
+
 /// RFC 8200 section 4.2: its type says what is to be done by who does not know it.
 #[test]
 fn a_jumbo_payload_option_is_one_that_is_not_known() {

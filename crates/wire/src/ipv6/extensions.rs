@@ -129,6 +129,10 @@ fn walk_far(mut next_header: u8, bytes: &[u8]) -> Result<Upper, (Why, usize)> {
                 if fragment.is_some() {
                     return Err((Why::ExtensionOrder, named));
                 }
+                // The whole would have it first, where it may stand. (What a later fragment names counts for nothing.)
+                if next == HOP_BY_HOP && found.offset == 0 {
+                    return Err((Why::ExtensionOrder, at));
+                }
                 fragment = Some(found);
                 next_header = next;
                 offset += FRAGMENT_HEADER_LEN;
