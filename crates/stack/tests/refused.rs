@@ -155,6 +155,24 @@ fn an_error_is_answered_by_none_whatever_stands_before_it() {
     assert_eq!(world.told(HERE, OPTIONS, &before(128)).map(|(_, code, at)| (code, at)), Some((2, 42)));
 }
 
+/// What stands behind the fragment header is for whoever has the whole: until then only that all headers are there matters.
+#[test]
+fn an_option_of_a_datagram_in_fragments_is_reported_as_its_type_asks() {
+    let ours = address(HERE);
+    for (kind, said) in [(0x41, None), (0x81, Some((ours, 2, 44))), (0xc1, Some((ours, 2, 44)))] {
+        let mut world = World::new();
+        let first = [
+            vec![OPTIONS, 0, 0, 1, 0, 0, 0, 1],
+            options(protocol::UDP, [1, 0, kind, 2, 0, 0]),
+            vec![0, 9, 0, 9, 0, 16, 0, 0],
+        ];
+        assert_eq!(world.told(HERE, FRAGMENT, &first.concat()), None, "{kind:#x}");
+        let last = [[OPTIONS, 0, 0, 16, 0, 0, 0, 1], [0; 8]].concat();
+        assert_eq!(world.told(HERE, FRAGMENT, &last), said, "{kind:#x}");
+        assert_eq!(world.host.counters().discarded(Discard::Ipv6ExtensionHeader), 1);
+    }
+}
+
 /// RFC 8200 section 4: nor may a hop-by-hop header stand behind that of a fragment, where the whole would have it first.
 #[test]
 fn a_fragment_does_not_begin_with_what_is_for_each_hop() {

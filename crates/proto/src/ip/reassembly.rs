@@ -578,15 +578,14 @@ fn holds_headers(packet: &Packet<'_>) -> bool {
     if !packet.src.is_v4() {
         // A fragment header inside a fragment has no honest use, and would be reassembled twice.
         const FRAGMENT: u8 = 44;
-        if packet.protocol == FRAGMENT {
+        let found = ipv6::walk(packet.protocol, packet.payload);
+        if packet.protocol == FRAGMENT || found.is_ok_and(|found| found.fragment.is_some()) {
             return false;
         }
-        match ipv6::walk(packet.protocol, packet.payload) {
-            Ok(found) if found.fragment.is_none() => {
-                upper = (found.protocol, packet.payload.get(found.offset..).unwrap_or_default());
-            }
-            _ => return false,
-        }
+        // What the headers say is judged when the datagram is whole: here it matters that they are there.
+        let Some((protocol, at)) = ipv6::skip(packet.protocol, packet.payload) else { return false };
+        let Some(bytes) = packet.payload.get(at..) else { return false };
+        upper = (protocol, bytes);
     }
     let (protocol, bytes) = upper;
     match protocol {
