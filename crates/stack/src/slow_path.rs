@@ -19,7 +19,7 @@ use laneway_proto::ip::output::HeaderSpec;
 use laneway_proto::ip::reassembly::Reassembled;
 use laneway_proto::udp;
 use laneway_wire::flow::{Address, FlowKey};
-use laneway_wire::protocol;
+use laneway_wire::{ipv6, protocol};
 use std::net::SocketAddr;
 
 /// What a packet turned out to be.
@@ -82,7 +82,9 @@ impl<T: Tx> Stage<'_, T> {
             protocol::NO_NEXT_HEADER if !packet.src.is_v4() => {}
             _ => {
                 self.local.counters.discard(Discard::IpUnknownProtocol);
-                self.problem(packet, Problem::ProtocolUnreachable { at: next_header_offset(packet.header) });
+                // IPv4's answer has no place for it.
+                let at = ipv6::names_upper(packet.header) as u32;
+                self.problem(packet, Problem::ProtocolUnreachable { at });
             }
         }
         Slow::Done
@@ -254,17 +256,6 @@ impl<T: Tx> Stage<'_, T> {
         }
         allowed
     }
-}
-
-/// Where in an IPv6 header chain the last next-header value stands (RFC 4443 section 3.4). IPv4's answer has no such field.
-fn next_header_offset(header: &[u8]) -> u32 {
-    let mut field = 6;
-    let mut at = 40;
-    while let Some(extension) = header.get(at..at + 2) {
-        field = at;
-        at += 8 * (usize::from(extension[1]) + 1);
-    }
-    field as u32
 }
 
 /// Sends the datagrams that the application has queued in this poll.

@@ -198,6 +198,16 @@ fn a_jumbo_payload_option_is_one_that_is_not_known() {
     assert_eq!(world.told(ALL, HOP_BY_HOP, &jumbo), None);
 }
 
+/// RFC 8200 section 4.5: what is reserved in a fragment header says nothing; least of all a length.
+#[test]
+fn an_unknown_protocol_is_found_behind_any_fragment_header() {
+    let mut world = World::new();
+    for reserved in [0, 0xff] {
+        let atomic = [vec![OPTIONS, reserved, 0, 0, 0, 0, 0, 1], options(200, [1, 4, 0, 0, 0, 0])].concat();
+        assert_eq!(world.told(HERE, FRAGMENT, &atomic), Some((address(HERE), 1, 48)), "{reserved:#x}");
+    }
+}
+
 /// RFC 4291 section 2.5.2: the unspecified address is nobody's, so nothing is sent there.
 #[test]
 fn who_has_no_address_gets_no_echo() {

@@ -9,7 +9,7 @@ mod extensions;
 #[cfg(test)]
 mod tests;
 
-pub use extensions::{FRAGMENT_HEADER_LEN, Fragment, Upper, is_extension, refused, skip, walk};
+pub use extensions::{FRAGMENT_HEADER_LEN, Fragment, Upper, is_extension, names_upper, refused, skip, walk};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;

@@ -544,12 +544,7 @@ fn mend_v6(headers: &mut [u8], ecn: u8, payload_len: usize, fragment_header: &[u
     let payload_len = (headers.len().checked_sub(FIXED)? + payload_len) as u16;
     headers[1] = headers[1] & 0xcf | ecn << 4;
     headers[4..6].copy_from_slice(&payload_len.to_be_bytes());
-    // The walk that led here has checked every length; all that stands before a fragment header has the common form.
-    let (mut named_at, mut at) = (6, FIXED);
-    while at < headers.len() {
-        named_at = at;
-        at += (usize::from(*headers.get(at + 1)?) + 1) * 8;
-    }
+    let named_at = ipv6::names_upper(headers);
     *headers.get_mut(named_at)? = next;
     Some(())
 }

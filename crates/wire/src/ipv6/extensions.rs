@@ -101,6 +101,18 @@ pub fn skip(mut next_header: u8, bytes: &[u8]) -> Option<(u8, usize)> {
     None
 }
 
+/// Where in a packet that has been walked the field stands that names the upper protocol. `headers`: all that is before that.
+#[cold]
+pub fn names_upper(headers: &[u8]) -> usize {
+    let (mut named, mut at) = (6, HEADER_LEN);
+    while let (Some(kind), Some(len)) = (headers.get(named), headers.get(at + 1)) {
+        named = at;
+        // What others say of their length is reserved in a fragment header.
+        at += if *kind == FRAGMENT { FRAGMENT_HEADER_LEN } else { (usize::from(*len) + 1) * 8 };
+    }
+    named
+}
+
 #[cold]
 #[inline(never)]
 fn walk_far(mut next_header: u8, bytes: &[u8]) -> Result<Upper, (Why, usize)> {
