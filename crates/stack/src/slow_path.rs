@@ -75,11 +75,11 @@ impl<T: Tx> Stage<'_, T> {
                 }
             };
         }
-        match packet.protocol {
-            protocol::ICMPV4 | protocol::ICMPV6 => self.icmp(other),
-            protocol::UDP => self.udp(packet, bytes, *vouched),
+        match (packet.protocol, packet.src.is_v4()) {
+            (protocol::ICMPV4, true) | (protocol::ICMPV6, false) => self.icmp(other),
+            (protocol::UDP, _) => self.udp(packet, bytes, *vouched),
             // Nothing follows, which is no error; and what follows all the same is to be ignored (RFC 8200 section 4.7).
-            protocol::NO_NEXT_HEADER if !packet.src.is_v4() => {}
+            (protocol::NO_NEXT_HEADER, false) => {}
             _ => {
                 self.local.counters.discard(Discard::IpUnknownProtocol);
                 // IPv4's answer has no place for it.

@@ -208,6 +208,15 @@ fn an_unknown_protocol_is_found_behind_any_fragment_header() {
     }
 }
 
+/// ICMP is a protocol of IPv4: over IPv6 it is as unknown as any other.
+#[test]
+fn icmp_for_ipv4_is_no_protocol_of_ipv6() {
+    let mut world = World::new();
+    let echo = [8, 0, 0xf7, 0xff, 0, 0, 0, 0];
+    assert_eq!(world.told(HERE, protocol::ICMPV4, &echo), Some((address(HERE), 1, 6)));
+    assert_eq!(world.host.counters().discarded(Discard::IpUnknownProtocol), 1);
+}
+
 /// RFC 4291 section 2.5.2: the unspecified address is nobody's, so nothing is sent there.
 #[test]
 fn who_has_no_address_gets_no_echo() {

@@ -521,3 +521,11 @@ fn what_is_for_all_nodes_comes_once_to_each_socket_that_hears_it() {
     let counted = [Mib::UdpInDatagrams, Mib::UdpIgnoredMulti, Mib::UdpNoPorts].map(|mib| counters.get(mib));
     assert_eq!(counted, [2, 1, 0]);
 }
+
+/// RFC 1122 section 3.2.2.1.
+#[test]
+fn icmp_for_ipv6_is_no_protocol_of_ipv4() {
+    let mut world = World::on(Medium::Ip, 1);
+    let answer = world.ask(&whole(protocol::ICMPV6, &[128, 0, 0, 0, 0, 0, 0, 0])).expect("protocol unreachable");
+    assert_eq!((answer[9], &answer[20..22]), (protocol::ICMPV4, &[3, 2][..]));
+}
