@@ -243,9 +243,11 @@ impl<T: Tx> Stage<'_, T> {
         }
     }
 
-    /// Who answers a packet: whom it was for; or, if it was for a group, who says anything else to that host (RFC 4443 section 2.2).
+    /// Who answers a packet: whom it was for, however the link has brought it; or, if it was for a group, who says anything else to that host
+    /// (RFC 4443 section 2.2).
     fn speaker(&self, packet: &Packet<'_>) -> Option<Address> {
-        if packet.is_group_addressed() { self.local.snapshot.source(&packet.src) } else { Some(packet.dst) }
+        let snapshot = &self.local.snapshot;
+        if snapshot.addresses.contains(&packet.dst) { Some(packet.dst) } else { snapshot.source(&packet.src) }
     }
 
     fn allowed(&mut self, limit: impl FnOnce(&mut Local) -> &mut RateLimit) -> bool {

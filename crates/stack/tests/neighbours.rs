@@ -90,17 +90,26 @@ impl World {
     }
 
     fn with(addresses: &[&str]) -> Self {
+        World::behind(&[], addresses)
+    }
+
+    fn behind(gateways: &[&str], addresses: &[&str]) -> Self {
         let (queues, mut other) = memory::link(LinkConfig { medium: Medium::Ethernet, ..LinkConfig::default() });
         let (now, mac) = (Instant::from_us(3_600_000_000), Mac(queues[0].tx.capabilities().mac));
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        let network = Network { addresses, gateways: vec![] };
+        let gateways = gateways.iter().map(|gateway| gateway.parse().unwrap()).collect();
+        let network = Network { addresses, gateways };
         let secrets = BootSecrets::from_seed(1);
         let host = Host::new(Config::default(), &network, &secrets, queues, now, |_| Nobody).unwrap();
         World { host, other: other.remove(0), mac, now, id: 0 }
     }
 
     fn send(&mut self, ethertype: EtherType, from: Mac, bytes: &[u8]) {
-        let frame = [&ethernet::template(self.mac, from, ethertype)[..], bytes].concat();
+        self.send_to(self.mac, ethertype, from, bytes);
+    }
+
+    fn send_to(&mut self, to: Mac, ethertype: EtherType, from: Mac, bytes: &[u8]) {
+        let frame = [&ethernet::template(to, from, ethertype)[..], bytes].concat();
         let tx = &mut self.other.tx;
         tx.reserve(frame.len()).expect("there is room").copy_from_slice(&frame);
         tx.commit(frame.len(), TxMeta::default());
@@ -139,10 +148,7 @@ impl World {
     }
 
     fn send_v6(&mut self, from: Address, to: Address, message: &icmpv6::Message<'_>) {
-        let spec = HeaderSpec { hop_limit: 255, ..HeaderSpec::new(from, to, protocol::ICMPV6) };
-        let mut packet = vec![0; spec.len() + message.len()];
-        output::emit(&spec, &mut packet, message.len());
-        message.emit(&mut packet[spec.len()..], &from, &to);
+        let packet = packet_v6((from, to), (protocol::ICMPV6, &[]), message);
         self.send(EtherType::IPV6, MAC, &packet);
     }
 
@@ -175,6 +181,18 @@ impl World {
     fn discarded(&mut self, discard: Discard) -> u64 {
         self.host.counters().discarded(discard)
     }
+}
+
+/// A message behind other headers, of which the first is of this kind.
+fn packet_v6((from, to): (Address, Address), (kind, headers): (u8, &[u8]), message: &icmpv6::Message<'_>) -> Vec<u8> {
+    let spec = HeaderSpec { hop_limit: 255, ..HeaderSpec::new(from, to, kind) };
+    let mut packet = vec![0; spec.len()];
+    output::emit(&spec, &mut packet, headers.len() + message.len());
+    packet.extend_from_slice(headers);
+    let at = packet.len();
+    packet.resize(at + message.len(), 0);
+    message.emit(&mut packet[at..], &from, &to);
+    packet
 }
 
 fn heard(frame: &[u8]) -> Option<Said> {
@@ -470,5 +488,24 @@ fn a_neighbour_is_asked_by_the_address_that_is_in_its_network() {
         };
         world.send_v6(neighbour, ours, &icmpv6::Message::Ndp(advert));
         assert_eq!(world.frames(50).iter().map(source).collect::<Vec<_>>(), [ours], "what was said to all");
+    }
+}
+
+/// RFC 4443 sections 2.2 and 4.2: what was said to one of our addresses is answered from it, however the link has brought it.
+#[test]
+fn what_came_to_one_of_our_addresses_by_multicast_is_answered_from_it() {
+    let address = |text: &str| Address::from(text.parse::<IpAddr>().unwrap());
+    let (first, second, neighbour) = (address("fd00::1"), address("fd00::2"), address("fd00::7"));
+    let mut world = World::with(&["fd00::1/64", "fd00::2/64"]);
+    let ask = ndp::Message::NeighbourSolicit { target: first, source_link: Some(MAC) };
+    world.send_v6(neighbour, first, &icmpv6::Message::Ndp(ask));
+    world.wait(50);
+    let echo = icmpv6::Message::EchoRequest(Echo { id: 1, seq: 1, data: b"all of a cluster hear it" });
+    for (to, headers) in [(first, (protocol::ICMPV6, &[][..])), (second, (protocol::ICMPV6, &[]))] {
+        let packet = packet_v6((neighbour, to), headers, &echo);
+        world.send_to(Mac([3, 0, 0, 0, 0, 1]), EtherType::IPV6, MAC, &packet);
+        let sources: Vec<Address> =
+            world.frames(50).iter().map(|frame| Address::from_v6(frame[22..38].try_into().unwrap())).collect();
+        assert_eq!(sources, [to]);
     }
 }
