@@ -448,21 +448,26 @@ impl Paths {
     }
 
     /// A validated "packet too big": the new MTU, if it is news.
-    pub fn on_packet_too_big(&mut self, dst: Address, mtu: u32, now: Instant) -> Option<u32> {
+    pub fn on_packet_too_big(&mut self, snapshot: &Snapshot, dst: Address, mtu: u32, now: Instant) -> Option<u32> {
         self.now = now;
-        let news = self.learned.on_packet_too_big(dst, mtu, self.mtu, now)?;
+        let news = self.learned.on_packet_too_big(dst, mtu, self.unlearned(snapshot, dst), now)?;
         self.doubt();
         Some(news)
     }
 
     /// The same, said of a datagram: nobody can tell by whom. True: it is news.
-    pub fn on_datagram_too_big(&mut self, dst: Address, mtu: u32, now: Instant) -> bool {
+    pub fn on_datagram_too_big(&mut self, snapshot: &Snapshot, dst: Address, mtu: u32, now: Instant) -> bool {
         self.now = now;
-        let news = self.of_datagrams.on_packet_too_big(dst, mtu, self.mtu, now).is_some();
+        let news = self.of_datagrams.on_packet_too_big(dst, mtu, self.unlearned(snapshot, dst), now).is_some();
         if news {
             self.doubt();
         }
         news
+    }
+
+    /// The largest packet to `dst` as long as nothing is known of the rest of the way.
+    fn unlearned(&self, snapshot: &Snapshot, dst: Address) -> u32 {
+        snapshot.routes.lookup(dst).map_or(self.mtu, |route| carried(route, self.mtu))
     }
 
     /// Time has passed: learned MTUs may have expired. What connections go by now where they did, `news` is told.
@@ -495,8 +500,14 @@ impl Paths {
 /// The largest packet to `dst`: what the link carries, its route allows, and is known of the rest of the way.
 #[inline]
 fn mtu_by(route: &Route, dst: Address, link: u32, learned: &PathMtuCache, now: Instant) -> u32 {
-    let link = route.mtu.unwrap_or(link).min(link);
+    let link = carried(route, link);
     learned.get(dst, now).map_or(link, |learned| learned.min(link))
+}
+
+/// The largest packet that a link carries and a route allows.
+#[inline]
+fn carried(route: &Route, link: u32) -> u32 {
+    route.mtu.unwrap_or(link).min(link)
 }
 
 /// What a path is worked out from.

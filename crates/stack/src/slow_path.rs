@@ -172,8 +172,8 @@ impl<T: Tx> Stage<'_, T> {
                 // Errors other than "too big" are soft on a synchronized connection (RFC 9293 section 3.9.2.2).
                 if error.kind == ErrorKind::PacketTooBig {
                     let remote = quoted.key.remote;
-                    let mtu = error.mtu.unwrap_or(0);
-                    if let Some(mtu) = self.local.paths.on_packet_too_big(remote, mtu, self.local.now) {
+                    let (mtu, now) = (error.mtu.unwrap_or(0), self.local.now);
+                    if let Some(mtu) = self.local.paths.on_packet_too_big(&self.local.snapshot, remote, mtu, now) {
                         let _ = self.local.mail.to_control.push(ToControl::PathMtu(remote, mtu));
                         self.local.mtu_news.learn(remote, mtu);
                     }
@@ -193,9 +193,12 @@ impl<T: Tx> Stage<'_, T> {
     /// One of our datagrams is too long for its path. Over IPv4 a router cuts it; over IPv6 only we can (RFC 8201 section 4). As above, no
     /// more can be checked than that the socket exists; so datagrams alone go by it, and no path is narrower than 1,280 bytes for them.
     fn udp_too_big(&mut self, key: &FlowKey, mtu: u32, bytes: &[u8]) {
-        if self.sender_of(key, bytes).is_some() && self.local.paths.on_datagram_too_big(key.remote, mtu, self.local.now)
-        {
-            self.local.mail.mention(ToControl::DatagramMtu(key.remote, mtu));
+        if self.sender_of(key, bytes).is_none() {
+            return;
+        }
+        let local = &mut *self.local;
+        if local.paths.on_datagram_too_big(&local.snapshot, key.remote, mtu, local.now) {
+            local.mail.mention(ToControl::DatagramMtu(key.remote, mtu));
         }
     }
 

@@ -411,12 +411,12 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &dyn App) -> boo
                 }
             }
             ToLane::PathMtu(remote, mtu) => {
-                if local.paths.on_packet_too_big(remote, mtu, local.now).is_some() {
+                if local.paths.on_packet_too_big(&local.snapshot, remote, mtu, local.now).is_some() {
                     local.mtu_news.learn(remote, mtu);
                 }
             }
             ToLane::DatagramMtu(remote, mtu) => {
-                local.paths.on_datagram_too_big(remote, mtu, local.now);
+                local.paths.on_datagram_too_big(&local.snapshot, remote, mtu, local.now);
             }
             ToLane::Steer { table, is_abrupt } => local.on_table(table, is_abrupt),
             ToLane::Switched { bucket, capacity } => local.on_switched(bucket, capacity),

@@ -174,14 +174,14 @@ fn what_is_kept_is_what_would_be_looked_up() {
         if world.below(40) == 0 {
             let (_, dst) = pairs[world.below(60) as usize];
             let mtu = 1_280 + world.below(100) as u32;
-            let _ = kept.on_packet_too_big(dst, mtu, now);
-            learned.push((dst, mtu, now));
+            let _ = kept.on_packet_too_big(&world.newest, dst, mtu, now);
+            learned.push((world.newest.clone(), dst, mtu, now));
         }
         kept.on_timeout(&world.newest, now, &mut MtuNews::default());
         let mut fresh = paths();
-        for (dst, mtu, at) in &learned {
+        for (newest, dst, mtu, at) in &learned {
             fresh.on_timeout(&world.newest, *at, &mut MtuNews::default());
-            let _ = fresh.on_packet_too_big(*dst, *mtu, *at);
+            let _ = fresh.on_packet_too_big(newest, *dst, *mtu, *at);
         }
         fresh.on_timeout(&world.newest, now, &mut MtuNews::default());
         for _ in 0..20 {
@@ -300,4 +300,20 @@ fn a_child_learns_no_timestamp_offset() {
     let mut others = paths();
     let same = in_a_child(|| u8::from(offset(&mut others) == Some(known))).expect("a child");
     assert_eq!((same, offset(&mut others)), (0, Some(known)));
+}
+
+/// RFC 8201 section 4: what is said of a path makes it no wider. It cannot say more than the route does.
+#[test]
+fn what_is_wider_than_the_route_is_no_news() {
+    let (link, peer) = (v4([10, 0, 0, 0]), v4([10, 0, 0, 9]));
+    let route =
+        Route { prefix: Prefix::new(link, 24).unwrap(), next_hop: None, interface: 0, mtu: Some(1_400), source: None };
+    let mut world = Snapshot { routes: Arc::new(table(&[route])), ..Snapshot::default() };
+    world.follow(&Snapshot::default());
+    let now = Instant::from_us(1_000_000);
+    let mut paths = paths();
+    for (said, news) in [(1_450, None), (1_400, None), (0, Some(1_006)), (900, Some(900))] {
+        assert_eq!(paths.on_packet_too_big(&world, peer, said, now), news, "{said}");
+    }
+    assert!(!paths.on_datagram_too_big(&world, v4([10, 0, 0, 8]), 1_450, now));
 }
