@@ -70,7 +70,7 @@ impl std::fmt::Display for Cidr {
 /// What a stack is told about the network that it is in.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    /// Our addresses; each makes its network reachable.
+    /// Our addresses; each makes its network reachable, and any of IPv6 the link-local one.
     pub addresses: Vec<Cidr>,
     /// Where everything else goes, one gateway per family.
     pub gateways: Vec<IpAddr>,
@@ -91,6 +91,14 @@ impl Network {
             }
             seen.push((prefix.address(), prefix.len(), address.is_v4()));
             builder = builder.add(Route { prefix, next_hop: None, interface: 0, mtu: None, source: Some(address) });
+        }
+        // On every link, whatever else is (RFC 4861 section 5.1): no router may hand on what is for there.
+        let link_local = Address::from_v6([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let ours = || networks.iter().map(|(address, _)| *address).filter(|address| !address.is_v4());
+        if ours().next().is_some() && !seen.contains(&(link_local, 10, false)) {
+            let prefix = Prefix::of(link_local, 10).map_err(|e| Error::Invalid(e.to_string()))?;
+            let source = ours().find(Address::is_link_local);
+            builder = builder.add(Route { prefix, next_hop: None, interface: 0, mtu: None, source });
         }
         for gateway in &self.gateways {
             let next_hop = Address::from(*gateway);

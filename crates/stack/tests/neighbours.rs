@@ -491,6 +491,20 @@ fn a_neighbour_is_asked_by_the_address_that_is_in_its_network() {
     }
 }
 
+/// RFC 4861 section 5.1: the link-local prefix is on the link, whatever else is known of it. A router may not hand on what is for there (RFC 4291
+/// section 2.5.6).
+#[test]
+fn an_address_of_the_link_is_asked_for_on_the_link() {
+    let address = |text: &str| Address::from(text.parse::<IpAddr>().unwrap());
+    let (here, neighbour) = (address("fd00::1"), address("fe80::7"));
+    for gateways in [&[][..], &["fd00::9"], &["fe80::9"]] {
+        let mut world = World::behind(gateways, &["fd00::1/64"]);
+        let echo = icmpv6::Message::EchoRequest(Echo { id: 1, seq: 1, data: b"from beside you" });
+        world.send_v6(neighbour, here, &echo);
+        assert_eq!(world.wait(50), [Said::Who(neighbour, true)], "behind {gateways:?}");
+    }
+}
+
 /// RFC 4443 sections 2.2 and 4.2: what was said to one of our addresses is answered from it, however the link has brought it.
 #[test]
 fn what_came_to_one_of_our_addresses_by_multicast_is_answered_from_it() {
