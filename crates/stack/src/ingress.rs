@@ -16,7 +16,7 @@ use laneway_proto::ip::input::{self, Packet, PlainTcp};
 use laneway_wire::checksum::{verify_transport, verify_transport_v4};
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::{Address, FlowKey};
-use laneway_wire::protocol;
+use laneway_wire::{ipv6, protocol};
 
 /// A TCP segment that is for us, its checksum verified, on its way to its connection. Its meaning is read only when its
 /// turn comes: what the first pass keeps must be small.
@@ -423,12 +423,25 @@ fn vouched(local: &Local, packet: &[u8], transport: &[u8], offset: u16, meta: Rx
     Vouched { verified, size: meta.gso_size }
 }
 
-/// ICMPv6 types 133 to 137 straight behind an IPv6 header.
+/// ICMPv6 types 133 to 137, mostly straight behind an IPv6 header.
 #[inline]
 fn is_neighbour_discovery(packet: &[u8]) -> bool {
-    matches!(packet, [0x60..=0x6f, ..])
-        && packet.get(6) == Some(&protocol::ICMPV6)
-        && matches!(packet.get(40), Some(133..=137))
+    let [0x60..=0x6f, _, _, _, _, _, next, ..] = *packet else { return false };
+    match next {
+        protocol::ICMPV6 => matches!(packet.get(ipv6::HEADER_LEN), Some(133..=137)),
+        next => ipv6::is_extension(next) && is_far_neighbour_discovery(packet),
+    }
+}
+
+/// The same behind extension headers. One in a fragment is none, even if that is all of it (RFC 6980 section 5).
+#[cold]
+fn is_far_neighbour_discovery(packet: &[u8]) -> bool {
+    let Ok(packet) = ipv6::View::new(packet) else { return false };
+    packet.upper().is_ok_and(|upper| {
+        upper.protocol == protocol::ICMPV6
+            && upper.fragment.is_none()
+            && matches!(packet.payload().get(upper.offset), Some(133..=137))
+    })
 }
 
 /// A frame that was counted as an IP packet, as nearly all are, is none, or none for us.

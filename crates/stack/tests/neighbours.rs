@@ -523,3 +523,22 @@ fn what_came_to_one_of_our_addresses_by_multicast_is_answered_from_it() {
         assert_eq!(sources, [to]);
     }
 }
+
+/// RFC 8200 section 4 has headers in any order, and RFC 4861 section 7.1.1 refuses a question for none of them; RFC 6980 section 5 for that of a
+/// fragment.
+#[test]
+fn a_question_behind_extension_headers_is_answered() {
+    let address = |text: &str| Address::from(text.parse::<IpAddr>().unwrap());
+    let (here, neighbour) = (address("fd00::1"), address("fd00::7"));
+    let mut world = World::with(&["fd00::1/64"]);
+    let ask = icmpv6::Message::Ndp(ndp::Message::NeighbourSolicit { target: here, source_link: Some(MAC) });
+    let (options, atomic) = ([58, 0, 1, 4, 0, 0, 0, 0], [58, 0, 0, 0, 0, 0, 0, 1]);
+    let both = [[44, 0, 1, 4, 0, 0, 0, 0], atomic].concat();
+    for (kind, headers, is_answered) in
+        [(58, &[][..], true), (60, &options, true), (0, &options, true), (44, &atomic, false), (60, &both, false)]
+    {
+        let packet = packet_v6((neighbour, here), (kind, headers), &ask);
+        world.send(EtherType::IPV6, MAC, &packet);
+        assert_eq!(world.frames(50).len(), usize::from(is_answered), "{kind}, {headers:?}");
+    }
+}
