@@ -7,6 +7,7 @@ use super::congestion::Controller;
 use super::connection::{Connection, Facts, Phase};
 use super::nagle::{Segmentation, Tail};
 use super::state::State;
+use crate::discard::Discard;
 use crate::time::Instant;
 use core::hint::cold_path;
 use laneway_wire::checksum::{Sum, copy_and_sum};
@@ -460,6 +461,16 @@ impl Connection {
     #[inline]
     pub fn ack_is_overdue(&self) -> bool {
         self.rcv.nxt.offset_from(self.rcv.acked) as u32 >= STRETCH_MAX * u32::from(self.rcv.mss)
+    }
+
+    /// Whether the segment that was just taken in, with this for a result, lay beyond a gap, and its sender counts how often it hears so: without SACK
+    /// nothing else tells it of a loss before its timer does.
+    //= https://www.rfc-editor.org/rfc/rfc5681#section-3.2
+    //# A TCP receiver SHOULD send an immediate duplicate ACK when an out-of-order segment arrives.
+    #[inline]
+    pub fn owes_duplicate(&self, discard: Option<Discard>) -> bool {
+        let beyond = self.rcv.ooo.is_some() || discard == Some(Discard::TcpMemory);
+        beyond && self.facts.has(Facts::ACK_NOW) && !self.facts.has(Facts::SACK)
     }
 
     /// The application has read, and the window can open by two segments or half of the buffer.

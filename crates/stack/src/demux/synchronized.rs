@@ -129,7 +129,8 @@ impl<T: Tx> Stage<'_, T> {
         }
         if arrival.text.is_empty() || !accepted {
             // Nothing to show, so nothing has changed under us: the connection in hand is still the one.
-            let news = News::of(connection, &arrival, 0, &mut cx);
+            let mut news = News::of(connection, &arrival, 0, &mut cx);
+            news.overdue |= connection.owes_duplicate(arrival.discard);
             self.tell(index, &news, accepted);
         } else {
             self.deliver(index, &arrival, accepted);
