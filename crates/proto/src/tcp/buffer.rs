@@ -73,7 +73,7 @@ impl BufferPool {
     }
 
     /// The largest ring that it could lend now.
-    fn largest(&self) -> usize {
+    pub(super) fn largest(&self) -> usize {
         let left = self.quota.saturating_sub(self.lent);
         (0..CLASSES).map(class_bytes).rev().find(|size| *size <= left).unwrap_or(0)
     }

@@ -612,8 +612,11 @@ impl Connection {
     fn buffer_text<'a>(&mut self, text: &'a [u8], cx: &mut Cx<'_>, arrival: &mut Arrival<'a>) -> Step<()> {
         let extent = self.early_extent();
         let mut grown = self.rcv.buf.push_some(text, extent, cx.pool) as u32;
-        if grown == 0 && !text.is_empty() {
-            return Break(Some(Discard::TcpMemory));
+        if grown < text.len() as u32 {
+            self.clamp_window(cx.pool);
+            if grown == 0 {
+                return Break(Some(Discard::TcpMemory));
+            }
         }
         if let Some(ooo) = &mut self.rcv.ooo {
             ooo.advance(grown);
@@ -675,6 +678,9 @@ impl Connection {
             // Of a segment larger than the pool has room for, what fits: or a reader of small pieces would be sent all of it again
             // for each of them, with a back-off in between.
             let kept = consumed + self.rcv.buf.push_some(rest, 0, cx.pool);
+            if kept < text.len() {
+                self.clamp_window(cx.pool);
+            }
             self.rcv.nxt = self.rcv.nxt + kept as u32;
             self.tally.bytes_received += kept as u64;
             if consumed > 0 {

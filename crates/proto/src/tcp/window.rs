@@ -3,12 +3,16 @@
 //! Whoever only receives learns all that from what arrives: the largest segments are full ones, and what they answer is a round trip old.
 
 use super::Cx;
+use super::buffer::BufferPool;
 use super::connection::{Connection, Facts};
 use crate::time::Instant;
 use laneway_wire::tcp::{SeqNum, UnscaledWindow};
 
 /// What answers something older than this is no round trip; or it was forged.
 const LONGEST_ROUND_MS: u32 = 60_000;
+
+/// A window has room for so many segments, though there is no memory for one: as Linux has it under memory pressure.
+const LEAST_SEGMENTS: u32 = 4;
 
 impl Connection {
     /// What the window field says next, and the right edge that this means. RFC 9293 section 3.8.6.2.2: the edge moves
@@ -50,19 +54,34 @@ impl Connection {
     pub(super) fn on_read(&mut self, n: u32, cx: &Cx<'_>) {
         self.rcv.read = self.rcv.read.saturating_add(n);
         if self.rcv.read > self.rcv.buf_max / 2 {
-            self.tune(cx.now, cx.config.tcp_rmem.1);
+            self.tune(cx);
         }
     }
 
-    /// Dynamic right-sizing: once a round trip, a buffer twice what was read in it, so that slow start is never held back by us.
-    /// Memory is lent only when something is in the buffer. `most`: what the configuration lets it become.
+    /// The largest buffer for which there is memory: that which there is, or one that the pool could lend.
+    fn affordable(&self, pool: &BufferPool) -> u32 {
+        self.rcv.buf.lent().max(pool.largest()) as u32
+    }
+
+    /// There was no memory for what the window had asked for. From now on it asks for no more than there is memory for, until the buffer grows again: the
+    /// peer would send as much again, as much would be lost again, and without timestamps it waits twice as long for each loss as for the one before it
+    /// (RFC 6298 section 5). What was asked for stays so; the right edge never moves left.
+    #[cold]
     #[inline(never)]
-    fn tune(&mut self, now: Instant, most: u32) {
-        let (now_ms, round_ms) = (now.as_ms() as u32, self.round_ms());
+    pub(super) fn clamp_window(&mut self, pool: &BufferPool) {
+        let least = LEAST_SEGMENTS * u32::from(self.rcv.mss.max(536));
+        self.rcv.buf_max = self.rcv.buf_max.min(self.affordable(pool).max(least));
+    }
+
+    /// Dynamic right-sizing: once a round trip, a buffer twice what was read in it, so that slow start is never held back by us.
+    /// Memory is lent only when something is in the buffer; but that there is none is no time to ask for more.
+    #[inline(never)]
+    fn tune(&mut self, cx: &Cx<'_>) {
+        let (now_ms, round_ms) = (cx.now.as_ms() as u32, self.round_ms());
         // What a reader leaves who lags only grows old in a larger buffer, and out of the cache: he has room enough.
         let lags = self.rcv.buf.len() > self.rcv.buf_max / 4;
         if !lags && now_ms.wrapping_sub(self.rcv.tuned_ms) <= round_ms {
-            let most = most.max(self.rcv.buf_max);
+            let most = cx.config.tcp_rmem.1.min(self.affordable(cx.pool)).max(self.rcv.buf_max);
             self.rcv.buf_max = self.rcv.read.saturating_mul(2).clamp(self.rcv.buf_max, most);
         }
         self.rcv.read = 0;
