@@ -587,8 +587,10 @@ fn configure(config: &mut Config, setting: &Setting) -> Result<(), String> {
         "tcp_keepalive_time_us" => tcp.tcp_keepalive_time_us = value(setting)?,
         "tcp_keepalive_intvl_us" => tcp.tcp_keepalive_intvl_us = value(setting)?,
         "tcp_keepalive_probes" => tcp.tcp_keepalive_probes = value(setting)?,
-        // The buffer's first size; it may grow no further.
+        // The buffer's first size; it may grow no further, and the window's scale is what the first size needs.
         "tcp_rmem" => tcp.tcp_rmem = (value(setting)?, value(setting)?),
+        // Which may be set by itself, and goes after the other then.
+        "tcp_rmem_max" => tcp.tcp_rmem.1 = value(setting)?,
         "tcp_wmem" => tcp.tcp_wmem = value(setting)?,
         "delayed_ack_us" => tcp.delayed_ack_us = value(setting)?,
         "quick_acks" => tcp.quick_acks = value(setting)?,

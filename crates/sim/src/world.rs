@@ -274,8 +274,11 @@ impl World {
             return;
         }
         let plan = &self.scenario.hosts[host];
-        // Less than two segments are not worth saying, and a field that is not scaled says no more than it holds.
-        let least = u64::from(plan.config.tcp.tcp_rmem.0 / 2).min(65_535 - 2 * plan.mtu as u64);
+        // Less than two segments are not worth saying, and a field that is not scaled says no more than it holds. What a scaled one may be rounded by
+        // has room in the buffer.
+        let tcp = &plan.config.tcp;
+        let widest = tcp.tcp_rmem.0.saturating_sub((1 << tcp.receive_scale()) - 1);
+        let least = u64::from(widest / 2).min(65_535 - 2 * plan.mtu as u64);
         let mut found = None;
         for talk in readers {
             let t = &stage.talks[talk];

@@ -478,11 +478,12 @@ impl Connection {
     fn window_update_is_due(&self) -> bool {
         let open = self.rcv.adv.offset_from(self.rcv.nxt).max(0) as u32;
         // The window of a SYN, which cannot be scaled, is wide enough not to be worth a segment of its own.
-        if open >= (self.rcv.buf_max / 2).min(65_535) || !self.state.can_receive() {
+        let half = self.widest() / 2;
+        if open >= half.min(65_535) || !self.state.can_receive() {
             return false;
         }
         let (_, edge) = self.advertise();
-        let step = (2 * u32::from(self.rcv.mss)).min(self.rcv.buf_max / 2);
+        let step = (2 * u32::from(self.rcv.mss)).min(half);
         edge.offset_from(self.rcv.adv) >= step as i32
     }
 

@@ -19,16 +19,23 @@ impl Connection {
     /// only by steps worth moving; rounding by the scale is upwards, so that the edge never moves left.
     #[inline]
     pub(super) fn advertise(&self) -> (UnscaledWindow, SeqNum) {
-        let free = self.rcv.buf_max.saturating_sub(self.rcv.buf.len());
-        let target = self.rcv.nxt + free;
-        let step = u32::from(self.rcv.mss).min(self.rcv.buf_max / 2) as i32;
-        let edge = if target.offset_from(self.rcv.adv) >= step { target } else { self.rcv.adv };
         let scale = self.rcv.scale.get();
+        let most = self.widest();
+        let target = self.rcv.nxt + most.saturating_sub(self.rcv.buf.len());
+        let step = u32::from(self.rcv.mss).min(most / 2) as i32;
+        let edge = if target.offset_from(self.rcv.adv) >= step { target } else { self.rcv.adv };
         let open = (edge.offset_from(self.rcv.nxt).max(0) as u32).min(65_535 << scale);
         let field = (open + ((1 << scale) - 1)) >> scale;
         // The edge that is remembered is not the rounded one: else every small segment would push it a little further.
         let told = self.rcv.nxt + open;
         (UnscaledWindow::new(field as u16), told.latest(self.rcv.adv))
+    }
+
+    /// The widest window: what rounding may promise beyond the edge has room in the buffer, too, which would become four times as large for it. (Only the
+    /// window of a SYN, which is not rounded, may leave too little.)
+    #[inline]
+    pub(super) fn widest(&self) -> u32 {
+        self.rcv.buf_max.saturating_sub((1 << self.rcv.scale.get()) - 1)
     }
 
     /// The farthest right edge that any ACK of ours can have meant.
