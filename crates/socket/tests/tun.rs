@@ -5,6 +5,9 @@
 //! Needs root, so it runs only when asked for: `cargo test -p laneway --test tun -- --ignored`. Each test works in a network
 //! namespace that ends with it.
 
+mod common;
+
+use common::is_inside;
 use laneway::on_lane::{Address, App, CloseReason, ConnId, Context, Device, Mib, Stack};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,7 +20,6 @@ use std::time::{Duration, Instant};
 
 const CONNECTS: usize = 10_000;
 const AT_ONCE: usize = 64;
-const INSIDE: &str = "LANEWAY_TEST_NAMESPACE";
 
 /// Opens its half of the connections, and closes each when it is established.
 struct Opener {
@@ -48,23 +50,6 @@ impl App for Opener {
             let _ = self.done.send((cx.lane(), self.established));
         }
     }
-}
-
-/// True in a network namespace of the test's own. Outside of one, runs the test there.
-fn is_inside(test: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    let this = std::env::current_exe().expect("the test's own program");
-    let status = Command::new("unshare")
-        .arg("--net")
-        .arg(this)
-        .args(["--ignored", "--nocapture", "--exact", test])
-        .env(INSIDE, "1")
-        .status()
-        .expect("unshare, of util-linux, makes the namespace");
-    assert!(status.success(), "inside of the namespace it failed");
-    false
 }
 
 #[test]

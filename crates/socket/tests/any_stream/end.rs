@@ -14,8 +14,35 @@ const LONG: Duration = Duration::from_secs(120);
 /// The longest piece.
 const PIECE_MAX: usize = 100_000;
 
-pub struct End {
-    stream: TcpStream,
+/// What it needs of a stream of either kind beside reading and writing.
+pub trait Line: Sync {
+    fn peek(&self, buf: &mut [u8]) -> io::Result<usize>;
+    fn shut_write(&self) -> io::Result<()>;
+    fn set_timeouts(&self, timeout: Duration);
+}
+
+macro_rules! line {
+    ($($stream:ty)+) => {
+        $(
+            impl Line for $stream {
+                fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+                    self.peek(buf)
+                }
+                fn shut_write(&self) -> io::Result<()> {
+                    self.shutdown(Shutdown::Write)
+                }
+                fn set_timeouts(&self, timeout: Duration) {
+                    self.set_read_timeout(Some(timeout)).unwrap();
+                    self.set_write_timeout(Some(timeout)).unwrap();
+                }
+            }
+        )+
+    };
+}
+line!(laneway::TcpStream std::net::TcpStream);
+
+pub struct End<S> {
+    stream: S,
     manner: Manner,
     mouth: Mouth,
     ear: Ear,
@@ -58,8 +85,11 @@ fn byte(key: usize, at: usize) -> u8 {
     (at.wrapping_mul(31) ^ (at >> 8).wrapping_mul(7) ^ key.wrapping_mul(101)) as u8
 }
 
-impl End {
-    pub fn new(stream: TcpStream, pair: &Pair, (number, side): (usize, usize)) -> End {
+impl<S: Line> End<S>
+where
+    for<'a> &'a S: Read + Write,
+{
+    pub fn new(stream: S, pair: &Pair, (number, side): (usize, usize)) -> Self {
         let (key, their_key) = (2 * number + side, 2 * number + 1 - side);
         let dice = |of: usize| Dice::new(pair.seed ^ of as u64);
         let may_fail = pair.leaves.is_some_and(|(leaver, _)| leaver != side);
@@ -73,19 +103,10 @@ impl End {
         }
     }
 
-    pub fn run(self) {
-        match self.manner {
-            Manner::Blocking => self.in_two_threads(None),
-            Manner::Impatient(time) => self.in_two_threads(Some(time)),
-            Manner::Edge => self.with_a_poller(Mode::Edge),
-            Manner::Level => self.with_a_poller(Mode::Level),
-        }
-    }
-
-    fn in_two_threads(mut self, time: Option<Duration>) {
+    /// In two threads, which wait in their calls.
+    pub fn in_two_threads(mut self, time: Option<Duration>) {
         let stream = &self.stream;
-        stream.set_read_timeout(Some(time.unwrap_or(LONG))).unwrap();
-        stream.set_write_timeout(Some(time.unwrap_or(LONG))).unwrap();
+        stream.set_timeouts(time.unwrap_or(LONG));
         let until = Instant::now() + LONG;
         let go_on = |came| {
             assert!(Instant::now() < until && (came != Came::Nothing || time.is_some()), "it takes for ever");
@@ -95,6 +116,17 @@ impl End {
             scope.spawn(|| while go_on(self.mouth.speak(stream)) {});
             while go_on(self.ear.listen(stream)) {}
         });
+    }
+}
+
+impl End<TcpStream> {
+    pub fn run(self) {
+        match self.manner {
+            Manner::Blocking => self.in_two_threads(None),
+            Manner::Impatient(time) => self.in_two_threads(Some(time)),
+            Manner::Edge => self.with_a_poller(Mode::Edge),
+            Manner::Level => self.with_a_poller(Mode::Level),
+        }
     }
 
     fn with_a_poller(mut self, mode: Mode) {
@@ -131,10 +163,13 @@ impl End {
 }
 
 impl Mouth {
-    fn speak(&mut self, mut stream: &TcpStream) -> Came {
+    fn speak<S: Line>(&mut self, mut stream: &S) -> Came
+    where
+        for<'a> &'a S: Write,
+    {
         pause(&mut self.dice);
         if self.said == self.all {
-            let result = stream.shutdown(Shutdown::Write);
+            let result = stream.shut_write();
             assert!(result.is_ok() || self.may_fail, "{result:?}");
             return Came::TheEnd;
         }
@@ -157,7 +192,10 @@ impl Mouth {
 }
 
 impl Ear {
-    fn listen(&mut self, mut stream: &TcpStream) -> Came {
+    fn listen<S: Line>(&mut self, mut stream: &S) -> Came
+    where
+        for<'a> &'a S: Read,
+    {
         pause(&mut self.dice);
         if self.heard >= self.leaves_at {
             return Came::TheEnd;

@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Plan {
     pub seed: u64,
-    lanes: usize,
+    pub lanes: usize,
     mtu: usize,
     offloads: bool,
     rates: Rates,

@@ -4,6 +4,7 @@
 
 use laneway::{Device, Stack, TcpListener, TcpStream};
 use std::ops::Range;
+use std::process::Command;
 
 /// Two stacks of one lane each on a link, 10.0.0.1 and 10.0.0.2.
 pub fn stacks() -> (Stack, Stack) {
@@ -34,4 +35,23 @@ pub fn seeds(usual: Range<u64>) -> Range<u64> {
     let Ok(asked) = std::env::var("LANEWAY_SEEDS") else { return usual };
     let range = asked.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
     range.unwrap_or_else(|| panic!("LANEWAY_SEEDS is {asked}, and not as 0..300 is"))
+}
+
+const INSIDE: &str = "LANEWAY_TEST_NAMESPACE";
+
+/// True in a network namespace of the test's own. Outside of one, runs the test there.
+pub fn is_inside(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let this = std::env::current_exe().expect("the test's own program");
+    let status = Command::new("unshare")
+        .arg("--net")
+        .arg(this)
+        .args(["--ignored", "--nocapture", "--exact", test])
+        .env(INSIDE, "1")
+        .status()
+        .expect("unshare, of util-linux, makes the namespace");
+    assert!(status.success(), "inside of the namespace it failed");
+    false
 }
