@@ -7,9 +7,14 @@ use crate::script::{Action, Call, Event, Script, Setting, When};
 pub fn parse(name: &str, text: &str) -> Result<Script, String> {
     let mut script = Script { name: name.to_owned(), settings: Vec::new(), events: Vec::new() };
     let mut in_comment = false;
+    let mut comment_from = 0;
     for (i, line) in text.lines().enumerate() {
         let line_no = i + 1;
+        let was_in_comment = in_comment;
         let code = without_comments(line, &mut in_comment);
+        if in_comment && (!was_in_comment || line.contains("*/")) {
+            comment_from = line_no;
+        }
         let code = code.trim();
         if code.is_empty() {
             continue;
@@ -26,6 +31,9 @@ pub fn parse(name: &str, text: &str) -> Result<Script, String> {
             return Err(at("'&' joins what the peer or the application does to the line before".into()));
         }
         script.events.push(Event { line: line_no, text: code.to_owned(), when, action });
+    }
+    if in_comment {
+        return Err(format!("{name}:{comment_from}: the comment does not end"));
     }
     if script.events.is_empty() {
         return Err(format!("{name}: nothing happens in this script"));

@@ -41,6 +41,13 @@ fn comments_and_settings() {
     assert_eq!((script.events.len(), script.events[0].line), (1, 5));
 }
 
+/// All behind it would be left out, and the script would hold for what little is before it.
+#[test]
+fn a_comment_that_does_not_end_is_a_mistake() {
+    assert!(error("+0 idle()\n/* from here on\n+0 idle()\n").contains("test:2: the comment does not end"));
+    assert!(error("+0 idle() /* one */ /* two").contains("test:1: the comment does not end"));
+}
+
 #[test]
 fn calls() {
     let Action::Call(call) = one("+0 setsockopt(4, SOL_TCP, TCP_USER_TIMEOUT, [3000], 4) = 0").action else { panic!() };
