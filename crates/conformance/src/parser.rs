@@ -189,6 +189,9 @@ fn packet(text: &str, inbound: bool) -> Result<Packet, String> {
     };
     if words.peek() == Some(&"icmp") {
         words.next();
+        if options.is_none_or(|options| !options.is_empty()) {
+            return Err("an ICMP message has no options".into());
+        }
         return icmp(flow, words).map(Packet::Icmp);
     }
     let letters = words.next().ok_or("the packet is empty")?;
@@ -242,7 +245,7 @@ fn options(inside: &str) -> Result<Option<Vec<TcpOption>>, String> {
 
 fn option(text: &str) -> Result<TcpOption, String> {
     let mut words = text.split_whitespace();
-    Ok(match words.next().unwrap_or_default() {
+    let option = match words.next().unwrap_or_default() {
         "nop" => TcpOption::Nop,
         "eol" => TcpOption::Eol,
         "mss" => TcpOption::Mss(number(words.next(), "MSS")?),
@@ -261,10 +264,13 @@ fn option(text: &str) -> Result<TcpOption, String> {
                     word.split_once(':').ok_or_else(|| format!("'{word}' is no SACK block: write from:to"))?;
                 Ok((number(Some(from), "sequence number")?, number(Some(to), "sequence number")?))
             };
-            TcpOption::Sack(words.map(block).collect::<Result<_, String>>()?)
+            TcpOption::Sack(words.by_ref().map(block).collect::<Result<_, String>>()?)
         }
         "raw" => {
-            let digits: String = words.collect();
+            let digits: String = words.by_ref().collect();
+            if !digits.len().is_multiple_of(2) {
+                return Err("raw is followed by hexadecimal digits, two for each byte".into());
+            }
             let pairs = digits
                 .as_bytes()
                 .chunks(2)
@@ -274,7 +280,11 @@ fn option(text: &str) -> Result<TcpOption, String> {
         other => {
             return Err(format!("'{other}' is no option: expected mss, wscale, sackOK, sack, TS, nop, eol or raw"));
         }
-    })
+    };
+    match words.next() {
+        Some(word) => Err(format!("'{word}' in '{text}' is too much: options are told apart by commas")),
+        None => Ok(option),
+    }
 }
 
 fn icmp<'a>(flow: u16, words: impl Iterator<Item = &'a str>) -> Result<IcmpPacket, String> {

@@ -80,3 +80,13 @@ fn mistakes_are_named_with_their_line() {
     assert!(error("+0 < S 1:1(0) win 1 <...>").contains("for packets of ours"));
     assert!(error("").contains("nothing happens"));
 }
+
+/// What is written is either understood or refused: a forgotten comma would take an option out of the segment without a word.
+#[test]
+fn what_an_option_does_not_take_is_a_mistake() {
+    for options in ["mss 1460 sackOK", "sackOK nop", "nop nop", "eol 1", "wscale 7 8", "TS val 1 ecr 2 3", "raw fe4"] {
+        let said = error(&format!("+0 < S 0:0(0) win 1 <{options}>"));
+        assert!(said.contains("is too much") || said.contains("hexadecimal"), "{options}: {said}");
+    }
+    assert!(error("+0 < icmp time_exceeded [1:1(0)] <mss 1>").contains("no options"));
+}
