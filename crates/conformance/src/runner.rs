@@ -4,11 +4,13 @@ use crate::app::{Answer, Manner, Played, Sockopt, Verb};
 use crate::frame::{self, Ends, Flow, Live, pattern};
 use crate::packet::{Packet, TcpOption, TcpPacket};
 use crate::script::{Action, Call, Event, Script, Setting, When};
+use laneway_proto::discard::Discard;
 use laneway_proto::tcp::congestion::Algorithm;
 use laneway_proto::time::Instant;
 use laneway_stack::app::{ConnId, ListenerId};
 use laneway_stack::config::Config;
 use laneway_stack::control::Network;
+use laneway_stack::counters::Mib;
 use laneway_stack::device::memory::{self, LinkConfig, LinkQueue, LinkRx, LinkTx};
 use laneway_stack::device::{Rx, Tx};
 use laneway_stack::entropy::BootSecrets;
@@ -465,7 +467,11 @@ impl<'s> Runner<'s> {
             "counter" => {
                 let name = call.args.first().cloned().unwrap_or_default();
                 let counters = self.host.counters();
-                counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, n)| n).to_string()
+                let mib = Mib::ALL.iter().find(|mib| mib.name() == name).map(|mib| counters.get(*mib));
+                let discards =
+                    || Discard::ALL.iter().find(|discard| name.strip_prefix("Discard") == Some(discard.name()));
+                let count = mib.or_else(|| discards().map(|discard| counters.discarded(*discard)));
+                count.ok_or_else(|| self.fail(event, &format!("there is no counter '{name}'")))?.to_string()
             }
             "half_open" => self.host.seats[0].lane.tables(|t| t.half_open.len()).to_string(),
             "time_waits" => self.host.seats[0].lane.tables(|t| t.time_waits).to_string(),
@@ -613,3 +619,6 @@ fn configure(config: &mut Config, setting: &Setting) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
