@@ -13,3 +13,17 @@ fn a_counter_that_there_is_not_is_a_mistake() {
         assert!(said.contains("there is no counter"), "{said}");
     }
 }
+
+/// An answer that is written is compared, also of calls that have only one.
+#[test]
+fn a_wrong_answer_is_a_mistake_whatever_the_call() {
+    for call in ["bind(3, ..., ...) = -1 EADDRINUSE", "idle() = 1", "anew() = 1"] {
+        let said = said(&format!("+0 {call}")).expect_err(call);
+        assert!(said.contains("wrong answer"), "{said}");
+    }
+    let connect = |result: &str| said(&format!("+0 connect(4, ..., ...) = {result}\n+0 > S 0:0(0) <...>"));
+    assert_eq!([connect("0"), connect("-1 EINPROGRESS (Operation now in progress)")], [Ok(()), Ok(())]);
+    for result in ["7", "-1 ECONNREFUSED"] {
+        assert!(connect(result).expect_err(result).contains("wrong answer"));
+    }
+}
