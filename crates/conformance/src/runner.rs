@@ -501,7 +501,8 @@ impl<'s> Runner<'s> {
                         let manner = match call.args.get(3).map(String::as_str) {
                             Some("MSG_OOB") => Manner::Urgent,
                             Some("MSG_MORE") => Manner::More,
-                            _ => Manner::Plain,
+                            Some("0") | None => Manner::Plain,
+                            Some(_) => return Err(self.fail(event, "the flags are MSG_OOB and MSG_MORE, or 0")),
                         };
                         Verb::Write(id, int(2)?.max(0) as usize, manner)
                     }
