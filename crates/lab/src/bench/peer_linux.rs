@@ -10,6 +10,7 @@ use super::latency::Stopwatch;
 use super::machine;
 use super::options::Unit;
 use super::stream::MEBIBYTE;
+use hdrhistogram::Histogram;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -38,6 +39,8 @@ pub struct Linux {
     request: Vec<u8>,
     response: Vec<u8>,
     stopwatch: Stopwatch,
+    /// What was timed in the rounds that are over.
+    latency: Option<Histogram<u64>>,
     overflows: Option<u64>,
     failed: u64,
 }
@@ -65,7 +68,8 @@ impl Linux {
             Some(bytes) if unit == Unit::Rr => (vec![b'q'; bytes], vec![b'r'; bytes]),
             _ => (REQUEST.to_vec(), RESPONSE.to_vec()),
         };
-        Linux { unit, conns, request, response, stopwatch: Stopwatch::sampling(), overflows: None, failed: 0 }
+        let stopwatch = Stopwatch::sampling();
+        Linux { unit, conns, request, response, stopwatch, latency: None, overflows: None, failed: 0 }
     }
 
     fn work(&mut self, time: Duration) -> Result<Round, Failure> {
@@ -163,6 +167,11 @@ impl Linux {
         let failed = client.failed - failed;
         drop(client);
         self.failed += failed;
+        let timed = self.stopwatch.take();
+        match &mut self.latency {
+            Some(all) => all.add(timed).expect("histograms of one kind"),
+            None => self.latency = Some(timed),
+        }
         Ok(Share { ops: done, wall_s, cpu_s, ..Share::default() })
     }
 }
@@ -408,7 +417,7 @@ impl Contender for Linux {
     fn warm_up(&mut self) -> Result<(), Failure> {
         self.overflows = tcp_ext("TCPTimeWaitOverflow");
         self.work(Duration::from_millis(200))?;
-        self.failed = 0;
+        (self.latency, self.failed) = (None, 0);
         Ok(())
     }
     fn round(&mut self, time: Duration) -> Result<Round, Failure> {
@@ -416,17 +425,33 @@ impl Contender for Linux {
     }
     fn account(&mut self) -> Account {
         let evicted = tcp_ext("TCPTimeWaitOverflow").zip(self.overflows).map(|(now, then)| now - then);
-        let latency = self.stopwatch.take();
         let remarks = format!(
             "{ADDRESSES} addresses; TIME_WAIT records that the kernel did not keep: {} (its tcp_max_tw_buckets)",
             evicted.unwrap_or(0)
         );
         Account {
-            latency: Some(latency).filter(|all| !all.is_empty()),
+            latency: self.latency.take().filter(|all| !all.is_empty()),
             bytes_per_conn: None,
             tw_evicted: evicted,
             failed: self.failed,
             remarks,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As of everybody else: percentiles of the last round alone would stand beside those of all rounds.
+    #[test]
+    fn what_is_timed_is_of_all_rounds() {
+        let mut linux = Linux::new(Unit::Rr, 1, None);
+        linux.warm_up().expect("loopback");
+        let rounds: Vec<Round> = (0..4).map(|_| linux.round(Duration::from_millis(60)).expect("loopback")).collect();
+        let ops: f64 = rounds.iter().map(Round::ops).sum();
+        let timed = linux.account().latency.map_or(0, |all| all.len());
+        // One of 61, and at each end of a round one that is not whole.
+        assert!(timed as f64 >= ops / 61.0 - 2.0 * rounds.len() as f64, "{timed} of {ops}");
     }
 }
