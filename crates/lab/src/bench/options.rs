@@ -248,6 +248,9 @@ impl Bench {
         if self.lanes != 1 || self.cores.is_some() || self.sharing != SharingName::Lane || self.ports != Ports::Lane {
             return misuse("--api thread has one lane at each end: leave out --lanes, --cores, --sharing and --ports");
         }
+        if self.references != ReferencesName::Lane {
+            return misuse("--api thread is measured with the product's way with routes: leave out --references");
+        }
         if self.ipv6 || self.peer.contains(&Peer::Smoltcp) {
             return misuse(
                 "--api thread is measured with IPv4, and smoltcp has no sockets for threads: leave out --ipv6 and --peer smoltcp",
@@ -403,6 +406,7 @@ mod tests {
             "rr --threads 4",
             "rr --api thread --threads 3",
             "rr --api thread --peer smoltcp",
+            "rr --api thread --references r0",
             "idle --api thread",
             "crr --ring 100",
             "rr --sharing epoch",
