@@ -284,8 +284,17 @@ impl Bench {
         if self.unit != Unit::Crr && !matches!(self.sharing, SharingName::Lane | SharingName::Global) {
             return misuse("--sharing accept, timewait, decomposed and epoch are for bench crr: take lane or global");
         }
-        if self.ops.is_some() && self.lanes != 1 {
-            return misuse("--ops counts what one lane at each end does: leave out --lanes");
+        if self.ops.is_some() {
+            if self.lanes != 1 || self.cores.is_some_and(|cores| cores != Cores::Same) {
+                return misuse(
+                    "--ops counts what one lane at each end does, both on one core: leave out --lanes and --cores",
+                );
+            }
+            if self.conns.len() > 1 || !self.peer.is_empty() || self.json {
+                return misuse(
+                    "--ops counts ours alone, at one number of connections, and prints lines: leave out --peer and --json",
+                );
+            }
         }
         if self.references != ReferencesName::Lane {
             if self.sharing != SharingName::Lane {
@@ -414,6 +423,10 @@ mod tests {
             "stream --message 100",
             "idle --message 100",
             "crr --ops 100 --lanes 2",
+            "crr --ops 100 --cores split",
+            "crr --ops 100 --conns 1,10",
+            "crr --ops 100 --peer linux",
+            "crr --ops 100 --json",
         ] {
             let said = check(wrong).expect_err(wrong);
             assert!(said.starts_with("--") || said.starts_with("bench"), "{wrong}: {said}");
