@@ -132,12 +132,15 @@ impl Report {
             let one = |round: &Round| Round { shares: vec![round.shares[core]], packets: None, lane_cpu_s: None };
             let rates: Vec<f64> = rounds.iter().map(|round| one(round).rate()).collect();
             let rate = median(rates.iter().copied());
+            // A core may work for operations that end on another: then one has no cost here.
+            let cost = |round: &Round| (round.shares[core].ops > 0.0).then(|| one(round).cpu_us_per_op());
+            let costs: Option<Vec<f64>> = rounds.iter().map(cost).collect();
             Row {
                 lanes: 1,
                 ops_per_s: rate,
                 ops_per_s_per_core: rate,
                 gbit_s: Some(rate * payload_bytes as f64 * 8e-9),
-                cpu_us_per_op: Some(median(rounds.iter().map(|round| one(round).cpu_us_per_op()))),
+                cpu_us_per_op: costs.map(|all| median(all.into_iter())),
                 p50_us: None,
                 p99_us: None,
                 p999_us: None,
@@ -318,7 +321,10 @@ pub fn grouped(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::contender::Share;
+    use super::super::failure::Failure;
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn thousands_are_grouped() {
@@ -329,6 +335,47 @@ mod tests {
     fn the_median_of_an_even_number_lies_between() {
         assert_eq!(median([4.0, 1.0, 3.0].into_iter()), 3.0);
         assert_eq!(median([4.0, 1.0, 3.0, 2.0].into_iter()), 2.5);
+    }
+
+    /// One whose operations all end on its second core.
+    struct OneEnd;
+
+    impl Contender for OneEnd {
+        fn who(&self) -> &str {
+            "one end"
+        }
+        fn api(&self) -> &'static str {
+            "on-lane"
+        }
+        fn device(&self) -> &'static str {
+            "memory"
+        }
+        fn checksums(&self) -> &'static str {
+            "software"
+        }
+        fn lanes(&self) -> usize {
+            1
+        }
+        fn warm_up(&mut self) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn round(&mut self, _: Duration) -> Result<Round, Failure> {
+            let share = |ops, cpu_s| Share { ops, wall_s: 1.0, cpu_s, ..Share::default() };
+            Ok(Round { shares: vec![share(0.0, 0.25), share(100.0, 0.75)], ..Round::default() })
+        }
+        fn account(&mut self) -> Account {
+            Account { latency: None, bytes_per_conn: None, tw_evicted: None, failed: 0, remarks: String::new() }
+        }
+    }
+
+    /// A core may work for operations that end on another.
+    #[test]
+    fn a_core_on_which_no_operation_ends_has_no_cost_of_one() {
+        let mut report = Report::new("connections");
+        let round = OneEnd.round(Duration::from_secs(1)).expect("a round");
+        report.add(&OneEnd, 1, 1, &[round], &OneEnd.account());
+        let cost: Vec<Option<f64>> = report.rows.iter().map(|row| row.cpu_us_per_op).collect();
+        assert_eq!(cost, [Some(10_000.0), None, Some(7_500.0)]);
     }
 
     #[test]
