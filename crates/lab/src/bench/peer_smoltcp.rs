@@ -19,7 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Send and receive buffer of a socket where nothing else is asked for.
+/// Send and receive buffer of a socket where nothing else is asked for, and no message is longer.
 const BUFFER: usize = 4_096;
 const PORT: u16 = 80;
 const HERE: IpAddress = IpAddress::v4(127, 0, 0, 1);
@@ -136,7 +136,7 @@ impl Smoltcp {
         let mut interface = Interface::new(config, &mut device, Instant::ZERO);
         interface
             .update_ip_addrs(|addresses| addresses.push(IpCidr::new(HERE, 8)).expect("there is room for one address"));
-        let buffer = buffer.map_or(BUFFER, |bytes| bytes as usize);
+        let buffer = buffer.map_or(BUFFER.max(request.len()).max(response.len()), |bytes| bytes as usize);
         let mut sockets = SocketSet::new(Vec::with_capacity(2 * conns));
         let mut socket = || {
             let mut socket = Socket::new(SocketBuffer::new(vec![0; buffer]), SocketBuffer::new(vec![0; buffer]));
@@ -367,5 +367,18 @@ impl Contender for Smoltcp {
             failed: 0,
             remarks,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As ours has: else what is compared is how often a buffer must be emptied.
+    #[test]
+    fn its_buffers_hold_a_message() {
+        let buffer = |message, asked| Smoltcp::new(Unit::Rr, 1, Checksums::Software, 1_500, message, asked).buffer;
+        assert_eq!([buffer(None, None), buffer(Some(20_000), None)], [BUFFER, 20_000]);
+        assert_eq!(buffer(Some(20_000), Some(65_536)), 65_536);
     }
 }
