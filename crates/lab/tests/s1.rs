@@ -81,6 +81,18 @@ fn every_variant_has_the_locks_that_it_is_known_for() {
 }
 
 #[test]
+fn the_page_says_of_how_many_lanes_it_shows_the_rate() {
+    let page = std::env::temp_dir().join(format!("laneway-s1-one-{}.html", std::process::id()));
+    let place = page.to_string_lossy().into_owned();
+    let (code, _, err) =
+        lab(&["s1", "--quick", "--seconds", "0.05", "--lanes", "1", "--variant", "epoch", "--report", &place]);
+    assert_eq!(code, Some(0), "{err}");
+    let html = std::fs::read_to_string(&page).expect("a page");
+    let _ = std::fs::remove_file(&page);
+    assert!(html.contains("With one lane on one core.") && !html.contains("With two lanes"), "{html}");
+}
+
+#[test]
 fn misuse_is_answered_with_what_would_be_right() {
     let (code, _, err) = lab(&["s1", "--variant", "v7"]);
     assert_eq!(code, Some(2), "{err}");

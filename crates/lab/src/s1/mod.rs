@@ -448,8 +448,9 @@ fn page(rows: &Rows, tables: &[String]) -> Page {
         VARIANTS.iter().filter_map(of).collect()
     };
     let chosen = |metric: &str| rows.only(&[metric]).into_iter().cloned().collect::<Vec<_>>();
-    let two = rows.value("lane", "conns_per_s", "lanes", 2.0).is_some();
-    let lanes = if two { 2.0 } else { 1.0 };
+    let two = rows.only(&["conns_per_s"]).iter().any(|row| row.axis("lanes").and_then(|at| at.number()) == Some(2.0));
+    let (lanes, cores) = if two { (2.0, "two lanes on two cores") } else { (1.0, "one lane on one core") };
+    let higher = format!("Higher is better. With {cores}.");
     let taken = |name: &&str| {
         let of_all = rows.rows.iter().filter(|row| row.variant == **name && row.metric == "lock_acquisitions_per_conn");
         let here = of_all.filter(|row| row.axis("lanes").and_then(|at| at.number()) == Some(lanes));
@@ -459,12 +460,7 @@ fn page(rows: &Rows, tables: &[String]) -> Page {
     let info = VARIANTS.iter().filter(|name| rows.rows.iter().any(|row| row.variant == **name)).map(taken).collect();
     let records = rows.rows.iter().filter_map(|row| row.axis("time_wait")?.number()).fold(0.0, f64::max);
     let pictures = [
-        (
-            "Connections a second",
-            "Higher is better. With two lanes on two cores.",
-            "conns_per_s",
-            bars("conns_per_s", "lanes", lanes),
-        ),
+        ("Connections a second", higher.as_str(), "conns_per_s", bars("conns_per_s", "lanes", lanes)),
         (
             "How often a connection takes INFO",
             "FreeBSD 9.2 took it 7.16 times, 10.0 6.70 times.",
