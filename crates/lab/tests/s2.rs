@@ -39,6 +39,7 @@ fn every_rule_has_its_packets_and_every_figure_its_spread_and_its_machine() {
     }
     let html = std::fs::read_to_string(&page).expect("a page");
     let _ = std::fs::remove_file(&page);
+    assert!(err.contains("through the kernel microseconds and switches are those of the whole machine"), "{err}");
     let is_bar = |name: &str| html.lines().any(|line| line == name);
     assert!(is_bar("lane, memory") && is_bar("lane, memory, blocking"), "each bar has a name of its own");
 }

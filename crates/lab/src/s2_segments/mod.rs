@@ -88,7 +88,7 @@ pub fn run(options: &S2) -> Result<(), Failure> {
     let (ops, rounds) = if options.wall.quick { (2_000, 1) } else { (20_000, 5) };
     let unit = format!("transactions of {} bytes each way, {} connections", options.message, options.conns);
     let mut rows = Rows::new(Some(&unit));
-    rows.remark("packets, octets, instructions and microseconds are those of one host for each transaction; in memory both hosts share a core");
+    rows.remark("packets, octets, instructions and microseconds are those of one host for each transaction; in memory both hosts share a core, and through the kernel microseconds and switches are those of the whole machine, client included");
 
     // What is counted comes out the same of the twin.
     let counted: Vec<&'static str> = variants.iter().copied().filter(|name| *name != TWIN).collect();
