@@ -45,6 +45,27 @@ fn every_variant_gets_text_through() {
     }
 }
 
+/// The far end takes what the link does: a segment is as large as `--mtu` says, above a cable's 1500 too.
+#[test]
+fn packets_are_as_large_as_was_asked_for() {
+    for (mtu, text) in [("1280", 1_228.0), ("9000", 8_948.0)] {
+        let (code, out, err) =
+            lab(&["s4", "--quick", "--seconds", "0.1", "--mtu", mtu, "--variant", "t0,lane", "--json"]);
+        assert_eq!(code, Some(0), "{err}");
+        let all: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+        for variant in ["t0", "lane"] {
+            let cost = |metric: &str| {
+                let rows = all["rows"].as_array().expect("rows");
+                let row = rows.iter().find(|row| row["variant"] == variant && row["metric"] == metric);
+                row.expect("a row")["value"].as_f64().expect("a number")
+            };
+            // Of one round: what is left of the two is octets a packet. The last of a call is smaller.
+            let octets = 1_000.0 * cost("cpu_us_per_packet") / cost("cpu_us_per_kb");
+            assert!((0.85 * text..=text + 1.0).contains(&octets), "{variant} at {mtu}: {octets} octets a packet");
+        }
+    }
+}
+
 #[test]
 fn misuse_is_answered_with_what_would_be_right() {
     let (code, _, err) = lab(&["s4", "--variant", "t7"]);

@@ -23,6 +23,9 @@ const HEARD_AT_ONCE: usize = 64;
 /// Longest answer: IPv4, and TCP with the options of a SYN-ACK.
 const ANSWER_MAX: usize = ipv4::HEADER_LEN + tcp::HEADER_LEN_MAX;
 
+/// What the far end takes in a segment: whatever fits an IPv4 packet, so that the link decides.
+const MSS: u16 = u16::MAX - (ipv4::HEADER_LEN + tcp::HEADER_LEN) as u16;
+
 /// What an answer is made from.
 #[derive(Clone, Copy)]
 struct Heard {
@@ -89,7 +92,7 @@ impl Heard {
         // The far end's clock stands still: its timestamps say nothing, but must not go back.
         options.timestamps = self.timestamp.map(|echo| Timestamps { val: 1, echo });
         if syn {
-            options.mss = Some(1_460);
+            options.mss = Some(MSS);
             options.window_scale = Some(WindowScale::new(10));
             options.sack_permitted = true;
         }
