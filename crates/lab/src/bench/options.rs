@@ -328,6 +328,13 @@ impl Bench {
         if self.unit != Unit::Rr && self.message.is_some() {
             return misuse("--message is for bench rr: leave it out");
         }
+        if let (Some(message), Some(buffer)) = (self.message, self.buffer)
+            && message > buffer as usize
+        {
+            return misuse(format!(
+                "--message {message} is queued whole: give --buffer at least as much, not {buffer}"
+            ));
+        }
         if self.ports_per_address.is_some_and(|ports| !(16..=60_000).contains(&ports)) {
             return misuse("--ports-per-address must be 16 to 60000");
         }
@@ -422,6 +429,8 @@ mod tests {
             "crr --message 100",
             "stream --message 100",
             "idle --message 100",
+            "rr --message 65536 --buffer 2048",
+            "rr --message 65536 --buffer 2048 --api thread",
             "crr --ops 100 --lanes 2",
             "crr --ops 100 --cores split",
             "crr --ops 100 --conns 1,10",
