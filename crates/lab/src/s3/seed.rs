@@ -45,11 +45,12 @@ pub fn spread(values: &[f64]) -> (f64, f64) {
     (variance.sqrt() / mean, most / least)
 }
 
-/// `cv` and `max_over_min` of one series.
+/// `cv` and `max_over_min` of one series, where there is such a number.
 pub fn push_spread(rows: &mut Rows, variant: &str, of: &str, values: &[f64]) {
     let (cv, over) = spread(values);
-    rows.push(Row::measured(variant, "cv", cv, "").at("of", of));
-    rows.push(Row::measured(variant, "max_over_min", over, "").at("of", of));
+    for (metric, value) in [("cv", cv), ("max_over_min", over)].into_iter().filter(|(_, value)| value.is_finite()) {
+        rows.push(Row::measured(variant, metric, value, "").at("of", of));
+    }
 }
 
 #[cfg(test)]
@@ -74,5 +75,18 @@ mod tests {
         let (cv, over) = spread(&accepts);
         assert!((mean - 11_500.0).abs() < 100.0, "{mean}");
         assert!((cv - 0.75).abs() < 0.02 && (over - 16.7).abs() < 0.05, "{cv} {over}");
+    }
+
+    /// A row has a value: a second in which nothing was accepted, or a series of nothing, is no number.
+    #[test]
+    fn what_has_no_ratio_has_no_row() {
+        let spreads = |values: &[f64]| {
+            let mut rows = Rows::new(None);
+            push_spread(&mut rows, "lane", "wall", values);
+            rows.rows.into_iter().map(|row| (row.metric, row.value)).collect::<Vec<_>>()
+        };
+        assert_eq!(spreads(&[1.0, 3.0]), [("cv".to_owned(), 0.5), ("max_over_min".to_owned(), 3.0)]);
+        assert_eq!(spreads(&[0.0, 2.0]), [("cv".to_owned(), 1.0)]);
+        assert_eq!(spreads(&[0.0, 0.0]), []);
     }
 }
