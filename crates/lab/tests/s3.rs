@@ -127,6 +127,7 @@ fn misuse_is_answered_with_what_would_be_right() {
         (&["s3", "--range", "5"], "64 to 32768"),
         (&["s3", "--occupancy", "120"], "0 to 100"),
         (&["s3", "--seconds", "0", "--series"], "more than 0"),
+        (&["s3", "--series", "--variant", "kernel"], "take one of lane"),
         (
             &["s3", "--report", "/no/such/place/report.html", "--false-sharing", "--seconds", "0.01"],
             "cannot write there",

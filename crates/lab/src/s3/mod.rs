@@ -122,6 +122,11 @@ impl S3 {
         if !(1..=60_000).contains(&self.reuse_delay) {
             return misuse(format!("--reuse-delay must be 1 to 60000 milliseconds, not {}", self.reuse_delay));
         }
+        if self.series && self.ours()?.is_empty() {
+            return misuse(
+                "--series hammers a server of ours, not the kernel's: take one of lane, lane-aa, b0, b1, b2, b3",
+            );
+        }
         self.options.variants(&VARIANTS).map(drop)
     }
 
