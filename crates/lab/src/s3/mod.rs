@@ -239,7 +239,7 @@ fn series(s3: &S3, rows: &mut Rows, page: &mut Page) -> Result<(), Failure> {
         seconds: (seconds.as_secs_f64().round() as usize).max(2),
     };
     series::run(&asked, rows)?;
-    picture::series(rows, page);
+    picture::series(rows, asked.rate, page);
     Ok(())
 }
 

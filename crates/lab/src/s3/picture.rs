@@ -122,17 +122,17 @@ pub fn findings(rows: &mut Rows, destinations: &[usize]) -> Vec<String> {
     said
 }
 
-/// The picture of the series: ours beside the seed's 37 rows.
-pub fn series(rows: &Rows, page: &mut Page) {
+/// The picture of the series: ours, at so many connections a second, beside the seed's 37 rows.
+pub fn series(rows: &Rows, rate: f64, page: &mut Page) {
     let shown: Vec<Row> = rows.rows.iter().filter(|row| row.axis("second").is_some()).cloned().collect();
     let spread: Vec<Row> = rows.only(&["cv", "max_over_min"]).into_iter().cloned().collect();
     let accepts = lines(&shown.iter().collect::<Vec<_>>(), seed::COLUMNS[seed::ACCEPTS], "second");
     page.pictures.push(Picture {
         title: "One client hammers one server".into(),
-        caption:
+        caption: format!(
             "Connections accepted in each second. The seed's rows are those of the machine of 2011, whose rate came \
-                  from what its client managed; ours is an open loop at 0.8 × ports / reuse delay."
-                .into(),
+             from what its client managed; ours is an open loop at {rate:.0} per second."
+        ),
         command: format!("{COMMAND} --series"),
         chart: Chart::Lines { x: "second".into(), y: "accepted per s".into(), scale: Scale::Linear, series: accepts },
         rows: spread.into_iter().chain(shown).collect(),
@@ -193,5 +193,12 @@ mod tests {
         assert_eq!(rows.value("kernel", "p50_50_over_10", "destinations", 1u32), Some(5.0));
         assert!(!rows.rows.iter().any(|row| row.metric.contains("kernel")), "{:?}", rows.rows);
         assert!(!said.iter().any(|words| words.contains("against kernel")), "{said:?}");
+    }
+
+    #[test]
+    fn the_series_is_said_to_have_the_rate_that_it_had() {
+        let mut page = Page::new("S3");
+        series(&Rows::new(None), 1_234.0, &mut page);
+        assert!(page.pictures[0].caption.contains("an open loop at 1234 per second"), "{}", page.pictures[0].caption);
     }
 }
