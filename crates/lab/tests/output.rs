@@ -20,6 +20,19 @@ fn who_has_closed_stdout_is_no_failure() {
     }
 }
 
+/// Where there is one core, both threads of the kernel's side share it.
+#[test]
+fn a_rate_per_core_is_by_the_cores_that_there_are() {
+    let mut one = rustix::thread::CpuSet::new();
+    one.set(0);
+    rustix::thread::sched_setaffinity(None, &one).expect("there is a first core");
+    let arguments = ["bench", "rr", "--conns", "1", "--rounds", "1", "--seconds", "0.05", "--peer", "linux", "--json"];
+    let output = Command::new(env!("CARGO_BIN_EXE_laneway-lab")).args(arguments).output().expect("it can be run");
+    let all: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let linux = all["rows"].as_array().expect("rows").iter().find(|row| row["who"] == "linux").expect("the kernel");
+    assert_eq!(linux["ops_per_s_per_core"], linux["ops_per_s"]);
+}
+
 /// What takes minutes is not begun for a page that has no place, and what was measured is not lost with one.
 #[test]
 fn a_page_without_a_place_is_refused_before_anything_is_measured() {

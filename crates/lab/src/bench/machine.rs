@@ -21,6 +21,11 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// How many of them so many threads can have at work.
+pub fn cores_for(threads: usize) -> usize {
+    cores().min(threads)
+}
+
 /// Keeps the calling thread on a core. Where that is not allowed it stays free: the figures only become noisier.
 pub fn pin(core: usize) {
     let mut set = rustix::thread::CpuSet::new();

@@ -414,6 +414,9 @@ impl Contender for Linux {
     fn lanes(&self) -> usize {
         1
     }
+    fn cores(&self) -> Option<usize> {
+        Some(machine::cores_for(2))
+    }
     fn warm_up(&mut self) -> Result<(), Failure> {
         self.overflows = tcp_ext("TCPTimeWaitOverflow");
         self.work(Duration::from_millis(200))?;

@@ -88,6 +88,7 @@ impl Net for Laneway {
     const BLOCKING: &'static str = "thread, blocking";
     const POLLING: &'static str = "thread, poller";
     const DEVICE: &'static str = "memory";
+    const LANES: usize = 2;
 
     fn checksums(&self) -> &'static str {
         match self.checksums {

@@ -56,6 +56,7 @@ impl Net for Kernel {
     const BLOCKING: &'static str = "thread, blocking";
     const POLLING: &'static str = "thread, epoll";
     const DEVICE: &'static str = "loopback";
+    const LANES: usize = 0;
 
     fn checksums(&self) -> &'static str {
         "offload" // loopback leaves them out

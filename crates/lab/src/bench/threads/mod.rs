@@ -219,7 +219,7 @@ impl<N: Net> Contender for Threads<N> {
         1
     }
     fn cores(&self) -> Option<usize> {
-        Some(machine::cores())
+        Some(machine::cores_for(self.job.threads + N::LANES))
     }
     fn warm_up(&mut self) -> Result<(), Failure> {
         self.work(Duration::from_millis(200))?;

@@ -26,6 +26,8 @@ pub trait Net: Send + Sync {
     const POLLING: &'static str;
     /// What packets cross.
     const DEVICE: &'static str;
+    /// Threads of the network's own.
+    const LANES: usize;
 
     /// Who computes checksums.
     fn checksums(&self) -> &'static str;
