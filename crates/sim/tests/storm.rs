@@ -49,3 +49,17 @@ fn a_seed_is_a_run() {
         assert_eq!((a.virtual_us, a.frames), (b.virtual_us, b.frames));
     }
 }
+
+/// Who looks at no world finds nothing in it, and must not be told that all is well.
+#[test]
+fn a_time_that_is_none_is_refused() {
+    for arguments in
+        [["--minutes", "0"], ["--minutes", "-1"], ["--minutes", "nan"], ["--minutes", "1e300"], ["--threads", "0"]]
+    {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_storm"));
+        let output = command.args(["--seeds", "0..1"]).args(arguments).output().expect("it can be run");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {err}");
+        assert!(err.contains(arguments[0]), "{arguments:?}: {err}");
+    }
+}

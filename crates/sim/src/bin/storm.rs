@@ -23,7 +23,7 @@ struct Arguments {
     #[arg(long, value_parser = range, default_value = "0..10000")]
     seeds: Range<u64>,
     /// Go on for so long, beginning with the first of --seeds
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true, value_parser = minutes)]
     minutes: Option<f64>,
     /// Go on after a finding, and list all of them at the end
     #[arg(long)]
@@ -32,7 +32,7 @@ struct Arguments {
     #[arg(long, value_name = "NAME", default_value = SharingName::LANE.name())]
     sharing: SharingName,
     /// Threads
-    #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, usize::from))]
+    #[arg(long, value_parser = threads, default_value_t = std::thread::available_parallelism().map_or(1, usize::from))]
     threads: usize,
     /// With --seed: print every segment
     #[arg(long, requires = "seed")]
@@ -48,6 +48,18 @@ fn range(text: &str) -> Result<Range<u64>, String> {
     let number = |n: &str| n.trim().parse::<u64>().map_err(|_| format!("'{n}' is no number; {right}"));
     let range = number(a)?..number(b)?;
     if range.is_empty() { Err(format!("there is no seed in {text}; {right}")) } else { Ok(range) }
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    let right = |minutes: &f64| *minutes > 0.0 && *minutes <= 60.0 * 24.0 * 365.0;
+    text.parse()
+        .ok()
+        .filter(right)
+        .ok_or_else(|| "it must be a number of minutes, more than 0 and a year at the most".into())
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|threads| *threads > 0).ok_or_else(|| "it must be a whole number, at least 1".into())
 }
 
 fn main() -> ExitCode {
@@ -122,7 +134,7 @@ fn many(arguments: &Arguments) -> ExitCode {
     let mut sums = Sums::default();
     let mut runs = 0u64;
     std::thread::scope(|scope| {
-        for _ in 0..arguments.threads.max(1) {
+        for _ in 0..arguments.threads {
             let (to_main, next, stop) = (to_main.clone(), &next, &stop);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) && until.is_none_or(|until| Instant::now() < until) {
