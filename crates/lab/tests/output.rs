@@ -33,6 +33,28 @@ fn a_rate_per_core_is_by_the_cores_that_there_are() {
     assert_eq!(linux["ops_per_s_per_core"], linux["ops_per_s"]);
 }
 
+/// A rate of connections counts only beside the TIME_WAIT records that went before their time.
+#[test]
+fn early_evictions_are_said_of_sockets_too() {
+    let few = ["--conns", "2", "--rounds", "1", "--seconds", "0.05", "--ports-per-address", "512"];
+    let arguments = [&["bench", "crr", "--api", "thread"], &few[..]].concat();
+    let lab = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_laneway-lab"));
+        let output = command.args(&arguments).args(more).output().expect("it can be run");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let all: serde_json::Value = serde_json::from_str(&lab(&["--json"])).expect("JSON");
+    for row in all["rows"].as_array().expect("rows").iter().filter(|row| row["api"] != "on-lane") {
+        assert_eq!(row["tw_evicted"], 0, "{row}");
+    }
+    let table = lab(&[]);
+    let of_threads: Vec<&str> = table.lines().filter(|line| line.contains("application threads, half")).collect();
+    assert!(
+        of_threads.len() == 2 && of_threads.iter().all(|line| line.contains(" 0 TIME_WAIT records evicted early")),
+        "{table}"
+    );
+}
+
 /// What takes minutes is not begun for a page that has no place, and what was measured is not lost with one.
 #[test]
 fn a_page_without_a_place_is_refused_before_anything_is_measured() {

@@ -389,6 +389,11 @@ impl Client<'_> {
     }
 }
 
+/// TIME_WAIT records that the kernel did not keep, for want of room, since it started.
+pub fn tw_evicted() -> Option<u64> {
+    tcp_ext("TCPTimeWaitOverflow")
+}
+
 /// A counter of the kernel's `TcpExt` line.
 fn tcp_ext(name: &str) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/net/netstat").ok()?;
@@ -418,7 +423,7 @@ impl Contender for Linux {
         Some(machine::cores_for(2))
     }
     fn warm_up(&mut self) -> Result<(), Failure> {
-        self.overflows = tcp_ext("TCPTimeWaitOverflow");
+        self.overflows = tw_evicted();
         self.work(Duration::from_millis(200))?;
         (self.latency, self.failed) = (None, 0);
         Ok(())
@@ -427,7 +432,7 @@ impl Contender for Linux {
         self.work(time)
     }
     fn account(&mut self) -> Account {
-        let evicted = tcp_ext("TCPTimeWaitOverflow").zip(self.overflows).map(|(now, then)| now - then);
+        let evicted = tw_evicted().zip(self.overflows).map(|(now, then)| now - then);
         let remarks = format!(
             "{ADDRESSES} addresses; TIME_WAIT records that the kernel did not keep: {} (its tcp_max_tw_buckets)",
             evicted.unwrap_or(0)

@@ -100,6 +100,9 @@ impl Net for Laneway {
         let stood_in = self.sum(Mib::StandInUs) as f64 * 1e-6;
         Some(machine::threads_cpu_s(&self.lanes) + stood_in)
     }
+    fn tw_evicted(&self) -> Option<u64> {
+        Some(self.sum(Mib::TcpExtTCPTimeWaitOverflow))
+    }
     fn remarks(&self) -> String {
         let memory = [&self.server, &self.client].map(|stack| stack.memory().map_or(0, |(_, blocks)| blocks));
         format!(

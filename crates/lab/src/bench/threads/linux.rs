@@ -1,6 +1,7 @@
 //! Owns the kernel's sockets as a network for application threads: `std::net` over loopback, and `epoll`.
 
 use super::super::crew::ADDRESSES;
+use super::super::peer_linux::tw_evicted;
 use super::net::{Net, Ready};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
@@ -20,6 +21,8 @@ const PAIRS_MAX: usize = 64;
 pub struct Kernel {
     /// The port of each pair's listener.
     ports: [AtomicU16; PAIRS_MAX],
+    /// What the kernel had counted at the start.
+    evicted_before: Option<u64>,
 }
 
 /// A watch of the kernel's.
@@ -31,7 +34,7 @@ pub struct Watch {
 impl Kernel {
     /// Nothing yet.
     pub fn new() -> Self {
-        Kernel { ports: std::array::from_fn(|_| AtomicU16::new(0)) }
+        Kernel { ports: std::array::from_fn(|_| AtomicU16::new(0)), evicted_before: tw_evicted() }
     }
 
     /// From and to the same address of the loopback network: that spares the kernel a `bind`.
@@ -63,6 +66,10 @@ impl Net for Kernel {
     }
     fn lane_cpu_s(&self) -> Option<f64> {
         None
+    }
+
+    fn tw_evicted(&self) -> Option<u64> {
+        Some(tw_evicted()? - self.evicted_before?)
     }
 
     fn listen(&self, pair: usize) -> io::Result<TcpListener> {

@@ -231,12 +231,17 @@ impl<N: Net> Contender for Threads<N> {
     }
     fn account(&mut self) -> Account {
         let way = if self.job.is_blocking() { "blocking calls" } else { "a poller each" };
-        let remarks =
-            format!("{} application threads, half of them serve; {way}{}", self.job.threads, self.net.remarks());
+        let tw_evicted = self.net.tw_evicted();
+        let evicted = tw_evicted.map_or_else(|| "an unknown number of".to_owned(), |n| n.to_string());
+        let remarks = format!(
+            "{} application threads, half of them serve; {way}; {evicted} TIME_WAIT records evicted early{}",
+            self.job.threads,
+            self.net.remarks()
+        );
         Account {
             latency: self.latency.take().filter(|all| !all.is_empty()),
             bytes_per_conn: None,
-            tw_evicted: None,
+            tw_evicted,
             failed: self.failed,
             remarks,
         }

@@ -34,6 +34,8 @@ pub trait Net: Send + Sync {
     /// Seconds of processor time that the network's own threads have had so far, and that others have had in their stead; `None`: it
     /// has none of its own.
     fn lane_cpu_s(&self) -> Option<f64>;
+    /// TIME_WAIT records that went before their time, from the very start; `None`: it cannot be asked.
+    fn tw_evicted(&self) -> Option<u64>;
     /// For a reader.
     fn remarks(&self) -> String {
         String::new()
