@@ -128,6 +128,7 @@ fn misuse_is_answered_with_what_would_be_right() {
         (&["s3", "--occupancy", "120"], "0 to 100"),
         (&["s3", "--seconds", "0", "--series"], "more than 0"),
         (&["s3", "--series", "--variant", "kernel"], "take one of lane"),
+        (&["s3", "--false-sharing", "--seconds", "0.01", "--variant", "lane"], "leave out --variant"),
         (
             &["s3", "--report", "/no/such/place/report.html", "--false-sharing", "--seconds", "0.01"],
             "cannot write there",

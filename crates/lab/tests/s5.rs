@@ -45,6 +45,8 @@ fn misuse_is_answered_with_what_would_be_right() {
         (&["s5", "--ratio", "100"], "1:100"),
         (&["s5", "--routes", "5000"], "1 to 1000"),
         (&["s5", "--flap", "0"], "1 to 1000000"),
+        (&["s5", "--quick", "--seconds", "0.01", "--flap", "10", "--variant", "r0"], "leave out --variant"),
+        (&["model", "--gates", "--seconds", "0.01", "--variant", "lane"], "--variant"),
         (&["memcached", "--tun", "x"], "--addr 10.9.0.2/24"),
         (&["memcached", "--tun", "x", "--addr", "10.9.0.2/24", "--references", "r9"], "take one of r0"),
     ] {

@@ -50,7 +50,7 @@ pub struct Model {
     #[command(flatten)]
     wall: WallOptions,
     /// Only the tests of the model
-    #[arg(long, conflicts_with = "curves")]
+    #[arg(long, conflicts_with_all = ["curves", "variant"])]
     gates: bool,
     /// Only the curves
     #[arg(long)]

@@ -127,6 +127,9 @@ impl S3 {
                 "--series hammers a server of ours, not the kernel's: take one of lane, lane-aa, b0, b1, b2, b3",
             );
         }
+        if self.false_sharing && !self.all && !self.series && !self.options.variant.is_empty() {
+            return misuse("--false-sharing is of b0 and b1, side by side: leave out --variant");
+        }
         self.options.variants(&VARIANTS).map(drop)
     }
 

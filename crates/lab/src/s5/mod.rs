@@ -75,6 +75,9 @@ impl S5 {
         {
             return misuse(format!("--flap must be 1 to 1000000 times a second, not {rate}"));
         }
+        if self.flap.is_some() && !self.all && !self.wall.variant.is_empty() {
+            return misuse("--flap replaces the routes of the product: leave out --variant".into());
+        }
         if !(1..=1_000).contains(&self.routes) {
             return misuse(format!("--routes must be 1 to 1000, not {}", self.routes));
         }
