@@ -66,6 +66,20 @@ fn packets_are_as_large_as_was_asked_for() {
     }
 }
 
+/// With its options: without them another picture comes out.
+#[test]
+fn a_page_names_the_command_that_repeats_it() {
+    let page = std::env::temp_dir().join(format!("laneway-s4-{}.html", std::process::id()));
+    let place = page.to_string_lossy().into_owned();
+    let arguments = ["s4", "--quick", "--seconds", "0.05", "--variant", "t0,t1", "--mtu", "1280", "--report", &place];
+    let (code, _, err) = lab(&arguments);
+    assert_eq!(code, Some(0), "{err}");
+    let html = std::fs::read_to_string(&page).expect("a page");
+    let _ = std::fs::remove_file(&page);
+    let command = format!("<pre>laneway-lab {}</pre>", arguments.join(" "));
+    assert_eq!(html.matches(&command).count(), 2, "{html}");
+}
+
 #[test]
 fn misuse_is_answered_with_what_would_be_right() {
     let (code, _, err) = lab(&["s4", "--variant", "t7"]);

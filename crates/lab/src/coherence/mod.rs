@@ -252,7 +252,6 @@ fn picture(unit: &str, rows: &Rows) -> Option<Picture> {
         title: format!("Per {unit}"),
         caption: "Executed instructions that lock, lines that one lane wrote and another touched, calls of the heap."
             .into(),
-        command: "laneway-lab coherence --report coherence.html".into(),
         chart: Chart::Bars { x: format!("per {unit}"), bars },
         rows: shown,
     })

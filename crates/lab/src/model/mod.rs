@@ -284,7 +284,6 @@ fn curve_picture(title: &str, metric: &str, rows: &Rows) -> Picture {
     Picture {
         title: title.to_owned(),
         caption: "From the model, not measured: the same work on each core, and what is shared as counted. A line that bends is a line or a lock that is always taken.".into(),
-        command: "laneway-lab model --curves --report model.html".into(),
         chart: Chart::Lines { x: "cores".into(), y: metric.replace('_', " "), scale: Scale::Log, series: series(&shown, metric, "cores") },
         rows: shown.into_iter().cloned().collect(),
     }
@@ -296,7 +295,6 @@ fn retries_picture(rows: &Rows) -> Picture {
     Picture {
         title: "Failed exchanges for each reference taken".into(),
         caption: "From the model, not measured: cores that take and give back one reference by inc_not_zero and do nothing else, a line that serves in the order of asking. The seed counted 8 on 112.".into(),
-        command: "laneway-lab model --gates --report model.html".into(),
         chart: Chart::Lines { x: "cores".into(), y: "retries per reference".into(), scale: Scale::Linear, series: series(&shown, "retries_per_op", "cores") },
         rows: shown.into_iter().cloned().collect(),
     }

@@ -478,7 +478,6 @@ fn page(rows: &Rows, tables: &[String]) -> Page {
         page.pictures.push(Picture {
             title: title.into(),
             caption: caption.into(),
-            command: "laneway-lab s1 --report s1.html".into(),
             chart: Chart::Bars { x: metric.into(), bars },
             rows: chosen(metric),
         });

@@ -217,7 +217,6 @@ fn each<T>(all: &[T], of: impl Fn(&T) -> f64) -> Vec<f64> {
 }
 
 fn page(rows: &Rows, traces: &[String]) -> Page {
-    let command = "laneway-lab s2 --report s2.html".to_owned();
     let bars = |metric: &str| -> Vec<(String, f64)> {
         let name = |row: &Row| {
             let axes: Vec<String> = row.axes.iter().map(|(_, at)| at.to_string()).collect();
@@ -228,7 +227,6 @@ fn page(rows: &Rows, traces: &[String]) -> Page {
     let picture = |title: &str, caption: &str, x: &str, metrics: &[&str]| Picture {
         title: title.to_owned(),
         caption: caption.to_owned(),
-        command: command.clone(),
         chart: Chart::Bars { x: x.to_owned(), bars: bars(metrics[0]) },
         rows: rows.only(metrics).into_iter().cloned().collect(),
     };

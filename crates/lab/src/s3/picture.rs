@@ -4,8 +4,6 @@ use super::seed;
 use crate::wall::page::{Chart, Page, Picture, Scale, Series, series as lines};
 use crate::wall::rows::{Row, Rows};
 
-const COMMAND: &str = "laneway-lab s3";
-
 /// What it is about.
 pub fn words() -> Vec<String> {
     let text = [
@@ -64,7 +62,6 @@ pub fn occupancy(rows: &Rows, destinations: &[usize], page: &mut Page) {
             page.pictures.push(Picture {
                 title: format!("{title}: {towards}"),
                 caption: caption.to_owned(),
-                command: format!("{COMMAND} --destinations {destinations}"),
                 chart: Chart::Lines {
                     x: "occupancy, % of the ports".into(),
                     y: y.into(),
@@ -133,7 +130,6 @@ pub fn series(rows: &Rows, rate: f64, page: &mut Page) {
             "Connections accepted in each second. The seed's rows are those of the machine of 2011, whose rate came \
              from what its client managed; ours is an open loop at {rate:.0} per second."
         ),
-        command: format!("{COMMAND} --series"),
         chart: Chart::Lines { x: "second".into(), y: "accepted per s".into(), scale: Scale::Linear, series: accepts },
         rows: spread.into_iter().chain(shown).collect(),
     });
@@ -151,7 +147,6 @@ pub fn sharing(rows: &Rows, page: &mut Page) {
         caption: "Nanoseconds of one lock and unlock, each thread on a core of its own with a lock of its own. In b0 the two \
                   locks share a cache line, in b1 they do not. Below: one line from core to core."
             .into(),
-        command: format!("{COMMAND} --false-sharing"),
         chart: Chart::Bars { x: "ns".into(), bars: bars.collect() },
         rows: measured,
     });
@@ -163,7 +158,6 @@ pub fn sharing(rows: &Rows, page: &mut Page) {
             "Connects per second of cores that do nothing but connect, by mean value analysis of the lines that they \
                   queue for, with the measured time of a transfer. docs/walls/s3.md lists what it assumes."
                 .into(),
-        command: format!("{COMMAND} --false-sharing"),
         chart: Chart::Lines {
             x: "cores".into(),
             y: "connects per s".into(),

@@ -327,13 +327,11 @@ fn page(rows: &Rows) -> Page {
     let bars = |metric: &str| {
         rows.only(&[metric]).iter().map(|row| (row.variant.clone(), row.value)).collect::<Vec<(String, f64)>>()
     };
-    let command = "laneway-lab s4 --report s4.html".to_owned();
     let mut shares = bars("send_wait_share");
     shares.push(("seed (FreeBSD, 2018, as published)".to_owned(), 0.75));
     let picture = |title: &str, caption: &str, x: &str, bars, metrics: &[&str]| Picture {
         title: title.to_owned(),
         caption: caption.to_owned(),
-        command: command.clone(),
         chart: Chart::Bars { x: x.to_owned(), bars },
         rows: rows.only(metrics).into_iter().cloned().collect(),
     };

@@ -26,19 +26,10 @@ fn bars(rows: &Rows, metric: &str, of: impl Fn(&str) -> bool) -> Vec<(String, f6
     .collect()
 }
 
-fn picture(
-    title: &str,
-    caption: &str,
-    command: &str,
-    x: &str,
-    bars: Vec<(String, f64)>,
-    rows: &Rows,
-    metrics: &[&str],
-) -> Picture {
+fn picture(title: &str, caption: &str, x: &str, bars: Vec<(String, f64)>, rows: &Rows, metrics: &[&str]) -> Picture {
     Picture {
         title: title.to_owned(),
         caption: caption.to_owned(),
-        command: format!("laneway-lab s5{command}"),
         chart: Chart::Bars { x: x.to_owned(), bars },
         rows: rows.only(metrics).into_iter().cloned().collect(),
     }
@@ -51,7 +42,6 @@ pub fn micro(rows: &Rows, page: &mut Page) {
     page.pictures.push(picture(
         "References by themselves",
         caption,
-        "",
         "pairs per s",
         bars(rows, "ops_per_s", |_| true),
         rows,
@@ -61,7 +51,6 @@ pub fn micro(rows: &Rows, page: &mut Page) {
     page.pictures.push(picture(
         "Beside the count",
         caption,
-        "",
         "reads per s",
         bars(rows, "neighbour_reads_per_s", |_| true),
         rows,
@@ -76,7 +65,6 @@ pub fn traffic(rows: &Rows, page: &mut Page) {
     page.pictures.push(picture(
         "Requests",
         caption,
-        "",
         "requests per s",
         bars(rows, "requests_per_s", |_| true),
         rows,
@@ -86,7 +74,6 @@ pub fn traffic(rows: &Rows, page: &mut Page) {
     page.pictures.push(picture(
         "Ours and the seed's",
         caption,
-        "",
         "times r0",
         bars(rows, "times_r0", |_| true),
         rows,
@@ -99,5 +86,5 @@ pub fn flap(rows: &Rows, page: &mut Page) {
     let metrics = ["requests_per_s", "tables_per_s", "times_static", "tables_retired", "tables_freed"];
     let caption = "Whole tables put in place under load, and routes that stay, in turn.";
     let bars = bars(rows, "requests_per_s", |variant| variant.contains("routes"));
-    page.pictures.push(picture("Routes replaced", caption, " --flap 10000", "requests per s", bars, rows, &metrics));
+    page.pictures.push(picture("Routes replaced", caption, "requests per s", bars, rows, &metrics));
 }

@@ -93,7 +93,8 @@ pub fn finish(options: &WallOptions, rows: &Rows, page: &Page) -> Result<(), Fai
         output::show(format_args!("{}", rows.table()))?;
     }
     if let Some(file) = &options.report {
-        let html = page.html(rows)?;
+        let arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+        let html = page.html(rows, &given(arguments))?;
         std::fs::write(file, html).map_err(|error| Failure::Machine(not_there(file, &error)))?;
         output::remark(format_args!("wrote {}", file.display()));
     }
@@ -101,6 +102,15 @@ pub fn finish(options: &WallOptions, rows: &Rows, page: &Page) -> Result<(), Fai
         [] => Ok(()),
         missed => Err(Failure::Missed(format!("what was promised is not kept: {}", missed.join("; ")))),
     }
+}
+
+/// The command as it was given: with other options other pictures come out.
+fn given(arguments: impl Iterator<Item = String>) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_=+.,:/".contains(c);
+    let quoted = |word: String| {
+        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    };
+    std::iter::once("laneway-lab".to_owned()).chain(arguments.map(quoted)).collect::<Vec<_>>().join(" ")
 }
 
 /// A bar on stderr, and only where that is a terminal.
@@ -113,6 +123,16 @@ pub fn progress(steps: usize) -> ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_can_be_given_again_as_it_stands() {
+        let words = |all: &[&str]| given(all.iter().map(|word| (*word).to_owned()));
+        assert_eq!(
+            words(&["s1", "--lanes=1", "--report", "/tmp/a.html"]),
+            "laneway-lab s1 --lanes=1 --report /tmp/a.html"
+        );
+        assert_eq!(words(&["s1", "--report", "our s1's.html"]), r"laneway-lab s1 --report 'our s1'\''s.html'");
+    }
 
     #[test]
     fn options_choose_times_and_variants() {

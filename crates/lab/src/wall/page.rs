@@ -72,8 +72,6 @@ pub struct Picture {
     pub title: String,
     /// What one sees.
     pub caption: String,
-    /// How to see it again.
-    pub command: String,
     /// The picture itself.
     pub chart: Chart,
     /// What is shown, number by number.
@@ -114,8 +112,8 @@ impl Page {
         Page { title: title.to_owned(), words: Vec::new(), pictures: Vec::new() }
     }
 
-    /// The whole file. `rows` says where it ran, and what should be known about the run.
-    pub fn html(&self, rows: &Rows) -> Result<String, Failure> {
+    /// The whole file. `rows` says where it ran, and what should be known about the run; `command` repeats it.
+    pub fn html(&self, rows: &Rows, command: &str) -> Result<String, Failure> {
         let mut out = String::from(HEAD);
         let title = escaped(&self.title);
         let _ = write!(out, "<title>{title}</title>\n{STYLE}</head>\n<body>\n<h1>{title}</h1>\n");
@@ -129,7 +127,7 @@ impl Page {
         };
         let _ = writeln!(out, "<p class=\"machine\">Measured on {}{}.</p>", escaped(&rows.machine), others);
         for picture in &self.pictures {
-            out += &figure(picture)?;
+            out += &figure(picture, command)?;
         }
         if !rows.remarks.is_empty() {
             out += "<h2>Remarks</h2>\n<ul>\n";
@@ -162,7 +160,7 @@ th:first-child, td:first-child { text-align: left; }
 </style>
 ";
 
-fn figure(picture: &Picture) -> Result<String, Failure> {
+fn figure(picture: &Picture, command: &str) -> Result<String, Failure> {
     let mut out = format!("<figure>\n<h2>{}</h2>\n", escaped(&picture.title));
     if let Chart::Lines { series, .. } = &picture.chart {
         out += "<div class=\"legend\">";
@@ -175,7 +173,7 @@ fn figure(picture: &Picture) -> Result<String, Failure> {
     }
     out += &svg(&picture.chart)?;
     let _ = writeln!(out, "<figcaption>{}</figcaption>", escaped(&picture.caption));
-    let _ = writeln!(out, "<p>Repeat with</p>\n<pre>{}</pre>", escaped(&picture.command));
+    let _ = writeln!(out, "<p>Repeat with</p>\n<pre>{}</pre>", escaped(command));
     for table in pivot(&picture.rows.iter().collect::<Vec<_>>()) {
         out += &html_table(&table);
     }
@@ -351,16 +349,10 @@ mod tests {
         let mut rows = Rows::new(None);
         rows.remarks.push("nothing <else> ran".into());
         let row = Row::measured("b0", "p50_us", 1_490.0, "us").at("occupancy", 50.0);
-        let picture = Picture {
-            title: "The cliff".into(),
-            caption: "p50 & p99".into(),
-            command: "laneway-lab s3".into(),
-            chart,
-            rows: vec![row],
-        };
+        let picture = Picture { title: "The cliff".into(), caption: "p50 & p99".into(), chart, rows: vec![row] };
         let mut page = Page::new("S3");
         page.pictures.push(picture);
-        page.html(&rows).expect("a page")
+        page.html(&rows, "laneway-lab s3").expect("a page")
     }
 
     fn lines(scale: Scale, points: Vec<(f64, f64)>) -> Chart {
