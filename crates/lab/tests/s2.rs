@@ -43,3 +43,18 @@ fn every_rule_has_its_packets_and_every_figure_its_spread_and_its_machine() {
     let is_bar = |name: &str| html.lines().any(|line| line == name);
     assert!(is_bar("lane, memory") && is_bar("lane, memory, blocking"), "each bar has a name of its own");
 }
+
+/// What was measured before is given out, and that something failed is told at the end.
+#[test]
+fn a_kernel_that_cannot_be_measured_takes_nothing_else_away() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_laneway-lab"));
+    // Without `unshare`.
+    command.env("PATH", "/nonexistent").args(["s2", "--quick", "--seconds", "0.05", "--conns", "20", "--json"]);
+    let output = command.arg("--no-instructions").output().expect("it can be run");
+    let err = String::from_utf8_lossy(&output.stderr);
+    let is_root = rustix::process::geteuid().is_root();
+    assert_eq!(output.status.code(), Some(i32::from(is_root)), "{err}");
+    assert!(err.contains(if is_root { "unshare" } else { "need root" }), "{err}");
+    let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(all["rows"].as_array().is_some_and(|rows| rows.len() > 20));
+}
