@@ -92,6 +92,17 @@ fn the_page_says_of_how_many_lanes_it_shows_the_rate() {
     assert!(html.contains("With one lane on one core.") && !html.contains("With two lanes"), "{html}");
 }
 
+/// Who asks for one lane is not judged by two.
+#[test]
+fn two_lanes_are_measured_where_they_are_asked_for() {
+    let (code, out, err) = lab(&["s1", "--quick", "--seconds", "0.05", "--lanes", "1", "--variant", "lane", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    let all: Value = serde_json::from_str(&out).expect("JSON");
+    let rows = all["rows"].as_array().expect("rows");
+    let of_two = rows.iter().find(|row| row["lanes"] == 2 || row["cores"].is_string());
+    assert!(rows.len() > 10 && of_two.is_none(), "{of_two:?}");
+}
+
 #[test]
 fn misuse_is_answered_with_what_would_be_right() {
     let (code, _, err) = lab(&["s1", "--variant", "v7"]);

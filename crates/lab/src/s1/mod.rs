@@ -135,10 +135,10 @@ pub fn run(options: &S1) -> Result<(), Failure> {
     let mut rows = Rows::new(Some("connections (connect, 92-byte request, 206-byte response, close)"));
     let mut tables = Vec::new();
     let rounds = if options.wall.quick { 1 } else { ROUNDS };
-    for lanes in lanes {
+    for &lanes in &lanes {
         tables.extend(sharing(&variants, lanes, rounds, time, &mut rows)?);
     }
-    if variants.contains(&"lane") && cores >= 2 {
+    if variants.contains(&"lane") && lanes.contains(&2) {
         beside(options, time, &mut rows)?;
     }
     let records = options.records.unwrap_or(if options.wall.quick { 2_000 } else { 100_000 });
