@@ -33,8 +33,9 @@
 //! - `state(4) = ESTABLISHED`, `cwnd(4) = 14600`, `urgent(4) = 1`, `counter(TcpExtTW) = 1`, `half_open() = 0`,
 //!   `time_waits() = 1` look inside. `idle()` only lets time pass. `anew()`: our next SYN starts a new sequence space, which
 //!   must lie beyond the old one.
-//! - `--tcp_sack=0` and the like at the top set what `Config` has under that name; `--ip_version=ipv6`, `--mtu=1280`,
-//!   `--remote_isn=5` where the peer's numbers start on the circle (by default such that every script crosses zero).
+//! - `--tcp_sack=0` and the like at the top set what `Config` has under that name, `--lane_mem` its `tcp_mem`; `--tcp_rmem` both
+//!   sizes of the buffer, `--tcp_rmem_max` behind it the larger alone; `--ip_version=ipv6`, `--mtu=1280`, `--remote_isn=5`
+//!   where the peer's numbers start on the circle (by default such that every script crosses zero).
 //!
 //! Payload is never written down: each byte follows from its place in the stream, and both directions are checked.
 #![forbid(unsafe_code)]

@@ -4,13 +4,11 @@ use crate::app::{Answer, Manner, Played, Sockopt, Verb};
 use crate::frame::{self, Ends, Flow, Live, pattern};
 use crate::packet::{Packet, TcpOption, TcpPacket};
 use crate::script::{Action, Call, Event, Script, Setting, When};
-use laneway_proto::discard::Discard;
 use laneway_proto::tcp::congestion::Algorithm;
 use laneway_proto::time::Instant;
 use laneway_stack::app::{ConnId, ListenerId};
 use laneway_stack::config::Config;
 use laneway_stack::control::Network;
-use laneway_stack::counters::Mib;
 use laneway_stack::device::memory::{self, LinkConfig, LinkQueue, LinkRx, LinkTx};
 use laneway_stack::device::{Rx, Tx};
 use laneway_stack::entropy::BootSecrets;
@@ -466,11 +464,7 @@ impl<'s> Runner<'s> {
             }
             "counter" => {
                 let name = call.args.first().cloned().unwrap_or_default();
-                let counters = self.host.counters();
-                let mib = Mib::ALL.iter().find(|mib| mib.name() == name).map(|mib| counters.get(*mib));
-                let discards =
-                    || Discard::ALL.iter().find(|discard| name.strip_prefix("Discard") == Some(discard.name()));
-                let count = mib.or_else(|| discards().map(|discard| counters.discarded(*discard)));
+                let count = self.host.counters().all().find(|(n, _)| *n == name).map(|(_, count)| count);
                 count.ok_or_else(|| self.fail(event, &format!("there is no counter '{name}'")))?.to_string()
             }
             "half_open" => self.host.seats[0].lane.tables(|t| t.half_open.len()).to_string(),
@@ -593,9 +587,8 @@ fn configure(config: &mut Config, setting: &Setting) -> Result<(), String> {
         "tcp_keepalive_time_us" => tcp.tcp_keepalive_time_us = value(setting)?,
         "tcp_keepalive_intvl_us" => tcp.tcp_keepalive_intvl_us = value(setting)?,
         "tcp_keepalive_probes" => tcp.tcp_keepalive_probes = value(setting)?,
-        // The buffer's first size; it may grow no further, and the window's scale is what the first size needs.
+        // The buffer's first size. It may grow no further, and the window's scale is what this needs, if the next does not say otherwise.
         "tcp_rmem" => tcp.tcp_rmem = (value(setting)?, value(setting)?),
-        // Which may be set by itself, and goes after the other then.
         "tcp_rmem_max" => tcp.tcp_rmem.1 = value(setting)?,
         "tcp_wmem" => tcp.tcp_wmem = value(setting)?,
         "delayed_ack_us" => tcp.delayed_ack_us = value(setting)?,

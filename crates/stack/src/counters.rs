@@ -204,8 +204,6 @@ impl Counters {
 
     /// Every counter that is not zero: MIB names first, then discards as `Discard<Name>`.
     pub fn iter(&self) -> impl Iterator<Item = (String, u64)> + '_ {
-        let mib = Mib::ALL.iter().map(|m| (m.name().to_owned(), self.get(*m)));
-        let discards = Discard::ALL.iter().map(|d| (format!("Discard{}", d.name()), self.discarded(*d)));
-        mib.chain(discards).filter(|(_, n)| *n > 0)
+        self.all().filter(|(_, n)| *n > 0).map(|(name, n)| (name.into_owned(), n))
     }
 }

@@ -53,7 +53,8 @@ fn run(plan: &Plan) {
     });
 }
 
-/// The same between a stack and the kernel, through a TUN interface that is the network `net`. Each connects to the other.
+/// The same between a stack and the kernel, through a TUN interface that is the network `net`. Each connects to the other. MTU and offloads are the
+/// interface's, and not the plan's; the kernel's ends wait in two threads each.
 fn run_with_the_kernel(plan: &Plan, net: usize) {
     let (ours, kernels) = (format!("10.77.{net}.2:0"), format!("10.77.{net}.1:0"));
     let builder = Stack::builder(Device::tun(format!("lwstream{net}"))).address(&format!("10.77.{net}.2/24")).unwrap();
