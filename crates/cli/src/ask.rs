@@ -43,7 +43,7 @@ impl From<AskError> for Failure {
     fn from(error: AskError) -> Self {
         match error {
             AskError::NoStack(_) | AskError::Denied(_) => Failure::Misuse(error.to_string()),
-            AskError::Refused(_) | AskError::Broken(_) => Failure::Failed(error.to_string()),
+            AskError::Stuck(_) | AskError::Refused(_) | AskError::Broken(_) => Failure::Failed(error.to_string()),
         }
     }
 }

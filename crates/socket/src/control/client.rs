@@ -1,5 +1,6 @@
 //! Owns the asking side.
 
+use super::place;
 use super::protocol::{Ask, Last};
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
@@ -9,12 +10,15 @@ use std::marker::PhantomData;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// The longest line of an answer, in bytes: more is nonsense.
 const LINE_MAX: u64 = 1 << 20;
 /// How long an answer may take to go on.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How soon whoever found no room tries again.
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// Why there is no answer. Each says in one sentence what is wrong and what to do.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub enum AskError {
     NoStack(PathBuf),
     /// It belongs to somebody else.
     Denied(PathBuf),
+    /// Somebody listens there, and lets in nobody.
+    Stuck(PathBuf),
     /// The stack refuses, in its words.
     Refused(String),
     /// The answer broke off, or cannot be understood.
@@ -41,6 +47,12 @@ impl fmt::Display for AskError {
                 f,
                 "the control socket {} may not be used by this user: ask as the user whose stack it is, or as root",
                 path.display()
+            ),
+            AskError::Stuck(path) => write!(
+                f,
+                "the stack at {} has let nobody in for {} s, and as many wait as can: its process is stopped or hangs, so continue or end it",
+                path.display(),
+                PATIENCE.as_secs()
             ),
             AskError::Refused(why) => write!(f, "the stack refuses: {why}"),
             AskError::Broken(why) => write!(f, "the stack's answer broke off: {why}"),
@@ -69,6 +81,17 @@ fn is_nobodys(error: &io::Error) -> bool {
         || Errno::from_io_error(error).is_some_and(|errno| errnos.contains(&errno))
 }
 
+/// Connects, as soon as there is room to wait in. `WouldBlock`: there has been none for a while.
+fn knock(path: &Path) -> io::Result<UnixStream> {
+    let began = Instant::now();
+    loop {
+        match place::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && began.elapsed() < PATIENCE => sleep(AGAIN),
+            done => return done,
+        }
+    }
+}
+
 /// A connection to a running stack's control socket.
 pub struct Client {
     stream: BufReader<UnixStream>,
@@ -78,7 +101,8 @@ impl Client {
     /// Connects.
     pub fn connect(path: impl AsRef<Path>) -> Result<Self, AskError> {
         let path = path.as_ref();
-        let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
+        let stream = knock(path).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => AskError::Stuck(path.to_owned()),
             io::ErrorKind::PermissionDenied => AskError::Denied(path.to_owned()),
             _ if is_nobodys(&error) => AskError::NoStack(path.to_owned()),
             _ => AskError::Broken(format!("{} cannot be connected to: {error}", path.display())),

@@ -1,6 +1,7 @@
 //! Owns where control sockets lie, and which one is meant.
 
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -168,7 +169,17 @@ pub(super) enum Tenant {
 
 /// Who is behind the socket at `path`.
 pub(super) fn tenant(path: &Path) -> Tenant {
-    of(UnixStream::connect(path).map(drop))
+    of(connect(path).map(drop))
+}
+
+/// Connects to whoever listens at `path`. `WouldBlock`: so many wait to be let in that there is no room for more. Nobody waits for that here: a
+/// process that was stopped lets in nobody, and the kernel would wait for ever.
+pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    ioctl_fionbio(&socket, false)?;
+    Ok(socket.into())
 }
 
 /// Only a refusal says that nobody is there: everything else is somebody's, and is left alone.

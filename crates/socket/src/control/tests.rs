@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::on_lane::{Address, App, ConnId, Context, Device, Mib, Stack};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -512,6 +513,33 @@ fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
     assert_eq!(datagrams.recv(&mut [0; 16]).unwrap(), 10);
     drop(datagrams);
     start().unwrap().stop();
+}
+
+/// Its process was stopped, perhaps: then as many as its queue holds wait there, and the next is not to wait for ever.
+#[test]
+fn whose_queue_is_full_is_somebody() {
+    let place = Place::new();
+    let path = place.socket();
+    let stopped = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+    bind(&stopped, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    listen(&stopped, 0).unwrap();
+    let waits = UnixStream::connect(&path).unwrap();
+    let (here, _there) = Device::memory_pair(1).unwrap();
+    let builder = Stack::builder(here).address("10.0.0.1/24").unwrap().pin(false);
+    let builder = builder.control(ControlSocket::At(path.clone()));
+    let second = builder.start(|_| Hold { to_open: 0, opened: None }).map(drop).unwrap_err().to_string();
+    assert!(second.contains("another stack answers"), "{second}");
+    let asks = std::thread::spawn({
+        let path = path.clone();
+        move || Client::connect(&path).map(drop)
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(!asks.is_finished(), "it waits for room");
+    drop(accept(&stopped).unwrap());
+    asks.join().unwrap().expect("there is room");
+    let refused = Client::connect(&path).map(drop).unwrap_err();
+    assert!(matches!(&refused, AskError::Stuck(at) if *at == path), "{refused}");
+    drop(waits);
 }
 
 /// The capture may be that of the stack which has the place, and what lies there is of last time at least.

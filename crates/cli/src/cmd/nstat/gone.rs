@@ -1,11 +1,10 @@
 //! Owns which histories nobody needs any more: those of stacks that are gone. Whoever comes in a stack's place counts from zero.
 
 use super::ENDING;
+use laneway::control::{AskError, Client};
 use percent_encoding::percent_decode_str;
 use std::ffi::OsStr;
-use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -36,8 +35,7 @@ fn stack_of(name: &str) -> Option<&str> {
 fn is_gone(stack: &str) -> bool {
     let path: Vec<u8> = percent_decode_str(stack).collect();
     let path = Path::new(OsStr::from_bytes(&path));
-    let nobody = [ErrorKind::NotFound, ErrorKind::ConnectionRefused];
-    path.is_absolute() && UnixStream::connect(path).is_err_and(|error| nobody.contains(&error.kind()))
+    path.is_absolute() && matches!(Client::connect(path), Err(AskError::NoStack(_)))
 }
 
 #[cfg(test)]
