@@ -321,7 +321,9 @@ impl Builder {
                 self.run(tun.queues, secrets, format!("TUN interface {}", tun.name), tun.notes, app)
             }
             Kind::Queues(queues) => {
-                self.options.park_max_us = self.options.park_max_us.min(1_000);
+                if queues.iter().any(|queue| queue.rx.readiness().is_none()) {
+                    self.options.park_max_us = self.options.park_max_us.min(1_000);
+                }
                 self.run(queues, BootSecrets::from_system(), "queues".into(), Vec::new(), app)
             }
         }

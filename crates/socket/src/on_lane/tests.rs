@@ -1,6 +1,11 @@
 //! What a user meets: misuse is answered in sentences, and a stack of each kind serves.
 
 use super::*;
+use laneway_stack::device::{RxFrame, memory};
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
@@ -174,4 +179,44 @@ fn a_stack_that_answers_at_the_control_socket_is_found_before_the_interface_is_t
     std::fs::remove_file(&path).expect("it is ours");
     let Err(said) = refused.map_err(|error| error.to_string()) else { panic!("there is one") };
     assert!(said.starts_with("another stack answers at the control socket"), "{said}");
+}
+
+/// Nothing ever comes. A descriptor would tell, if there is one.
+struct Silent {
+    polls: Arc<AtomicUsize>,
+    tells: Option<File>,
+}
+
+impl Rx for Silent {
+    fn poll(&mut self, _: usize) -> usize {
+        self.polls.fetch_add(1, Relaxed);
+        0
+    }
+    fn frame(&self, i: usize) -> RxFrame<'_> {
+        panic!("frame {i} of none")
+    }
+    fn release(&mut self) {}
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.tells.as_ref().map(AsFd::as_fd)
+    }
+}
+
+#[test]
+fn a_device_that_tells_is_not_asked() {
+    let asked = |tells: Option<File>| {
+        let polls = Arc::new(AtomicUsize::new(0));
+        let rx = Silent { polls: polls.clone(), tells };
+        let tx = memory::link(LinkConfig::default()).0.remove(0).tx;
+        let builder = Stack::builder(Device::queues(vec![Queue { rx, tx }.boxed()])).address("10.0.0.1/24").unwrap();
+        let stack = builder.spin(Duration::ZERO).pin(false).start(|_| Echo).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        let before = polls.load(Relaxed);
+        std::thread::sleep(Duration::from_millis(300));
+        let asked = polls.load(Relaxed) - before;
+        assert_eq!(stack.stop().failure, None);
+        asked
+    };
+    let (silent, _open) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (told, not_told) = (asked(Some(OwnedFd::from(silent).into())), asked(None));
+    assert!(told < 10 && not_told > 20, "asked {told} times where it tells, {not_told} times where it does not");
 }
