@@ -22,7 +22,7 @@ interop: ## real clients (curl, ab, wrk, h2load, nmap, …) through a TUN device
 	cargo build --release --bin laneway
 	cargo build --release -p laneway --features axum --example axum_tls
 	@crates/cli/tests/interop.sh
-	cargo test -q --workspace --all-features --test tun --test any_stream -- --ignored --nocapture
+	@scripts/some.sh cargo test -q --workspace --all-features --test tun --test any_stream -- --ignored --nocapture
 
 nginx: ## what a connection costs the whole machine, beside nginx on the kernel; needs root, and that nothing else runs
 	@scripts/need.sh rust nginx
@@ -49,13 +49,15 @@ bench: ## connections, requests and bulk data per second, beside smoltcp and the
 	cargo run --release --bin laneway -- bench stream --conns 1 --peer smoltcp --peer linux
 
 loom: ## every interleaving of the primitives in sync
-	RUSTFLAGS="--cfg laneway_loom" CARGO_TARGET_DIR=target/loom cargo test -p laneway-sync --release --lib loom
+	@RUSTFLAGS="--cfg laneway_loom" CARGO_TARGET_DIR=target/loom \
+	    scripts/some.sh cargo test -p laneway-sync --release --lib loom
 
 # Of table only the bucket is unsafe, and only what works with it is of use here.
 miri: ## undefined behaviour in sync and table, under the interpreter; needs a nightly toolchain
 	@scripts/need.sh rust miri
 	CARGO_TARGET_DIR=target/miri cargo +nightly miri test -p laneway-sync --lib
-	CARGO_TARGET_DIR=target/miri cargo +nightly miri test -p laneway-table --lib -- bucket:: handle_table::tests::behaves
+	CARGO_TARGET_DIR=target/miri scripts/some.sh \
+	    cargo +nightly miri test -p laneway-table --lib -- bucket:: handle_table::tests::behaves
 
 fuzz: ## every fuzz target for SECONDS=60; needs a nightly toolchain
 	@scripts/need.sh rust fuzz

@@ -30,7 +30,8 @@ skip() { # name, reason
 tool() { cargo run -q -p laneway-tools --bin "$1"; }
 
 loom() {
-    RUSTFLAGS="--cfg laneway_loom" CARGO_TARGET_DIR=target/loom cargo test -p laneway-sync --release --lib loom
+    RUSTFLAGS="--cfg laneway_loom" CARGO_TARGET_DIR=target/loom \
+        scripts/some.sh cargo test -p laneway-sync --release --lib loom
 }
 
 # On the debug build that the tests have just used.
@@ -75,7 +76,7 @@ elif ! scripts/need.sh clients; then
 else
     step "example for interop" cargo build -q --workspace --all-features --example axum_tls
     step "interop, quick" crates/cli/tests/interop.sh --quick
-    step "the kernel at the other end" cargo test -q --workspace --all-features --test tun --test any_stream -- --ignored
+    step "the kernel at the other end" scripts/some.sh cargo test -q --workspace --all-features --test tun --test any_stream -- --ignored
 fi
 
 if scripts/need.sh fuzz; then

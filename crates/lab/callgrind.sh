@@ -26,11 +26,11 @@ echo "instructions per operation (both ends): $((total / done))"
 echo
 echo "per operation  share  function"
 # A function appears once for each file that was inlined into it: the lines are added up.
-callgrind_annotate --inclusive=no --auto=no --tree=none --threshold=100 "$out/callgrind" |
-    awk -v ops="$done" -v total="$total" '/^ *[0-9,]+ \([ 0-9.]+%\)/ && !/PROGRAM TOTALS/ {
+callgrind_annotate --inclusive=no --auto=no --tree=none --threshold=100 "$out/callgrind" >"$out/annotated"
+awk -v ops="$done" -v total="$total" '/^ *[0-9,]+ \([ 0-9.]+%\)/ && !/PROGRAM TOTALS/ {
         name = $0; gsub(/,/, "", $1)
         sub(/^ *[0-9,]+ \([ 0-9.]+%\) */, "", name); sub(/ \[.*/, "", name); sub(/^[^:]*:/, "", name)
         ir[name] += $1
     }
-    END { for (name in ir) printf "%13.0f %5.1f%%  %s\n", ir[name] / ops, 100 * ir[name] / total, name }' |
-    sort -rn | head -n "${TOP:-25}"
+    END { for (name in ir) printf "%13.0f %5.1f%%  %s\n", ir[name] / ops, 100 * ir[name] / total, name }' \
+    "$out/annotated" | sort -rn | head -n "${TOP:-25}"

@@ -110,13 +110,11 @@ impl Flow {
         let mut quoted = ip(&ends.local, &ends.remote, 6, &quoted);
         let v4 = ends.local.is_v4();
         quoted.truncate(if v4 { 28 } else { 100 });
-        let (kind, code, word) = match (icmp.kind, v4) {
-            (IcmpKind::TooBig(mtu), true) => (3, 4, mtu & 0xffff),
-            (IcmpKind::TooBig(mtu), false) => (2, 0, mtu),
-            (IcmpKind::Unreachable(code), true) => (3, code, 0),
-            (IcmpKind::Unreachable(code), false) => (1, code, 0),
-            (IcmpKind::TimeExceeded, true) => (11, 0, 0),
-            (IcmpKind::TimeExceeded, false) => (3, 0, 0),
+        let (kind, code) = icmp.kind.type_and_code(v4);
+        let word = match icmp.kind {
+            IcmpKind::TooBig(mtu) if v4 => mtu & 0xffff,
+            IcmpKind::TooBig(mtu) => mtu,
+            IcmpKind::Unreachable(_) | IcmpKind::TimeExceeded => 0,
         };
         let mut message = vec![kind, code, 0, 0];
         message.extend(word.to_be_bytes());

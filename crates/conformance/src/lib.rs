@@ -53,8 +53,13 @@ pub use script::Script;
 
 use std::path::Path;
 
+/// Reads one script, which errors call by this name. The error is ready to be printed.
+pub fn read_file(path: &Path, name: &str) -> Result<Script, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: cannot be read: {e}"))?;
+    parse(name, &text)
+}
+
 /// Reads and runs one script. The error is ready to be printed: file, line, what was expected, what came.
 pub fn run_file(path: &Path, name: &str) -> Result<(), String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: cannot be read: {e}"))?;
-    run(&parse(name, &text)?)
+    run(&read_file(path, name)?)
 }

@@ -72,10 +72,48 @@ pub struct IcmpPacket {
 pub enum IcmpKind {
     /// Too big for a link; the MTU of that link.
     TooBig(u32),
-    /// Destination unreachable, by code of the family.
-    Unreachable(u8),
+    /// Destination unreachable.
+    Unreachable(Unreachable),
     /// Hop limit used up.
     TimeExceeded,
+}
+
+/// What cannot be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unreachable {
+    /// Its network: there is no route.
+    Net,
+    /// The host itself.
+    Host,
+    /// The protocol, which nobody there speaks.
+    Protocol,
+    /// The port.
+    Port,
+    /// What this code means, which each family has its own of.
+    Code(u8),
+}
+
+impl IcmpKind {
+    /// Type and code (RFC 792; RFC 4443).
+    pub fn type_and_code(self, v4: bool) -> (u8, u8) {
+        use Unreachable::*;
+        match (self, v4) {
+            (IcmpKind::TooBig(_), true) => (3, 4),
+            (IcmpKind::TooBig(_), false) => (2, 0),
+            (IcmpKind::TimeExceeded, true) => (11, 0),
+            (IcmpKind::TimeExceeded, false) => (3, 0),
+            (IcmpKind::Unreachable(Code(code)), true) => (3, code),
+            (IcmpKind::Unreachable(Code(code)), false) => (1, code),
+            (IcmpKind::Unreachable(Net), true) => (3, 0),
+            (IcmpKind::Unreachable(Net), false) => (1, 0),
+            (IcmpKind::Unreachable(Host), true) => (3, 1),
+            (IcmpKind::Unreachable(Host), false) => (1, 3),
+            (IcmpKind::Unreachable(Protocol), true) => (3, 2),
+            (IcmpKind::Unreachable(Protocol), false) => (4, 1), // a header that is not known
+            (IcmpKind::Unreachable(Port), true) => (3, 3),
+            (IcmpKind::Unreachable(Port), false) => (1, 4),
+        }
+    }
 }
 
 const LETTERS: [(Flags, char); 8] = [
@@ -158,7 +196,11 @@ impl fmt::Display for IcmpPacket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             IcmpKind::TooBig(mtu) => write!(f, "icmp too_big mtu {mtu}")?,
-            IcmpKind::Unreachable(code) => write!(f, "icmp unreachable code {code}")?,
+            IcmpKind::Unreachable(Unreachable::Code(code)) => write!(f, "icmp unreachable code {code}")?,
+            IcmpKind::Unreachable(Unreachable::Net) => f.write_str("icmp unreachable net_unreachable")?,
+            IcmpKind::Unreachable(Unreachable::Host) => f.write_str("icmp unreachable host_unreachable")?,
+            IcmpKind::Unreachable(Unreachable::Protocol) => f.write_str("icmp unreachable protocol_unreachable")?,
+            IcmpKind::Unreachable(Unreachable::Port) => f.write_str("icmp unreachable port_unreachable")?,
             IcmpKind::TimeExceeded => f.write_str("icmp time_exceeded")?,
         }
         write!(f, " [{}:{}({})]", self.seq, self.seq.wrapping_add(self.len), self.len)

@@ -1,6 +1,6 @@
 //! Owns reading: text in packetdrill's notation becomes a [`Script`], or one sentence that says which line is wrong and why.
 
-use crate::packet::{IcmpKind, IcmpPacket, Packet, TcpOption, TcpPacket, flags};
+use crate::packet::{IcmpKind, IcmpPacket, Packet, TcpOption, TcpPacket, Unreachable, flags};
 use crate::script::{Action, Call, Event, Script, Setting, When};
 
 /// Reads a script. `name` is for messages.
@@ -299,11 +299,11 @@ fn icmp<'a>(flow: u16, words: impl Iterator<Item = &'a str>) -> Result<IcmpPacke
         ["unreachable", "frag_needed", "mtu", mtu] | ["packet_too_big", "mtu", mtu] => {
             IcmpKind::TooBig(number(Some(mtu), "MTU")?)
         }
-        ["unreachable", "code", code] => IcmpKind::Unreachable(number(Some(code), "code")?),
-        ["unreachable", "net_unreachable"] => IcmpKind::Unreachable(0),
-        ["unreachable", "host_unreachable"] => IcmpKind::Unreachable(1),
-        ["unreachable", "protocol_unreachable"] => IcmpKind::Unreachable(2),
-        ["unreachable", "port_unreachable"] => IcmpKind::Unreachable(3),
+        ["unreachable", "code", code] => IcmpKind::Unreachable(Unreachable::Code(number(Some(code), "code")?)),
+        ["unreachable", "net_unreachable"] => IcmpKind::Unreachable(Unreachable::Net),
+        ["unreachable", "host_unreachable"] => IcmpKind::Unreachable(Unreachable::Host),
+        ["unreachable", "protocol_unreachable"] => IcmpKind::Unreachable(Unreachable::Protocol),
+        ["unreachable", "port_unreachable"] => IcmpKind::Unreachable(Unreachable::Port),
         ["time_exceeded"] => IcmpKind::TimeExceeded,
         _ => return Err(format!("'{}' is no ICMP message that is known here", said.join(" "))),
     };

@@ -4,7 +4,8 @@ const LISTED: &str = "discards! {\n    /// Used up.\n    IpHopLimit,\n    /// Fu
 
 fn found(path: &str, text: &str) -> Vec<String> {
     let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
-    let sources = [source("crates/proto/src/discard.rs", LISTED), source(path, text)];
+    let nothing = source("crates/stack/src/counters.rs", "mib! {\n}\n");
+    let sources = [source("crates/proto/src/discard.rs", LISTED), nothing, source(path, text)];
     check(&sources).into_iter().map(|finding| format!("{} {}", finding.place, finding.what)).collect()
 }
 
@@ -33,4 +34,14 @@ fn what_only_reads_tests_or_speaks_of_it_does_not_count() {
     let counts = "counters.discard(Discard::UdpQueueFull);";
     assert_eq!(found("crates/stack/src/udp/tests.rs", counts), BOTH);
     assert_eq!(found("crates/stack/tests/udp.rs", counts), BOTH);
+}
+
+#[test]
+fn a_list_that_is_not_found_is() {
+    for heads in [["discard! {", "mib! {"], ["discards! {", "counters! {"]] {
+        let paths = ["crates/proto/src/discard.rs", "crates/stack/src/counters.rs"];
+        let lists = [0, 1].map(|i| Source { path: paths[i].to_owned(), text: format!("{}\n}}\n", heads[i]) });
+        assert_eq!(check(&lists).len(), 1, "{heads:?}");
+        assert_eq!(check(&lists[..1]).len() + check(&lists[1..]).len(), 3, "{heads:?}");
+    }
 }
