@@ -217,6 +217,7 @@ fn connections(shape: &Shape) -> Result<Idle, Failure> {
         us,
         bytes_per_conn: by_tables,
         tw_evicted: Some(0),
+        failed,
         remarks,
     })
 }
@@ -263,6 +264,7 @@ fn records(shape: &Shape, ipv6: bool) -> Result<Idle, Failure> {
     let (records, index) = crew.time_wait_bytes();
     let (records, index) = (records - fixed_records, index - fixed_index);
     let evicted = crew.counters().get(Mib::TcpExtTCPTimeWaitOverflow);
+    let failed = crew.loads().map(|load| load.failed).sum();
     let per_record = (records + index) as f64 / live as f64;
     let family = if ipv6 { "IPv6" } else { "IPv4" };
     let mib = |bytes: f64| bytes / 1_048_576.0;
@@ -281,6 +283,7 @@ fn records(shape: &Shape, ipv6: bool) -> Result<Idle, Failure> {
         us: None,
         bytes_per_conn: per_record,
         tw_evicted: Some(evicted),
+        failed,
         remarks,
     })
 }

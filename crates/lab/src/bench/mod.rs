@@ -33,7 +33,6 @@ use peer_linux::Linux;
 use peer_smoltcp::Smoltcp;
 use report::Report;
 use siege::Answers;
-use std::time::Duration;
 
 /// Linux's default range of ephemeral ports, and ours.
 const PORTS: (u16, u16) = (32_768, 60_999);
@@ -78,6 +77,7 @@ fn buffer(bench: &Bench) -> Option<u32> {
 /// Runs what was asked for, and prints it.
 pub fn run(bench: &Bench) -> Result<(), Failure> {
     bench.check()?;
+    bench.idle_words().into_iter().for_each(|words| output::remark(format_args!("{words}")));
     if bench.ops.is_some() {
         return count(bench);
     }
@@ -259,21 +259,18 @@ fn ours<W: Work>(bench: &Bench, who: &'static str, work: &W, shape: &Shape) -> R
 /// All contenders at one number of connections, round by round in turn.
 fn compare(bench: &Bench, conns: usize, report: &mut Report) -> Result<(), Failure> {
     let mut all = contenders(bench, conns)?;
-    let progress = progress(all.len() * (bench.rounds + 1));
+    let (time, rounds_each) = bench.course();
+    let progress = progress(all.len() * (rounds_each + 1));
     for contender in &mut all {
         progress.set_message(format!("{conns} connections: {} warms up", contender.who()));
         contender.warm_up()?;
         progress.inc(1);
     }
     let mut rounds: Vec<Vec<Round>> = all.iter().map(|_| Vec::new()).collect();
-    for number in 1..=bench.rounds {
+    for number in 1..=rounds_each {
         for (contender, rounds) in all.iter_mut().zip(&mut rounds) {
-            progress.set_message(format!(
-                "{conns} connections: round {number} of {}, {}",
-                bench.rounds,
-                contender.who()
-            ));
-            rounds.push(contender.round(Duration::from_secs_f64(bench.seconds))?);
+            progress.set_message(format!("{conns} connections: round {number} of {rounds_each}, {}", contender.who()));
+            rounds.push(contender.round(time)?);
             progress.inc(1);
         }
     }

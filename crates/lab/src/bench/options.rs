@@ -4,6 +4,7 @@ use super::failure::Failure;
 use crate::s3_ports::Ports;
 use clap::{Args, ValueEnum};
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// Connections at a time: 64 addresses have no more ports.
 const CONNS_MAX: usize = 1_500_000;
@@ -130,12 +131,12 @@ pub struct Bench {
     /// Lanes of each stack, 1 or 2
     #[arg(long, value_parser = whole::<usize>(1..=2), value_name = "L", default_value_t = 1)]
     pub lanes: usize,
-    /// Seconds of each round of each contender
-    #[arg(long, value_parser = parse_seconds, value_name = "S", default_value_t = 1.0)]
-    pub seconds: f64,
-    /// Rounds of each contender
-    #[arg(long, value_parser = whole::<usize>(1..=1_000), value_name = "R", default_value_t = 5)]
-    pub rounds: usize,
+    /// Seconds of each round of each contender (not of idle, which has its own course) [default: 1]
+    #[arg(long, value_parser = parse_seconds, value_name = "S")]
+    pub seconds: Option<f64>,
+    /// Rounds of each contender (crr, rr and stream) [default: 5]
+    #[arg(long, value_parser = whole::<usize>(1..=1_000), value_name = "R")]
+    pub rounds: Option<usize>,
     /// Who computes and verifies transport checksums
     #[arg(long, value_enum, default_value_t = Checksums::Software)]
     pub checksums: Checksums,
@@ -234,6 +235,18 @@ impl Bench {
     pub fn ring(&self, conns: usize) -> usize {
         let each = if self.unit == Unit::Stream { 131_072 } else { 384 };
         self.ring.unwrap_or((conns * each).next_power_of_two().clamp(self.ring_least().max(131_072), 1 << 26))
+    }
+
+    /// How long a round is, and how many there are.
+    pub fn course(&self) -> (Duration, usize) {
+        (Duration::from_secs_f64(self.seconds.unwrap_or(1.0)), self.rounds.unwrap_or(5))
+    }
+
+    /// What was said for nothing, for whoever may have meant something by it.
+    pub fn idle_words(&self) -> Option<&'static str> {
+        (self.unit == Unit::Idle && (self.seconds.is_some() || self.rounds.is_some())).then_some(
+            "bench idle goes through its course once, however long that takes: --seconds and --rounds change nothing",
+        )
     }
 
     /// Application threads for so many connections.
@@ -407,6 +420,21 @@ mod tests {
     fn one_lane_is_on_one_core_by_default() {
         assert_eq!(check("crr --conns 1,10,100"), Ok(Cores::Same));
         assert_eq!(check("crr --peer smoltcp --peer linux"), Ok(Cores::Same));
+    }
+
+    #[test]
+    fn what_changes_nothing_is_said() {
+        for (line, is_said) in [
+            ("idle", false),
+            ("idle --msl 1s", false),
+            ("idle --seconds 3", true),
+            ("idle --rounds 2", true),
+            ("crr --rounds 2", false),
+        ] {
+            let line =
+                Line::try_parse_from(format!("bench {line}").split_whitespace()).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(line.bench.idle_words().is_some(), is_said, "{:?}", line.bench);
+        }
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct Idle {
     pub bytes_per_conn: f64,
     /// Early evictions.
     pub tw_evicted: Option<u64>,
+    /// Connections that were not opened, or failed.
+    pub failed: u64,
     /// In words.
     pub remarks: String,
 }
@@ -64,11 +66,18 @@ pub struct Row {
     app_cpu_us_per_op: Option<f64>,
     bytes_per_conn: Option<f64>,
     tw_evicted: Option<u64>,
+    /// Operations that failed; left out where none has.
+    #[serde(skip_serializing_if = "is_none")]
+    failed: u64,
     /// Operations per second of each round.
     rounds: Vec<f64>,
     /// For the table only: a part of the row above.
     #[serde(skip)]
     part: Option<usize>,
+}
+
+fn is_none(failed: &u64) -> bool {
+    *failed == 0
 }
 
 /// The middle one; 0 if there are none.
@@ -125,6 +134,7 @@ impl Report {
             packets_per_op: packets.map(|all| median(all.into_iter())),
             bytes_per_conn: account.bytes_per_conn,
             tw_evicted: account.tw_evicted,
+            failed: account.failed,
             rounds: rates,
             part: None,
         };
@@ -149,6 +159,7 @@ impl Report {
                 app_cpu_us_per_op: None,
                 bytes_per_conn: None,
                 tw_evicted: None,
+                failed: 0,
                 rounds: rates,
                 part: Some(core),
                 ..total.clone()
@@ -184,6 +195,7 @@ impl Report {
             app_cpu_us_per_op: None,
             bytes_per_conn: Some(idle.bytes_per_conn),
             tw_evicted: idle.tw_evicted,
+            failed: idle.failed,
             rounds: vec![idle.ops_per_s],
             part: None,
         });
@@ -379,6 +391,16 @@ mod tests {
     }
 
     #[test]
+    fn a_program_is_told_of_what_failed() {
+        let mut report = Report::new("connections");
+        let round = OneEnd.round(Duration::from_secs(1)).expect("a round");
+        report.add(&OneEnd, 1, 1, &[round], &Account { failed: 7, ..OneEnd.account() });
+        let json: serde_json::Value = serde_json::from_str(&report.json()).expect("our own JSON");
+        assert_eq!(json["rows"][0]["failed"], 7);
+        assert!(json["rows"][1].get("failed").is_none(), "it is not known of which core");
+    }
+
+    #[test]
     fn json_has_exactly_the_promised_keys() {
         let mut report = Report::new("connections");
         report.add_idle(&Idle {
@@ -389,6 +411,7 @@ mod tests {
             us: None,
             bytes_per_conn: 400.0,
             tw_evicted: Some(0),
+            failed: 0,
             remarks: String::new(),
         });
         let json: serde_json::Value = serde_json::from_str(&report.json()).expect("our own JSON");
