@@ -8,7 +8,7 @@ use super::net::{Net, Ready};
 use laneway::on_lane::{Cidr, LinkConfig};
 use laneway::{Device, Event, Interest, Mode, Poller, Stack, TcpListener, TcpStream};
 use laneway_device::Medium;
-use laneway_stack::counters::Mib;
+use laneway_stack::counters::{Counters, Mib};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
@@ -22,6 +22,8 @@ pub struct Laneway {
     server: Stack,
     client: Stack,
     checksums: Checksums,
+    /// All that both have counted is asked for.
+    tells_counters: bool,
     lanes: Vec<i32>,
     /// Spare vectors of events, one for each thread that waits.
     events: Mutex<Vec<Vec<Event>>>,
@@ -56,7 +58,8 @@ impl Laneway {
         let client = Stack::builder(there).cidr(Cidr { address: at(200).into(), prefix: 24 });
         let client = client.config(shape.config(End::Client)).start().map_err(refused)?;
         let lanes = Self::find_lanes(&before)?;
-        Ok(Laneway { server, client, checksums: shape.checksums, lanes, events: Mutex::default() })
+        let (checksums, tells_counters) = (shape.checksums, shape.counters);
+        Ok(Laneway { server, client, checksums, tells_counters, lanes, events: Mutex::default() })
     }
 
     /// The threads of our two lanes: a thread has its name a moment after it was started.
@@ -72,8 +75,14 @@ impl Laneway {
     }
 
     /// What both stacks have counted.
+    fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        [&self.server, &self.client].iter().filter_map(|stack| stack.counters().ok()).for_each(|one| sum.merge(&one));
+        sum
+    }
+
     fn sum(&self, mib: Mib) -> u64 {
-        [&self.server, &self.client].iter().filter_map(|stack| Some(stack.counters().ok()?.get(mib))).sum()
+        self.counters().get(mib)
     }
 
     fn server_at(pair: usize, number: usize) -> SocketAddr {
@@ -105,12 +114,17 @@ impl Net for Laneway {
     }
     fn remarks(&self) -> String {
         let memory = [&self.server, &self.client].map(|stack| stack.memory().map_or(0, |(_, blocks)| blocks));
-        format!(
+        let all = self.counters();
+        let mut remarks = format!(
             "; blocks: {} KiB at the servers, {} KiB at the clients; threads stood in for lanes {} times",
             memory[0] >> 10,
             memory[1] >> 10,
-            self.sum(Mib::StandIns)
-        )
+            all.get(Mib::StandIns)
+        );
+        if self.tells_counters {
+            remarks += &format!("; {:?}", all.iter().collect::<Vec<_>>());
+        }
+        remarks
     }
 
     fn listen(&self, pair: usize) -> io::Result<TcpListener> {
