@@ -170,9 +170,17 @@ impl Connection {
         self.facts.set(Facts::RECEIVE_SHUT);
     }
 
-    /// Ends it at once: RST to the peer, everything queued is dropped.
+    /// Ends it at once: RST to the peer, everything queued is dropped. In TIME-WAIT, and where nothing but the acknowledgement of our FIN is missing,
+    /// without a word (RFC 9293 section 3.10.5): nothing is lost, and the peer's end would be called a reset.
     pub fn abort(&mut self, cx: &mut Cx<'_>) {
-        if self.state.is_synchronized() && self.state != State::TimeWait {
+        let is_over = match self.state {
+            State::TimeWait => true,
+            State::Closing | State::LastAck => {
+                self.facts.has(Facts::FIN_SENT) && self.snd.queued == 0 && self.rcv.buf.is_empty()
+            }
+            _ => false,
+        };
+        if self.state.is_synchronized() && !is_over {
             self.facts.set(Facts::RESET_DUE);
         }
         self.die(CloseReason::Aborted, cx);
