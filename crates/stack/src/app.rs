@@ -508,12 +508,18 @@ impl Context<'_> {
         }
     }
 
+    /// An active open under way is forgotten; who has opened at the same time is told.
+    #[inline(never)]
     fn give_up(&mut self, connection: ConnId) {
-        if let Some(slot) = self.tables.slot(connection)
-            && matches!(slot.tcb, Tcb::Handshaking(_))
-        {
-            self.tables.remove(connection.index());
-        }
+        let (index, generation) = (connection.index(), connection.generation());
+        let Some(slot) = self.tables.slots.get_of(index, generation) else { return };
+        let Tcb::Handshaking(handshake) = &slot.tcb else { return };
+        let cx = tcp::Cx { now: self.local.now, config: &self.local.config.tcp, pool: &mut self.tables.pool };
+        let Some(agreed) = handshake.give_up(&cx) else { return self.tables.remove(index) };
+        // It is there for a reset, to which no MTU matters, and nobody hears of its end.
+        slot.establish(Connection::new(&agreed, 1_280, cx.config, cx.now));
+        slot.accepted = false;
+        self.with(connection, |c, cx| c.abort(cx));
     }
 
     /// `TCP_CORK`: full segments leave, and the rest waits until the cork is out, for 200 ms at the most.
