@@ -16,13 +16,14 @@ const LEAST_SEGMENTS: u32 = 4;
 
 impl Connection {
     /// What the window field says next, and the right edge that this means. RFC 9293 section 3.8.6.2.2: the edge moves
-    /// only by steps worth moving; rounding by the scale is upwards, so that the edge never moves left.
+    /// only by steps worth moving (RCV.BUFF is all of the buffer, though it may open less); rounding by the scale is upwards, so that the edge
+    /// never moves left.
     #[inline]
     pub(super) fn advertise(&self) -> (UnscaledWindow, SeqNum) {
         let scale = self.rcv.scale.get();
         let most = self.widest();
         let target = self.rcv.nxt + most.saturating_sub(self.rcv.buf.len());
-        let step = u32::from(self.rcv.mss).min(most / 2) as i32;
+        let step = u32::from(self.rcv.mss).min(self.rcv.buf_max / 2).min(most) as i32;
         let edge = if target.offset_from(self.rcv.adv) >= step { target } else { self.rcv.adv };
         let open = (edge.offset_from(self.rcv.nxt).max(0) as u32).min(65_535 << scale);
         let field = (open + ((1 << scale) - 1)) >> scale;
