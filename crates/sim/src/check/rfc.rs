@@ -169,11 +169,13 @@ impl Rfc {
         me.revived |= revived;
         me.owes_since_us = None;
         let peer = peer.as_ref()?;
+        if now_us > me.said_us {
+            (me.said_before_us, me.said_us) = (me.said_us, now_us);
+        }
         // What has waited for the neighbour, and was lost when nobody answered, its sender has sent all the same.
-        if seg.seq.after(me.top) && self.sought.was_sought(host, &seen.key.remote, me.said_us) {
+        if seg.seq.after(me.top) && self.sought.was_sought(host, &seen.key.remote, me.said_before_us) {
             (me.top, me.unsaid) = (seg.seq, true);
         }
-        me.said_us = now_us;
         let stream = |from: usize, len: u64| talk.map(|talk| said(talk, from as u64, len));
         let (algorithm, orderly, astray) = (self.algorithm[host], self.orderly, self.astray[host]);
         let cx = Cx { now_us, icmp, asked: icmp >= 1 << 32, algorithm, orderly, astray, mtu: self.mtu };

@@ -59,6 +59,8 @@ pub(super) struct Half {
     pub(super) top: SeqNum,
     /// When it sent something last; and what was sent before that may have been lost unseen.
     pub(super) said_us: u64,
+    /// And before that: what has waited for a neighbour leaves at one time, and says nothing of what was lost before it.
+    pub(super) said_before_us: u64,
     /// See `said_us`.
     pub(super) unsaid: bool,
     /// Where the FIN is.
@@ -143,6 +145,7 @@ impl Half {
             },
             top: seg.seq + 1,
             said_us: 0,
+            said_before_us: 0,
             unsaid: false,
             fin: None,
             edge: None,
