@@ -237,8 +237,7 @@ impl Handshake {
     /// The application gives it up. `Some` if the peer has sent his SYN, and may believe that they are connected: what a connection is made of that
     /// resets him (RFC 9293 section 3.10.5).
     pub fn give_up(&self, cx: &Cx<'_>) -> Option<Agreed> {
-        let peer = self.peer?;
-        Some(self.agreed(peer, Window::new(peer.window.into()), cx))
+        Some(self.agreed(self.peer?, cx))
     }
 
     /// What follows is the connection's: this ends as it is. (Its state is not set. What was just written makes a processor wait that
@@ -246,22 +245,18 @@ impl Handshake {
     #[inline(always)]
     fn agree(&self, peer: PeerSyn, seg: &Segment<'_>, event: Event, cx: &Cx<'_>) -> Agreed {
         debug_assert_eq!(self.state.on(event), Some(State::Established));
-        let (_, snd_scale) = self.scaling(&peer, cx);
-        // A window in a segment with SYN is never scaled.
-        let snd_wnd = if seg.flags.syn() { Window::new(peer.window.into()) } else { seg.window << snd_scale };
-        self.agreed(peer, snd_wnd, cx)
+        let mut agreed = self.agreed(peer, cx);
+        if !seg.flags.syn() {
+            agreed.snd_wnd = seg.window << agreed.snd_scale;
+        }
+        agreed
     }
 
-    /// Whether windows are scaled, and the peer's by how much.
+    /// What both ends have said, the window as the peer's SYN has it.
     #[inline(always)]
-    fn scaling(&self, peer: &PeerSyn, cx: &Cx<'_>) -> (bool, WindowScale) {
-        let scale = peer.scale.filter(|_| cx.config.tcp_window_scaling);
-        (scale.is_some(), scale.unwrap_or(WindowScale::new(0)))
-    }
-
-    #[inline(always)]
-    fn agreed(&self, peer: PeerSyn, snd_wnd: Window, cx: &Cx<'_>) -> Agreed {
-        let (scaling, snd_scale) = self.scaling(&peer, cx);
+    fn agreed(&self, peer: PeerSyn, cx: &Cx<'_>) -> Agreed {
+        let scaling = peer.scale.is_some() && cx.config.tcp_window_scaling;
+        let none = WindowScale::new(0);
         // Of two that opened at once each has sent its SYN again, in its SYN-ACK (RFC 6298 section 3).
         let sent_once = self.retries == 0 && self.peer.is_none();
         Agreed {
@@ -269,13 +264,14 @@ impl Handshake {
             iss: self.iss,
             irs: peer.irs,
             peer_mss: peer.mss.min(self.mss),
-            snd_scale,
-            rcv_scale: if scaling { self.rcv_scale } else { WindowScale::new(0) },
+            snd_scale: if scaling { peer.scale.unwrap_or(none) } else { none },
+            rcv_scale: if scaling { self.rcv_scale } else { none },
             sack: peer.sack && cx.config.tcp_sack,
             timestamps: peer.timestamp.is_some() && cx.config.tcp_timestamps,
             ts_recent: peer.timestamp.unwrap_or(0),
             ts_offset: self.ts_offset,
-            snd_wnd,
+            // A window in a segment with SYN is never scaled.
+            snd_wnd: Window::new(peer.window.into()),
             rcv_adv: peer.irs + 1 + u32::from(initial_window(cx)),
             rtt_us: sent_once.then(|| cx.now.since_us(self.sent_at).min(u32::MAX.into()) as u32),
             syn_lost: self.retries > 0,

@@ -16,7 +16,7 @@ const LEAST_SEGMENTS: u32 = 4;
 
 impl Connection {
     /// What the window field says next, and the right edge that this means. RFC 9293 section 3.8.6.2.2: the edge moves
-    /// only by steps worth moving (RCV.BUFF is all of the buffer, though it may open less); rounding by the scale is upwards, so that the edge
+    /// only by steps worth moving (RCV.BUFF is all of the buffer, of which it may open less, of a tiny one less than half); rounding by the scale is upwards, so that the edge
     /// never moves left.
     #[inline]
     pub(super) fn advertise(&self) -> (UnscaledWindow, SeqNum) {
