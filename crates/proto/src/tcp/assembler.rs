@@ -1,9 +1,10 @@
 //! Owns which bytes beyond rcv.nxt have arrived: the ranges that lie out of order in the receive ring (RFC 9293
-//! section 3.10.7.4, seventh step), and the SACK blocks that report them (RFC 2018).
+//! section 3.10.7.4, seventh step), which bytes have arrived twice (RFC 2883), and the SACK blocks that report both (RFC 2018).
 //!
 //! Only positions are kept here, as offsets from rcv.nxt; the bytes lie in the receive ring. Offsets do not wrap, so
 //! this is the one place of the receiver where sequence numbers may be compared as numbers.
 
+use core::ops::Range;
 use laneway_wire::tcp::{SackBlocks, SeqNum, SeqRange};
 
 /// How many ranges are kept. The last one is for a range that begins at rcv.nxt: data in order always finds room.
@@ -14,7 +15,7 @@ pub const RANGES_MAX: usize = 32;
 pub struct Full;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Range {
+struct Early {
     start: u32,
     /// One past the last byte; always greater than `start`.
     end: u32,
@@ -22,14 +23,16 @@ struct Range {
     touched: u32,
 }
 
-/// The out-of-order ranges of one connection: sorted, disjoint, never adjacent. 392 bytes; a connection that sees no
-/// reordering needs none, so keep it in an `Option<Box<Assembler>>`.
+/// The out-of-order ranges of one connection: sorted, disjoint, never adjacent. 404 bytes; a connection that sees no
+/// reordering and no repetition needs none, so keep it in an `Option<Box<Assembler>>`.
 #[derive(Clone, Debug)]
 pub struct Assembler {
-    ranges: [Range; RANGES_MAX],
+    ranges: [Early; RANGES_MAX],
     len: u8,
     /// Counts insertions, on the circle.
     touches: u32,
+    /// What has come twice, until an ACK has said so.
+    repeated: Option<SeqRange>,
 }
 
 impl Default for Assembler {
@@ -41,7 +44,7 @@ impl Default for Assembler {
 impl Assembler {
     /// No ranges.
     pub const fn new() -> Self {
-        Assembler { ranges: [Range { start: 0, end: 0, touched: 0 }; RANGES_MAX], len: 0, touches: 0 }
+        Assembler { ranges: [Early { start: 0, end: 0, touched: 0 }; RANGES_MAX], len: 0, touches: 0, repeated: None }
     }
 
     /// Whether nothing is held.
@@ -83,7 +86,7 @@ impl Assembler {
             return Ok(());
         }
         self.touches = self.touches.wrapping_add(1);
-        let new = Range { start, end, touched: self.touches };
+        let new = Early { start, end, touched: self.touches };
 
         // The segment after the last one: what follows a single loss.
         let count = self.len();
@@ -97,7 +100,7 @@ impl Assembler {
         self.insert_sorted(new)
     }
 
-    fn insert_sorted(&mut self, mut new: Range) -> Result<(), Full> {
+    fn insert_sorted(&mut self, mut new: Early) -> Result<(), Full> {
         let count = self.len();
         // `first..last` are the ranges that the new one overlaps or touches.
         let first = self.held().partition_point(|r| r.end < new.start);
@@ -141,7 +144,29 @@ impl Assembler {
         }
     }
 
-    /// The SACK option of the next ACK: up to four blocks, the range that grew last first.
+    /// The first of the `len` bytes from `offset` that lie in a range already, as far as they do without a gap.
+    pub fn known(&self, offset: u32, len: u32) -> Option<Range<u32>> {
+        let range = self.held().iter().find(|r| r.end > offset)?;
+        let known = range.start.max(offset)..range.end.min(offset.saturating_add(len));
+        (!known.is_empty()).then_some(known)
+    }
+
+    /// These bytes have come twice. The next ACK says so, unless something else comes twice before it.
+    pub fn note_repeated(&mut self, bytes: SeqRange) {
+        self.repeated = Some(bytes);
+    }
+
+    /// An ACK has said what came twice.
+    pub fn forget_repeated(&mut self) {
+        self.repeated = None;
+    }
+
+    /// Whether nothing came twice that no ACK has said.
+    pub fn has_reported(&self) -> bool {
+        self.repeated.is_none()
+    }
+
+    /// The SACK option of the next ACK: up to four blocks. What came twice is the first; then the ranges, that which grew last before the others.
     ///
     /// RFC 2018 section 4 asks for this order: the first block names the segment that caused the ACK, and the further
     /// ones repeat what was reported most recently, so that every block is sent several times and a lost ACK costs
@@ -153,9 +178,15 @@ impl Assembler {
     /// As [`Self::blocks`], but at most `max` of them.
     pub fn blocks_up_to(&self, rcv_nxt: SeqNum, max: usize) -> SackBlocks {
         let mut blocks = SackBlocks::default();
+        //= https://www.rfc-editor.org/rfc/rfc2883#section-4
+        //# When D-SACK is used, the first block of the SACK option should be a D-SACK block specifying the sequence numbers
+        //# for the duplicate segment that triggers the acknowledgement.
+        if let Some(repeated) = self.repeated {
+            blocks.push(repeated);
+        }
         // The smallest age that has not been taken yet. Ages differ: each insertion touches one range.
         let mut least_age = 0;
-        for _ in 0..max.min(4) {
+        for _ in blocks.len()..max.min(4) {
             let next = self
                 .held()
                 .iter()
@@ -172,7 +203,7 @@ impl Assembler {
     }
 
     #[inline]
-    fn held(&self) -> &[Range] {
+    fn held(&self) -> &[Early] {
         // `len` never exceeds the array; `min` lets the compiler see it.
         &self.ranges[..self.len().min(RANGES_MAX)]
     }

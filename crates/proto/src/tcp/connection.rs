@@ -122,12 +122,21 @@ pub(super) struct Receive {
     pub(super) smaller: u16,
     pub(super) buf: Ring,
     pub(super) buf_max: u32,
+    /// What lies beyond a gap, and what has come twice; if there is either.
     pub(super) ooo: Option<Box<Assembler>>,
     /// Autotuning: bytes read by the application since `tuned_ms`.
     pub(super) read: u32,
     pub(super) tuned_ms: u32,
     /// The round trip, smoothed, as whoever only receives can measure it; 0 before that. In milliseconds.
     pub(super) round_ms: u16,
+}
+
+impl Receive {
+    /// Whether text lies in the buffer beyond a gap.
+    #[inline]
+    pub(super) fn has_gap(&self) -> bool {
+        self.ooo.as_ref().is_some_and(|ooo| !ooo.is_empty())
+    }
 }
 
 /// One synchronized connection. Not shared: it belongs to one lane, and nothing in it is atomic.

@@ -11,7 +11,7 @@ use crate::discard::Discard;
 use crate::time::Instant;
 use core::hint::cold_path;
 use core::ops::ControlFlow::{self, Break, Continue};
-use laneway_wire::tcp::{Flags, Segment, SeqNum, UnscaledWindow, Usual};
+use laneway_wire::tcp::{Flags, Segment, SeqNum, SeqRange, UnscaledWindow, Usual};
 
 /// An application with a thread of its own has so long to answer before what was pushed is acknowledged without it, in
 /// microseconds. Short: its peer may hold the rest of its message back until then (Nagle).
@@ -536,6 +536,7 @@ impl Connection {
         }
         if (seg.seq + seg.seq_len()).at_or_before(self.rcv.nxt) {
             cold_path();
+            self.note_repeated(seg.seq, seg.seq + seg.seq_len());
             return Break(Some(Discard::TcpOutOfWindow)); // `check_sequence` has answered
         }
         if !self.state.can_receive() {
@@ -558,6 +559,7 @@ impl Connection {
             let old = (old as usize).min(text.len());
             text = &text[old..];
             seq = seq + old as u32;
+            self.note_repeated(seg.seq, seq);
         }
         let room =
             self.right_edge().offset_from(seq).min(self.most_ahead() - seq.offset_from(self.rcv.nxt)).max(0) as usize;
@@ -576,7 +578,7 @@ impl Connection {
             self.note_ack_pending(seg.flags.psh(), cx);
         }
         if seq == self.rcv.nxt {
-            if self.rcv.buf.is_empty() && self.rcv.ooo.is_none() {
+            if self.rcv.buf.is_empty() && !self.rcv.has_gap() {
                 arrival.text = text;
                 return Continue(());
             }
@@ -618,6 +620,9 @@ impl Connection {
                 return Break(Some(Discard::TcpMemory));
             }
         }
+        if self.rcv.has_gap() {
+            self.note_known(0, text.len() as u32);
+        }
         if let Some(ooo) = &mut self.rcv.ooo {
             ooo.advance(grown);
             let filled = ooo.contiguous();
@@ -626,7 +631,7 @@ impl Connection {
                 self.rcv.buf.extend(filled);
                 grown += filled;
             }
-            if ooo.is_empty() {
+            if ooo.is_empty() && ooo.has_reported() {
                 self.rcv.ooo = None;
             }
             // A gap that closes, wholly or in part, is news that the sender should have at once (RFC 5681 section 4.2).
@@ -649,10 +654,30 @@ impl Connection {
         if !self.rcv.buf.put(gap, text, extent, cx.pool) {
             return Break(Some(Discard::TcpMemory));
         }
+        self.note_known(gap, text.len() as u32);
         let ooo = self.rcv.ooo.get_or_insert_default();
         match ooo.insert(gap, text.len() as u32) {
             Ok(()) => Continue(()),
             Err(_) => Break(Some(Discard::TcpAssemblerFull)),
+        }
+    }
+
+    /// Of the `len` bytes that begin `gap` beyond RCV.NXT, what is there already comes for the second time.
+    fn note_known(&mut self, gap: u32, len: u32) {
+        if let Some(known) = self.rcv.ooo.as_ref().and_then(|ooo| ooo.known(gap, len)) {
+            self.note_repeated(self.rcv.nxt + known.start, self.rcv.nxt + known.end);
+        }
+    }
+
+    /// These sequence numbers have come a second time. The next ACK says so, and then their sender knows that it has repeated what was not lost.
+    //= https://www.rfc-editor.org/rfc/rfc2883#section-4
+    //# A D-SACK block is only used to report a duplicate contiguous sequence of data received by the receiver in the most
+    //# recent packet.
+    #[cold]
+    #[inline(never)]
+    fn note_repeated(&mut self, start: SeqNum, end: SeqNum) {
+        if self.facts.has(Facts::SACK) && start != end {
+            self.rcv.ooo.get_or_insert_default().note_repeated(SeqRange { start, end });
         }
     }
 

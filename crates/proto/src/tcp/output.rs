@@ -469,7 +469,7 @@ impl Connection {
     //# A TCP receiver SHOULD send an immediate duplicate ACK when an out-of-order segment arrives.
     #[inline]
     pub fn owes_duplicate(&self, discard: Option<Discard>) -> bool {
-        let beyond = self.rcv.ooo.is_some() || discard == Some(Discard::TcpMemory);
+        let beyond = self.rcv.has_gap() || discard == Some(Discard::TcpMemory);
         beyond && self.facts.has(Facts::ACK_NOW) && !self.facts.has(Facts::SACK)
     }
 
@@ -531,7 +531,7 @@ impl Connection {
         }
     }
 
-    /// What we have beyond a gap, the newest first, as many ranges as fit beside timestamps.
+    /// What has come twice, and what we have beyond a gap, the newest first; as many ranges as fit beside timestamps.
     #[inline(never)]
     fn sack_blocks(&self) -> SackBlocks {
         let mut blocks = SackBlocks::default();
@@ -673,6 +673,9 @@ impl Connection {
             self.facts.clear(Facts::ACK_NOW | Facts::ACK_PENDING | Facts::PUSHED);
             self.delack_at = Instant::NEVER;
         }
+        if !plan.usual && self.rcv.ooo.is_some() {
+            self.forget_repeated();
+        }
         let fin = plan.flags.fin();
         let end = plan.seq + (plan.len + u32::from(fin));
         match plan.kind {
@@ -736,6 +739,22 @@ impl Connection {
             self.facts.clear(Facts::URGENT_OUT);
         }
         acknowledges
+    }
+}
+
+impl Connection {
+    /// What has come twice has been said, and is not said again.
+    //= https://www.rfc-editor.org/rfc/rfc2883#section-4
+    //# Each duplicate contiguous sequence of data received is reported in at most one D-SACK block.
+    #[cold]
+    #[inline(never)]
+    fn forget_repeated(&mut self) {
+        if let Some(ooo) = &mut self.rcv.ooo {
+            ooo.forget_repeated();
+            if ooo.is_empty() {
+                self.rcv.ooo = None;
+            }
+        }
     }
 }
 

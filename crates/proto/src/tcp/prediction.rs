@@ -41,7 +41,7 @@ impl Connection {
             return false;
         }
         // What waits to be read, or beyond a gap, lies in memory that was lent for it.
-        debug_assert!(self.rcv.buf.is_lent() || self.rcv.buf.is_empty() && self.rcv.ooo.is_none());
+        debug_assert!(self.rcv.buf.is_lent() || self.rcv.buf.is_empty() && !self.rcv.has_gap());
         self.phase == Phase::Open
             && self.dup_acks == 0
             && self.board.is_none()

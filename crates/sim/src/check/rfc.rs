@@ -12,7 +12,7 @@ mod text;
 use self::begin::{is_revived, on_syn, on_wake};
 use self::flow::{Flow, Half, Halves, both};
 use self::reset::on_reset;
-use self::segment::{Cx, on_segment};
+use self::segment::{Cx, on_segment, reports_twice};
 use super::loss::Heard;
 use super::sought::Sought;
 use crate::packet::Seen;
@@ -241,6 +241,9 @@ impl Rfc {
         }
         let before = peer.arrived.contiguous;
         let newest = peer.arrived.early.last_key_value().map_or(before, |(_, end)| *end);
+        let again = peer.arrived.of(start, end);
+        peer.repeats += u64::from(!again.is_empty());
+        again.iter().for_each(|(start, end)| peer.repeated.add(*start, *end));
         peer.arrived.add(start, end);
         //= https://www.rfc-editor.org/rfc/rfc7323#section-4.3
         //# (2)  If: SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent, then SEG.TSval is copied to TS.Recent; otherwise, it is ignored.
@@ -294,7 +297,8 @@ impl Rfc {
             }
             if !late && !seg.flags.syn() {
                 let sack = me.offer.sack && peer.offer.sack;
-                let blocks = seg.options.sack.iter().filter(|block| block.start.after(me.una));
+                let twice = usize::from(reports_twice(seg));
+                let blocks = seg.options.sack.iter().skip(twice).filter(|block| block.start.after(me.una));
                 let len = |block: SeqRange| block.end.offset_from(block.start).max(0) as u32;
                 let total = |(bytes, count), block| (bytes + len(block), count + 1);
                 let heard = Heard {

@@ -60,6 +60,22 @@ fn blocks_wrap_around_the_circle() {
 }
 
 #[test]
+fn what_came_twice_is_said_first_and_once() {
+    let mut it = Assembler::new();
+    for offset in [100, 300, 500, 700] {
+        it.insert(offset, 10).unwrap();
+    }
+    let repeated = SeqRange { start: SeqNum::new(90), end: SeqNum::new(95) };
+    it.note_repeated(repeated);
+    assert!(!it.has_reported());
+    assert_eq!(blocks(&it, 1_000), [(90, 95), (1_700, 1_710), (1_500, 1_510), (1_300, 1_310)]);
+    assert_eq!(it.blocks_up_to(SeqNum::new(1_000), 3).len(), 3);
+    it.forget_repeated();
+    assert!(it.has_reported());
+    assert_eq!(blocks(&it, 1_000)[0], (1_700, 1_710));
+}
+
+#[test]
 fn a_full_assembler_still_takes_data_in_order() {
     let mut it = Assembler::new();
     for i in 1..RANGES_MAX as u32 {
@@ -115,6 +131,10 @@ proptest! {
             match event {
                 Event::Insert(offset, len) => {
                     let before = shape(&it);
+                    let is_known = |at: &u32| map[nxt + *at as usize];
+                    let start = (offset..offset + len).find(is_known);
+                    let known = start.map(|start| start..(start..offset + len).find(|at| !is_known(at)).unwrap_or(offset + len));
+                    prop_assert_eq!(it.known(offset, len), known);
                     let result = it.insert(offset, len);
                     if result.is_ok() {
                         map[nxt + offset as usize..][..len as usize].fill(true);

@@ -119,7 +119,7 @@ impl Connection {
     /// The application has read `n` of the buffered bytes.
     pub fn consume(&mut self, n: usize, cx: &mut Cx<'_>) {
         let n = (n as u32).min(self.rcv.buf.len());
-        self.rcv.buf.consume(n, self.rcv.ooo.is_some(), cx.pool);
+        self.rcv.buf.consume(n, self.rcv.has_gap(), cx.pool);
         self.on_read(n, cx);
     }
 

@@ -45,6 +45,12 @@ impl Arrived {
         }
     }
 
+    /// What of this has arrived.
+    pub(super) fn of(&self, start: u32, end: u32) -> Vec<(u32, u32)> {
+        let all = std::iter::once((0, self.contiguous)).chain(self.early.iter().map(|(s, e)| (*s, *e)));
+        all.map(|(s, e)| (s.max(start), e.min(end))).filter(|(s, e)| s < e).collect()
+    }
+
     pub(super) fn has(&self, start: u32, end: u32) -> bool {
         end <= self.contiguous || self.early.range(..=start).next_back().is_some_and(|(_, e)| *e >= end)
     }
@@ -73,8 +79,13 @@ pub(super) struct Half {
     pub(super) ts_sent: Option<u32>,
     pub(super) ts_first: Option<u32>,
     pub(super) ts_arrived: Option<u32>,
-    /// What has reached the other.
+    /// What has reached the other, and what has twice.
     pub(super) arrived: Arrived,
+    pub(super) repeated: Arrived,
+    /// In how many segments some of it did.
+    pub(super) repeats: u64,
+    /// How many ACKs without text it has sent that report what came twice.
+    pub(super) reports: u64,
     /// Right edge and acknowledgement, as far as this host can know of the other's.
     pub(super) may_send_to: Option<SeqNum>,
     pub(super) una: SeqNum,
@@ -154,6 +165,9 @@ impl Half {
             ts_first: options.timestamps.map(|ts| ts.val),
             ts_arrived: None,
             arrived: Arrived::default(),
+            repeated: Arrived::default(),
+            repeats: 0,
+            reports: 0,
             may_send_to: None,
             una: seg.seq,
             una_us: 0,

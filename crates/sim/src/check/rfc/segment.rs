@@ -65,17 +65,28 @@ pub(super) fn on_segment(
     {
         return Some(what);
     }
-    // Selective acknowledgements: of what has arrived, beyond the cumulative one.
-    for block in options.sack.iter() {
+    // Selective acknowledgements: first perhaps of what has arrived twice, then of what has arrived beyond the cumulative one.
+    let twice = reports_twice(seg);
+    // (What is left of the flow's former use may lie where this one has not yet begun, and seem repeated.)
+    let former = twice && options.sack.iter().next().is_some_and(|block| block.end.at_or_before(peer.iss));
+    //= https://www.rfc-editor.org/rfc/rfc2883#section-4
+    //# Each duplicate contiguous sequence of data received is reported in at most one D-SACK block.
+    me.reports += u64::from(twice && !former && seg.payload.is_empty());
+    if me.reports > peer.repeats {
+        return Some(format!("{} reports of what has arrived twice, which {} segments have", me.reports, peer.repeats));
+    }
+    for (i, block) in options.sack.iter().enumerate().skip(usize::from(former && with_sack)) {
         if !with_sack {
             return Some("SACK was not agreed".into());
         }
+        let (arrived, times) =
+            if twice && i == 0 { (&peer.repeated, "twice") } else { (&peer.arrived, "beyond the ACK") };
         let range = peer.offset(block.start).zip(peer.offset(block.end));
-        let right =
-            range.is_some_and(|(start, end)| start < end && peer.arrived.has(start, end)) && block.start.after(seg.ack);
+        let right = range.is_some_and(|(start, end)| start < end && arrived.has(start, end))
+            && (block.start.after(seg.ack) || twice && i == 0);
         if !right {
             return Some(format!(
-                "SACK {}..{} of what has not arrived (ack {})",
+                "SACK {}..{} of what has not arrived {times} (ack {})",
                 block.start.raw(),
                 block.end.raw(),
                 seg.ack.raw()
@@ -83,6 +94,17 @@ pub(super) fn on_segment(
         }
     }
     on_text(me, peer, cx, seg, stream)
+}
+
+/// Whether the first block says what was received twice (RFC 2883 section 4): it lies below what is acknowledged, or in the second.
+pub(super) fn reports_twice(seg: &Segment<'_>) -> bool {
+    let mut blocks = seg.options.sack.iter();
+    blocks.next().is_some_and(|first| {
+        first.start.before(seg.ack)
+            || blocks
+                .next()
+                .is_some_and(|second| second.start.at_or_before(first.start) && first.end.at_or_before(second.end))
+    })
 }
 
 /// `slack`: it may be so many milliseconds older than one before it.
