@@ -173,3 +173,22 @@ fn a_stack_that_dies_leaves_a_trace_that_broke_off() {
     assert!(said.contains("1 packets, 0 or more lost") && said.contains("the stack has ended"), "{said}");
     assert_eq!(written, capture.get_ref()[..]);
 }
+
+/// What is lost is said once a second, too, and what comes behind it shows that it was not the end.
+#[test]
+fn a_stack_that_dies_after_a_second_leaves_a_trace_that_broke_off_too() {
+    let (mut capture, interface) = of_one_packet();
+    capture.statistics(interface, 2, 1, 0).expect("a Vec takes everything");
+    capture.frame_cut(interface, Direction::In, 3, &packet([10, 0, 0, 3]), 40, None).expect("a Vec takes everything");
+    let place = place("died-later");
+    let (socket, file) = (place.join("x.sock"), place.join("x.pcapng"));
+    let stack = stack(&socket, capture.get_ref(), |_| {});
+    let mut command = Command::new(env!("CARGO_BIN_EXE_laneway"));
+    let output = command.args(["trace", "-w"]).arg(&file).arg("--control").arg(&socket).output();
+    let output = output.expect("the program can be executed");
+    stack.join().expect("somebody has asked");
+    std::fs::remove_dir_all(&place).expect("it is ours");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("2 packets, 0 or more lost") && said.contains("the stack has ended"), "{said}");
+}

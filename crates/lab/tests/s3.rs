@@ -126,7 +126,7 @@ fn misuse_is_answered_with_what_would_be_right() {
         (&["s3", "--variant", "b9"][..], "take one of lane"),
         (&["s3", "--range", "5"], "64 to 32768"),
         (&["s3", "--occupancy", "120"], "0 to 100"),
-        (&["s3", "--seconds", "0", "--series"], "more than 0"),
+        (&["s3", "--seconds", "0", "--series"], "from 0.001 to 3600"),
         (&["s3", "--series", "--variant", "kernel"], "take one of lane"),
         (&["s3", "--false-sharing", "--seconds", "0.01", "--variant", "lane"], "leave out --variant"),
         (

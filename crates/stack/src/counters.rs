@@ -39,11 +39,13 @@ mib! {
     TcpActiveOpens, TcpPassiveOpens, TcpAttemptFails, TcpEstabResets, TcpInSegs, TcpOutSegs, TcpRetransSegs,
     TcpInErrs, TcpOutRsts,
     TcpExtListenOverflows, TcpExtListenDrops,
+    /// Half-open connections that the peer reset. They are attempts that failed, too.
+    TcpExtEmbryonicRsts,
     /// SYNs dropped because no half-open connection more may be, and cookies are off.
     TcpExtTCPReqQFullDrop,
     TcpExtSyncookiesSent, TcpExtSyncookiesRecv, TcpExtSyncookiesFailed,
     TcpExtTW, TcpExtTWRecycled, TcpExtTWKilled, TcpExtTCPTimeWaitOverflow, TcpExtTCPTimeouts,
-    TcpExtTCPAbortOnTimeout, TcpExtTCPPureAcks, TcpExtTCPChallengeACK,
+    TcpExtTCPAbortOnTimeout, TcpExtTCPChallengeACK,
     /// Writes that joined bytes which no rule holds back: the poll goes on, or the device is full.
     TcpExtTCPAutoCorking,
     /// Super-segments: what left as one packet and stands for several segments.
@@ -56,6 +58,8 @@ mib! {
     TcpHeldCorked,
     /// Data began to wait for an acknowledgement that lets more of it leave at once.
     TcpHeldDeferred,
+    /// Segments that were nothing but an acknowledgement. (The kernel's `TcpExtTCPPureAcks` are those that came in.)
+    TcpAcksPure,
     /// Acknowledgements of text that rode on data.
     TcpAcksPiggybacked,
     /// Segments that went through TCP's input together with the one before them, or ACKs with the one behind.

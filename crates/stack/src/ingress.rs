@@ -328,15 +328,22 @@ fn look_closely<'a>(
     let (src, dst, tcp) = (packet.src, packet.dst, packet.payload);
     let vouched = vouched(local, bytes, tcp, TCP_CHECKSUM, meta);
     if !vouched.verified && !verify_transport(&src, &dst, protocol::TCP, tcp) {
-        local.counters.count(Mib::TcpInErrs);
+        count_broken(local);
         return drop(local, Discard::TcpChecksum);
     }
     let Some(ports) = tcp.first_chunk() else {
-        local.counters.count(Mib::TcpInErrs);
+        count_broken(local);
         return drop(local, Discard::TcpMalformed);
     };
     segment(local, bytes, (src, dst), (tcp, *ports), vouched, recent, batch);
     None
+}
+
+/// A segment that goes no further. It has come in all the same.
+#[cold]
+fn count_broken(local: &mut Local) {
+    local.counters.count(Mib::TcpInSegs);
+    local.counters.count(Mib::TcpInErrs);
 }
 
 /// What was dropped, if that has to be said.

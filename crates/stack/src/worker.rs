@@ -716,15 +716,16 @@ fn end(tables: &mut Tables, local: &mut Local, app: &mut dyn App, index: u32) {
     let id = tables.id(index);
     let Some(slot) = tables.slots.get_mut(index) else { return };
     let Tcb::Synchronized(connection) = &slot.tcb else { return };
-    let (reason, token, listener, accepted) =
-        (connection.reason(), connection.token, connection.listener, slot.accepted);
+    let (reason, was_cut_off) = (connection.reason(), connection.was_cut_off());
+    let (token, listener, accepted) = (connection.token, connection.listener, slot.accepted);
     if !accepted {
         tables.listeners.forget(crate::app::ListenerId(listener as u16), id);
     }
-    match reason {
-        CloseReason::Reset => tables.counters.count(Mib::TcpEstabResets),
-        CloseReason::TimedOut => tables.counters.count(Mib::TcpExtTCPAbortOnTimeout),
-        _ => {}
+    if was_cut_off {
+        tables.counters.count(Mib::TcpEstabResets);
+    }
+    if reason == CloseReason::TimedOut {
+        tables.counters.count(Mib::TcpExtTCPAbortOnTimeout);
     }
     tables.remove(index);
     if accepted {
@@ -819,7 +820,7 @@ fn commit(connection: &mut Connection, plan: &Plan, counters: &mut Counters, now
     }
     match plan.kind {
         PlanKind::New if carries_ack => counters.count(Mib::TcpAcksPiggybacked),
-        PlanKind::Ack => counters.count(Mib::TcpExtTCPPureAcks),
+        PlanKind::Ack => counters.count(Mib::TcpAcksPure),
         PlanKind::Again => {
             cold_path();
             counters.add(Mib::TcpRetransSegs, segments);

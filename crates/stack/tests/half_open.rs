@@ -140,6 +140,8 @@ fn those_who_come_back_have_a_bound_too() {
     assert_eq!(counters.get(Mib::TcpExtSyncookiesSent), 0);
     // Once the first have gone, who asks again is answered.
     FORMER.take(BACKLOG + RETURNING).for_each(|port| drop(world.say(port, 1_000_001, 0, Flags::RST)));
+    let (counters, gone) = (world.host.counters(), (BACKLOG + RETURNING) as u64);
+    assert_eq!((counters.get(Mib::TcpAttemptFails), counters.get(Mib::TcpExtEmbryonicRsts)), (gone, gone));
     let next = *FORMER.start() + (BACKLOG + RETURNING) as u16;
     assert_eq!(world.say(next, 1_000_000, 0, Flags::SYN).pop().map(|said| said.port), Some(next));
 }
@@ -152,4 +154,16 @@ fn strangers_keep_nobody_from_coming_back() {
     }
     assert_eq!(world.under_way().0, BACKLOG, "the others have had a cookie");
     assert_eq!(world.come_back(), FORMER.take(RETURNING).collect::<Vec<_>>());
+}
+
+/// `tcpEstabResets` of RFC 4022 are of those in ESTABLISHED or CLOSE-WAIT.
+#[test]
+fn who_is_reset_after_its_own_fin_was_not_cut_off() {
+    let mut world = World::new();
+    let port = *FORMER.end() + 1;
+    let Said { seq, .. } = world.say(port, 0, 0, Flags::SYN).pop().expect("a SYN-ACK");
+    assert!(world.say(port, 1, seq + 1, Flags::ACK).pop().expect("a FIN").flags.fin());
+    world.say(port, 1, 0, Flags::RST);
+    assert_eq!(world.host.seats[0].lane.tables(|tables| tables.slots.len()), 0);
+    assert_eq!(world.host.counters().get(Mib::TcpEstabResets), 0);
 }

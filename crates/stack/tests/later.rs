@@ -78,7 +78,7 @@ fn run(world: &mut World, now: &mut Instant, turns: u32) -> u64 {
         world.iter_mut().for_each(|host| _ = host.turn(*now));
         *now = now.after_us(10);
     }
-    world[0].counters().get(Mib::TcpExtTCPPureAcks)
+    world[0].counters().get(Mib::TcpAcksPure)
 }
 
 #[test]

@@ -401,3 +401,14 @@ fn who_waits_for_a_neighbour_holds_nobody_up() {
     world.client.turn(world.now);
     assert!(sent(&mut world) > before + first, "which leave at once");
 }
+
+/// `tcpEstabResets` of RFC 4022 counts at both ends: at whoever gives a connection up, and at whoever hears of it.
+#[test]
+fn who_aborts_has_cut_a_connection_off_too() {
+    let mut world = World::new(&Config::default(), 1);
+    let id = world.client.seats[0].app.connections[0];
+    world.tell_client(move |cx| cx.abort(id));
+    for host in [&mut world.client, &mut world.server] {
+        assert_eq!(host.counters().get(Mib::TcpEstabResets), 1);
+    }
+}

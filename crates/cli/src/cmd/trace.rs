@@ -7,7 +7,7 @@ use crate::signals::{self, Event};
 use laneway::control::{Ask, Client};
 use laneway_stack::trace::peek;
 use serde_json::json;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::net::{IpAddr, Shutdown};
@@ -117,12 +117,14 @@ struct Seen {
     lanes: usize,
     /// How many each lane says it has lost.
     dropped: BTreeMap<u32, u64>,
+    /// Lanes of which that was the last that came. Once a second it is said in passing, too, and packets go on.
+    done: BTreeSet<u32>,
 }
 
 impl Seen {
     /// Whether the stack has come to the end of its story, which is what each lane has lost.
     fn is_whole(&self) -> bool {
-        self.dropped.len() >= self.lanes.max(1)
+        self.done.len() >= self.lanes.max(1)
     }
 }
 
@@ -140,6 +142,7 @@ fn copy(
             PACKET if count.is_some_and(|count| seen.packets >= count) => {}
             PACKET => {
                 seen.packets += 1;
+                seen.done.remove(&word(&block, 8));
                 sink.packet(&block)?;
                 if count == Some(seen.packets) {
                     enough();
@@ -147,6 +150,7 @@ fn copy(
             }
             STATISTICS => {
                 seen.dropped.insert(word(&block, 8), missing(&block));
+                seen.done.insert(word(&block, 8));
                 sink.other(&block)?;
             }
             kind => {

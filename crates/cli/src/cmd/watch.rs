@@ -32,17 +32,18 @@ pub struct Args {
 
 const EXAMPLE: &str = "Examples:\n  laneway watch\n  laneway watch -n 37 --json > series.jsonl";
 
-/// A column, and the counters that it is the sum of.
-const COLUMNS: &[(&str, &[&str])] = &[
-    ("ListenDrop", &["TcpExtListenOverflows"]),
-    ("ListenDropQ0", &["TcpExtTCPReqQFullDrop"]),
-    ("TCPaccept", &["TcpPassiveOpens"]),
-    ("TCPrefused", &["TcpRefused"]),
-    ("SCAccept", &["SCAccept"]),
-    ("SCAF", &["SCAF"]),
-    ("Connect", &["TcpActiveOpens"]),
-    ("ConnFail", &["TcpAttemptFails"]),
-    ("ConnRetry", &["ConnectRetries"]),
+/// A column, the counter that it is, and one to be taken away from that.
+const COLUMNS: &[(&str, &str, Option<&str>)] = &[
+    ("ListenDrop", "TcpExtListenOverflows", None),
+    ("ListenDropQ0", "TcpExtTCPReqQFullDrop", None),
+    ("TCPaccept", "TcpPassiveOpens", None),
+    ("TCPrefused", "TcpRefused", None),
+    ("SCAccept", "SCAccept", None),
+    ("SCAF", "SCAF", None),
+    ("Connect", "TcpActiveOpens", None),
+    // Only of those that were opened here.
+    ("ConnFail", "TcpAttemptFails", Some("TcpExtEmbryonicRsts")),
+    ("ConnRetry", "ConnectRetries", None),
 ];
 
 /// Lines between two headings.
@@ -73,13 +74,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
         before = now;
         if args.json {
             let mut object = json!({"seconds": seconds});
-            for ((name, _), rate) in COLUMNS.iter().zip(&rates) {
+            for ((name, ..), rate) in COLUMNS.iter().zip(&rates) {
                 object[*name] = json!(rate.round() as u64);
             }
             out.line(object)?;
         } else {
             if line % PAGE == 0 {
-                out.line(COLUMNS.iter().map(|(name, _)| format!("{name:>13}")).collect::<String>())?;
+                out.line(COLUMNS.iter().map(|(name, ..)| format!("{name:>13}")).collect::<String>())?;
             }
             out.line(rates.iter().map(|rate| format!("{rate:>13.0}")).collect::<String>())?;
         }
@@ -90,8 +91,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 fn columns(client: &mut laneway::control::Client) -> Result<Vec<u64>, Failure> {
     let counters: HashMap<String, u64> = counters(client)?.into_iter().map(|c| (c.name, c.value)).collect();
-    let column = |(_, names): &(&str, &[&str])| names.iter().filter_map(|name| counters.get(*name)).sum();
-    Ok(COLUMNS.iter().map(column).collect())
+    let value = |name: &str| counters.get(name).copied().unwrap_or(0);
+    Ok(COLUMNS.iter().map(|(_, counted, less)| value(counted).saturating_sub(less.map_or(0, value))).collect())
 }
 
 #[cfg(test)]
@@ -102,7 +103,7 @@ mod tests {
     fn every_column_is_something_that_is_counted() {
         let counters = laneway::on_lane::Counters::default();
         let names: Vec<_> = counters.all().map(|(name, _)| name.into_owned()).collect();
-        for name in COLUMNS.iter().flat_map(|(_, names)| *names) {
+        for name in COLUMNS.iter().flat_map(|(_, counted, less)| std::iter::once(counted).chain(less)) {
             assert!(names.iter().any(|n| n == name), "{name} is not counted");
         }
     }

@@ -369,8 +369,8 @@ fn whole<T: TryFrom<usize>>(range: RangeInclusive<usize>) -> impl Fn(&str) -> Re
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= 3_600.0);
-    seconds.ok_or_else(|| "it must be a number of seconds, more than 0 and 3600 at the most".to_owned())
+    let seconds = text.parse().ok().filter(|seconds| (0.001..=3_600.0).contains(seconds));
+    seconds.ok_or_else(|| "it must be a number of seconds from 0.001 to 3600".to_owned())
 }
 
 /// `30s`, `500ms`, `2m`; a bare number is seconds.
@@ -489,7 +489,7 @@ mod tests {
         }
         for wrong in ["x", "0", "-1", "nan", "inf", "3601"] {
             let said = check(&format!("crr --seconds={wrong}")).expect_err(wrong);
-            assert!(said.contains("more than 0 and 3600 at the most"), "{wrong}: {said}");
+            assert!(said.contains("from 0.001 to 3600"), "{wrong}: {said}");
         }
         assert!(check("crr --conns 1,x").is_err_and(|said| said.contains("'x'") && said.contains("1 to 1500000")));
     }

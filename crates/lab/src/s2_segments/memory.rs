@@ -80,7 +80,7 @@ pub fn counted(options: &S2, variant: &str, ops: u64) -> Result<Facts, Failure> 
         packets: per_host(Mib::IpOutRequests),
         octets_per_packet: counted.grown(Mib::IpExtOutOctets) as f64 / packets,
         segments: per_host(Mib::TcpOutSegs),
-        pure_acks: per_host(Mib::TcpExtTCPPureAcks),
+        pure_acks: per_host(Mib::TcpAcksPure),
         piggybacked: per_host(Mib::TcpAcksPiggybacked),
         held: per_host(Mib::TcpHeldSmall),
     })

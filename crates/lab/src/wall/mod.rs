@@ -42,8 +42,8 @@ impl WallOptions {
     pub fn time(&self, usual: f64, quick: f64) -> Result<Duration, Failure> {
         match self.seconds {
             None => Ok(Duration::from_secs_f64(if self.quick { quick } else { usual })),
-            Some(s) if s > 0.0 && s <= 3_600.0 => Ok(Duration::from_secs_f64(s)),
-            Some(s) => Err(Failure::Misuse(format!("--seconds must be more than 0 and at most 3600, not {s}"))),
+            Some(s) if (0.001..=3_600.0).contains(&s) => Ok(Duration::from_secs_f64(s)),
+            Some(s) => Err(Failure::Misuse(format!("--seconds must be from 0.001 to 3600, not {s}"))),
         }
     }
 
@@ -67,7 +67,8 @@ impl WallOptions {
                 "a page goes into a file, beside what standard output says: name one (if it is to be called so, ./-)";
             return Err(Failure::Misuse(format!("--report -: {right}")));
         }
-        let was_there = file.exists();
+        // Also if it is a link to what is not there yet: the link is not ours to remove.
+        let was_there = file.symlink_metadata().is_ok();
         File::options()
             .append(true)
             .create(true)
@@ -145,7 +146,9 @@ mod tests {
         assert_eq!(options.variants(&["a", "b"]).expect("one"), ["b"]);
         options.variant = vec!["c".into()];
         assert!(options.variants(&["a", "b"]).expect_err("unknown").to_string().contains("take one of a, b"));
-        options.seconds = Some(0.0);
-        assert!(options.time(2.0, 0.1).is_err());
+        for wrong in [0.0, 1e-12, f64::NAN, 3_601.0] {
+            options.seconds = Some(wrong);
+            assert!(options.time(2.0, 0.1).is_err(), "{wrong}");
+        }
     }
 }

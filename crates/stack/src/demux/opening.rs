@@ -126,7 +126,12 @@ impl<T: Tx> Stage<'_, T> {
                     let _ = egress::header(self.local, self.tx, &came.key, &header);
                 }
             }
-            listen::Outcome::Reset => self.tables.remove_half_open(index),
+            listen::Outcome::Reset => {
+                cold_path();
+                self.tables.counters.count(Mib::TcpAttemptFails);
+                self.tables.counters.count(Mib::TcpExtEmbryonicRsts);
+                self.tables.remove_half_open(index);
+            }
             // The SYN may have come twice, and the peer believes in the first answer, which was a cookie.
             listen::Outcome::Unacceptable
                 if self.local.cookies_until > self.local.now

@@ -63,13 +63,20 @@ impl Aloud {
         let refused = (counters.get(Mib::TcpExtListenOverflows), counters.get(Mib::TcpExtListenDrops));
         let (overflows, drops) = (refused.0.saturating_sub(self.refused.0), refused.1.saturating_sub(self.refused.1));
         self.refused = refused;
-        if overflows > 0 || drops > 0 {
+        if overflows > 0 {
             tracing::warn!(
                 lane = self.lane,
                 overflows,
                 drops,
                 "connections were turned away, because nobody accepts those that wait: accept faster, or listen with a \
                  larger backlog"
+            );
+        } else if drops > 0 {
+            tracing::warn!(
+                lane = self.lane,
+                drops,
+                "connections were turned away, because too many are half open: a flood of SYNs, or a \
+                 tcp_max_syn_backlog that is too small; tcp_syncookies = true answers all of them"
             );
         }
     }

@@ -56,6 +56,12 @@ impl Connection {
         self.reason
     }
 
+    /// It ended otherwise than by its FINs while it was ESTABLISHED or in CLOSE-WAIT: a reset, a time-out or an abort, before its
+    /// own side was closed (`tcpEstabResets` of RFC 4022).
+    pub fn was_cut_off(&self) -> bool {
+        self.state == State::Closed && self.reason != CloseReason::Normal && !self.facts.has(Facts::FIN_QUEUED)
+    }
+
     /// How losses are being repaired at the moment.
     pub fn phase(&self) -> Phase {
         self.phase

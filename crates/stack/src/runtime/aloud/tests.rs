@@ -88,6 +88,13 @@ fn those_turned_away_are_spoken_of_while_there_are_more() {
         assert!(said.len() == 1 && said[0].contains("overflows=7") && said[0].contains("drops=9"), "{said:?}");
         aloud.look(at(3_000), &counters);
         assert_eq!(heard.take(), [""; 0], "nothing new");
+        counters.add(Mib::TcpExtListenDrops, 5);
+        aloud.look(at(4_000), &counters);
+        let said = heard.take();
+        assert!(
+            said.len() == 1 && said[0].contains("drops=5") && said[0].contains("too many are half open"),
+            "{said:?}"
+        );
     });
 }
 
