@@ -379,20 +379,24 @@ check_sharing() {
 check_settings() {
     local out
     stop_server
-    ip -n "$net" tuntap add lw9 mode tun multi_queue && ip -n "$net" addr add 10.78.0.1/24 dev lw9 && ip -n "$net" link set lw9 mtu 1400 up
     printf '[interface]\ntun = "lw9"\ncontrol = "none"\n[sysctl]\ntcp_timestamps = 0\n' >"$work/laneway.toml"
-    LANEWAY_LOG=info ip netns exec "$net" "$binary" serve "$www" --config "$work/laneway.toml" >"$work/server" 2>"$work/log" &
-    server=$!
-    for _ in $(seq 100); do grep -q '^SIGUSR1' "$work/server" && break; sleep 0.05; done
-    out=$(on curl -sS -m 10 http://10.78.0.2/)
-    [ "$out" = hello ] && ok "settings" "address by netlink" || bad "settings" "said '$out': $(cat "$work/server" "$work/log")"
-    stop_server
+    for is in 10.78.0.1/24 '10.78.0.1 peer 10.78.0.2'; do
+        ip -n "$net" tuntap add lw9 mode tun multi_queue && ip -n "$net" addr add $is dev lw9 && ip -n "$net" link set lw9 mtu 1400 up
+        LANEWAY_LOG=info ip netns exec "$net" "$binary" serve "$www" --config "$work/laneway.toml" >"$work/server" 2>"$work/log" &
+        server=$!
+        for _ in $(seq 100); do grep -q '^SIGUSR1' "$work/server" && break; sleep 0.05; done
+        out=$(on curl -sS -m 10 http://10.78.0.2/)
+        [ "$out" = hello ] && ok "settings" "address by netlink, of $is" || bad "settings" "of $is, said '$out': $(cat "$work/server" "$work/log")"
+        out=$(ip -n "$net" -4 -o addr show dev lw9)
+        [ "$(wc -l <<<"$out")" = 1 ] && ok "settings" "an interface with $is stays as it is" || bad "settings" "addresses were added: $out"
+        stop_server
+        ip -n "$net" link del lw9
+    done
     for out in 'configuration is loaded' 'stack runs' 'device is open' ' listens ' 'stack has stopped'; do
         grep -q "INFO .*$out" "$work/log" || break
         out=
     done
     [ -z "$out" ] && [ "$(wc -l <"$work/log")" -lt 30 ] && ok "LANEWAY_LOG=info" "$(wc -l <"$work/log") lines" || bad "LANEWAY_LOG=info" "no '$out': $(head -40 "$work/log")"
-    ip -n "$net" link del lw9
 }
 
 # An application that knows nothing of Laneway but its listener: axum behind rustls, asked over TLS.

@@ -3,7 +3,7 @@
 
 use super::Interface;
 use crate::failure::Failure;
-use laneway::on_lane::{Cidr, other_usable};
+use laneway::on_lane::{Cidr, check_addresses, check_host_addresses, other_usable};
 use laneway_stack::device::tun::{TunError, check_name};
 use nix::net::if_::InterfaceFlags;
 use std::net::IpAddr;
@@ -43,9 +43,19 @@ pub fn found(name: &str) -> Vec<Found> {
 /// Ours, of an address of the kernel's: its other end, or the first usable address beside it.
 fn ours(found: &Found) -> Option<Cidr> {
     match found.peer {
-        Some(peer) => Some(Cidr { address: peer, prefix: found.host.prefix }),
+        Some(peer) => beside(&found.host, peer),
         None => other_usable(&found.host, &[found.host.address]),
     }
+}
+
+/// The other end, in the smallest network in which both are hosts. `ip address add A peer B` names none: each end is alone in its
+/// own, and the stack would know no way to the kernel.
+fn beside(host: &Cidr, peer: IpAddr) -> Option<Cidr> {
+    let in_network = |prefix| {
+        let (ours, theirs) = (Cidr { address: peer, prefix }, Cidr { address: host.address, prefix });
+        (check_addresses(&[ours]).is_ok() && check_host_addresses(&[ours], &[theirs], &[]).is_ok()).then_some(ours)
+    };
+    (0..=host.prefix).rev().find_map(in_network)
 }
 
 /// Fills in the addresses that neither the command line nor the file has given. The answer is a sentence about it, if
@@ -121,11 +131,17 @@ mod tests {
         let found = [
             Found { host: cidr("10.9.0.1/24"), peer: None },
             Found { host: cidr("10.8.0.1/32"), peer: Some("10.8.0.2".parse().expect("an address")) },
+            Found { host: cidr("10.7.0.3/32"), peer: Some("10.7.0.4".parse().expect("an address")) },
+            Found { host: cidr("10.6.0.1/24"), peer: Some("10.6.0.9".parse().expect("an address")) },
+            Found { host: cidr("fd08::1/128"), peer: Some("fd08::2".parse().expect("an address")) },
             Found { host: cidr("fd09::1/64"), peer: None },
         ];
         let said = complete_from(&mut interface, "lw0", &found).expect("addresses").expect("a sentence");
-        assert_eq!(interface.addr, [cidr("10.9.0.2/24"), cidr("10.8.0.2/32"), cidr("fd09::2/64")]);
-        assert_eq!(interface.host_addr, [cidr("10.9.0.1/24"), cidr("10.8.0.1/32"), cidr("fd09::1/64")]);
+        // 10.7.0.3 is all hosts of the four addresses before 10.7.0.4.
+        let ours = ["10.9.0.2/24", "10.8.0.2/30", "10.7.0.4/29", "10.6.0.9/24", "fd08::2/126", "fd09::2/64"];
+        assert_eq!(interface.addr, ours.map(cidr));
+        assert_eq!(interface.host_addr, found.map(|one| one.host));
+        check_host_addresses(&interface.addr[1..2], &interface.host_addr[1..2], &[]).expect("it is beside the stack");
         assert!(said.contains("lw0 has 10.9.0.1/24"), "{said}");
     }
 

@@ -275,6 +275,23 @@ fn an_interface_that_root_made_ready_needs_no_privilege() {
     });
 }
 
+/// `peer` names the other end, and no network.
+#[test]
+fn a_point_to_point_interface_that_root_made_ready_needs_no_privilege() {
+    in_own_network("a_point_to_point_interface_that_root_made_ready_needs_no_privilege", || {
+        ip("tuntap add lwp mode tun");
+        ip("link set lwp mtu 1400 up");
+        ip("addr add 192.0.2.1 peer 192.0.2.2 dev lwp");
+        ip("addr add 2001:db8::1 peer 2001:db8::2 dev lwp nodad");
+        keep_only(0);
+        let addresses = vec![Prefix::new(KERNEL4, 32), Prefix::new(KERNEL6, 128)];
+        let of = |addresses| TunConfig { name: "lwp".into(), addresses, ..config() };
+        exchange(of(addresses));
+        let said = Tun::open(&of(vec![Prefix::new(OURS4, 32)])).unwrap_err().to_string();
+        assert!(said.contains("192.0.2.2/32"), "the other end's is not the kernel's: {said}");
+    });
+}
+
 /// Calls `ip` in the namespace of the calling thread.
 fn ip(arguments: &str) {
     let status = std::process::Command::new("ip").args(arguments.split(' ')).status().expect("there is ip(8)");

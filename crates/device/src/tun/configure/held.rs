@@ -17,6 +17,8 @@ pub(super) fn address(index: u32, prefix: &Prefix) -> io::Result<bool> {
     message.bytes(&[family(prefix.address), 0, 0, 0]);
     message.bytes(&index.to_ne_bytes());
     let ours = octets(prefix.address);
+    // No network is asked for. There may be another end all the same.
+    let is_alone = usize::from(prefix.len) == 8 * ours.len();
     message.any(|body| {
         let Some((head, attributes)) = body.split_at_checked(IFADDRMSG_LEN) else { return false };
         // `IFA_ADDRESS` is the other end's address where there is one. It says where the network is.
@@ -25,7 +27,7 @@ pub(super) fn address(index: u32, prefix: &Prefix) -> io::Result<bool> {
         head[..2] == [family(prefix.address), prefix.len]
             && head[4..8] == index.to_ne_bytes()
             && local == Some(&ours)
-            && at.is_some_and(|at| network(at, prefix.len) == network(&ours, prefix.len))
+            && (is_alone || at.is_some_and(|at| network(at, prefix.len) == network(&ours, prefix.len)))
     })
 }
 
