@@ -401,7 +401,7 @@ impl Builder {
                 }
                 let taken: Vec<IpAddr> = self.network.addresses.iter().map(|cidr| cidr.address).collect();
                 let other = other_usable(cidr, &taken).ok_or_else(|| {
-                    StartError::Misuse(format!("the network of {cidr} has no second address for the kernel's end of the interface: choose a shorter prefix, or say which address it shall have"))
+                    StartError::Misuse(format!("the network of {cidr} has no second address for the kernel's end of the interface: choose a shorter prefix"))
                 })?;
                 self.host.push(other);
             }
