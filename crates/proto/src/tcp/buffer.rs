@@ -78,6 +78,11 @@ impl BufferPool {
         (0..CLASSES).map(class_bytes).rev().find(|size| *size <= left).unwrap_or(0)
     }
 
+    /// The largest ring that it could lend now for text beyond a gap.
+    pub(super) fn largest_spare(&self) -> usize {
+        (0..CLASSES).map(class_bytes).rev().find(|size| self.can_spare(*size)).unwrap_or(0)
+    }
+
     #[inline]
     fn take(&mut self, bytes: usize) -> Option<Box<[u8]>> {
         let class = if bytes <= SMALLEST { 0 } else { class_of(bytes)? };

@@ -615,7 +615,7 @@ impl Connection {
         let extent = self.early_extent();
         let mut grown = self.rcv.buf.push_some(text, extent, cx.pool) as u32;
         if grown < text.len() as u32 {
-            self.clamp_window(cx.pool);
+            self.clamp_window(cx.pool.largest());
             if grown == 0 {
                 return Break(Some(Discard::TcpMemory));
             }
@@ -652,6 +652,7 @@ impl Connection {
         let gap = seq.offset_from(self.rcv.nxt) as u32;
         let extent = self.early_extent();
         if !self.rcv.buf.put(gap, text, extent, cx.pool) {
+            self.clamp_window(cx.pool.largest_spare());
             return Break(Some(Discard::TcpMemory));
         }
         self.note_known(gap, text.len() as u32);
@@ -704,7 +705,7 @@ impl Connection {
             // for each of them, with a back-off in between.
             let kept = consumed + self.rcv.buf.push_some(rest, 0, cx.pool);
             if kept < text.len() {
-                self.clamp_window(cx.pool);
+                self.clamp_window(cx.pool.largest());
             }
             self.rcv.nxt = self.rcv.nxt + kept as u32;
             self.tally.bytes_received += kept as u64;

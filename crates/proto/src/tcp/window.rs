@@ -3,7 +3,6 @@
 //! Whoever only receives learns all that from what arrives: the largest segments are full ones, and what they answer is a round trip old.
 
 use super::Cx;
-use super::buffer::BufferPool;
 use super::connection::{Connection, Facts};
 use crate::time::Instant;
 use laneway_wire::tcp::{SeqNum, UnscaledWindow};
@@ -66,19 +65,16 @@ impl Connection {
         }
     }
 
-    /// The largest buffer for which there is memory: that which there is, or one that the pool could lend.
-    fn affordable(&self, pool: &BufferPool) -> u32 {
-        self.rcv.buf.lent().max(pool.largest()) as u32
-    }
-
-    /// There was no memory for what the window had asked for. From now on it asks for no more than there is memory for, until the buffer grows again: the
-    /// peer would send as much again, as much would be lost again, and without timestamps it waits twice as long for each loss as for the one before it
-    /// (RFC 6298 section 5). What was asked for stays so; the right edge never moves left.
+    /// There was no memory for what the window had asked for, be it beyond a gap, where less is lent. From now on it asks for no more than there is memory
+    /// for, which is what the buffer has or the pool has `available`, until the buffer grows again: the peer would send as much again, as much would be lost
+    /// again, and without timestamps it waits twice as long for each loss as for the one before it (RFC 6298 section 5). What was asked for stays so; the
+    /// right edge never moves left.
     #[cold]
     #[inline(never)]
-    pub(super) fn clamp_window(&mut self, pool: &BufferPool) {
+    pub(super) fn clamp_window(&mut self, available: usize) {
         let least = LEAST_SEGMENTS * u32::from(self.rcv.mss.max(536));
-        self.rcv.buf_max = self.rcv.buf_max.min(self.affordable(pool).max(least));
+        let most = self.rcv.buf.lent().max(available) as u32;
+        self.rcv.buf_max = self.rcv.buf_max.min(most.max(least));
     }
 
     /// Dynamic right-sizing: once a round trip, a buffer twice what was read in it, so that slow start is never held back by us.
@@ -89,7 +85,8 @@ impl Connection {
         // What a reader leaves who lags only grows old in a larger buffer, and out of the cache: he has room enough.
         let lags = self.rcv.buf.len() > self.rcv.buf_max / 4;
         if !lags && now_ms.wrapping_sub(self.rcv.tuned_ms) <= round_ms {
-            let most = cx.config.tcp_rmem.1.min(self.affordable(cx.pool)).max(self.rcv.buf_max);
+            let affordable = self.rcv.buf.lent().max(cx.pool.largest()) as u32;
+            let most = cx.config.tcp_rmem.1.min(affordable).max(self.rcv.buf_max);
             self.rcv.buf_max = self.rcv.read.saturating_mul(2).clamp(self.rcv.buf_max, most);
         }
         self.rcv.read = 0;

@@ -1,5 +1,6 @@
 use super::super::connection::tests::{agreed, established, text};
 use super::*;
+use crate::discard::Discard;
 use crate::tcp::buffer::BufferPool;
 use crate::tcp::config::Config;
 use crate::tcp::connection::Agreed;
@@ -67,4 +68,20 @@ fn who_only_receives_finds_out_how_far_the_sender_is() {
         let found = grown(rtt_us, timestamps);
         assert!(found >= near, "{found} bytes where the handshake said {rtt_us:?}, with timestamps: {timestamps}");
     }
+}
+
+/// Half of the memory is lent for text beyond a gap, so whoever is asked for more than that has what he sends behind a loss refused, and without SACK and
+/// timestamps waits longer each time.
+#[test]
+fn the_window_asks_for_no_more_than_can_be_kept_beyond_a_gap() {
+    let config = Config { tcp_rmem: (32_768, 32_768), ..Config::default() };
+    let (mut connection, mut pool) = (established(&config, NOW), BufferPool::new(60_000));
+    let payload = [7; 1_000];
+    let early = Segment { seq: connection.sequence().2 + 20_000, ..text(&connection, &payload) };
+    let arrival = connection.on_segment(&early, &mut Cx { now: NOW, config: &config, pool: &mut pool });
+    assert_eq!(arrival.discard, Some(Discard::TcpMemory));
+    assert_eq!(connection.receive_buffer(), 8_192);
+    let early = Segment { seq: connection.sequence().2 + 7_000, ..early };
+    let arrival = connection.on_segment(&early, &mut Cx { now: NOW, config: &config, pool: &mut pool });
+    assert_eq!(arrival.discard, None);
 }
