@@ -3,6 +3,8 @@
 use crate::dice::Dice;
 use crate::plan::{Manner, Pair};
 use laneway::{Interest, Mode, Poller, TcpStream};
+use rustix::net::{SendFlags, send};
+use std::fmt::Debug;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
 use std::thread::{scope, sleep};
@@ -15,14 +17,18 @@ const LONG: Duration = Duration::from_secs(120);
 const PIECE_MAX: usize = 100_000;
 
 /// What it needs of a stream of either kind beside reading and writing.
-pub trait Line: Sync {
+pub trait Line: Sync + Debug {
     fn peek(&self, buf: &mut [u8]) -> io::Result<usize>;
     fn shut_write(&self) -> io::Result<()>;
     fn set_timeouts(&self, timeout: Duration);
+    /// Writes something whose last byte is urgent.
+    fn urge(&self, _: &[u8]) -> io::Result<usize> {
+        Err(ErrorKind::Unsupported.into())
+    }
 }
 
 macro_rules! line {
-    ($($stream:ty)+) => {
+    ($($stream:ty { $($more:item)* })+) => {
         $(
             impl Line for $stream {
                 fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
@@ -35,11 +41,19 @@ macro_rules! line {
                     self.set_read_timeout(Some(timeout)).unwrap();
                     self.set_write_timeout(Some(timeout)).unwrap();
                 }
+                $($more)*
             }
         )+
     };
 }
-line!(laneway::TcpStream std::net::TcpStream);
+line! {
+    laneway::TcpStream {}
+    std::net::TcpStream {
+        fn urge(&self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(send(self, bytes, SendFlags::OOB)?)
+        }
+    }
+}
 
 pub struct End<S> {
     stream: S,
@@ -57,6 +71,8 @@ struct Mouth {
     all: usize,
     /// The other may leave before it was all said.
     may_fail: bool,
+    /// Some of it is urgent.
+    urges: bool,
 }
 
 /// What it hears.
@@ -98,9 +114,15 @@ where
         End {
             stream,
             manner: pair.manners[side],
-            mouth: Mouth { dice: dice(2 * side), key, said: 0, all: pair.says[side], may_fail },
+            mouth: Mouth { dice: dice(2 * side), key, said: 0, all: pair.says[side], may_fail, urges: false },
             ear: Ear { dice: dice(2 * side + 1), key: their_key, heard: 0, all, leaves_at, may_fail, buf: Vec::new() },
         }
+    }
+
+    /// Some of what it says is urgent, or nothing is.
+    pub fn urging(mut self, urges: bool) -> Self {
+        self.mouth.urges = urges;
+        self
     }
 
     /// In two threads, which wait in their calls.
@@ -109,7 +131,10 @@ where
         stream.set_timeouts(time.unwrap_or(LONG));
         let until = Instant::now() + LONG;
         let go_on = |came| {
-            assert!(Instant::now() < until && (came != Came::Nothing || time.is_some()), "it takes for ever");
+            assert!(
+                Instant::now() < until && (came != Came::Nothing || time.is_some()),
+                "it takes for ever, {stream:?}"
+            );
             came != Came::TheEnd
         };
         scope(|scope| {
@@ -175,7 +200,9 @@ impl Mouth {
         }
         let len = piece(&mut self.dice).min(self.all - self.said);
         let bytes: Vec<u8> = (self.said..self.said + len).map(|at| byte(self.key, at)).collect();
-        let result = if self.dice.one_in(4) {
+        let result = if self.urges && self.dice.one_in(8) {
+            stream.urge(&bytes)
+        } else if self.dice.one_in(4) {
             let (one, two) = bytes.split_at(self.dice.below(len + 1));
             stream.write_vectored(&[one, two].map(IoSlice::new))
         } else {

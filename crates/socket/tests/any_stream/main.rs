@@ -8,7 +8,8 @@
 //! LANEWAY_SEEDS=4711..4712 cargo test -p laneway --test any_stream
 //! ```
 //!
-//! With `-- --ignored`, and as root, the other end of each connection is the kernel's.
+//! With `-- --ignored`, and as root, the other end of each connection is the kernel's, with settings of the seed's; `LANEWAY_PCAP=FILE` keeps the
+//! packets of one.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -17,20 +18,19 @@ mod common;
 mod dice;
 
 mod end;
+mod kernel;
 mod plan;
 
-use common::{is_inside, seeds};
+use common::{in_namespace_of, is_in_namespace, try_seeds};
 use end::End;
-use laneway::{Device, Stack, TcpListener, TcpStream};
+use kernel::Kernel;
+use laneway::{Config, Device, Stack, TcpListener, TcpStream};
 use plan::Plan;
-use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::net::SocketAddr;
 use std::thread;
 
 /// Settings that are tried at the same time: where something is lost, nearly all of the time is waited.
-const TRIED: usize = 32;
+const AT_ONCE: usize = 32;
 
 /// What a plan says, to its end, between two stacks. Whatever is wrong is a panic.
 fn run(plan: &Plan) {
@@ -53,15 +53,25 @@ fn run(plan: &Plan) {
     });
 }
 
-/// The same between a stack and the kernel, through a TUN interface that is the network `net`. Each connects to the other. MTU and offloads are the
-/// interface's, and not the plan's; the kernel's ends wait in two threads each.
-fn run_with_the_kernel(plan: &Plan, net: usize) {
-    let (ours, kernels) = (format!("10.77.{net}.2:0"), format!("10.77.{net}.1:0"));
-    let builder = Stack::builder(Device::tun(format!("lwstream{net}"))).address(&format!("10.77.{net}.2/24")).unwrap();
-    let builder = builder.lanes(plan.lanes).config(plan.config.clone()).fault(plan.rates(0), plan.seed);
+/// The same between a stack and the kernel, through a TUN interface. Each connects to the other. The kernel has settings of
+/// its own, the MTU among them, and its ends wait in two threads each.
+fn run_with_the_kernel(plan: &Plan) {
+    let kernel = Kernel::from_seed(plan);
+    eprintln!("{plan:?}\n{kernel:?}");
+    kernel.set();
+    let [ours, kernels] = if kernel.v6 { ["fd77::2", "fd77::1"] } else { ["10.77.0.2", "10.77.0.1"] };
+    let cidr = format!("{ours}/{}", if kernel.v6 { 64 } else { 24 });
+    let builder = Stack::builder(Device::tun_with_mtu("lwstream", kernel.mtu)).address(&cidr).unwrap();
+    let config = Config { software_checksums: !plan.offloads, ..plan.config.clone() };
+    let builder = builder.lanes(plan.lanes).config(config).fault(plan.rates(0), plan.seed);
+    let builder = match std::env::var_os("LANEWAY_PCAP") {
+        Some(file) => builder.pcap(file),
+        None => builder,
+    };
     let stack = builder.start().unwrap();
-    let here = TcpListener::bind_on(&stack, ours).unwrap();
-    let there = std::net::TcpListener::bind(kernels).unwrap();
+    let at = |ip: &str| SocketAddr::new(ip.parse().unwrap(), 0);
+    let here = TcpListener::bind_on(&stack, at(ours)).unwrap();
+    let there = std::net::TcpListener::bind(at(kernels)).unwrap();
     thread::scope(|scope| {
         for (number, pair) in plan.pairs.iter().enumerate() {
             let (stream, other) = if number % 2 == 0 {
@@ -71,44 +81,26 @@ fn run_with_the_kernel(plan: &Plan, net: usize) {
                 let other = std::net::TcpStream::connect(here.local_addr().unwrap()).unwrap();
                 (here.accept().unwrap().0, other)
             };
-            let (end, other) = (End::new(stream, pair, (number, 0)), End::new(other, pair, (number, 1)));
+            let end = End::new(stream, pair, (number, 0));
+            let other = End::new(other, pair, (number, 1)).urging(kernel.urges);
             scope.spawn(move || end.run());
             scope.spawn(move || other.in_two_threads(None));
         }
     });
 }
 
-/// Tries them all, or those that somebody asks for.
-fn try_all(usual: Range<u64>, run: impl Fn(&Plan, usize) + Sync) {
-    let seeds = seeds(usual);
-    let (next, failed) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for at_once in 0..TRIED {
-            let (run, next, failed) = (&run, &next, &failed);
-            scope.spawn(move || {
-                while let Some(seed) = Some(next.fetch_add(1, Relaxed)).filter(|seed| *seed < seeds.end) {
-                    let plan = Plan::from_seed(seed);
-                    if catch_unwind(AssertUnwindSafe(|| run(&plan, at_once))).is_err() {
-                        eprintln!("seed {seed}, tried again by LANEWAY_SEEDS={seed}..{}\n{plan:#?}\n", seed + 1);
-                        failed.lock().unwrap().push(seed);
-                    }
-                }
-            });
-        }
-    });
-    let failed = failed.into_inner().unwrap();
-    assert!(failed.is_empty(), "of the seeds {seeds:?} these failed: {failed:?}");
-}
-
 #[test]
 fn whatever_is_written_arrives_once_and_in_order() {
-    try_all(0..40, |plan, _| run(plan));
+    try_seeds(0..40, AT_ONCE, Plan::from_seed, run);
 }
 
 #[test]
 #[ignore = "needs root: makes a network namespace and TUN interfaces"]
 fn so_it_does_from_the_kernel_and_to_it() {
-    if is_inside("so_it_does_from_the_kernel_and_to_it") {
-        try_all(0..40, run_with_the_kernel);
+    let test = "so_it_does_from_the_kernel_and_to_it";
+    if is_in_namespace() {
+        return try_seeds(0..1, 1, Plan::from_seed, run_with_the_kernel);
     }
+    // What is set of the kernel is set of a whole namespace.
+    try_seeds(0..40, AT_ONCE, Plan::from_seed, |plan| in_namespace_of(plan.seed, test));
 }

@@ -3,6 +3,7 @@
 use crate::dice::Dice;
 use laneway::Config;
 use laneway::on_lane::{LinkConfig, Rates};
+use laneway_stack::proto::tcp::congestion::Algorithm;
 use std::time::Duration;
 
 /// All of one setting.
@@ -11,7 +12,7 @@ pub struct Plan {
     pub seed: u64,
     pub lanes: usize,
     mtu: usize,
-    offloads: bool,
+    pub offloads: bool,
     rates: Rates,
     pub config: Config,
     pub pairs: Vec<Pair>,
@@ -69,6 +70,7 @@ impl Plan {
         config.tcp.tcp_timestamps = loses || !dice.one_in(4);
         config.tcp.tcp_sack = !dice.one_in(4);
         config.tcp.tcp_window_scaling = !dice.one_in(4);
+        config.tcp.tcp_congestion_control = dice.pick(&[Algorithm::Cubic, Algorithm::Cubic, Algorithm::Reno]);
         // Where something is lost, it is waited for.
         let most = if rates == Rates::default() { 4 << 20 } else { 300_000 };
         // An RST is sent once; where that is lost, the other may wait for a long time before he asks again. And who hears no more holds what he was
@@ -84,6 +86,11 @@ impl Plan {
             config,
             pairs,
         }
+    }
+
+    /// Whether something that is sent may not arrive.
+    pub fn loses(&self) -> bool {
+        self.rates.loss_ppm > 0 || self.rates.corrupt_ppm > 0
     }
 
     /// What an end does to each frame that passes it. Only one damages: two bits in one frame can be such that no checksum shows it.

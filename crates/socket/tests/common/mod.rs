@@ -3,8 +3,13 @@
 #![allow(dead_code, reason = "each of them uses some of it")]
 
 use laneway::{Device, Stack, TcpListener, TcpStream};
+use std::fmt::Debug;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
 
 /// Two stacks of one lane each on a link, 10.0.0.1 and 10.0.0.2.
 pub fn stacks() -> (Stack, Stack) {
@@ -37,21 +42,56 @@ pub fn seeds(usual: Range<u64>) -> Range<u64> {
     range.unwrap_or_else(|| panic!("LANEWAY_SEEDS is {asked}, and not as 0..300 is"))
 }
 
+/// Tries what each seed plans, so many at once. Those that fail are named in the end, and shown.
+pub fn try_seeds<P: Debug>(usual: Range<u64>, at_once: usize, plan: impl Fn(u64) -> P + Sync, run: impl Fn(&P) + Sync) {
+    let seeds = seeds(usual);
+    let (next, failed) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some(seed) = Some(next.fetch_add(1, Relaxed)).filter(|seed| *seed < seeds.end) {
+                    let plan = plan(seed);
+                    if catch_unwind(AssertUnwindSafe(|| run(&plan))).is_err() {
+                        eprintln!("seed {seed}, tried again by LANEWAY_SEEDS={seed}..{}\n{plan:#?}\n", seed + 1);
+                        failed.lock().unwrap().push(seed);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "of the seeds {seeds:?} these failed: {failed:?}");
+}
+
 const INSIDE: &str = "LANEWAY_TEST_NAMESPACE";
 
 /// True in a network namespace of the test's own. Outside of one, runs the test there.
 pub fn is_inside(test: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
+    if is_in_namespace() {
         return true;
     }
-    let this = std::env::current_exe().expect("the test's own program");
-    let status = Command::new("unshare")
-        .arg("--net")
-        .arg(this)
-        .args(["--ignored", "--nocapture", "--exact", test])
-        .env(INSIDE, "1")
-        .status()
-        .expect("unshare, of util-linux, makes the namespace");
+    let status = in_namespace(test).status().expect("unshare, of util-linux, makes the namespace");
     assert!(status.success(), "inside of the namespace it failed");
     false
+}
+
+/// Whether this is what [`in_namespace`] has started.
+pub fn is_in_namespace() -> bool {
+    std::env::var_os(INSIDE).is_some()
+}
+
+/// Runs a test with one seed in a network namespace of that seed's own.
+pub fn in_namespace_of(seed: u64, test: &str) {
+    let mut command = in_namespace(test);
+    let output = command.env("LANEWAY_SEEDS", format!("{seed}..{}", seed + 1)).output();
+    let output = output.expect("unshare, of util-linux, makes the namespace");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What runs a test in a network namespace of its own.
+fn in_namespace(test: &str) -> Command {
+    let this = std::env::current_exe().expect("the test's own program");
+    let mut command = Command::new("unshare");
+    command.arg("--net").arg(this).args(["--ignored", "--nocapture", "--exact", test]).env(INSIDE, "1");
+    command
 }
