@@ -1,7 +1,7 @@
 //! Owns the application at each end of a world: it does what the scenario says, and tells the stage what it sees.
 
 use crate::check::byte_stream;
-use crate::scenario::{Ending, Gathering, Reading};
+use crate::scenario::{Ending, Gathering, MS, Reading};
 use crate::stage::{Action, Stage, Talk};
 use laneway_proto::tcp::{CloseReason, State};
 use laneway_stack::{App, ConnId, Context, ListenerId};
@@ -46,8 +46,9 @@ impl Puppet {
                 if let Some(flow) = flow {
                     let before = stage.by_flow.insert(flow, talk);
                     let before = before.map(|before| &stage.talks[before]);
-                    // An end of a haunted one may still be there.
-                    let haunted = before.is_some_and(|before| before.rude || before.haunted && !before.is_over());
+                    // An end of a haunted one may still be there; and what haunted it bears the same time as this, in the same millisecond.
+                    let as_late = |before: &Talk| !before.is_over() || now_us < before.opened_us + MS;
+                    let haunted = before.is_some_and(|before| before.rude || before.haunted && as_late(before));
                     // SYN and FIN have a number each.
                     let end_us = |before: &Talk| before.opened_us + 4 * (before.ends[0].said + 2);
                     let spent_us = before.map_or(0, |before| before.spent_us.max(end_us(before)));

@@ -25,7 +25,7 @@ use std::collections::HashMap;
 /// Polls and timers may be so late.
 const LATE_US: u64 = 20_000;
 /// So many of the latest segments that have reached a host are remembered: it may take them in later, and in another order.
-const LATELY: usize = 64;
+const LATELY: usize = 256;
 
 /// What a host says in a conversation: from which byte, and how many.
 pub type Said<'a> = &'a dyn Fn(usize, u64, u64) -> Vec<u8>;
