@@ -8,7 +8,7 @@ use std::io;
 use std::mem;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Prefix, TunConfig, TunError};
 
@@ -20,6 +20,9 @@ use netlink::{Message, NLM_F_ACK_CREATE_REPLACE, NLM_F_REQUEST, NLMSG_LEN};
 
 /// The least MTU with which the kernel has IPv6 on an interface (RFC 8200 section 5).
 const MTU_MIN_V6: usize = 1_280;
+
+/// The kernel is told of new links once a second, where they are many; mostly it takes a millisecond.
+const READY: Duration = Duration::from_millis(1_500);
 
 /// Everything that `config` asks for, in the order in which the kernel wants it.
 pub(super) fn set_up(name: &str, config: &TunConfig) -> Result<(), TunError> {
@@ -213,26 +216,23 @@ fn is_local(address: IpAddr) -> io::Result<bool> {
     Ok(answer.get(NLMSG_LEN + 7) == Some(&RTN_LOCAL))
 }
 
-/// Waits until the kernel takes packets to this address, but no longer than a tenth of a second.
+/// Waits until the kernel takes packets to this address, but no longer than [`READY`].
 ///
 /// It finishes setting up an IPv6 address in the background, and drops what comes in before as wrongly addressed.
 fn wait_until_local(address: IpAddr) {
-    for _ in 0..100 {
-        if is_local(address).unwrap_or(false) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until(|| is_local(address).unwrap_or(false));
 }
 
-/// Waits until the kernel sends on the interface, but no longer than a tenth of a second.
+/// Waits until the kernel sends on the interface, but no longer than [`READY`].
 ///
 /// Where nobody had a queue, it finds out in the background that there is one now, and drops what it is to send before.
 fn wait_until_running(name: &str) {
-    for _ in 0..100 {
-        if matches!(link::find(name), Ok(Some(link)) if link.is_running) {
-            return;
-        }
+    wait_until(|| matches!(link::find(name), Ok(Some(link)) if link.is_running));
+}
+
+fn wait_until(holds: impl Fn() -> bool) {
+    let until = Instant::now() + READY;
+    while !holds() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
