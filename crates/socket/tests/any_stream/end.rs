@@ -2,7 +2,9 @@
 
 use crate::dice::Dice;
 use crate::plan::{Manner, Pair};
-use laneway::{Interest, Mode, Poller, TcpStream};
+use crate::tasks;
+use crate::turns::{Step, steps};
+use laneway::{Interest, Mode, Poller, Stack, TcpStream};
 use rustix::net::{SendFlags, send};
 use std::fmt::Debug;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -12,41 +14,53 @@ use std::time::{Duration, Instant};
 
 /// Nothing that happens here takes so long, however much is lost: who has waited for a SYN-ACK that was repeated waits three seconds for the ACK of
 /// his first text, and twice as long each time.
-const LONG: Duration = Duration::from_secs(120);
+pub const LONG: Duration = Duration::from_secs(120);
 /// The longest piece.
 const PIECE_MAX: usize = 100_000;
 
-/// What it needs of a stream of either kind beside reading and writing.
-pub trait Line: Sync + Debug {
+/// What is read from, beside reading.
+pub trait Source {
     fn peek(&self, buf: &mut [u8]) -> io::Result<usize>;
+}
+
+/// What is written to, beside writing.
+pub trait Sink {
     fn shut_write(&self) -> io::Result<()>;
-    fn set_timeouts(&self, timeout: Duration);
     /// Writes something whose last byte is urgent.
     fn urge(&self, _: &[u8]) -> io::Result<usize> {
         Err(ErrorKind::Unsupported.into())
     }
 }
 
-macro_rules! line {
+/// A stream that a call waits for.
+pub trait Waits: Source + Sink + Sync + Debug {
+    fn set_timeouts(&self, timeout: Duration);
+}
+
+macro_rules! waits {
     ($($stream:ty { $($more:item)* })+) => {
         $(
-            impl Line for $stream {
+            impl Source for $stream {
                 fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
                     self.peek(buf)
                 }
+            }
+            impl Sink for $stream {
                 fn shut_write(&self) -> io::Result<()> {
                     self.shutdown(Shutdown::Write)
                 }
+                $($more)*
+            }
+            impl Waits for $stream {
                 fn set_timeouts(&self, timeout: Duration) {
                     self.set_read_timeout(Some(timeout)).unwrap();
                     self.set_write_timeout(Some(timeout)).unwrap();
                 }
-                $($more)*
             }
         )+
     };
 }
-line! {
+waits! {
     laneway::TcpStream {}
     std::net::TcpStream {
         fn urge(&self, bytes: &[u8]) -> io::Result<usize> {
@@ -56,18 +70,22 @@ line! {
 }
 
 pub struct End<S> {
-    stream: S,
+    pub stream: S,
     manner: Manner,
-    mouth: Mouth,
-    ear: Ear,
+    /// What is done, and in which order, where the two speak in turns.
+    pub steps: Option<Vec<Step>>,
+    pub mouth: Mouth,
+    pub ear: Ear,
 }
 
 /// What it says.
-struct Mouth {
-    dice: Dice,
+pub struct Mouth {
+    pub dice: Dice,
     /// Which stream it is, of all.
     key: usize,
-    said: usize,
+    pub said: usize,
+    /// What it may say for now.
+    pub upto: usize,
     all: usize,
     /// The other may leave before it was all said.
     may_fail: bool,
@@ -76,10 +94,10 @@ struct Mouth {
 }
 
 /// What it hears.
-struct Ear {
-    dice: Dice,
+pub struct Ear {
+    pub dice: Dice,
     key: usize,
-    heard: usize,
+    pub heard: usize,
     all: usize,
     /// Hears no more after so many.
     leaves_at: usize,
@@ -90,7 +108,7 @@ struct Ear {
 
 /// What became of a call that may not wait.
 #[derive(PartialEq, Eq)]
-enum Came {
+pub enum Came {
     Something,
     Nothing,
     TheEnd,
@@ -101,7 +119,7 @@ fn byte(key: usize, at: usize) -> u8 {
     (at.wrapping_mul(31) ^ (at >> 8).wrapping_mul(7) ^ key.wrapping_mul(101)) as u8
 }
 
-impl<S: Line> End<S>
+impl<S: Waits> End<S>
 where
     for<'a> &'a S: Read + Write,
 {
@@ -110,12 +128,14 @@ where
         let dice = |of: usize| Dice::new(pair.seed ^ of as u64);
         let may_fail = pair.leaves.is_some_and(|(leaver, _)| leaver != side);
         let leaves_at = pair.leaves.filter(|(leaver, _)| *leaver == side).map_or(usize::MAX, |(_, at)| at);
-        let all = pair.says[1 - side];
+        let [says, hears] = [side, 1 - side].map(|side| pair.says[side]);
+        let (mouth, ear) = (dice(2 * side), dice(2 * side + 1));
         End {
             stream,
             manner: pair.manners[side],
-            mouth: Mouth { dice: dice(2 * side), key, said: 0, all: pair.says[side], may_fail, urges: false },
-            ear: Ear { dice: dice(2 * side + 1), key: their_key, heard: 0, all, leaves_at, may_fail, buf: Vec::new() },
+            steps: pair.rounds.map(|rounds| steps(rounds, side)),
+            mouth: Mouth { dice: mouth, key, said: 0, upto: says, all: says, may_fail, urges: false },
+            ear: Ear { dice: ear, key: their_key, heard: 0, all: hears, leaves_at, may_fail, buf: Vec::new() },
         }
     }
 
@@ -125,11 +145,39 @@ where
         self
     }
 
-    /// In two threads, which wait in their calls.
-    pub fn in_two_threads(mut self, time: Option<Duration>) {
-        let stream = &self.stream;
-        stream.set_timeouts(time.unwrap_or(LONG));
+    /// In one thread, which does one thing after the other, and where that comes to nothing what is given.
+    fn in_turns(self, steps: &[Step], mut waits: impl FnMut(&S, Interest)) {
+        let End { stream, mut mouth, mut ear, .. } = self;
+        let mut goes_on = |came, interest| {
+            if came == Came::Nothing {
+                waits(&stream, interest);
+            }
+            came != Came::TheEnd
+        };
+        for step in steps {
+            match *step {
+                Step::Say(upto) => {
+                    mouth.upto = upto;
+                    while mouth.said < upto && goes_on(mouth.speak(&stream), Interest::WRITABLE) {}
+                }
+                Step::Hear(upto) => while ear.heard < upto && goes_on(ear.listen(&stream), Interest::READABLE) {},
+            }
+        }
+        while goes_on(mouth.speak(&stream), Interest::WRITABLE) {}
+        while goes_on(ear.listen(&stream), Interest::READABLE) {}
+    }
+
+    /// In threads that wait in their calls.
+    pub fn in_threads(mut self, time: Option<Duration>) {
+        self.stream.set_timeouts(time.unwrap_or(LONG));
         let until = Instant::now() + LONG;
+        if let Some(steps) = self.steps.take() {
+            let waits = |stream: &S, _| {
+                assert!(Instant::now() < until && time.is_some(), "it takes for ever, {stream:?}");
+            };
+            return self.in_turns(&steps, waits);
+        }
+        let stream = &self.stream;
         let go_on = |came| {
             assert!(
                 Instant::now() < until && (came != Came::Nothing || time.is_some()),
@@ -145,10 +193,12 @@ where
 }
 
 impl End<TcpStream> {
-    pub fn run(self) {
+    pub fn run(self, stack: &Stack) {
         match self.manner {
-            Manner::Blocking => self.in_two_threads(None),
-            Manner::Impatient(time) => self.in_two_threads(Some(time)),
+            Manner::Tasks if self.steps.is_none() => tasks::run_in_two(self, stack),
+            Manner::Task | Manner::Tasks => tasks::run_in_one(self, stack),
+            Manner::Blocking => self.in_threads(None),
+            Manner::Impatient(time) => self.in_threads(Some(time)),
             Manner::Edge => self.with_a_poller(Mode::Edge),
             Manner::Level => self.with_a_poller(Mode::Level),
         }
@@ -159,6 +209,18 @@ impl End<TcpStream> {
         stream.set_nonblocking(true).unwrap();
         let poller = Poller::new().unwrap();
         poller.add(stream, 0, Interest::BOTH, mode).unwrap();
+        if let Some(steps) = self.steps.take() {
+            let mut events = Vec::new();
+            let waits = |_: &TcpStream, interest| {
+                if mode == Mode::Level {
+                    poller.modify(0, interest, mode).unwrap();
+                }
+                events.clear();
+                let n = poller.wait(&mut events, Some(LONG)).unwrap();
+                assert_eq!(n, 1, "one socket is watched, and this came: {events:?}");
+            };
+            return self.in_turns(&steps, waits);
+        }
         let (mut speaks, mut listens) = (true, true);
         let mut events = Vec::new();
         while speaks || listens {
@@ -188,7 +250,7 @@ impl End<TcpStream> {
 }
 
 impl Mouth {
-    fn speak<S: Line>(&mut self, mut stream: &S) -> Came
+    pub fn speak<S: Sink>(&mut self, mut stream: &S) -> Came
     where
         for<'a> &'a S: Write,
     {
@@ -198,7 +260,7 @@ impl Mouth {
             assert!(result.is_ok() || self.may_fail, "{result:?}");
             return Came::TheEnd;
         }
-        let len = piece(&mut self.dice).min(self.all - self.said);
+        let len = piece(&mut self.dice).min(self.upto - self.said);
         let bytes: Vec<u8> = (self.said..self.said + len).map(|at| byte(self.key, at)).collect();
         let result = if self.urges && self.dice.one_in(8) {
             stream.urge(&bytes)
@@ -219,7 +281,7 @@ impl Mouth {
 }
 
 impl Ear {
-    fn listen<S: Line>(&mut self, mut stream: &S) -> Came
+    pub fn listen<S: Source>(&mut self, mut stream: &S) -> Came
     where
         for<'a> &'a S: Read,
     {

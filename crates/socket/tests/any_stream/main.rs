@@ -1,11 +1,11 @@
 //! Streams between threads over links that lose, double, reorder and damage what they carry: whatever is written arrives, once and in order.
 //!
 //! Chance, out of a seed, says what the link is, how small memory is, and how each end goes about it: in one thread that waits for what its poller
-//! tells, or in two that wait in their calls, in pieces of any length, at its own pace. What the threads do to each other is the machine's business,
+//! tells, in two that wait in their calls, or as tasks, in pieces of any length, at its own pace. What they do to each other is the machine's business,
 //! so a seed is a setting and not a run:
 //!
 //! ```text
-//! LANEWAY_SEEDS=4711..4712 cargo test -p laneway --test any_stream
+//! LANEWAY_SEEDS=4711..4712 cargo test -p laneway --all-features --test any_stream
 //! ```
 //!
 //! With `-- --ignored`, and as root, the other end of each connection is the kernel's, with settings of the seed's; `LANEWAY_PCAP=FILE` keeps the
@@ -20,6 +20,8 @@ mod dice;
 mod end;
 mod kernel;
 mod plan;
+mod tasks;
+mod turns;
 
 use common::{in_namespace_of, is_in_namespace, try_seeds};
 use end::End;
@@ -45,9 +47,9 @@ fn run(plan: &Plan) {
         for (number, pair) in plan.pairs.iter().enumerate() {
             let stream = TcpStream::connect_on(&stacks[1], listener.local_addr().unwrap()).unwrap();
             let other = listener.accept().unwrap().0;
-            for (side, stream) in [stream, other].into_iter().enumerate() {
+            for (side, (stream, stack)) in [(stream, &stacks[1]), (other, &stacks[0])].into_iter().enumerate() {
                 let end = End::new(stream, pair, (number, side));
-                scope.spawn(move || end.run());
+                scope.spawn(move || end.run(stack));
             }
         }
     });
@@ -68,14 +70,14 @@ fn run_with_the_kernel(plan: &Plan) {
         Some(file) => builder.pcap(file),
         None => builder,
     };
-    let stack = builder.start().unwrap();
+    let stack = &builder.start().unwrap();
     let at = |ip: &str| SocketAddr::new(ip.parse().unwrap(), 0);
-    let here = TcpListener::bind_on(&stack, at(ours)).unwrap();
+    let here = TcpListener::bind_on(stack, at(ours)).unwrap();
     let there = std::net::TcpListener::bind(at(kernels)).unwrap();
     thread::scope(|scope| {
         for (number, pair) in plan.pairs.iter().enumerate() {
             let (stream, other) = if number % 2 == 0 {
-                let stream = TcpStream::connect_on(&stack, there.local_addr().unwrap()).unwrap();
+                let stream = TcpStream::connect_on(stack, there.local_addr().unwrap()).unwrap();
                 (stream, there.accept().unwrap().0)
             } else {
                 let other = std::net::TcpStream::connect(here.local_addr().unwrap()).unwrap();
@@ -83,8 +85,8 @@ fn run_with_the_kernel(plan: &Plan) {
             };
             let end = End::new(stream, pair, (number, 0));
             let other = End::new(other, pair, (number, 1)).urging(kernel.urges);
-            scope.spawn(move || end.run());
-            scope.spawn(move || other.in_two_threads(None));
+            scope.spawn(move || end.run(stack));
+            scope.spawn(move || other.in_threads(None));
         }
     });
 }

@@ -1,6 +1,7 @@
 //! Owns what a seed decides: the link, the memory, and how each end goes about it.
 
 use crate::dice::Dice;
+use crate::turns;
 use laneway::Config;
 use laneway::on_lane::{LinkConfig, Rates};
 use laneway_stack::proto::tcp::congestion::Algorithm;
@@ -25,6 +26,8 @@ pub struct Pair {
     pub manners: [Manner; 2],
     /// Which end hears no more after so many bytes, if one does. It leaves when it has said all.
     pub leaves: Option<(usize, usize)>,
+    /// They speak in turns, so often. Otherwise each says all that it has to say, whatever it hears.
+    pub rounds: Option<usize>,
     /// Chance of their own.
     pub seed: u64,
 }
@@ -40,6 +43,10 @@ pub enum Manner {
     Edge,
     /// The same, of a poller that tells as long as it is so.
     Level,
+    /// A task of tokio's that speaks and listens in turns, and goes from runtime to runtime.
+    Task,
+    /// A task that speaks, and one that listens.
+    Tasks,
 }
 
 impl Plan {
@@ -72,11 +79,11 @@ impl Plan {
         config.tcp.tcp_window_scaling = !dice.one_in(4);
         config.tcp.tcp_congestion_control = dice.pick(&[Algorithm::Cubic, Algorithm::Cubic, Algorithm::Reno]);
         // Where something is lost, it is waited for.
-        let most = if rates == Rates::default() { 4 << 20 } else { 300_000 };
+        let (most, rounds_max) = if rates == Rates::default() { (4 << 20, 4_000) } else { (300_000, 50) };
         // An RST is sent once; where that is lost, the other may wait for a long time before he asks again. And who hears no more holds what he was
         // sent; where memory is scarce, all wait for him.
         let may_leave = !loses && config.tcp_mem == Config::default().tcp_mem;
-        let pairs = (0..1 + dice.below(4)).map(|_| Pair::from(&mut dice, most, may_leave)).collect();
+        let pairs = (0..1 + dice.below(4)).map(|_| Pair::from(&mut dice, most, rounds_max, may_leave)).collect();
         Plan {
             seed,
             lanes: dice.pick(&[1, 1, 2, 3]),
@@ -106,24 +113,32 @@ impl Plan {
 }
 
 impl Pair {
-    fn from(dice: &mut Dice, most: usize, may_leave: bool) -> Pair {
+    fn from(dice: &mut Dice, most: usize, rounds_max: usize, may_leave: bool) -> Pair {
         let says = |dice: &mut Dice| match dice.below(4) {
             0 => dice.below(10),
             1 => dice.below(3_000),
             _ => dice.below(most),
         };
-        let manner = |dice: &mut Dice| match dice.below(5) {
+        let manner = |dice: &mut Dice| match dice.below(7) {
             0..2 => Manner::Blocking,
             2 => Manner::Impatient(Duration::from_micros(1 + dice.below(20_000) as u64)),
             3 => Manner::Edge,
-            _ => Manner::Level,
+            4 => Manner::Level,
+            5 => Manner::Task,
+            _ => Manner::Tasks,
         };
-        let says = [says(dice), says(dice)];
+        let rounds = dice.one_in(3).then(|| 1 + dice.below(rounds_max));
+        let says = match rounds {
+            Some(rounds) => [0, 1].map(|side| turns::says(rounds, side)),
+            None => [says(dice), says(dice)],
+        };
         let leaver = dice.below(2);
         Pair {
             says,
             manners: [manner(dice), manner(dice)],
-            leaves: (may_leave && dice.one_in(3)).then(|| (leaver, dice.below(1 + says[1 - leaver]))),
+            leaves: (may_leave && rounds.is_none() && dice.one_in(3))
+                .then(|| (leaver, dice.below(1 + says[1 - leaver]))),
+            rounds,
             seed: dice.below(usize::MAX) as u64,
         }
     }
