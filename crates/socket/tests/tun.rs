@@ -249,3 +249,47 @@ fn a_stack_whose_interface_is_deleted_says_so() {
     let failure = stack.stop().failure.expect("it has failed");
     assert!(failure.contains("the interface lwtest3 is gone"), "{failure}");
 }
+
+/// The cores that each lane may run on, as `/proc` has them.
+fn cores_of_lanes() -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("/proc is mounted");
+    let paths = tasks.map(|task| task.expect("an entry").path());
+    let lanes = paths.filter(|path| {
+        // One that has ended meanwhile has no name.
+        std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.starts_with("lane-"))
+    });
+    let status = lanes.filter_map(|path| std::fs::read_to_string(path.join("status")).ok());
+    let allowed = status.filter_map(|status| {
+        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(|list| list.trim().to_owned())
+    });
+    allowed.collect()
+}
+
+#[test]
+#[ignore = "needs root: makes a network namespace and a TUN interface"]
+fn lanes_on_every_core_are_bound_to_none() {
+    if !is_inside("lanes_on_every_core_are_bound_to_none") {
+        return;
+    }
+    let cores = thread::available_parallelism().expect("cores").get();
+    // Whoever brings them packets shares his core with one of two lanes on two cores, and with one lane goes to the other.
+    for (lanes, is_bound) in [(1, cores > 1), (cores, false)] {
+        let stack = Stack::builder(Device::tun("lwtest4")).address("10.77.0.2/24").expect("an address").lanes(lanes);
+        let stack = stack.start(|_| Echo::default()).expect("a TUN interface");
+        let is_known =
+            |allowed: &[String]| allowed.len() == lanes && allowed.iter().all(|list| is_one(list) == is_bound);
+        let began = Instant::now();
+        // Each binds itself when its thread begins.
+        while !is_known(&cores_of_lanes()) {
+            let allowed = cores_of_lanes();
+            assert!(began.elapsed() < Duration::from_secs(5), "{lanes} lanes on {cores} cores: {allowed:?}");
+            thread::sleep(Duration::from_millis(1));
+        }
+        stack.stop();
+    }
+}
+
+/// A list of one core.
+fn is_one(list: &str) -> bool {
+    list.parse::<u32>().is_ok()
+}

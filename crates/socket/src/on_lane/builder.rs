@@ -162,6 +162,7 @@ pub struct Builder {
     host: Vec<Cidr>,
     lanes: Option<usize>,
     spin: Option<Duration>,
+    pin: Option<bool>,
     sharing: Sharing,
     references: References,
     options: Options,
@@ -188,6 +189,7 @@ impl Stack {
             host: Vec::new(),
             lanes: None,
             spin: None,
+            pin: None,
             sharing: Sharing::default(),
             references: References::default(),
             options: Options::default(),
@@ -262,9 +264,10 @@ impl Builder {
         self
     }
 
-    /// Whether each lane is bound to a core of its own. It is, if there are enough.
+    /// Whether each lane is bound to a core of its own. It is, if there are enough; but not on a TUN interface with as many lanes as cores: each
+    /// program on this machine would share its core with a lane, which takes it whenever a packet comes, and could not go to another.
     pub fn pin(mut self, pin: bool) -> Self {
-        self.options.pin = pin;
+        self.pin = Some(pin);
         self
     }
 
@@ -389,6 +392,7 @@ impl Builder {
         let crowded = matches!(self.device.0, Kind::Tun { .. }) && lanes >= cores().len();
         let spin = self.spin.unwrap_or(Duration::from_micros(if crowded { 0 } else { 50 }));
         self.options.spin_us = spin.as_micros() as u64;
+        self.options.pin = self.pin.unwrap_or(!crowded);
         Ok(())
     }
 
