@@ -167,7 +167,9 @@ macro_rules! story_of_readiness {
         }
         say("all", format!("{:?}", got == sent));
         say("room", format!("{:?}", timeout(MOMENTS, $far.writable()).await.is_ok()));
+        say("nothing into no buffer", format!("{:?}", timeout(within, $near.read(&mut [])).await.is_ok()));
         say("shut", format!("{:?}", $far.shutdown().await.is_ok()));
+        say("ready for", format!("{:?}", $far.ready(Interest::WRITABLE).await.unwrap()));
         tokio::time::sleep(within).await;
         say("an end to read", format!("{:?}", timeout(MOMENTS, $near.readable()).await.is_ok()));
         say("read", kind($near.try_read(&mut buf)));
@@ -183,12 +185,12 @@ const MOMENTS: Duration = Duration::from_secs(10);
 #[tokio::test]
 async fn readiness_as_tokio_has_it() {
     let (server, client) = stacks();
-    let (near, mut far) = connected(&server, &client).await;
+    let (mut near, mut far) = connected(&server, &client).await;
     let ours = story_of_readiness!(near, far);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to = listener.local_addr().unwrap();
     let (near, far) = tokio::join!(tokio::net::TcpStream::connect(to), listener.accept());
-    let (near, mut far) = (near.unwrap(), far.unwrap().0);
+    let (mut near, mut far) = (near.unwrap(), far.unwrap().0);
     let kernels = story_of_readiness!(near, far);
     assert_eq!(ours, kernels);
 }

@@ -7,7 +7,7 @@ use ::tokio::io::{self as tokio_io, Ready};
 use ::tokio::runtime::{Handle, Id};
 use ::tokio::task::coop::{consume_budget, poll_proceed};
 use laneway_stack::threads::desk::Desk;
-use laneway_stack::threads::poll::{self, closed};
+use laneway_stack::threads::poll::{self, ended};
 use laneway_stack::threads::words::{READ, WRITE};
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -195,13 +195,15 @@ impl Registration {
     /// For which of `wanted` the socket is ready; `WouldBlock`: for none, and the poller will tell.
     fn look_for(&self, wanted: u32) -> io::Result<Ready> {
         let mut bits = self.source.look_for(wanted);
-        let closed = match &self.source {
-            poll::Source::Conversation(talk) => closed(talk),
+        let ended = match &self.source {
+            poll::Source::Conversation(talk) => ended(talk),
             _ => 0,
         };
-        if bits & !closed & WRITE != 0 && lock(&self.waits).lacks_memory {
+        if bits & !ended & WRITE != 0 && lock(&self.waits).lacks_memory {
             bits &= !WRITE;
         }
+        // Whoever has said all himself is not told that he cannot say more before the peer has said all, too (`EPOLLHUP`).
+        let closed = if ended & READ == 0 { 0 } else { ended };
         if bits == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }

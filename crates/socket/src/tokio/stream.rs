@@ -199,9 +199,6 @@ impl TcpStream {
     }
 
     pub(super) fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if buf.remaining() == 0 {
-            return Poll::Ready(Ok(()));
-        }
         let read = || self.inner.try_read(buf.initialize_unfilled(), /* peek= */ false);
         let got = self.registration.poll(cx, Side::Reader, read);
         got.map_ok(|n| buf.advance(n))

@@ -93,7 +93,7 @@ impl Source {
 
 /// Which of [`READ`] and [`WRITE`] would not have to wait on a connection.
 pub fn readiness(talk: &Conversation) -> u32 {
-    let mut ready = closed(talk);
+    let mut ready = ended(talk);
     if talk.readable() > 0 {
         ready |= READ;
     }
@@ -104,18 +104,18 @@ pub fn readiness(talk: &Conversation) -> u32 {
 }
 
 /// Which direction of a connection has ended: [`READ`]: what is not there yet will not come; [`WRITE`]: nothing can be sent.
-pub fn closed(talk: &Conversation) -> u32 {
+pub fn ended(talk: &Conversation) -> u32 {
     let status = talk.lane().status.load(Acquire);
     let shut = talk.app().state.load(Relaxed);
     let over = status & GONE != 0 || talk.lane().has_error();
-    let mut closed = 0;
+    let mut ended = 0;
     if over || status & ENDED != 0 || shut & SHUT_READ != 0 {
-        closed |= READ;
+        ended |= READ;
     }
     if over || shut & SHUT_WRITE != 0 {
-        closed |= WRITE;
+        ended |= WRITE;
     }
-    closed
+    ended
 }
 
 /// Of [`Watched::interest`]: nobody wants to know any more, and nobody ever will. The bits above [`WRITE`] and below this are its
