@@ -1,32 +1,12 @@
-//! Stories of tasks that nobody thought of, on tokio's sockets and on ours: chance, out of a seed, says what is called on the two ends of a connection
-//! and on their halves, and what each call says, when it is polled once, must be the same.
-//!
-//! ```text
-//! LANEWAY_SEEDS=4711..4712 cargo test -p laneway --all-features --test any_task
-//! ```
+//! Owns the stories of a connection: its two ends, whole or in halves.
 
-mod common;
-#[allow(dead_code, reason = "any_story uses all of it")]
-#[path = "any_story/dice.rs"]
-mod dice;
-
-use dice::Dice;
-use std::future::Future;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, Ready};
-
-/// Stories that are told at the same time: nearly all of them wait nearly always.
-const TELLERS: usize = 32;
-/// How long what is done takes, on a machine that has nothing else to do.
-const QUICK: Duration = Duration::from_millis(2);
-const ACTS_MAX: usize = 24;
+use super::*;
+use std::io::{IoSlice, IoSliceMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// What is done with an end, or with the half of it that can do it.
 #[derive(Clone, Copy, Debug)]
-enum Act {
+pub enum Act {
     Read(usize),
     TryRead(usize),
     TryReadPieces(usize, usize),
@@ -50,21 +30,7 @@ enum Act {
     Drop,
 }
 
-#[derive(Debug)]
-struct Story {
-    acts: Vec<(usize, Act)>,
-}
-
-impl Story {
-    fn from_seed(seed: u64) -> Story {
-        let mut dice = Dice::new(seed);
-        let len = 2 + dice.below(ACTS_MAX);
-        let acts = (0..len).map(|_| (dice.below(2), act(&mut dice))).collect();
-        Story { acts }
-    }
-}
-
-fn act(dice: &mut Dice) -> Act {
+pub fn act(dice: &mut Dice) -> Act {
     let n = |dice: &mut Dice| dice.pick(&[0, 1, 2, 5, 100, 3_000]);
     match dice.below(66) {
         0..5 => Act::Read(n(dice)),
@@ -89,59 +55,6 @@ fn act(dice: &mut Dice) -> Act {
         61..63 => Act::DropWriter,
         63 => Act::ForgetWriter,
         _ => Act::Drop,
-    }
-}
-
-/// What a call said: compared word for word. Of readiness tokio may remember more than is still so, until a call finds nothing; so what only we
-/// call ready is wrong, and what only tokio does is not.
-#[derive(Clone, PartialEq, Debug)]
-struct Line {
-    said: String,
-    is_pending: bool,
-    ready: (bool, bool),
-}
-
-fn line<T: std::fmt::Debug>(done: Option<io::Result<T>>) -> Line {
-    let is_pending = done.is_none();
-    let said = match done {
-        None => "pending".to_owned(),
-        Some(Ok(value)) => format!("{value:?}"),
-        Some(Err(error)) => format!("error: {:?}", error.kind()),
-    };
-    Line { said, is_pending, ready: (false, false) }
-}
-
-fn of_ready(done: Option<io::Result<Ready>>) -> Line {
-    let Some(Ok(ready)) = done else { return line(done.map(|done| done.map(drop))) };
-    let said = format!("closed to read {}, to write {}", ready.is_read_closed(), ready.is_write_closed());
-    Line { said, is_pending: false, ready: (ready.is_readable(), ready.is_writable()) }
-}
-
-fn bytes(n: usize) -> Vec<u8> {
-    (0..n).map(|at| (at % 251) as u8).collect()
-}
-
-/// What was read, in few words.
-fn heard(buf: &[u8], done: Option<io::Result<usize>>) -> Line {
-    line(
-        done.map(|done| {
-            done.map(|n| (n, buf[..n].iter().fold(0u32, |sum, byte| sum.wrapping_mul(31) + u32::from(*byte))))
-        }),
-    )
-}
-
-fn once<T>(future: impl Future<Output = T>) -> Option<T> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(done) => Some(done),
-        Poll::Pending => None,
-    }
-}
-
-fn interest(reads: bool, writes: bool) -> Interest {
-    match (reads, writes) {
-        (true, false) => Interest::READABLE,
-        (false, true) => Interest::WRITABLE,
-        _ => Interest::READABLE | Interest::WRITABLE,
     }
 }
 
@@ -307,12 +220,12 @@ macro_rules! world {
             }
 
             /// What the story's calls say; `moment`: how long what is done takes to reach everybody.
-            pub async fn tell(ends: [TcpStream; 2], story: &Story, moment: Duration) -> Vec<Line> {
+            pub async fn tell(ends: [TcpStream; 2], story: &Story<Act>, moment: Duration) -> Vec<Line> {
                 let (mut ends, mut lines) = (ends.map(End::Whole), Vec::new());
                 tokio::time::sleep(moment).await;
                 for (end, act) in &story.acts {
                     if let Some(line) = ends[*end].act(*act) {
-                        lines.push(Line { said: format!("{} {act:?}: {}", ["near", "far"][*end], line.said), ..line });
+                        lines.push(line.of(*end, act));
                         tokio::time::sleep(moment).await;
                     }
                 }
@@ -326,7 +239,7 @@ world!(kernels, tokio::net::TcpStream, tokio::net::tcp::OwnedReadHalf, tokio::ne
 world!(ours, laneway::tokio::TcpStream, laneway::tokio::OwnedReadHalf, laneway::tokio::OwnedWriteHalf);
 
 /// What the kernel's have said, and what ours have.
-async fn told(story: &Story, moment: Duration) -> io::Result<[Vec<Line>; 2]> {
+pub async fn told(story: &Story<Act>, moment: Duration) -> io::Result<[Vec<Line>; 2]> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let near = tokio::net::TcpStream::connect(listener.local_addr()?).await?;
     let of_kernels = kernels::tell([near, listener.accept().await?.0], story, moment);
@@ -335,30 +248,4 @@ async fn told(story: &Story, moment: Duration) -> io::Result<[Vec<Line>; 2]> {
     let near = laneway::tokio::TcpStream::connect_on(&client, listener.local_addr()?).await?;
     let of_ours = ours::tell([near, listener.accept().await?.0], story, moment);
     Ok(tokio::join!(of_kernels, of_ours).into())
-}
-
-/// What is different first, if anything is.
-fn difference([kernels, ours]: &[Vec<Line>; 2]) -> Option<String> {
-    let is_same = |kernel: &Line, ours: &Line| {
-        let has_more = (ours.ready.0 && !kernel.ready.0) || (ours.ready.1 && !kernel.ready.1);
-        let is_less = kernel.ready != (false, false) && ours.ready == (false, false) && ours.is_pending;
-        is_less || kernel.said == ours.said && !has_more
-    };
-    let at = kernels.iter().zip(ours).take_while(|(kernel, ours)| is_same(kernel, ours)).count();
-    if at == kernels.len() && at == ours.len() {
-        return None;
-    }
-    let before: Vec<_> = ours[..at].iter().map(|line| line.said.as_str()).collect();
-    Some(format!("both: {before:#?}\nkernel: {:?}\nours:   {:?}", kernels.get(at), ours.get(at)))
-}
-
-#[test]
-fn any_story_of_tasks_is_the_same_in_both_worlds() {
-    common::try_seeds(0..200, TELLERS, Story::from_seed, |story| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let differs = |moment| difference(&runtime.block_on(told(story, moment)).unwrap());
-        // On a machine that is busy something may come late. Told with patience it is the same, or is different.
-        let found = [QUICK, 10 * QUICK, 50 * QUICK].into_iter().map(differs).try_fold(String::new(), |_, found| found);
-        assert_eq!(found, None);
-    });
 }
