@@ -3,6 +3,9 @@
 use crate::dice::Dice;
 use crate::plan::Plan;
 use std::fs;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// All of one setting.
 #[derive(Debug)]
@@ -13,8 +16,18 @@ pub struct Kernel {
     pub mtu: usize,
     /// Some of what it says is urgent (`MSG_OOB`). Here it stands where all else stands (RFC 6093).
     pub urges: bool,
+    /// What becomes of the interface meanwhile, and how long after what was before.
+    changes: Vec<(Duration, Change)>,
     /// Below `net.ipv4`, for both families.
     sysctls: Vec<(&'static str, String)>,
+}
+
+#[derive(Debug)]
+enum Change {
+    /// It carries so much from now on.
+    Mtu(usize),
+    /// It is down for so long. What is under way is lost.
+    Down(Duration),
 }
 
 /// Each with what it is set to, the default among them.
@@ -62,7 +75,38 @@ impl Kernel {
         sysctls.push(("tcp_rmem", format!("4096 {first} {}", first << dice.below(5))));
         let first = 4_096 << dice.below(6);
         sysctls.push(("tcp_wmem", format!("4096 {first} {}", first << dice.below(7))));
-        Kernel { v6, mtu, urges: dice.one_in(4), sysctls }
+        let urges = dice.one_in(4);
+        let mtus: Vec<usize> = [least, 1_300, 1_500, mtu].into_iter().filter(|to| *to <= mtu).collect();
+        let change = |dice: &mut Dice| {
+            // An interface that is down has no IPv6 addresses, and gets none back.
+            let change = match dice.one_in(3) && plan.loses() && !v6 {
+                true => Change::Down(Duration::from_millis(dice.below(300) as u64)),
+                false => Change::Mtu(dice.pick(&mtus)),
+            };
+            (Duration::from_millis(dice.pick(&[0, 3, 30, 300])), change)
+        };
+        let changes = if dice.one_in(2) { (0..1 + dice.below(8)).map(|_| change(&mut dice)).collect() } else { vec![] };
+        Kernel { v6, mtu, urges, changes, sysctls }
+    }
+
+    /// Has the interface become what it becomes.
+    pub fn change(&self, interface: &str) {
+        let set = |to: [&str; 2]| {
+            let to = to.into_iter().filter(|word| !word.is_empty());
+            let status = Command::new("ip").args(["link", "set", interface]).args(to).status();
+            assert!(status.expect("ip, of iproute2, is there").success());
+        };
+        for (wait, change) in &self.changes {
+            sleep(*wait);
+            match change {
+                Change::Mtu(mtu) => set(["mtu", &mtu.to_string()]),
+                Change::Down(time) => {
+                    set(["down", ""]);
+                    sleep(*time);
+                    set(["up", ""]);
+                }
+            }
+        }
     }
 
     /// Sets it in the namespace of the caller, as far as this kernel knows it.

@@ -56,7 +56,7 @@ fn run(plan: &Plan) {
 }
 
 /// The same between a stack and the kernel, through a TUN interface. Each connects to the other. The kernel has settings of
-/// its own, the MTU among them, and its ends wait in two threads each.
+/// its own, the MTU among them, which may change meanwhile, and its ends wait in two threads each.
 fn run_with_the_kernel(plan: &Plan) {
     let kernel = Kernel::from_seed(plan);
     eprintln!("{plan:?}\n{kernel:?}");
@@ -88,6 +88,7 @@ fn run_with_the_kernel(plan: &Plan) {
             scope.spawn(move || end.run(stack));
             scope.spawn(move || other.in_threads(None));
         }
+        kernel.change("lwstream");
     });
 }
 
