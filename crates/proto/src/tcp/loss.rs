@@ -167,8 +167,24 @@ impl Connection {
             return;
         }
         self.dup_acks = self.dup_acks.saturating_add(1);
-        if self.phase == Phase::Open {
-            self.suspect(cx);
+        match self.phase {
+            Phase::Open => self.suspect(cx),
+            Phase::Recovery => self.suspect_repetition(cx),
+            Phase::Loss => {}
+        }
+    }
+
+    /// The first hole was filled, and that segment was lost as well: what left after it has come, and enough of that. Nothing else would ask for it
+    /// but the timer, while the windows let new text go.
+    ///
+    //= https://www.rfc-editor.org/rfc/rfc5681#section-4.3
+    //# Loss in two successive windows of data, or the loss of a retransmission, should be taken as two indications of
+    //# congestion and, therefore, cwnd (and ssthresh) MUST be lowered twice in this case.
+    fn suspect_repetition(&mut self, cx: &mut Cx<'_>) {
+        let is_filled = self.snd.una.before(self.rexmit_nxt) && !self.facts.has(Facts::FORCE);
+        if is_filled && self.board.as_ref().is_some_and(|board| board.is_repetition_lost(self.snd.mss.into())) {
+            self.congestion.on_congestion(cx.now, self.flight());
+            self.facts.set(Facts::FORCE);
         }
     }
 

@@ -718,6 +718,9 @@ impl Connection {
             Kind::Again => {
                 cold_path();
                 self.rexmit_nxt = self.rexmit_nxt.latest(end);
+                if let Some(board) = &mut self.board {
+                    board.note_repeated(self.snd.nxt);
+                }
                 self.facts.clear(Facts::FORCE | Facts::TIMING);
                 self.retransmitted += 1;
                 self.tally.bytes_retrans += u64::from(plan.len);

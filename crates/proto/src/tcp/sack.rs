@@ -24,6 +24,8 @@ pub struct Scoreboard {
     len: u8,
     /// Bytes in all ranges together.
     sacked: u32,
+    /// snd.nxt when something was last sent again: what lies above it left after that.
+    repeated_at: Option<SeqNum>,
 }
 
 impl Default for Scoreboard {
@@ -36,7 +38,7 @@ impl Scoreboard {
     /// Nothing reported.
     pub const fn new() -> Self {
         const NONE: SeqRange = SeqRange::new(SeqNum::new(0), SeqNum::new(0));
-        Scoreboard { ranges: [NONE; RANGES_MAX], len: 0, sacked: 0 }
+        Scoreboard { ranges: [NONE; RANGES_MAX], len: 0, sacked: 0, repeated_at: None }
     }
 
     /// Whether no outstanding byte is reported.
@@ -55,6 +57,7 @@ impl Scoreboard {
     pub fn clear(&mut self) {
         self.len = 0;
         self.sacked = 0;
+        self.repeated_at = None;
     }
 
     /// An ACK came: `una` is snd.una with that ACK applied, `snd_max` the highest sequence number ever sent. Returns how
@@ -135,11 +138,25 @@ impl Scoreboard {
         for r in self.held().iter().rev() {
             above += r.len();
             separate += 1;
-            if separate >= DUP_THRESH || above > (DUP_THRESH - 1).saturating_mul(mss) {
+            if is_enough(separate, above, mss) {
                 return Some(r.start);
             }
         }
         None
+    }
+
+    /// Something was sent again, with `snd_nxt` next.
+    #[inline]
+    pub fn note_repeated(&mut self, snd_nxt: SeqNum) {
+        self.repeated_at = Some(snd_nxt);
+    }
+
+    /// Is what was sent again lost, too, as far as it was not reported? By the rule of IsLost, asked of what left after it.
+    pub fn is_repetition_lost(&self, mss: u32) -> bool {
+        let Some(after) = self.repeated_at else { return false };
+        let later = || self.held().iter().rev().take_while(|r| r.end.after(after));
+        let bytes = later().map(|r| bytes_between(r.start.latest(after), r.end)).sum();
+        is_enough(later().count() as u32, bytes, mss)
     }
 
     /// IsLost (RFC 6675 section 4): is the byte at `seq` presumed lost? A reported byte is not.
@@ -242,6 +259,12 @@ impl Scoreboard {
         // `len` never exceeds the array; `min` lets the compiler see it.
         &self.ranges[..self.count().min(RANGES_MAX)]
     }
+}
+
+/// Whether so many ranges, or bytes, reported above something say that it is lost (RFC 6675 section 4).
+#[inline]
+fn is_enough(separate: u32, bytes: u32, mss: u32) -> bool {
+    separate >= DUP_THRESH || bytes > (DUP_THRESH - 1).saturating_mul(mss)
 }
 
 /// Bytes from `from` to `to`; 0 if that is backwards.

@@ -24,6 +24,8 @@ use std::collections::HashMap;
 
 /// Polls and timers may be so late.
 const LATE_US: u64 = 20_000;
+/// What is so close together may be of two polls that follow each other.
+const AT_ONCE_US: u64 = 1_000;
 /// So many of the latest segments that have reached a host are remembered: it may take them in later, and in another order.
 const LATELY: usize = 256;
 
@@ -198,6 +200,7 @@ impl Rfc {
         }
         if let Some(me) = &mut flow.now[host] {
             me.heard += 1;
+            me.heard_us = now_us;
         }
         if let Some(me) = &mut flow.before[host] {
             me.heard += 1;

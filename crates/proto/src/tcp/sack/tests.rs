@@ -20,6 +20,28 @@ fn shape(board: &Scoreboard) -> Vec<(u32, u32)> {
 }
 
 #[test]
+fn a_repetition_is_lost_when_enough_of_what_left_after_it_has_come() {
+    let mut board = Scoreboard::new();
+    // 0..10 is lost, and is sent again when 100 is next.
+    board.on_ack(seq(0), &report(&[(10, 100)]), seq(100));
+    assert!(!board.is_repetition_lost(MSS), "nothing was sent again");
+    board.note_repeated(seq(100));
+    assert!(!board.is_repetition_lost(MSS), "all that has come left before it");
+    board.on_ack(seq(0), &report(&[(10, 120)]), seq(200));
+    assert!(!board.is_repetition_lost(MSS), "two segments may have overtaken it");
+    board.on_ack(seq(0), &report(&[(10, 121)]), seq(200));
+    assert!(board.is_repetition_lost(MSS));
+    // It is sent once more. Of what leaves after that three ranges are enough, however short.
+    board.note_repeated(seq(121));
+    board.on_ack(seq(0), &report(&[(122, 123), (130, 131)]), seq(200));
+    assert!(!board.is_repetition_lost(MSS));
+    board.on_ack(seq(0), &report(&[(140, 141)]), seq(200));
+    assert!(board.is_repetition_lost(MSS));
+    board.clear();
+    assert!(!board.is_repetition_lost(MSS));
+}
+
+#[test]
 fn one_lost_segment_is_found_after_three_more() {
     let mut board = Scoreboard::new();
     // 0..10 is lost; 10.. arrive one by one.

@@ -100,6 +100,8 @@ pub(super) struct Half {
     pub(super) edges: VecDeque<SeqNum>,
     /// Segments of this flow that have reached this host.
     pub(super) heard: u64,
+    /// When the last of them has.
+    pub(super) heard_us: u64,
     /// It has sent something without SYN.
     pub(super) talks: bool,
     /// Its SYN-ACK has reached the opener, who believes in the first one.
@@ -176,6 +178,7 @@ impl Half {
             last_edge: None,
             edges: VecDeque::new(),
             heard: 0,
+            heard_us: 0,
             talks: false,
             answered: false,
             rival: None,

@@ -1,8 +1,8 @@
 //! Text and FIN: whether they may be sent, are what was said, and are sent again in time.
 
-use super::LATE_US;
 use super::flow::{Again, Half};
 use super::segment::Cx;
+use super::{AT_ONCE_US, LATE_US};
 use crate::check::loss::Sent;
 use laneway_wire::tcp::{Segment, SeqNum};
 
@@ -124,9 +124,12 @@ fn on_again(me: &mut Half, peer: &Half, cx: &Cx, seg: &Segment<'_>) -> Option<St
     let with_sack = me.offer.sack && peer.offer.sack;
     let lately = me.repeats_us[0].is_some_and(|at_us| now_us <= at_us + LATE_US);
     let repeated = lately && me.says_una > 3 && !with_sack;
+    // What came just before it was sent was perhaps taken in just after.
+    let since = |last: &Again| now_us <= last.at_us + AT_ONCE_US && last.at_us <= me.heard_us + AT_ONCE_US;
     if let Some(last) = me.again
         && last.seq == seg.seq
         && last.heard == heard
+        && !since(&last)
         && !(repeated && cx.astray.is_some())
     {
         now.timed = true;
