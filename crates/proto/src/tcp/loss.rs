@@ -92,6 +92,8 @@ impl Connection {
                     self.dup_acks = self.dup_acks.saturating_sub(segments).max(1);
                     self.rexmit_nxt = seg.ack;
                     self.facts.set(Facts::FORCE);
+                } else {
+                    self.facts.clear(Facts::FORCE); // of a repair that was not lost, but late
                 }
                 self.rexmit_nxt = self.rexmit_nxt.latest(seg.ack);
             }
@@ -185,6 +187,7 @@ impl Connection {
         if is_filled && self.board.as_ref().is_some_and(|board| board.is_repetition_lost(self.snd.mss.into())) {
             self.congestion.on_congestion(cx.now, self.flight());
             self.facts.set(Facts::FORCE);
+            self.facts.clear(Facts::DOUBTED); // it was sent: what comes before it is sent once more may be the answer to that
         }
     }
 

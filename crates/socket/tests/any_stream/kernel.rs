@@ -91,19 +91,18 @@ impl Kernel {
 
     /// Has the interface become what it becomes.
     pub fn change(&self, interface: &str) {
-        let set = |to: [&str; 2]| {
-            let to = to.into_iter().filter(|word| !word.is_empty());
+        let set = |to: &[&str]| {
             let status = Command::new("ip").args(["link", "set", interface]).args(to).status();
             assert!(status.expect("ip, of iproute2, is there").success());
         };
         for (wait, change) in &self.changes {
             sleep(*wait);
             match change {
-                Change::Mtu(mtu) => set(["mtu", &mtu.to_string()]),
+                Change::Mtu(mtu) => set(&["mtu", &mtu.to_string()]),
                 Change::Down(time) => {
-                    set(["down", ""]);
+                    set(&["down"]);
                     sleep(*time);
-                    set(["up", ""]);
+                    set(&["up"]);
                 }
             }
         }
