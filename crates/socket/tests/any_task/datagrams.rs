@@ -1,7 +1,8 @@
 //! Owns the stories of two UDP sockets, which speak to each other, and to where nobody is.
 
 use super::*;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Whom a socket speaks to.
 #[derive(Clone, Copy, Debug)]
@@ -158,12 +159,18 @@ macro_rules! world {
 world!(kernels, tokio::net::UdpSocket);
 world!(ours, laneway::tokio::UdpSocket);
 
+/// An address of the kernel's that no other story has: where the port of a socket that is gone is another story's by now, that would hear what is sent to it.
+fn own_host() -> Ipv4Addr {
+    static NEXT: AtomicU32 = AtomicU32::new(0x7f80_0001);
+    Ipv4Addr::from(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
 /// What the kernel's have said, and what ours have.
 pub async fn told(story: &Story<Act>, moment: Duration) -> io::Result<[Vec<Line>; 2]> {
-    let local = "127.0.0.1:0";
-    let sockets = [tokio::net::UdpSocket::bind(local).await?, tokio::net::UdpSocket::bind(local).await?];
+    let host = own_host();
+    let sockets = [tokio::net::UdpSocket::bind((host, 0)).await?, tokio::net::UdpSocket::bind((host, 0)).await?];
     // Below those that the kernel gives out.
-    let nobody = ["127.0.0.1:9".parse().expect("an address"); 2];
+    let nobody = [(host, 9).into(); 2];
     let of_kernels = kernels::tell(sockets, nobody, story, moment);
     let (server, client) = common::stacks();
     let near = laneway::tokio::UdpSocket::bind_on(&client, "10.0.0.2:0").await?;
