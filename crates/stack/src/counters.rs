@@ -45,6 +45,8 @@ mib! {
     TcpExtTCPReqQFullDrop,
     TcpExtSyncookiesSent, TcpExtSyncookiesRecv, TcpExtSyncookiesFailed,
     TcpExtTW, TcpExtTWRecycled, TcpExtTWKilled, TcpExtTCPTimeWaitOverflow, TcpExtTCPTimeouts,
+    /// Tail loss probes that were due.
+    TcpExtTCPLossProbes,
     TcpExtTCPAbortOnTimeout, TcpExtTCPChallengeACK,
     /// Writes that joined bytes which no rule holds back: the poll goes on, or the device is full.
     TcpExtTCPAutoCorking,

@@ -510,6 +510,8 @@ fn connection_timer(tables: &mut Tables, local: &mut Local, app: &mut dyn App, h
         Tcb::Synchronized(connection) => {
             if connection.is_retransmission_due(cx.now) {
                 tables.counters.count(Mib::TcpExtTCPTimeouts);
+            } else if connection.is_loss_probe_due(cx.now) {
+                tables.counters.count(Mib::TcpExtTCPLossProbes);
             }
             connection.on_timeout(&mut cx);
             connection.deadline()

@@ -73,6 +73,8 @@ pub enum CloseReason {
 pub enum Phase {
     /// Nothing is known to be lost.
     Open,
+    /// Nothing is, but a tail loss probe has gone out, and what became of it is not known (RFC 8985 section 7).
+    Tail,
     /// Fast recovery: RFC 6675 with SACK, RFC 6582 without.
     Recovery,
     /// After a retransmission timeout: everything up to `recover` is sent again.

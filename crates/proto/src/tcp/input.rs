@@ -332,7 +332,7 @@ impl Connection {
         if seg.ack.after(self.snd.una) {
             self.on_new_ack(seg, cx);
             arrival.acked = true;
-        } else if self.flight() > 0 && !self.facts.has(Facts::PERSIST) {
+        } else if (self.flight() > 0 || self.phase == Phase::Tail) && !self.facts.has(Facts::PERSIST) {
             // (What answers a probe of a closed window says nothing of a loss.)
             //= https://www.rfc-editor.org/rfc/rfc5681#section-2
             //# (e) the advertised window in the incoming acknowledgment equals the
@@ -445,7 +445,7 @@ impl Connection {
     pub(super) fn rearm_rexmt(&mut self, ack: SeqNum, cx: &Cx<'_>) {
         //= https://www.rfc-editor.org/rfc/rfc6298#section-5
         //# When an ACK is received that acknowledges new data, restart the retransmission timer
-        self.rexmt_at = if ack == self.snd.nxt { Instant::NEVER } else { cx.now.after_us(self.rtt.rto_us().into()) };
+        self.rexmt_at = if ack == self.snd.nxt { Instant::NEVER } else { self.ask_at(cx.now) };
     }
 
     /// SND.UNA moves: time it, count it, repair, and see whether it was our FIN.
@@ -575,7 +575,7 @@ impl Connection {
         }
         if !text.is_empty() {
             self.note_size(size, seg.flags.psh(), seg.options.timestamps.map(|ts| ts.echo), cx.now);
-            self.note_ack_pending(seg.flags.psh(), cx);
+            self.note_ack_pending(text.len() as u32, seg.flags.psh(), cx);
         }
         if seq == self.rcv.nxt {
             if self.rcv.buf.is_empty() && !self.rcv.has_gap() {
@@ -605,7 +605,7 @@ impl Connection {
         }
         let size = self.count_segment(text, size);
         self.note_size(size, pushed, None, cx.now);
-        self.note_ack_pending(pushed, cx);
+        self.note_ack_pending(text.len() as u32, pushed, cx);
         Some(Arrival { text, ..Arrival::default() })
     }
 
@@ -723,8 +723,9 @@ impl Connection {
         true
     }
 
+    /// So much text, which is not taken in yet, is to be acknowledged.
     #[inline(always)]
-    pub(super) fn note_ack_pending(&mut self, pushed: bool, cx: &Cx<'_>) {
+    pub(super) fn note_ack_pending(&mut self, len: u32, pushed: bool, cx: &Cx<'_>) {
         let mut wait_us = cx.config.delayed_ack_us;
         // Changed here, and written once.
         let mut facts = self.facts;
@@ -735,7 +736,9 @@ impl Connection {
                 facts.forget_exchanges(); // it speaks again before it was answered: perhaps it had held that back
             }
             facts.set(Facts::ASKED);
-            wait_us = if facts.exchanges() >= CONVERSATION { PATIENT_ANSWER_US } else { LATE_ANSWER_US };
+            // Who has sent more than one segment asks soon what became of it (RFC 8985 section 7.2).
+            let is_short = self.rcv.nxt.offset_from(self.rcv.acked) as u32 + len <= self.rcv.mss.into();
+            wait_us = if is_short && facts.exchanges() >= CONVERSATION { PATIENT_ANSWER_US } else { LATE_ANSWER_US };
         }
         facts.set(Facts::ACK_PENDING);
         self.facts = facts;

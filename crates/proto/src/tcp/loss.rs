@@ -3,6 +3,10 @@
 //! With SACK this is RFC 6675, without it NewReno (RFC 6582); after a timeout everything up to `recover` counts as lost
 //! and is sent again under slow start (RFC 5681 section 3.1).
 //!
+//! Where what was sent last is lost, or the one ACK of it, nothing speaks for a loss. Then a tail loss probe asks (RFC 8985 section 7), long before the
+//! retransmission timer would. And a gap that reordering does not explain any more is a loss, however little lies beyond it: so
+//! far section 6 of it, without the times at which each segment left.
+//!
 //! Where both ends use timestamps, the first ACK that acknowledges something new says whether a repair was needed: if it answers
 //! what was sent before the repair began, nothing was lost, and the repair is taken back (Eifel: RFC 3522, RFC 4015). So it is if that ACK
 //! comes before anything was sent again.
@@ -23,7 +27,7 @@ impl Connection {
         let outstanding = self.flight();
         match (self.phase, &self.board) {
             // Each of the first two duplicates says that a segment has left the network (limited transmit, RFC 3042).
-            (Phase::Open, None) => {
+            (Phase::Open | Phase::Tail, None) => {
                 outstanding.saturating_sub(u32::from(self.dup_acks.min(2)) * u32::from(self.snd.mss))
             }
             (Phase::Loss, _) => {
@@ -31,7 +35,9 @@ impl Connection {
                 let new = self.snd.nxt.offset_from(self.recover).max(0) as u32;
                 again + new
             }
-            (Phase::Open, Some(board)) => board.pipe(self.snd.una, self.snd.nxt, self.snd.una, self.snd.mss.into()),
+            (Phase::Open | Phase::Tail, Some(board)) => {
+                board.pipe(self.snd.una, self.snd.nxt, self.snd.una, self.snd.mss.into())
+            }
             (Phase::Recovery, Some(board)) => {
                 board.pipe(self.snd.una, self.snd.nxt, self.rexmit_nxt, self.snd.mss.into())
             }
@@ -75,6 +81,10 @@ impl Connection {
         match self.phase {
             Phase::Open => {
                 self.dup_acks = 0;
+                self.suspect(cx);
+            }
+            Phase::Tail => {
+                self.on_probe_answered(seg, /* news= */ true, cx);
                 self.suspect(cx);
             }
             Phase::Recovery | Phase::Loss if seg.ack.at_or_after(self.recover) => {
@@ -151,6 +161,9 @@ impl Connection {
 
     /// Nothing was lost: sending goes on where it was, and as fast.
     fn take_back(&mut self) {
+        if let Some(board) = &mut self.board {
+            board.presume_nothing();
+        }
         self.congestion.undo();
         self.phase = Phase::Open;
         self.dup_acks = 0;
@@ -162,7 +175,11 @@ impl Connection {
         let newly = self.note_sack(seg);
         if self.facts.has(Facts::SACK) {
             // With SACK a duplicate is one that brings news; without news it is only a window probe or a copy.
-            if newly == 0 {
+            let news = newly > 0;
+            if self.phase == Phase::Tail && (news || !self.facts.has(Facts::FORCE)) {
+                self.on_probe_answered(seg, news || !duplicate, cx);
+            }
+            if !news {
                 return;
             }
         } else if !duplicate || self.has_just_begun(cx.now) {
@@ -170,7 +187,13 @@ impl Connection {
         }
         self.dup_acks = self.dup_acks.saturating_add(1);
         match self.phase {
-            Phase::Open => self.suspect(cx),
+            Phase::Open => {
+                self.suspect(cx);
+                if self.phase == Phase::Open {
+                    self.rexmt_at = self.rexmt_at.min(self.ask_at(cx.now));
+                }
+            }
+            Phase::Tail => self.suspect(cx),
             Phase::Recovery => self.suspect_repetition(cx),
             Phase::Loss => {}
         }
@@ -204,23 +227,90 @@ impl Connection {
         if self.flight() == 0 {
             return;
         }
-        let lost = match &self.board {
+        let is_probed = self.phase == Phase::Tail;
+        let lost = match &mut self.board {
+            // Nothing that left two round trips before what has come is on its way still.
+            Some(board) if is_probed && board.highest().is_some_and(|top| top.at_or_after(self.recover)) => {
+                board.presume_lost();
+                true
+            }
             Some(board) => self.dup_acks >= DUP_THRESH || board.is_lost(self.snd.una, self.snd.mss.into()),
             // Not when the ACKs only echo what a timeout sent twice (RFC 6582 section 3.2, step 1).
             None => self.dup_acks >= DUP_THRESH && self.snd.una != self.recover,
         };
-        if !lost {
-            return;
+        if lost {
+            self.enter_recovery(cx);
         }
+    }
+
+    /// FlightSize when what is lost was sent. The ACK that tells of it may acknowledge nearly all of that: where a receiver acknowledges a whole
+    /// window at once (GRO, or a lane's poll), what is still in flight then says nothing of what the path has carried.
+    fn lately_in_flight(&self) -> u32 {
+        self.flight().max(self.snd.peak)
+    }
+
+    /// Something is lost, and is sent again at once.
+    pub(super) fn enter_recovery(&mut self, cx: &mut Cx<'_>) {
         //= https://www.rfc-editor.org/rfc/rfc6675#section-5
         //# ssthresh = cwnd = (FlightSize / 2)
-        self.congestion.on_congestion(cx.now, self.flight());
+        self.congestion.on_congestion(cx.now, self.lately_in_flight());
         self.doubt(cx.now);
         self.phase = Phase::Recovery;
         self.recover = self.snd.nxt;
         self.rexmit_nxt = self.snd.una;
         self.facts.set(Facts::FORCE);
         self.facts.clear(Facts::TIMING);
+    }
+
+    /// An ACK is overdue: a probe is to leave. It has until [`recover`](Self::recover) moves to find out.
+    pub(super) fn enter_tail(&mut self) {
+        self.phase = Phase::Tail;
+        self.recover = self.snd.nxt;
+        self.rexmit_nxt = self.snd.una;
+        self.dup_acks = 0;
+        self.facts.set(Facts::FORCE);
+        self.rtt.on_probe();
+    }
+
+    /// Whether a tail loss probe is to leave, and has not yet.
+    #[inline]
+    pub(super) fn probes_tail(&self) -> bool {
+        self.phase == Phase::Tail && self.facts.has(Facts::FORCE)
+    }
+
+    /// Text has left for the first time.
+    pub(super) fn on_new_text(&mut self, now: Instant) {
+        if self.probes_tail() {
+            self.facts.clear(Facts::FORCE);
+            (self.recover, self.rexmit_nxt) = (self.snd.nxt, self.snd.nxt);
+        } else if self.board.is_none() && self.has_tail() && self.may_ask_early() {
+            self.rexmt_at = self.ask_at(now);
+        }
+    }
+
+    /// An ACK while a probe is out, or is to leave and need not any more. `news`: it is more than a repetition of the one before it. If what was sent
+    /// last was sent twice, it takes another ACK than the one of that to know whether both have come.
+    fn on_probe_answered(&mut self, seg: &Segment<'_>, news: bool, cx: &Cx<'_>) {
+        if self.facts.has(Facts::FORCE) {
+            self.facts.clear(Facts::FORCE);
+            self.phase = Phase::Open;
+            return;
+        }
+        if self.snd.una.before(self.recover) {
+            return;
+        }
+        let is_new_text = self.rexmit_nxt == self.recover;
+        let both_came = reports_a_repetition(seg) || !news;
+        if is_new_text || both_came {
+            self.phase = Phase::Open;
+        } else if self.snd.una.after(self.recover) {
+            //= https://www.rfc-editor.org/rfc/rfc8985#section-7.4.2
+            //# If the TLP sender does not receive such an indication, then it MUST assume that the original data segment, the TLP
+            //# retransmission, or a corresponding ACK was lost for congestion control purposes.
+            self.congestion.on_congestion(cx.now, self.lately_in_flight());
+            self.congestion.on_recovered(cx.now);
+            self.phase = Phase::Open;
+        }
     }
 
     /// The retransmission timer ran out (RFC 6298 section 5.4 to 5.7).
@@ -230,7 +320,7 @@ impl Connection {
         if self.phase != Phase::Loss || self.rexmit_nxt.after(self.snd.una) {
             self.congestion.on_timeout(cx.now, in_flight);
         }
-        if self.phase == Phase::Open {
+        if matches!(self.phase, Phase::Open | Phase::Tail) {
             self.doubt(cx.now);
         }
         self.phase = Phase::Loss;
@@ -247,7 +337,7 @@ impl Connection {
     /// What should be sent again next, if anything: sequence numbers known or presumed to be lost.
     pub(super) fn next_lost(&self) -> Option<SeqRange> {
         match (self.phase, &self.board) {
-            (Phase::Open, _) => None,
+            (Phase::Open | Phase::Tail, _) => None,
             (Phase::Recovery, Some(board)) => {
                 let from = self.rexmit_nxt.latest(self.snd.una);
                 if self.facts.has(Facts::FORCE) {

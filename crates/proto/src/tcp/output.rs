@@ -115,6 +115,9 @@ impl Connection {
         }
         let mut lost_waits = false;
         if self.phase != Phase::Open {
+            if self.probes_tail() {
+                return self.decide_tail::<S>();
+            }
             if let Some(plan) = self.decide_again() {
                 return Some(plan);
             }
@@ -158,7 +161,8 @@ impl Connection {
     pub fn has_more(&self) -> bool {
         let fin_due = self.facts.has(Facts::FIN_QUEUED) && !self.facts.has(Facts::FIN_SENT);
         let unsent = self.snd.queued > self.flight();
-        unsent || fin_due || self.phase != Phase::Open || self.facts.has(Facts::PROBE_DUE)
+        let repairs = self.phase != Phase::Open && (self.phase != Phase::Tail || self.probes_tail());
+        unsent || fin_due || repairs || self.facts.has(Facts::PROBE_DUE)
     }
 
     #[cold]
@@ -213,6 +217,29 @@ impl Connection {
         Some(self.plan(Kind::Again, lost.start, len, flags))
     }
 
+    /// A tail loss probe: new text, whatever the congestion window says, or else what was sent last.
+    ///
+    //= https://www.rfc-editor.org/rfc/rfc8985#section-7.3
+    //# When the PTO timer expires, the sender SHOULD transmit a previously unsent data segment, if the receive window allows, and
+    //# increment the FlightSize accordingly.
+    #[cold]
+    #[inline(never)]
+    fn decide_tail<S: Segmentation>(&self) -> Option<Plan> {
+        let (queued, sent, room) = (self.snd.queued, self.flight(), self.segment_room());
+        let fin_sent = self.facts.has(Facts::FIN_SENT);
+        let waits = if fin_sent { 0 } else { queued - sent };
+        let usable = (self.snd.una + self.snd.wnd).offset_from(self.snd.nxt).max(0) as u32;
+        let len = waits.min(room);
+        // What Nagle's rule or a cork holds back waits for what comes behind it.
+        let may_leave = || len == room || self.cut_tail::<S>(len, room, /* end= */ true) == Ok(len);
+        if len > 0 && len <= usable && may_leave() {
+            return self.new_text::<S>(self.snd.nxt, len, waits, usable, room).ok();
+        }
+        let len = (sent - u32::from(fin_sent)).min(room);
+        let start = self.snd.nxt - (len + u32::from(fin_sent));
+        self.repair(SeqRange { start, end: self.snd.nxt }, room)
+    }
+
     /// Where nothing is known to be lost and nothing new may leave: a segment of what the peer has not reported, for nothing else will
     /// ask whether it arrived but the timer.
     ///
@@ -258,10 +285,23 @@ impl Connection {
                 len = self.cut_tail::<S>(len, mss, len == available)?;
             }
         }
+        self.new_text::<S>(from, len, available, usable, mss)
+    }
+
+    /// So much of what is `available`, and with the last of it the FIN.
+    #[inline(always)]
+    fn new_text<S: Segmentation>(
+        &self,
+        from: SeqNum,
+        len: u32,
+        available: u32,
+        usable: u32,
+        mss: u32,
+    ) -> Result<Plan, Held> {
         let last = len == available;
         // The FIN takes a number of its own. Beyond the window it would do harm: the peer would take every later ACK of
         // ours, which stands behind it, for unacceptable, and never hear of its own bytes again.
-        let fin = last && fin_queued && len < usable;
+        let fin = last && self.facts.has(Facts::FIN_QUEUED) && len < usable;
         if len == 0 && !fin {
             return Err(Held::Window);
         }
@@ -704,7 +744,7 @@ impl Connection {
                 if fin {
                     facts.set(Facts::FIN_SENT);
                 }
-                if !facts.has(Facts::TIMING) && (plan.usual || self.phase == Phase::Open) {
+                if !facts.has(Facts::TIMING) && (plan.usual || matches!(self.phase, Phase::Open | Phase::Tail)) {
                     facts.set(Facts::TIMING);
                     self.rtt_seq = end;
                     self.rtt_at = now;
@@ -714,10 +754,15 @@ impl Connection {
                     self.rexmt_at = now.after_us(self.rtt.rto_us().into());
                 }
                 self.facts = facts;
+                if !plan.usual {
+                    self.on_new_text(now);
+                }
             }
             Kind::Again => {
                 cold_path();
-                self.rexmit_nxt = self.rexmit_nxt.latest(end);
+                if self.phase != Phase::Tail {
+                    self.rexmit_nxt = self.rexmit_nxt.latest(end);
+                }
                 if let Some(board) = &mut self.board {
                     board.note_repeated(self.snd.nxt);
                 }

@@ -80,7 +80,7 @@ impl Connection {
         let (flags, text) = (seg.flags(), seg.payload());
         if !text.is_empty() {
             self.note_size(size, flags.psh(), Some(seg.timestamps().echo), cx.now);
-            self.note_ack_pending(flags.psh(), cx);
+            self.note_ack_pending(text.len() as u32, flags.psh(), cx);
             arrival.text = text;
         }
         if flags.fin() {
@@ -106,7 +106,7 @@ impl Connection {
             && self.facts.are(ASKED, Facts::TIMESTAMPS)
             && self.rcv.ooo.is_none();
         // Nothing is queued on a connection that is closed, nor lost where all is acknowledged.
-        debug_assert!(!usual || self.state != State::Closed && self.phase == Phase::Open);
+        debug_assert!(!usual || self.state != State::Closed && matches!(self.phase, Phase::Open | Phase::Tail));
         let flags = if len > 0 { Flags::ACK | Flags::PSH } else { Flags::ACK };
         usual.then(|| Plan {
             kind: Kind::New,

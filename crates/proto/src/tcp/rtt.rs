@@ -19,6 +19,10 @@ pub const RTO_MAX_US: u32 = 120_000_000;
 /// Time-out with which data starts when a SYN was lost and nothing was measured: RFC 6298 section 5.7.
 pub const RTO_AFTER_LOST_SYN_US: u32 = 3_000_000;
 
+/// What is added to a time that is only a matter of round trips, in microseconds: on a short one it is the other end's scheduler that
+/// an ACK waits for, and not the path. As much as two ticks of a common kernel, which Linux adds.
+pub const PTO_MARGIN_US: u32 = 10_000;
+
 /// Doublings after which every time-out has reached [`RTO_MAX_US`]; counting on would tell nothing.
 const BACKOFFS_MAX: u8 = 16;
 /// How long a SYN or SYN-ACK that was sent again so many times is waited for: a second, doubled with each retry (RFC 6298 section 2.1),
@@ -42,6 +46,7 @@ pub struct RttEstimator {
     rto_us: u32,
     min_rtt_us: u32,
     backoffs: u8,
+    is_stale: bool,
 }
 
 const _: () = assert!(size_of::<RttEstimator>() <= 24);
@@ -56,7 +61,14 @@ impl RttEstimator {
     /// An estimator that has seen nothing: the time-out is one second.
     #[inline]
     pub const fn new() -> Self {
-        RttEstimator { srtt_x8: 0, rttvar_x4: 0, rto_us: RTO_INITIAL_US, min_rtt_us: NEVER, backoffs: 0 }
+        RttEstimator {
+            srtt_x8: 0,
+            rttvar_x4: 0,
+            rto_us: RTO_INITIAL_US,
+            min_rtt_us: NEVER,
+            backoffs: 0,
+            is_stale: false,
+        }
     }
 
     /// A round trip took `rtt_us` microseconds. Ends any back-off.
@@ -88,7 +100,35 @@ impl RttEstimator {
         }
         self.min_rtt_us = self.min_rtt_us.min(rtt);
         self.rto_us = (self.srtt_x8 / 8 + self.rttvar_x4.max(RTO_MARGIN_US)).min(RTO_MAX_US);
-        self.backoffs = 0;
+        (self.backoffs, self.is_stale) = (0, false);
+    }
+
+    /// A tail loss probe has left. It takes the sample with it if it repeats what was timed.
+    #[inline]
+    pub fn on_probe(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// When an ACK is overdue, in microseconds after something was sent (RFC 8985 section 7.2): two round trips, of which
+    /// one is for what delays an ACK on its way, and [`PTO_MARGIN_US`]. `None` while nothing is known of the path: no sample, none since the
+    /// last probe, or the timer backs off.
+    //= https://www.rfc-editor.org/rfc/rfc8985#section-7.3
+    //# Second, the sender has obtained an RTT measurement since the last loss probe transmission
+    #[inline]
+    pub fn pto_us(&self) -> Option<u32> {
+        self.is_fresh().then(|| (self.srtt_x8 / 4).saturating_add(PTO_MARGIN_US))
+    }
+
+    /// How long a gap may be mere reordering, in microseconds (RFC 8985 section 6.2, step 4): a quarter of a round trip, and
+    /// [`PTO_MARGIN_US`]. `None` as for [`pto_us`](Self::pto_us).
+    #[inline]
+    pub fn reordering_us(&self) -> Option<u32> {
+        self.is_fresh().then(|| self.srtt_x8 / 32 + PTO_MARGIN_US)
+    }
+
+    #[inline]
+    fn is_fresh(&self) -> bool {
+        self.srtt_x8 != 0 && self.backoffs == 0 && !self.is_stale
     }
 
     /// The retransmission timer fired: the next time-out is twice as long (section 5.5).

@@ -26,6 +26,8 @@ pub struct Scoreboard {
     sacked: u32,
     /// snd.nxt when something was last sent again: what lies above it left after that.
     repeated_at: Option<SeqNum>,
+    /// What lies below it, and is not reported, left so long before what is that it is lost (RFC 8985 section 6).
+    overdue: Option<SeqNum>,
 }
 
 impl Default for Scoreboard {
@@ -38,7 +40,7 @@ impl Scoreboard {
     /// Nothing reported.
     pub const fn new() -> Self {
         const NONE: SeqRange = SeqRange::new(SeqNum::new(0), SeqNum::new(0));
-        Scoreboard { ranges: [NONE; RANGES_MAX], len: 0, sacked: 0, repeated_at: None }
+        Scoreboard { ranges: [NONE; RANGES_MAX], len: 0, sacked: 0, repeated_at: None, overdue: None }
     }
 
     /// Whether no outstanding byte is reported.
@@ -58,6 +60,17 @@ impl Scoreboard {
         self.len = 0;
         self.sacked = 0;
         self.repeated_at = None;
+        self.overdue = None;
+    }
+
+    /// Everything below what was reported is overdue: by the clock, whatever the number of reports, it is lost.
+    pub fn presume_lost(&mut self) {
+        self.overdue = self.highest();
+    }
+
+    /// It was a mistake: by the number of reports alone.
+    pub fn presume_nothing(&mut self) {
+        self.overdue = None;
     }
 
     /// An ACK came: `una` is snd.una with that ACK applied, `snd_max` the highest sequence number ever sent. Returns how
@@ -131,8 +144,18 @@ impl Scoreboard {
     /// IsLost of RFC 6675 section 4 holds for a byte if three separate ranges, or more than two segments of bytes, are
     /// reported above it. Both only become truer downwards, so one position says it all, and it is within the three
     /// highest ranges.
+    /// And what is [overdue](Self::presume_lost) is lost as well.
     #[inline]
     pub fn lost_edge(&self, mss: u32) -> Option<SeqNum> {
+        match (self.reported_edge(mss), self.overdue) {
+            (Some(edge), Some(overdue)) => Some(edge.latest(overdue)),
+            (edge, overdue) => edge.or(overdue),
+        }
+    }
+
+    /// The edge of loss by the number of reports.
+    #[inline]
+    fn reported_edge(&self, mss: u32) -> Option<SeqNum> {
         let mut above = 0u32;
         let mut separate = 0;
         for r in self.held().iter().rev() {

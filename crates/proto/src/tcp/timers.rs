@@ -3,6 +3,7 @@
 //! | timer | armed while | on expiry |
 //! |---|---|---|
 //! | retransmission (RFC 6298) | data or FIN is unacknowledged | enter loss repair, back off |
+//! | loss probe, reordering (RFC 8985) | the same, instead of it, where SACK answers | ask with a tail loss probe; or take a gap for a loss |
 //! | cork | a small segment waits for the cork, and nothing is in flight | send it |
 //! | persist (RFC 9293 section 3.8.6.1) | data or FIN waits and the window is closed | probe with one byte, back off |
 //! | delayed ACK | text is not acknowledged yet | acknowledge |
@@ -88,7 +89,57 @@ impl Connection {
     /// closed window and the cork.)
     #[inline]
     pub fn is_retransmission_due(&self, now: Instant) -> bool {
-        self.rexmt_at <= now && self.flight() > 0 && !self.facts.has(Facts::PERSIST | Facts::CORK_WAIT)
+        let is_due = self.rexmt_at <= now && self.flight() > 0 && !self.facts.has(Facts::PERSIST | Facts::CORK_WAIT);
+        is_due && !self.asks_early(now)
+    }
+
+    /// Whether [`on_timeout`](Self::on_timeout) will now send a tail loss probe.
+    #[inline]
+    pub fn is_loss_probe_due(&self, now: Instant) -> bool {
+        self.rexmt_at <= now && self.asks_early(now) && self.board.is_none() && self.has_tail()
+    }
+
+    /// When to ask what became of what is under way: when its ACK is overdue, or a gap can no longer be mere reordering; and at the
+    /// latest when the retransmission timer ends.
+    pub(super) fn ask_at(&self, now: Instant) -> Instant {
+        let rto_us = self.rtt.rto_us();
+        if !self.may_ask_early() {
+            return now.after_us(rto_us.into());
+        }
+        let soon_us = if self.board.is_some() {
+            self.rtt.reordering_us()
+        } else if self.has_tail() {
+            self.rtt.pto_us()
+        } else {
+            None
+        };
+        let left_us = u64::from(rto_us).saturating_sub(u64::from(self.idle_ms(now)) * 1_000);
+        now.after_us(soon_us.map_or(left_us, |us| left_us.min(us.into())))
+    }
+
+    /// Whether the retransmission timer is not the first to ask: where reports will say what came.
+    #[inline]
+    pub(super) fn may_ask_early(&self) -> bool {
+        self.phase == Phase::Open
+            && self.facts.are(Facts::SACK | Facts::PERSIST | Facts::CORK_WAIT, Facts::SACK)
+            && self.snd.wnd > 0
+            && self.rtt.pto_us().is_some()
+    }
+
+    /// Enough is under way for its ACK not to be delayed. One segment alone is left to the retransmission timer, which leaves its peer as
+    /// long for that as a probe would have to.
+    //= https://www.rfc-editor.org/rfc/rfc8985#section-7.2
+    //# Third, when the FlightSize is one segment, the sender MAY inflate the PTO by TLP.max_ack_delay to accommodate a potentially delayed
+    //# acknowledgment and reduce the risk of spurious retransmissions.
+    #[inline]
+    pub(super) fn has_tail(&self) -> bool {
+        self.flight() > u32::from(self.snd.mss)
+    }
+
+    /// Whether the time that is over now is shorter than the retransmission timer.
+    #[inline]
+    fn asks_early(&self, now: Instant) -> bool {
+        self.flight() > 0 && self.may_ask_early() && self.idle_ms(now) < self.rtt.rto_us() / 1_000
     }
 
     /// Time has passed. May be called early, and then does nothing. Call `decide` afterwards.
@@ -119,6 +170,9 @@ impl Connection {
             self.rexmt_at = Instant::NEVER;
             return;
         }
+        if self.asks_early(cx.now) {
+            return self.ask(cx);
+        }
         // What silly-window avoidance has held back is sent for the first time: that is no retry.
         if !self.facts.has(Facts::PERSIST) || self.snd.wnd == 0 {
             self.retries = self.retries.saturating_add(1);
@@ -143,6 +197,23 @@ impl Connection {
         } else {
             self.rexmt_at = Instant::NEVER;
         }
+        self.heed_user_timeout(cx.now);
+    }
+
+    /// Nothing has been heard for as long as it should take: a gap is a loss, and for what was sent last a probe asks. Either way, what follows
+    /// is the retransmission timer (RFC 8985 section 7.3).
+    #[cold]
+    fn ask(&mut self, cx: &mut Cx<'_>) {
+        if let Some(board) = &mut self.board {
+            board.presume_lost();
+            self.enter_recovery(cx);
+        } else if self.has_tail() {
+            self.enter_tail();
+        } else {
+            self.rexmt_at = self.ask_at(cx.now);
+            return;
+        }
+        self.rexmt_at = cx.now.after_us(self.rtt.rto_us().into());
         self.heed_user_timeout(cx.now);
     }
 

@@ -24,6 +24,10 @@ pub struct Repair {
     /// The most that was in flight when it heard what may be enough of a loss that it has not repaired yet: its window became narrower then,
     /// and not when it sent again what a later acknowledgement had left of the hole.
     flight_then: u32,
+    /// The most that was in flight in one of the last round trips, the most so far in the one that is, and where that ends.
+    peak: u32,
+    peak_now: u32,
+    round_end: Option<SeqNum>,
     /// It has known since then that what is oldest is lost, and has not sent it again.
     pub known_since_us: Option<u64>,
 }
@@ -56,6 +60,8 @@ pub struct Sent {
     pub ts: Option<u32>,
     /// The timer has sent it.
     pub timed: bool,
+    /// It only asks what became of what was sent last.
+    pub probe: bool,
     /// A router may have asked for it.
     pub asked: bool,
     /// What acknowledges up to `una` came to another lane, and may not have been taken in yet.
@@ -85,6 +91,11 @@ pub struct Heard {
 }
 
 impl Repair {
+    /// Whether what was lost is being sent again, with this the oldest.
+    pub fn is_under_way(&self, una: SeqNum) -> bool {
+        self.recover.is_some_and(|recover| una.before(recover))
+    }
+
     /// The host sends.
     pub fn on_sent(&mut self, sent: &Sent, now_us: u64, algorithm: Algorithm) -> Option<String> {
         let len = sent.end.offset_from(sent.seq) as u32;
@@ -95,20 +106,25 @@ impl Repair {
         if again && sent.seq == sent.una {
             self.known_since_us = None;
             let flight = std::mem::take(&mut self.flight_then).max(sent.top.offset_from(sent.una) as u32);
+            let lately = flight.max(self.peak).max(self.peak_now);
             let settled = self.recover.is_none_or(|recover| sent.una.at_or_after(recover));
             // Another repair before the last is over, or for a router's sake, says nothing of the window.
             self.slower = None;
             if settled && !sent.asked {
                 let reduced = match algorithm {
-                    Algorithm::Reno => flight / 2,
-                    Algorithm::Cubic => (u64::from(flight) * 7 / 10) as u32,
+                    Algorithm::Reno => lately / 2,
+                    Algorithm::Cubic => (u64::from(lately) * 7 / 10) as u32,
                 };
                 // Two segments is the least that a window is reduced to; a few more may be on their way for what has left the network.
                 let most = reduced.max(2 * sent.mss) + 3 * sent.mss;
                 self.slower = Some(Slower { recover: sent.top, flight, most, ts: sent.ts });
             }
         }
-        if again {
+        if !again {
+            self.peak_now = self.peak_now.max(sent.end.offset_from(sent.una) as u32);
+            self.round_end.get_or_insert(sent.end);
+        }
+        if again && !sent.probe {
             self.recover = Some(self.recover.map_or(sent.top, |recover| recover.latest(sent.top)));
         }
         //= https://www.rfc-editor.org/rfc/rfc5681#section-3.1
@@ -147,6 +163,11 @@ impl Repair {
         if moved {
             self.known_since_us = None;
             self.duplicates = 0;
+            if self.round_end.is_some_and(|end| heard.una.at_or_after(end)) {
+                // Slower than the host forgets it, which may measure fewer round trips than there are.
+                self.peak = std::mem::take(&mut self.peak_now).max(self.peak - self.peak / 16);
+                self.round_end = None;
+            }
         }
         let repeats = !moved && heard.ack == heard.una && heard.una != heard.top;
         self.duplicates += u32::from(repeats && heard.sacked.map_or(heard.bare, |(bytes, _)| bytes > 0));

@@ -519,6 +519,7 @@ impl SsInfo {
             congestion: Cow::Borrowed(info.congestion),
             phase: Cow::Borrowed(match info.phase {
                 Phase::Open => "open",
+                Phase::Tail => "tail",
                 Phase::Recovery => "recovery",
                 Phase::Loss => "loss",
             }),

@@ -165,20 +165,30 @@ fn whoever_has_long_spoken_in_turns_is_waited_for_longer() {
     let (mut connection, mut pool) = (established(&Config::default(), NOW), pool());
     connection.quick_acks = 0;
     connection.set_answers_later(true);
-    let ask = |connection: &mut Connection, pool: &mut BufferPool| {
-        let ask = Segment { flags: Flags::ACK | Flags::PSH, ..text(connection, b"?") };
-        take_in(connection, &ask, 1, pool, NOW);
+    let ask_with = |connection: &mut Connection, pool: &mut BufferPool, said: &[u8]| {
+        let ask = Segment { flags: Flags::ACK | Flags::PSH, ..text(connection, said) };
+        take_in(connection, &ask, said.len(), pool, NOW);
         connection.delack_at.since_us(NOW)
     };
-    for _ in 0..CONVERSATION - 1 {
-        exchange(&mut connection, &mut pool, NOW);
-    }
+    let ask = |connection: &mut Connection, pool: &mut BufferPool| ask_with(connection, pool, b"?");
+    let converse = |connection: &mut Connection, pool: &mut BufferPool, exchanges| {
+        for _ in 0..exchanges {
+            exchange(connection, pool, NOW);
+        }
+    };
+    converse(&mut connection, &mut pool, CONVERSATION - 1);
     assert_eq!(ask(&mut connection, &mut pool), LATE_ANSWER_US);
     assert_eq!(ask(&mut connection, &mut pool), LATE_ANSWER_US, "it has spoken twice, and all is forgotten");
-    for _ in 0..CONVERSATION + 1 {
-        exchange(&mut connection, &mut pool, NOW);
-    }
+    converse(&mut connection, &mut pool, CONVERSATION + 1);
     assert_eq!(ask(&mut connection, &mut pool), PATIENT_ANSWER_US);
+    // Not if there is more of it than a segment: its sender asks sooner.
+    converse(&mut connection, &mut pool, CONVERSATION + 1);
+    let segment = vec![b'?'; connection.rcv.mss.into()];
+    assert_eq!(ask_with(&mut connection, &mut pool, &segment), PATIENT_ANSWER_US);
+    converse(&mut connection, &mut pool, CONVERSATION + 1);
+    let first = text(&connection, &segment);
+    take_in(&mut connection, &first, segment.len(), &mut pool, NOW);
+    assert_eq!(ask_with(&mut connection, &mut pool, b"?"), LATE_ANSWER_US);
 }
 
 /// A segment larger than the memory there is: a reader of small pieces would otherwise be sent all of it for each of them.

@@ -19,6 +19,24 @@ fn first_sample_sets_everything() {
 }
 
 #[test]
+fn a_probe_waits_for_two_round_trips_and_a_gap_for_a_quarter() {
+    let mut rtt = RttEstimator::new();
+    assert_eq!((rtt.pto_us(), rtt.reordering_us()), (None, None), "nothing was measured");
+    rtt.on_sample(40_000);
+    let both = (Some(90_000), Some(20_000));
+    assert_eq!((rtt.pto_us(), rtt.reordering_us()), both);
+    // Not until a round trip was measured again.
+    rtt.on_probe();
+    assert_eq!((rtt.pto_us(), rtt.reordering_us()), (None, None));
+    rtt.on_sample(40_000);
+    assert_eq!((rtt.pto_us(), rtt.reordering_us()), both);
+    rtt.on_timeout();
+    assert_eq!((rtt.pto_us(), rtt.reordering_us()), (None, None), "nobody answers");
+    rtt.on_sample(40_000);
+    assert_eq!((rtt.pto_us(), rtt.reordering_us()), both);
+}
+
+#[test]
 fn later_samples_are_smoothed() {
     let mut rtt = RttEstimator::new();
     rtt.on_sample(100_000);

@@ -20,6 +20,25 @@ fn shape(board: &Scoreboard) -> Vec<(u32, u32)> {
 }
 
 #[test]
+fn what_is_overdue_is_lost_however_little_has_come_after_it() {
+    let mut board = Scoreboard::new();
+    board.on_ack(seq(0), &report(&[(10, 20), (30, 31)]), seq(100));
+    assert!(!board.is_lost(seq(0), MSS));
+    board.presume_lost();
+    assert!(board.is_lost(seq(0), MSS) && board.is_lost(seq(20), MSS) && !board.is_lost(seq(31), MSS));
+    assert_eq!(board.next_lost(seq(10), seq(100), MSS), Some(SeqRange::new(seq(20), seq(30))));
+    assert_eq!(board.pipe(seq(0), seq(100), seq(0), MSS), 69);
+    // What was sent after that is not.
+    board.on_ack(seq(0), &report(&[(50, 51)]), seq(200));
+    assert!(board.is_lost(seq(20), MSS) && !board.is_lost(seq(40), MSS));
+    board.presume_nothing();
+    assert!(!board.is_lost(seq(20), 100));
+    board.presume_lost();
+    board.clear();
+    assert_eq!(board.lost_edge(MSS), None);
+}
+
+#[test]
 fn a_repetition_is_lost_when_enough_of_what_left_after_it_has_come() {
     let mut board = Scoreboard::new();
     // 0..10 is lost, and is sent again when 100 is next.

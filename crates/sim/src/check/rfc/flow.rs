@@ -112,6 +112,10 @@ pub(super) struct Half {
     pub(super) revived: bool,
     /// It owes an acknowledgement since then.
     pub(super) owes_since_us: Option<u64>,
+    /// When new text last left.
+    pub(super) left_us: u64,
+    /// A tail loss probe was sent that ended here.
+    pub(super) probed: Option<SeqNum>,
     /// The last retransmission of what is oldest: which, when, how long after the one before, what was heard by then.
     pub(super) again: Option<Again>,
     /// When it first acknowledged the peer's FIN: it is in TIME_WAIT then, or will be.
@@ -142,6 +146,8 @@ pub(super) struct Again {
     pub(super) timed: bool,
     /// Since the one before, which the timer had sent too.
     pub(super) gap_us: Option<u64>,
+    /// That one was not a repetition: a tail loss probe may have gone out between the two, and the timer has begun with that.
+    pub(super) since_first: bool,
     pub(super) heard: u64,
 }
 
@@ -184,6 +190,8 @@ impl Half {
             rival: None,
             revived: false,
             owes_since_us: None,
+            left_us: 0,
+            probed: None,
             again: None,
             fin_heard_us: None,
             heard_at_first: None,

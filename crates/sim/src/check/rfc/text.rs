@@ -8,6 +8,8 @@ use laneway_wire::tcp::{Segment, SeqNum};
 
 /// No retransmission timer may be shorter: the floor, less one tick.
 const RTO_LEAST_US: u64 = 198_000;
+/// No tail loss probe may be sooner: what is added to two round trips, less one tick.
+const PTO_LEAST_US: u64 = 9_000;
 
 pub(super) fn on_text(
     me: &mut Half,
@@ -66,7 +68,9 @@ pub(super) fn on_text(
         // RFC 6928: nothing but the initial window before anything is heard of it.
         let heard_at_first = *me.heard_at_first.get_or_insert(me.heard);
         // What has reached another lane of the host may be taken in only after the first flight, and then looks like a duplicate or two.
-        let most = (10 + if cx.orderly { 0 } else { 2 }) * peer.offer.mss.max(536);
+        // And one for a tail loss probe.
+        let probes = me.offer.sack && peer.offer.sack && cx.now_us >= me.left_us + PTO_LEAST_US;
+        let most = (10 + if cx.orderly { 0 } else { 2 } + u32::from(probes)) * peer.offer.mss.max(536);
         if me.heard == heard_at_first && (seg.seq + len).offset_from(me.iss + 1) as u32 > most {
             return Some("more than the initial window before the first acknowledgement".into());
         }
@@ -87,7 +91,13 @@ pub(super) fn on_text(
         me.fin = Some(at);
     }
     let Cx { now_us, icmp, asked, algorithm, astray, .. } = *cx;
-    let mut found = if seg.seq.before(me.top) { on_again(me, peer, cx, seg) } else { None };
+    let probe = is_probe(me, seg, asked);
+    let mut found = if probe { on_probe(me, peer, cx, end) } else { None };
+    if seg.seq.before(me.top) {
+        found = found.or(on_again(me, peer, cx, seg));
+    } else {
+        me.left_us = now_us;
+    }
     let sent = Sent {
         seq: seg.seq,
         end,
@@ -99,14 +109,41 @@ pub(super) fn on_text(
         timed: seg.seq.before(me.top)
             && me.again.is_some_and(|again| again.seq == seg.seq && again.at_us == now_us && again.gap_us.is_some()),
         asked,
+        probe,
         behind: astray.is_some_and(|late_us| now_us <= me.una_us + late_us),
     };
     found = found.or(me.repair.on_sent(&sent, now_us, algorithm));
     if seg.seq == me.una && !seg.seq.before(me.top) {
-        me.again = Some(Again { seq: seg.seq, at_us: now_us, timed: true, gap_us: None, heard: me.heard + icmp });
+        me.again = Some(Again {
+            seq: seg.seq,
+            at_us: now_us,
+            timed: true,
+            gap_us: None,
+            since_first: true,
+            heard: me.heard + icmp,
+        });
     }
     me.top = me.top.latest(end);
     found
+}
+
+/// What was sent last is sent again, while nothing is being repaired: a tail loss probe (RFC 8985 section 7).
+fn is_probe(me: &Half, seg: &Segment<'_>, asked: bool) -> bool {
+    seg.seq.after(me.una) && seg.seq.before(me.top) && !asked && !me.repair.is_under_way(me.una)
+}
+
+fn on_probe(me: &mut Half, peer: &Half, cx: &Cx, end: SeqNum) -> Option<String> {
+    let since_us = cx.now_us - me.left_us;
+    let again = me.probed.replace(end) == Some(end);
+    if end != me.top || !(me.offer.sack && peer.offer.sack) {
+        Some("sent again, and nothing says that it is lost".into())
+    } else if again {
+        Some("a second tail loss probe, and nothing new was sent".into())
+    } else if since_us < PTO_LEAST_US {
+        Some(format!("a tail loss probe {since_us} µs after new text"))
+    } else {
+        None
+    }
 }
 
 /// The oldest is sent again. With nothing heard in between it was the timer, which backs off (RFC 6298 section 5.5).
@@ -119,7 +156,7 @@ fn on_again(me: &mut Half, peer: &Half, cx: &Cx, seg: &Segment<'_>) -> Option<St
     }
     let now_us = cx.now_us;
     let heard = me.heard + cx.icmp;
-    let mut now = Again { seq: seg.seq, at_us: now_us, timed: false, gap_us: None, heard };
+    let mut now = Again { seq: seg.seq, at_us: now_us, timed: false, gap_us: None, since_first: false, heard };
     let mut found = None;
     let with_sack = me.offer.sack && peer.offer.sack;
     let lately = me.repeats_us[0].is_some_and(|at_us| now_us <= at_us + LATE_US);
@@ -136,9 +173,10 @@ fn on_again(me: &mut Half, peer: &Half, cx: &Cx, seg: &Segment<'_>) -> Option<St
         if last.timed {
             let gap = now_us - last.at_us;
             now.gap_us = Some(gap);
+            now.since_first = last.gap_us.is_none() && with_sack;
             if gap < RTO_LEAST_US {
                 found = Some(format!("sent again after {gap} µs, and nothing was heard"));
-            } else if let Some(before) = last.gap_us
+            } else if let Some(before) = last.gap_us.filter(|_| !last.since_first)
                 && gap < before + before / 2
                 && gap < 115_000_000
             {
