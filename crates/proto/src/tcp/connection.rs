@@ -47,7 +47,7 @@ pub struct Agreed {
     pub snd_wnd: Window,
     /// The right edge of the window that we have advertised.
     pub rcv_adv: SeqNum,
-    /// Round-trip time of the handshake, unless it was retransmitted (Karn).
+    /// Round-trip time of the handshake. If it was retransmitted, only a timestamp tells it (Karn).
     pub rtt_us: Option<u32>,
     /// Our SYN or SYN-ACK had to be sent again.
     pub syn_lost: bool,

@@ -1,7 +1,7 @@
 //! Owns a passive open before it is a connection: a SYN becomes a half-open entry of at most 64 bytes, or a cookie.
 
 use super::connection::Agreed;
-use super::handshake::initial_window;
+use super::handshake::{echoed_us, initial_window};
 use super::rtt::syn_timeout_us;
 use super::{Config, Cx, cookie, isn};
 use crate::discard::Discard;
@@ -294,6 +294,11 @@ impl HalfOpen {
         // The SYN-ACK went out so long before it was due again.
         let sent_ms = self.retry_at_ms.wrapping_sub((syn_timeout_us(self.retries) / 1_000) as u32);
         let rtt_ms = (cx.now.as_ms() as u32).wrapping_sub(sent_ms).min(60_000);
+        let mut rtt_us = Some((rtt_ms * 1_000).max(100));
+        if self.retries > 0 || self.flags & REPEATED != 0 {
+            cold_path();
+            rtt_us = if self.flags & TIMESTAMPS != 0 { echoed_us(seg, self.ts_offset, cx.now) } else { None };
+        }
         Outcome::Established(Agreed {
             key: self.key,
             iss: self.iss,
@@ -307,7 +312,7 @@ impl HalfOpen {
             ts_offset: self.ts_offset,
             snd_wnd: seg.window << snd_scale,
             rcv_adv: expected + window,
-            rtt_us: (self.retries == 0 && self.flags & REPEATED == 0).then_some((rtt_ms * 1_000).max(100)),
+            rtt_us,
             syn_lost: self.retries > 0,
         })
     }
