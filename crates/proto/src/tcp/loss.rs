@@ -7,6 +7,8 @@
 //! retransmission timer would. And a gap that reordering does not explain any more is a loss, however little lies beyond it: so
 //! far section 6 of it, without the times at which each segment left.
 //!
+//! Where reordering was ever seen it is for the clock alone to say what is lost (its section 6.2).
+//!
 //! Where both ends use timestamps, the first ACK that acknowledges something new says whether a repair was needed: if it answers
 //! what was sent before the repair began, nothing was lost, and the repair is taken back (Eifel: RFC 3522, RFC 4015). So it is if that ACK
 //! comes before anything was sent again.
@@ -35,9 +37,7 @@ impl Connection {
                 let new = self.snd.nxt.offset_from(self.recover).max(0) as u32;
                 again + new
             }
-            (Phase::Open | Phase::Tail, Some(board)) => {
-                board.pipe(self.snd.una, self.snd.nxt, self.snd.una, self.snd.mss.into())
-            }
+            (Phase::Open | Phase::Tail, Some(board)) => board.outstanding(self.snd.una, self.snd.nxt),
             (Phase::Recovery, Some(board)) => {
                 board.pipe(self.snd.una, self.snd.nxt, self.rexmit_nxt, self.snd.mss.into())
             }
@@ -49,8 +49,15 @@ impl Connection {
         if !self.facts.has(Facts::SACK) || (seg.options.sack.is_empty() && self.board.is_none()) {
             return 0;
         }
+        let once = self.sent_once();
         let board = self.board.get_or_insert_default();
+        let top = board.highest().unwrap_or(once);
+        let missing = board.outstanding(once, top);
         let newly = board.on_ack(self.snd.una, &seg.options.sack, self.snd.nxt);
+        if board.outstanding(once, top) < missing {
+            self.rtt.on_reordering(); // what lies above it was reported before
+        }
+        board.ask_clock(self.rtt.has_seen_reordering() && self.rtt.reordering_us().is_some());
         if board.is_reneged(self.snd.una) {
             board.clear();
         }
@@ -60,9 +67,30 @@ impl Connection {
         newly
     }
 
+    /// Nothing from here on was ever sent again.
+    fn sent_once(&self) -> SeqNum {
+        match self.phase {
+            Phase::Open => self.snd.una,
+            Phase::Recovery => self.rexmit_nxt.latest(self.snd.una),
+            Phase::Tail | Phase::Loss => self.snd.nxt,
+        }
+    }
+
     /// An ACK that moved SND.UNA by `acked`, while something is being repaired or suspected.
     pub(super) fn repair_on_ack(&mut self, seg: &Segment<'_>, acked: u32, cx: &mut Cx<'_>) {
+        if self.phase == Phase::Open && self.board.is_some() {
+            self.rtt.on_reordering(); // nothing was sent again, and the first that was missing has come
+        }
         self.note_sack(seg);
+        self.heed_new_ack(seg, acked, cx);
+        if self.phase == Phase::Open
+            && let Some(board) = &mut self.board
+        {
+            board.watch_anew(cx.now);
+        }
+    }
+
+    fn heed_new_ack(&mut self, seg: &Segment<'_>, acked: u32, cx: &mut Cx<'_>) {
         if self.facts.has(Facts::DOUBTED) {
             self.facts.clear(Facts::DOUBTED);
             // What was missing has come before it was sent again.
@@ -88,6 +116,7 @@ impl Connection {
                 self.suspect(cx);
             }
             Phase::Recovery | Phase::Loss if seg.ack.at_or_after(self.recover) => {
+                self.rtt.on_patience();
                 self.congestion.on_recovered(cx.now);
                 self.phase = Phase::Open;
                 self.dup_acks = 0;
@@ -104,6 +133,9 @@ impl Connection {
                     self.facts.set(Facts::FORCE);
                 } else {
                     self.facts.clear(Facts::FORCE); // of a repair that was not lost, but late
+                    if self.board.as_ref().is_some_and(|board| board.asks_clock()) {
+                        self.suspect_repetition(cx);
+                    }
                 }
                 self.rexmit_nxt = self.rexmit_nxt.latest(seg.ack);
             }
@@ -161,6 +193,9 @@ impl Connection {
 
     /// Nothing was lost: sending goes on where it was, and as fast.
     fn take_back(&mut self) {
+        if self.phase == Phase::Recovery {
+            self.rtt.on_impatience();
+        }
         if let Some(board) = &mut self.board {
             board.presume_nothing();
         }
@@ -189,7 +224,7 @@ impl Connection {
         match self.phase {
             Phase::Open => {
                 self.suspect(cx);
-                if self.phase == Phase::Open {
+                if self.phase == Phase::Open && self.board.as_mut().is_some_and(|board| board.watch(cx.now)) {
                     self.rexmt_at = self.rexmt_at.min(self.ask_at(cx.now));
                 }
             }
@@ -207,7 +242,9 @@ impl Connection {
     //# congestion and, therefore, cwnd (and ssthresh) MUST be lowered twice in this case.
     fn suspect_repetition(&mut self, cx: &mut Cx<'_>) {
         let is_filled = self.snd.una.before(self.rexmit_nxt) && !self.facts.has(Facts::FORCE);
-        if is_filled && self.board.as_ref().is_some_and(|board| board.is_repetition_lost(self.snd.mss.into())) {
+        let (mss, patience_us) = (self.snd.mss.into(), self.rtt.reordering_us().unwrap_or(0));
+        let is_lost = self.board.as_mut().is_some_and(|board| board.is_repetition_lost(mss, cx.now, patience_us));
+        if is_filled && is_lost {
             self.congestion.on_congestion(cx.now, self.flight());
             self.facts.set(Facts::FORCE);
             self.facts.clear(Facts::DOUBTED); // it was sent: what comes before it is sent once more may be the answer to that
@@ -227,13 +264,16 @@ impl Connection {
         if self.flight() == 0 {
             return;
         }
-        let is_probed = self.phase == Phase::Tail;
+        let (is_probed, may_ask_early) = (self.phase == Phase::Tail, self.may_ask_early());
         let lost = match &mut self.board {
             // Nothing that left two round trips before what has come is on its way still.
             Some(board) if is_probed && board.highest().is_some_and(|top| top.at_or_after(self.recover)) => {
-                board.presume_lost();
+                board.presume_all_lost();
                 true
             }
+            //= https://www.rfc-editor.org/rfc/rfc8985#section-6.2
+            //# Otherwise, if some reordering has been observed, then RACK does not trigger fast recovery based on DupThresh.
+            Some(board) if board.asks_clock() && may_ask_early => false,
             Some(board) => self.dup_acks >= DUP_THRESH || board.is_lost(self.snd.una, self.snd.mss.into()),
             // Not when the ACKs only echo what a timeout sent twice (RFC 6582 section 3.2, step 1).
             None => self.dup_acks >= DUP_THRESH && self.snd.una != self.recover,

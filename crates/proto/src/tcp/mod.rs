@@ -24,6 +24,7 @@ pub mod config;
 pub mod congestion;
 pub mod connection;
 pub mod cookie;
+mod gaps;
 pub mod handshake;
 pub mod info;
 pub mod input;

@@ -23,6 +23,10 @@ pub const RTO_AFTER_LOST_SYN_US: u32 = 3_000_000;
 /// an ACK waits for, and not the path. As much as two ticks of a common kernel, which Linux adds.
 pub const PTO_MARGIN_US: u32 = 10_000;
 
+/// In 64ths of a round trip: a quarter of one, and one.
+const PATIENCE_LEAST: u8 = 16;
+const PATIENCE_MOST: u8 = 64;
+
 /// Doublings after which every time-out has reached [`RTO_MAX_US`]; counting on would tell nothing.
 const BACKOFFS_MAX: u8 = 16;
 /// How long a SYN or SYN-ACK that was sent again so many times is waited for: a second, doubled with each retry (RFC 6298 section 2.1),
@@ -47,6 +51,8 @@ pub struct RttEstimator {
     min_rtt_us: u32,
     backoffs: u8,
     is_stale: bool,
+    /// How long a gap may be mere reordering, in 64ths of SRTT; 0: none was ever seen.
+    patience: u8,
 }
 
 const _: () = assert!(size_of::<RttEstimator>() <= 24);
@@ -68,6 +74,7 @@ impl RttEstimator {
             min_rtt_us: NEVER,
             backoffs: 0,
             is_stale: false,
+            patience: 0,
         }
     }
 
@@ -119,11 +126,36 @@ impl RttEstimator {
         self.is_fresh().then(|| (self.srtt_x8 / 4).saturating_add(PTO_MARGIN_US))
     }
 
-    /// How long a gap may be mere reordering, in microseconds (RFC 8985 section 6.2, step 4): a quarter of a round trip, and
-    /// [`PTO_MARGIN_US`]. `None` as for [`pto_us`](Self::pto_us).
+    /// How long a gap may be mere reordering, in microseconds (RFC 8985 section 6.2, step 4): a quarter of a round trip at the
+    /// least and a whole one at the most, and [`PTO_MARGIN_US`]. `None` as for [`pto_us`](Self::pto_us).
     #[inline]
     pub fn reordering_us(&self) -> Option<u32> {
-        self.is_fresh().then(|| self.srtt_x8 / 32 + PTO_MARGIN_US)
+        let patience = u64::from(self.patience.max(PATIENCE_LEAST));
+        let window = || u64::from(self.srtt_x8 / 8) * patience / u64::from(PATIENCE_MOST);
+        self.is_fresh().then(|| window() as u32 + PTO_MARGIN_US)
+    }
+
+    /// Whether what was sent later has ever come before what was sent earlier: then it is for the clock to say what is lost.
+    #[inline]
+    pub fn has_seen_reordering(&self) -> bool {
+        self.patience > 0
+    }
+
+    /// What was reported missing has come late.
+    pub fn on_reordering(&mut self) {
+        self.patience = self.patience.max(PATIENCE_LEAST);
+    }
+
+    /// What was taken for lost was only late: the next gap has longer, by a quarter of a round trip.
+    pub fn on_impatience(&mut self) {
+        self.patience = (self.patience + PATIENCE_LEAST).min(PATIENCE_MOST);
+    }
+
+    /// What was taken for lost was lost: of sixteen times that this is so, one mistake is forgotten.
+    pub fn on_patience(&mut self) {
+        if self.patience > PATIENCE_LEAST {
+            self.patience -= 1;
+        }
     }
 
     #[inline]

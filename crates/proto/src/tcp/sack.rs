@@ -6,6 +6,8 @@
 //!
 //! Whatever the peer sends, all ranges lie between snd.una and snd.max, sorted, disjoint and never adjacent.
 
+use super::gaps::GapClock;
+use crate::time::Instant;
 use laneway_wire::tcp::{SackBlocks, SeqNum, SeqRange};
 
 /// How many separate ranges are remembered. Reports that would need more are ignored until others merge.
@@ -26,8 +28,7 @@ pub struct Scoreboard {
     sacked: u32,
     /// snd.nxt when something was last sent again: what lies above it left after that.
     repeated_at: Option<SeqNum>,
-    /// What lies below it, and is not reported, left so long before what is that it is lost (RFC 8985 section 6).
-    overdue: Option<SeqNum>,
+    clock: GapClock,
 }
 
 impl Default for Scoreboard {
@@ -40,7 +41,7 @@ impl Scoreboard {
     /// Nothing reported.
     pub const fn new() -> Self {
         const NONE: SeqRange = SeqRange::new(SeqNum::new(0), SeqNum::new(0));
-        Scoreboard { ranges: [NONE; RANGES_MAX], len: 0, sacked: 0, repeated_at: None, overdue: None }
+        Scoreboard { ranges: [NONE; RANGES_MAX], len: 0, sacked: 0, repeated_at: None, clock: GapClock::new() }
     }
 
     /// Whether no outstanding byte is reported.
@@ -60,17 +61,43 @@ impl Scoreboard {
         self.len = 0;
         self.sacked = 0;
         self.repeated_at = None;
-        self.overdue = None;
+        self.clock = GapClock::new();
     }
 
-    /// Everything below what was reported is overdue: by the clock, whatever the number of reports, it is lost.
-    pub fn presume_lost(&mut self) {
-        self.overdue = self.highest();
+    /// Whether the [clock](GapClock) says what is lost, and not the number of reports.
+    pub fn ask_clock(&mut self, decides: bool) {
+        self.clock.decides = decides;
     }
 
-    /// It was a mistake: by the number of reports alone.
+    /// Whether it does.
+    pub fn asks_clock(&self) -> bool {
+        self.clock.decides
+    }
+
+    /// The clock of gaps begins, unless it runs. True if so.
+    pub fn watch(&mut self, now: Instant) -> bool {
+        !self.clock.runs() && self.watch_anew(now)
+    }
+
+    /// The clock of gaps begins.
+    pub fn watch_anew(&mut self, now: Instant) -> bool {
+        self.clock.begin(now, self.highest());
+        true
+    }
+
+    /// What was missing when the clock began, and is still, is lost.
+    pub fn presume_lost(&mut self, now: Instant) {
+        self.clock.end(now, self.highest());
+    }
+
+    /// All that is missing below what was reported is.
+    pub fn presume_all_lost(&mut self) {
+        self.clock.presume_lost(self.highest());
+    }
+
+    /// It was a mistake.
     pub fn presume_nothing(&mut self) {
-        self.overdue = None;
+        self.clock.forgive();
     }
 
     /// An ACK came: `una` is snd.una with that ACK applied, `snd_max` the highest sequence number ever sent. Returns how
@@ -147,7 +174,7 @@ impl Scoreboard {
     /// And what is [overdue](Self::presume_lost) is lost as well.
     #[inline]
     pub fn lost_edge(&self, mss: u32) -> Option<SeqNum> {
-        match (self.reported_edge(mss), self.overdue) {
+        match (if self.clock.decides { None } else { self.reported_edge(mss) }, self.clock.overdue()) {
             (Some(edge), Some(overdue)) => Some(edge.latest(overdue)),
             (edge, overdue) => edge.or(overdue),
         }
@@ -174,9 +201,14 @@ impl Scoreboard {
         self.repeated_at = Some(snd_nxt);
     }
 
-    /// Is what was sent again lost, too, as far as it was not reported? By the rule of IsLost, asked of what left after it.
-    pub fn is_repetition_lost(&self, mss: u32) -> bool {
+    /// Is what was sent again lost, too, as far as it was not reported? By the rule of IsLost, asked of what left after it; or by the clock, where that
+    /// decides: if such was reported before it began. Then it begins anew, once every `patience_us`.
+    pub fn is_repetition_lost(&mut self, mss: u32, now: Instant, patience_us: u32) -> bool {
+        let by_clock = self.clock.decides.then(|| self.clock.end_after(patience_us, now, self.highest()));
         let Some(after) = self.repeated_at else { return false };
+        if let Some(then) = by_clock {
+            return then.is_some_and(|then| then.after(after));
+        }
         let later = || self.held().iter().rev().take_while(|r| r.end.after(after));
         let bytes = later().map(|r| bytes_between(r.start.latest(after), r.end)).sum();
         is_enough(later().count() as u32, bytes, mss)
@@ -207,6 +239,12 @@ impl Scoreboard {
         };
         let retransmitted = self.unsacked_between(una, high_rxt.earliest(snd_nxt));
         unsacked.saturating_sub(lost).saturating_add(retransmitted)
+    }
+
+    /// Bytes between `una` and `snd_nxt` that are not reported.
+    #[inline]
+    pub fn outstanding(&self, una: SeqNum, snd_nxt: SeqNum) -> u32 {
+        self.unsacked_between(una, snd_nxt)
     }
 
     /// Unreported bytes in `from..to`; 0 if that is backwards.

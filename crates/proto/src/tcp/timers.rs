@@ -205,7 +205,7 @@ impl Connection {
     #[cold]
     fn ask(&mut self, cx: &mut Cx<'_>) {
         if let Some(board) = &mut self.board {
-            board.presume_lost();
+            board.presume_lost(cx.now);
             self.enter_recovery(cx);
         } else if self.has_tail() {
             self.enter_tail();

@@ -37,6 +37,32 @@ fn a_probe_waits_for_two_round_trips_and_a_gap_for_a_quarter() {
 }
 
 #[test]
+fn whoever_sees_reordering_learns_to_wait() {
+    let mut rtt = RttEstimator::new();
+    rtt.on_sample(40_000);
+    let gap_ms = |rtt: &RttEstimator| (rtt.reordering_us().unwrap() - PTO_MARGIN_US) / 1_000;
+    assert_eq!((rtt.has_seen_reordering(), gap_ms(&rtt)), (false, 10));
+    rtt.on_patience();
+    assert!(!rtt.has_seen_reordering());
+    rtt.on_reordering();
+    assert_eq!((rtt.has_seen_reordering(), gap_ms(&rtt)), (true, 10));
+    let longer = [20, 30, 40, 40].map(|_| {
+        rtt.on_impatience();
+        gap_ms(&rtt)
+    });
+    assert_eq!(longer, [20, 30, 40, 40], "a round trip at the most");
+    rtt.on_reordering();
+    assert_eq!(gap_ms(&rtt), 40);
+    // Sixteen losses for each mistake, down to what it was at first.
+    let shorter = [30, 20, 10, 10].map(|_| {
+        (0..16).for_each(|_| rtt.on_patience());
+        gap_ms(&rtt)
+    });
+    assert_eq!(shorter, [30, 20, 10, 10]);
+    assert!(rtt.has_seen_reordering());
+}
+
+#[test]
 fn later_samples_are_smoothed() {
     let mut rtt = RttEstimator::new();
     rtt.on_sample(100_000);

@@ -24,7 +24,7 @@ fn what_is_overdue_is_lost_however_little_has_come_after_it() {
     let mut board = Scoreboard::new();
     board.on_ack(seq(0), &report(&[(10, 20), (30, 31)]), seq(100));
     assert!(!board.is_lost(seq(0), MSS));
-    board.presume_lost();
+    board.presume_lost(Instant::ZERO);
     assert!(board.is_lost(seq(0), MSS) && board.is_lost(seq(20), MSS) && !board.is_lost(seq(31), MSS));
     assert_eq!(board.next_lost(seq(10), seq(100), MSS), Some(SeqRange::new(seq(20), seq(30))));
     assert_eq!(board.pipe(seq(0), seq(100), seq(0), MSS), 69);
@@ -33,9 +33,27 @@ fn what_is_overdue_is_lost_however_little_has_come_after_it() {
     assert!(board.is_lost(seq(20), MSS) && !board.is_lost(seq(40), MSS));
     board.presume_nothing();
     assert!(!board.is_lost(seq(20), 100));
-    board.presume_lost();
+    board.presume_all_lost();
     board.clear();
     assert_eq!(board.lost_edge(MSS), None);
+}
+
+#[test]
+fn where_the_clock_decides_no_number_of_reports_is_a_loss() {
+    let at = |ms: u64| Instant::from_us(ms * 1_000);
+    let mut board = Scoreboard::new();
+    board.ask_clock(true);
+    board.on_ack(seq(0), &report(&[(10, 100), (120, 130), (140, 150)]), seq(400));
+    assert!(!board.is_lost(seq(0), MSS));
+    assert!(board.watch(at(0)) && !board.watch(at(1)));
+    board.on_ack(seq(0), &report(&[(200, 300)]), seq(400));
+    // What was sent again, while 400 was next, is overdue when something later has been there for as long.
+    board.note_repeated(seq(250));
+    assert!(!board.is_repetition_lost(MSS, at(9), 10_000) && !board.is_lost(seq(0), MSS));
+    assert!(!board.is_repetition_lost(MSS, at(10), 10_000));
+    assert!(board.is_lost(seq(0), MSS) && board.is_lost(seq(130), MSS) && !board.is_lost(seq(150), MSS));
+    assert!(!board.is_repetition_lost(MSS, at(19), 10_000) && !board.is_lost(seq(150), MSS));
+    assert!(board.is_repetition_lost(MSS, at(20), 10_000) && board.is_lost(seq(150), MSS));
 }
 
 #[test]
@@ -43,21 +61,21 @@ fn a_repetition_is_lost_when_enough_of_what_left_after_it_has_come() {
     let mut board = Scoreboard::new();
     // 0..10 is lost, and is sent again when 100 is next.
     board.on_ack(seq(0), &report(&[(10, 100)]), seq(100));
-    assert!(!board.is_repetition_lost(MSS), "nothing was sent again");
+    assert!(!board.is_repetition_lost(MSS, Instant::ZERO, 0), "nothing was sent again");
     board.note_repeated(seq(100));
-    assert!(!board.is_repetition_lost(MSS), "all that has come left before it");
+    assert!(!board.is_repetition_lost(MSS, Instant::ZERO, 0), "all that has come left before it");
     board.on_ack(seq(0), &report(&[(10, 120)]), seq(200));
-    assert!(!board.is_repetition_lost(MSS), "two segments may have overtaken it");
+    assert!(!board.is_repetition_lost(MSS, Instant::ZERO, 0), "two segments may have overtaken it");
     board.on_ack(seq(0), &report(&[(10, 121)]), seq(200));
-    assert!(board.is_repetition_lost(MSS));
+    assert!(board.is_repetition_lost(MSS, Instant::ZERO, 0));
     // It is sent once more. Of what leaves after that three ranges are enough, however short.
     board.note_repeated(seq(121));
     board.on_ack(seq(0), &report(&[(122, 123), (130, 131)]), seq(200));
-    assert!(!board.is_repetition_lost(MSS));
+    assert!(!board.is_repetition_lost(MSS, Instant::ZERO, 0));
     board.on_ack(seq(0), &report(&[(140, 141)]), seq(200));
-    assert!(board.is_repetition_lost(MSS));
+    assert!(board.is_repetition_lost(MSS, Instant::ZERO, 0));
     board.clear();
-    assert!(!board.is_repetition_lost(MSS));
+    assert!(!board.is_repetition_lost(MSS, Instant::ZERO, 0));
 }
 
 #[test]
