@@ -7,8 +7,11 @@
 use core::ops::Range;
 use laneway_wire::tcp::{SackBlocks, SeqNum, SeqRange};
 
-/// How many ranges are kept. The last one is for a range that begins at rcv.nxt: data in order always finds room.
-pub const RANGES_MAX: usize = 32;
+/// How many ranges are kept of however little text. The last one is for a range that begins at rcv.nxt: data in order always finds room.
+pub const RANGES_LEAST: usize = 32;
+/// One more for so many bytes that are held: a path that reorders has hundreds, and who would have us remember many pays for it with text, whose
+/// memory is bounded.
+pub const BYTES_A_RANGE: u32 = 512;
 
 /// The ranges are used up, or the range ends beyond what an offset can say: the segment must be dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,12 +26,11 @@ struct Early {
     touched: u32,
 }
 
-/// The out-of-order ranges of one connection: sorted, disjoint, never adjacent. 404 bytes; a connection that sees no
+/// The out-of-order ranges of one connection: sorted, disjoint, never adjacent. A connection that sees no
 /// reordering and no repetition needs none, so keep it in an `Option<Box<Assembler>>`.
 #[derive(Clone, Debug)]
 pub struct Assembler {
-    ranges: [Early; RANGES_MAX],
-    len: u8,
+    ranges: Vec<Early>,
     /// Counts insertions, on the circle.
     touches: u32,
     /// What has come twice, until an ACK has said so.
@@ -44,35 +46,35 @@ impl Default for Assembler {
 impl Assembler {
     /// No ranges.
     pub const fn new() -> Self {
-        Assembler { ranges: [Early { start: 0, end: 0, touched: 0 }; RANGES_MAX], len: 0, touches: 0, repeated: None }
+        Assembler { ranges: Vec::new(), touches: 0, repeated: None }
     }
 
     /// Whether nothing is held.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.ranges.is_empty()
     }
 
     /// How many separate ranges are held.
     #[inline]
     pub fn len(&self) -> usize {
-        usize::from(self.len)
+        self.ranges.len()
     }
 
     /// Bytes held, all ranges together.
     pub fn bytes(&self) -> u32 {
-        self.held().iter().map(|r| r.end - r.start).sum()
+        self.ranges.iter().map(|r| r.end - r.start).sum()
     }
 
     /// One past the farthest byte held, from rcv.nxt; 0 if nothing is held.
     #[inline]
     pub fn end(&self) -> u32 {
-        self.held().last().map_or(0, |r| r.end)
+        self.ranges.last().map_or(0, |r| r.end)
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        self.len = 0;
+        self.ranges.clear();
     }
 
     /// The `len` bytes from `offset` (counted from rcv.nxt) are now in the ring. What overlaps or touches merges.
@@ -89,8 +91,7 @@ impl Assembler {
         let new = Early { start, end, touched: self.touches };
 
         // The segment after the last one: what follows a single loss.
-        let count = self.len();
-        if let Some(last) = self.ranges[..count].last_mut()
+        if let Some(last) = self.ranges.last_mut()
             && last.end == start
         {
             last.end = end;
@@ -101,31 +102,33 @@ impl Assembler {
     }
 
     fn insert_sorted(&mut self, mut new: Early) -> Result<(), Full> {
-        let count = self.len();
         // `first..last` are the ranges that the new one overlaps or touches.
-        let first = self.held().partition_point(|r| r.end < new.start);
-        let last = first + self.held()[first..].partition_point(|r| r.start <= new.end);
+        let first = self.ranges.partition_point(|r| r.end < new.start);
+        let last = first + self.ranges[first..].partition_point(|r| r.start <= new.end);
         if first == last {
-            let limit = if new.start == 0 { RANGES_MAX } else { RANGES_MAX - 1 };
-            if count >= limit {
+            if new.start != 0 && self.is_full() {
                 return Err(Full);
             }
-            self.ranges.copy_within(first..count, first + 1);
-            self.len += 1;
+            self.ranges.insert(first, new);
         } else {
             new.start = new.start.min(self.ranges[first].start);
             new.end = new.end.max(self.ranges[last - 1].end);
-            self.ranges.copy_within(last..count, first + 1);
-            self.len -= (last - first - 1) as u8;
+            self.ranges[first] = new;
+            self.ranges.drain(first + 1..last);
         }
-        self.ranges[first] = new;
         Ok(())
+    }
+
+    /// No range more, unless it begins at rcv.nxt.
+    fn is_full(&self) -> bool {
+        let beyond = (self.len() + 2).saturating_sub(RANGES_LEAST);
+        beyond > (self.bytes() / BYTES_A_RANGE) as usize
     }
 
     /// How many bytes from rcv.nxt on are there without a gap: what can be delivered now. Then call [`Self::advance`].
     #[inline]
     pub fn contiguous(&self) -> u32 {
-        match self.held().first() {
+        match self.ranges.first() {
             Some(r) if r.start == 0 => r.end,
             _ => 0,
         }
@@ -133,12 +136,9 @@ impl Assembler {
 
     /// rcv.nxt moved forward by `n`. What it passed is forgotten.
     pub fn advance(&mut self, n: u32) {
-        let count = self.len();
-        let gone = self.held().partition_point(|r| r.end <= n);
-        self.ranges.copy_within(gone..count, 0);
-        self.len -= gone as u8;
-        let kept = self.len();
-        for r in &mut self.ranges[..kept] {
+        let gone = self.ranges.partition_point(|r| r.end <= n);
+        self.ranges.drain(..gone);
+        for r in &mut self.ranges {
             r.start = r.start.saturating_sub(n);
             r.end -= n;
         }
@@ -146,7 +146,7 @@ impl Assembler {
 
     /// The first of the `len` bytes from `offset` that lie in a range already, as far as they do without a gap.
     pub fn known(&self, offset: u32, len: u32) -> Option<Range<u32>> {
-        let range = self.held().iter().find(|r| r.end > offset)?;
+        let range = self.ranges.iter().find(|r| r.end > offset)?;
         let known = range.start.max(offset)..range.end.min(offset.saturating_add(len));
         (!known.is_empty()).then_some(known)
     }
@@ -188,7 +188,7 @@ impl Assembler {
         let mut least_age = 0;
         for _ in blocks.len()..max.min(4) {
             let next = self
-                .held()
+                .ranges
                 .iter()
                 // A range at rcv.nxt is not out of order: the acknowledgment number is about to cover it.
                 .filter(|r| r.start != 0)
@@ -200,12 +200,6 @@ impl Assembler {
             least_age = age.saturating_add(1);
         }
         blocks
-    }
-
-    #[inline]
-    fn held(&self) -> &[Early] {
-        // `len` never exceeds the array; `min` lets the compiler see it.
-        &self.ranges[..self.len().min(RANGES_MAX)]
     }
 }
 

@@ -61,7 +61,7 @@ impl Connection {
         if board.is_reneged(self.snd.una) {
             board.clear();
         }
-        if board.is_empty() {
+        if board.is_empty() && !board.is_overdue(self.snd.una) {
             self.board = None;
         }
         newly
@@ -125,6 +125,9 @@ impl Connection {
                 self.suspect(cx);
             }
             Phase::Recovery => {
+                if self.facts.has(Facts::SACK) && self.answers_the_repair(seg, acked) {
+                    self.board.get_or_insert_default().presume_lost_below(self.recover);
+                }
                 // A partial ACK: the segment behind it is lost too (RFC 6582 section 3.2, step 3).
                 if self.board.is_none() {
                     let segments = (acked / u32::from(self.snd.mss)).min(u16::MAX.into()) as u16;
@@ -184,6 +187,17 @@ impl Connection {
         let is_mistake = self.is_from_before_the_repair(echo) && !reports_a_repetition(seg) && seg.ack != self.snd.nxt;
         let age_ms = self.ts_now(now).wrapping_sub(echo);
         is_mistake.then(|| age_ms.saturating_mul(1_000))
+    }
+
+    /// Whether what was sent again is acknowledged, and because of that: all that had left before it, and is not reported by now, is lost as well
+    /// (RFC 8985 section 6.2). Without timestamps what was late cannot be told from it.
+    fn answers_the_repair(&self, seg: &Segment<'_>, acked: u32) -> bool {
+        let was_repeated = (seg.ack - acked).before(self.rexmit_nxt);
+        was_repeated
+            && match seg.options.timestamps {
+                Some(ts) => !self.is_from_before_the_repair(ts.echo),
+                None => !self.rtt.has_seen_reordering(),
+            }
     }
 
     /// What is echoed left before the repair began.
@@ -400,6 +414,9 @@ impl Connection {
     /// What the peer has not reported though it has reported later bytes, and what was not sent again yet: perhaps it is lost.
     pub(super) fn next_hole(&self) -> Option<SeqRange> {
         let (Phase::Recovery, Some(board)) = (self.phase, &self.board) else { return None };
+        if board.asks_clock() {
+            return None; // it is more likely late
+        }
         board.next_hole(self.rexmit_nxt.latest(self.snd.una), self.recover)
     }
 

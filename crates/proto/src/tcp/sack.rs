@@ -10,20 +10,21 @@ use super::gaps::GapClock;
 use crate::time::Instant;
 use laneway_wire::tcp::{SackBlocks, SeqNum, SeqRange};
 
-/// How many separate ranges are remembered. Reports that would need more are ignored until others merge.
-pub const RANGES_MAX: usize = 128;
+/// How many separate ranges are remembered of however little that is reported. Reports that would need more are ignored until others merge.
+pub const RANGES_LEAST: usize = 128;
+/// One more for so many bytes that are reported: a path that reorders has hundreds.
+pub const BYTES_A_RANGE: u32 = 512;
 
 /// DupThresh of RFC 6675: so many separate reports above a byte, and it is lost.
 const DUP_THRESH: u32 = 3;
 
-/// The scoreboard of one connection, about a kilobyte: a connection without loss needs none, so keep it in an
+/// The scoreboard of one connection: one without loss needs none, so keep it in an
 /// `Option<Box<Scoreboard>>`.
 ///
 /// Everywhere below, `mss` is the sender's segment size in bytes, and the end of a range is one past its last byte.
 #[derive(Clone, Debug)]
 pub struct Scoreboard {
-    ranges: [SeqRange; RANGES_MAX],
-    len: u8,
+    ranges: Vec<SeqRange>,
     /// Bytes in all ranges together.
     sacked: u32,
     /// snd.nxt when something was last sent again: what lies above it left after that.
@@ -40,14 +41,13 @@ impl Default for Scoreboard {
 impl Scoreboard {
     /// Nothing reported.
     pub const fn new() -> Self {
-        const NONE: SeqRange = SeqRange::new(SeqNum::new(0), SeqNum::new(0));
-        Scoreboard { ranges: [NONE; RANGES_MAX], len: 0, sacked: 0, repeated_at: None, clock: GapClock::new() }
+        Scoreboard { ranges: Vec::new(), sacked: 0, repeated_at: None, clock: GapClock::new() }
     }
 
     /// Whether no outstanding byte is reported.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.ranges.is_empty()
     }
 
     /// How many outstanding bytes are reported.
@@ -58,13 +58,13 @@ impl Scoreboard {
 
     /// Forgets every report: after a time-out, since the peer may have taken them back (RFC 6675 section 5.1).
     pub fn clear(&mut self) {
-        self.len = 0;
+        self.ranges.clear();
         self.sacked = 0;
         self.repeated_at = None;
         self.clock = GapClock::new();
     }
 
-    /// Whether the [clock](GapClock) says what is lost, and not the number of reports.
+    /// Whether the clock says what is lost, and not the number of reports.
     pub fn ask_clock(&mut self, decides: bool) {
         self.clock.decides = decides;
     }
@@ -95,6 +95,17 @@ impl Scoreboard {
         self.clock.presume_lost(self.highest());
     }
 
+    /// All that is missing below this is.
+    pub fn presume_lost_below(&mut self, edge: SeqNum) {
+        self.clock.presume_lost(Some(edge));
+    }
+
+    /// Whether the byte at `una`, which is not reported, is lost by the clock.
+    #[inline]
+    pub fn is_overdue(&self, una: SeqNum) -> bool {
+        self.clock.overdue().is_some_and(|edge| una.before(edge))
+    }
+
     /// It was a mistake.
     pub fn presume_nothing(&mut self) {
         self.clock.forgive();
@@ -107,7 +118,7 @@ impl Scoreboard {
     /// (RFC 2883) is, and one inside a known range changes nothing.
     #[inline]
     pub fn on_ack(&mut self, una: SeqNum, blocks: &SackBlocks, snd_max: SeqNum) -> u32 {
-        if self.len != 0 {
+        if !self.ranges.is_empty() {
             self.forget_before(una);
         }
         let mut newly = 0;
@@ -125,14 +136,9 @@ impl Scoreboard {
 
     /// Drops what lies below `una`.
     fn forget_before(&mut self, una: SeqNum) {
-        let count = self.count();
-        let gone = self.held().partition_point(|r| r.end.at_or_before(una));
-        for r in &self.ranges[..gone] {
-            self.sacked -= r.len();
-        }
-        self.ranges.copy_within(gone..count, 0);
-        self.len -= gone as u8;
-        if let Some(first) = self.ranges[..count - gone].first_mut()
+        let gone = self.ranges.partition_point(|r| r.end.at_or_before(una));
+        self.sacked -= self.ranges.drain(..gone).map(|r| r.len()).sum::<u32>();
+        if let Some(first) = self.ranges.first_mut()
             && first.start.before(una)
         {
             self.sacked -= bytes_between(first.start, una);
@@ -142,25 +148,22 @@ impl Scoreboard {
 
     /// Adds one valid block, merging. Returns the bytes that were new.
     fn insert(&mut self, mut new: SeqRange) -> u32 {
-        let count = self.count();
         // `first..last` are the ranges that the new one overlaps or touches.
-        let first = self.held().partition_point(|r| r.end.before(new.start));
-        let last = first + self.held()[first..].partition_point(|r| r.start.at_or_before(new.end));
+        let first = self.ranges.partition_point(|r| r.end.before(new.start));
+        let last = first + self.ranges[first..].partition_point(|r| r.start.at_or_before(new.end));
         let mut known = 0;
         if first == last {
-            if count == RANGES_MAX {
+            if self.is_full() {
                 return 0;
             }
-            self.ranges.copy_within(first..count, first + 1);
-            self.len += 1;
+            self.ranges.insert(first, new);
         } else {
             new.start = new.start.earliest(self.ranges[first].start);
             new.end = new.end.latest(self.ranges[last - 1].end);
             known = self.ranges[first..last].iter().map(|r| r.len()).sum();
-            self.ranges.copy_within(last..count, first + 1);
-            self.len -= (last - first - 1) as u8;
+            self.ranges[first] = new;
+            self.ranges.drain(first + 1..last);
         }
-        self.ranges[first] = new;
         let newly = new.len() - known;
         self.sacked += newly;
         newly
@@ -185,7 +188,7 @@ impl Scoreboard {
     fn reported_edge(&self, mss: u32) -> Option<SeqNum> {
         let mut above = 0u32;
         let mut separate = 0;
-        for r in self.held().iter().rev() {
+        for r in self.ranges.iter().rev() {
             above += r.len();
             separate += 1;
             if is_enough(separate, above, mss) {
@@ -209,7 +212,7 @@ impl Scoreboard {
         if let Some(then) = by_clock {
             return then.is_some_and(|then| then.after(after));
         }
-        let later = || self.held().iter().rev().take_while(|r| r.end.after(after));
+        let later = || self.ranges.iter().rev().take_while(|r| r.end.after(after));
         let bytes = later().map(|r| bytes_between(r.start.latest(after), r.end)).sum();
         is_enough(later().count() as u32, bytes, mss)
     }
@@ -223,8 +226,8 @@ impl Scoreboard {
     /// Has the peer reported the byte at `seq`?
     #[inline]
     pub fn is_sacked(&self, seq: SeqNum) -> bool {
-        let i = self.held().partition_point(|r| r.end.at_or_before(seq));
-        self.held().get(i).is_some_and(|r| r.start.at_or_before(seq))
+        let i = self.ranges.partition_point(|r| r.end.at_or_before(seq));
+        self.ranges.get(i).is_some_and(|r| r.start.at_or_before(seq))
     }
 
     /// SetPipe (RFC 6675 section 4): bytes between `una` and `snd_nxt` that are presumed to be in the network. A byte
@@ -250,7 +253,7 @@ impl Scoreboard {
     /// Unreported bytes in `from..to`; 0 if that is backwards.
     fn unsacked_between(&self, from: SeqNum, to: SeqNum) -> u32 {
         let mut bytes = bytes_between(from, to);
-        for r in self.held() {
+        for r in &self.ranges {
             if r.start.at_or_after(to) {
                 break;
             }
@@ -275,16 +278,16 @@ impl Scoreboard {
     }
 
     fn next_unsacked(&self, from: SeqNum, limit: SeqNum) -> Option<SeqRange> {
-        let first = self.held().partition_point(|r| r.end.at_or_before(from));
+        let first = self.ranges.partition_point(|r| r.end.at_or_before(from));
         let mut start = from;
         let mut end = limit;
-        if let Some(r) = self.held().get(first) {
+        if let Some(r) = self.ranges.get(first) {
             if r.start.after(start) {
                 end = limit.earliest(r.start);
             } else {
                 // `from` is inside a range. The next one cannot touch it: the run between them is not empty.
                 start = r.end;
-                if let Some(next) = self.held().get(first + 1) {
+                if let Some(next) = self.ranges.get(first + 1) {
                     end = limit.earliest(next.start);
                 }
             }
@@ -295,30 +298,25 @@ impl Scoreboard {
     /// One past the highest reported byte.
     #[inline]
     pub fn highest(&self) -> Option<SeqNum> {
-        self.held().last().map(|r| r.end)
+        self.ranges.last().map(|r| r.end)
     }
 
     /// Has the peer taken a report back? It has if it acknowledges up to a byte that it once reported, and no further.
     /// Then everything must be forgotten, or that byte is never sent again. `una` is snd.una after [`Self::on_ack`].
     #[inline]
     pub fn is_reneged(&self, una: SeqNum) -> bool {
-        self.held().first().is_some_and(|r| r.start.at_or_before(una))
+        self.ranges.first().is_some_and(|r| r.start.at_or_before(una))
     }
 
     /// The reported ranges, from low to high.
     pub fn iter(&self) -> impl Iterator<Item = SeqRange> + '_ {
-        self.held().iter().copied()
+        self.ranges.iter().copied()
     }
 
-    #[inline]
-    fn count(&self) -> usize {
-        usize::from(self.len)
-    }
-
-    #[inline]
-    fn held(&self) -> &[SeqRange] {
-        // `len` never exceeds the array; `min` lets the compiler see it.
-        &self.ranges[..self.count().min(RANGES_MAX)]
+    /// No range more.
+    fn is_full(&self) -> bool {
+        let beyond = (self.ranges.len() + 1).saturating_sub(RANGES_LEAST);
+        beyond > (self.sacked / BYTES_A_RANGE) as usize
     }
 }
 

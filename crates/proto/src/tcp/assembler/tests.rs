@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn shape(assembler: &Assembler) -> Vec<(u32, u32)> {
-    assembler.held().iter().map(|r| (r.start, r.end)).collect()
+    assembler.ranges.iter().map(|r| (r.start, r.end)).collect()
 }
 
 fn blocks(assembler: &Assembler, rcv_nxt: u32) -> Vec<(u32, u32)> {
@@ -78,16 +78,30 @@ fn what_came_twice_is_said_first_and_once() {
 #[test]
 fn a_full_assembler_still_takes_data_in_order() {
     let mut it = Assembler::new();
-    for i in 1..RANGES_MAX as u32 {
+    for i in 1..RANGES_LEAST as u32 {
         it.insert(i * 10, 1).unwrap();
     }
     assert_eq!(it.insert(5, 1), Err(Full));
     it.insert(10, 2).unwrap();
     it.insert(0, 3).unwrap();
-    assert_eq!(it.len(), RANGES_MAX);
+    assert_eq!(it.len(), RANGES_LEAST);
     assert_eq!(it.contiguous(), 3);
     it.insert(0, 10_000).unwrap();
     assert_eq!(shape(&it), [(0, 10_000)]);
+}
+
+#[test]
+fn who_pays_with_text_has_more_ranges() {
+    let mut it = Assembler::new();
+    for i in 1..=500 {
+        it.insert(i * 2_000, 1_000).unwrap();
+    }
+    assert_eq!(it.len(), 500);
+    // One byte each, beside those.
+    let refused = (0..1_000).find(|i| it.insert(2_000_000 + i * 2, 1).is_err());
+    assert_eq!(refused, Some(508), "a thousand in all, for half a million bytes");
+    it.advance(1_500_000);
+    assert_eq!(it.insert(1_500_000, 1), Err(Full), "what was delivered pays for nothing any more");
 }
 
 #[test]
@@ -146,7 +160,7 @@ proptest! {
                             prop_assert!(told || it.contiguous() >= offset + len, "the first block names the new data");
                         }
                     } else {
-                        prop_assert!(offset > 0 && before.len() >= RANGES_MAX - 1);
+                        prop_assert!(offset > 0 && before.len() >= RANGES_LEAST - 1);
                         prop_assert_eq!(before, shape(&it));
                     }
                 }
@@ -181,7 +195,7 @@ proptest! {
                 it.advance(advance);
             }
             let shape = shape(&it);
-            prop_assert!(shape.len() <= RANGES_MAX);
+            prop_assert!(shape.len() <= RANGES_LEAST + (it.bytes() / BYTES_A_RANGE) as usize);
             prop_assert!(shape.iter().all(|(start, end)| start < end));
             prop_assert!(shape.windows(2).all(|pair| pair[0].1 < pair[1].0));
             prop_assert!(it.blocks(SeqNum::new(offset)).len() <= 4);
