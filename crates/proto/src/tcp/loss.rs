@@ -210,6 +210,7 @@ impl Connection {
         if self.phase == Phase::Recovery {
             self.rtt.on_impatience();
         }
+        self.board = self.board.take().filter(|board| !board.is_empty());
         if let Some(board) = &mut self.board {
             board.presume_nothing();
         }
