@@ -251,7 +251,7 @@ impl Handshake {
         }
         if agreed.rtt_us.is_none() {
             cold_path();
-            agreed.rtt_us = echoed_us(seg, self.ts_offset, cx.now);
+            agreed.rtt_us = echoed_us(seg.options.timestamps.map(|ts| ts.echo), self.ts_offset, cx.now);
         }
         agreed
     }
@@ -283,12 +283,12 @@ impl Handshake {
     }
 }
 
-/// How long ago that left which this segment answers, by the timestamp that it echoes, in microseconds; the clock of timestamps ticks in milliseconds.
+/// How long ago that left whose timestamp is echoed, in microseconds; the clock of timestamps ticks in milliseconds.
 /// Where a SYN or SYN-ACK was sent more than once nothing else tells (RFC 6298 section 3). What is older than any of them was not echoed in earnest.
 #[cold]
-pub(super) fn echoed_us(seg: &Segment<'_>, ts_offset: u32, now: Instant) -> Option<u32> {
-    let echo = seg.options.timestamps?.echo;
-    let age_ms = (now.as_ms() as u32).wrapping_add(ts_offset).wrapping_sub(echo);
+#[inline(never)]
+pub(super) fn echoed_us(echo: Option<u32>, ts_offset: u32, now: Instant) -> Option<u32> {
+    let age_ms = (now.as_ms() as u32).wrapping_add(ts_offset).wrapping_sub(echo?);
     (age_ms <= (syn_timeout_us(u8::MAX) / 1_000) as u32).then(|| age_ms.max(1) * 1_000)
 }
 

@@ -297,7 +297,8 @@ impl HalfOpen {
         let mut rtt_us = Some((rtt_ms * 1_000).max(100));
         if self.retries > 0 || self.flags & REPEATED != 0 {
             cold_path();
-            rtt_us = if self.flags & TIMESTAMPS != 0 { echoed_us(seg, self.ts_offset, cx.now) } else { None };
+            let echo = seg.options.timestamps.map(|ts| ts.echo).filter(|_| self.flags & TIMESTAMPS != 0);
+            rtt_us = echoed_us(echo, self.ts_offset, cx.now);
         }
         Outcome::Established(Agreed {
             key: self.key,

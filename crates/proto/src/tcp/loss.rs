@@ -333,7 +333,15 @@ impl Connection {
         self.phase == Phase::Tail && self.facts.has(Facts::FORCE)
     }
 
+    /// Whether more than an answer may be due: a repair, or a probe.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn repairs(&self) -> bool {
+        self.phase != Phase::Tail || self.probes_tail()
+    }
+
     /// Text has left for the first time.
+    #[inline(never)]
     pub(super) fn on_new_text(&mut self, now: Instant) {
         if self.probes_tail() {
             self.facts.clear(Facts::FORCE);

@@ -161,8 +161,7 @@ impl Connection {
     pub fn has_more(&self) -> bool {
         let fin_due = self.facts.has(Facts::FIN_QUEUED) && !self.facts.has(Facts::FIN_SENT);
         let unsent = self.snd.queued > self.flight();
-        let repairs = self.phase != Phase::Open && (self.phase != Phase::Tail || self.probes_tail());
-        unsent || fin_due || repairs || self.facts.has(Facts::PROBE_DUE)
+        unsent || fin_due || self.facts.has(Facts::PROBE_DUE) || (self.phase != Phase::Open && self.repairs())
     }
 
     #[cold]
