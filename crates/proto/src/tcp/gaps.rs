@@ -48,16 +48,20 @@ impl GapClock {
         then
     }
 
-    /// The same, if it runs for so long already, in microseconds.
+    /// Whether it runs for so long already, in microseconds.
+    pub fn has_run(&self, us: u32, now: Instant) -> bool {
+        self.began.is_some_and(|(at, _)| now.since_us(at) >= us.into())
+    }
+
+    /// [`end`](Self::end), if it [has run](Self::has_run) for so long; if it does not run, it begins.
     pub fn end_after(&mut self, us: u32, now: Instant, highest: Option<SeqNum>) -> Option<SeqNum> {
-        match self.began {
-            Some((at, _)) if now.since_us(at) < us.into() => None,
-            Some(_) => self.end(now, highest),
-            None => {
-                self.begin(now, highest);
-                None
-            }
+        if self.has_run(us, now) {
+            return self.end(now, highest);
         }
+        if !self.runs() {
+            self.begin(now, highest);
+        }
+        None
     }
 
     /// What is missing below this is lost at once.

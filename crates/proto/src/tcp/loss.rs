@@ -238,8 +238,9 @@ impl Connection {
         self.dup_acks = self.dup_acks.saturating_add(1);
         match self.phase {
             Phase::Open => {
+                let is_noticed = self.board.as_mut().is_some_and(|board| board.watch(cx.now));
                 self.suspect(cx);
-                if self.phase == Phase::Open && self.board.as_mut().is_some_and(|board| board.watch(cx.now)) {
+                if self.phase == Phase::Open && is_noticed {
                     self.rexmt_at = self.rexmt_at.min(self.ask_at(cx.now));
                 }
             }
@@ -280,6 +281,7 @@ impl Connection {
             return;
         }
         let (is_probed, may_ask_early) = (self.phase == Phase::Tail, self.may_ask_early());
+        let patience_us = self.rtt.reordering_us().unwrap_or(0);
         let lost = match &mut self.board {
             // Nothing that left two round trips before what has come is on its way still.
             Some(board) if is_probed && board.highest().is_some_and(|top| top.at_or_after(self.recover)) => {
@@ -288,7 +290,10 @@ impl Connection {
             }
             //= https://www.rfc-editor.org/rfc/rfc8985#section-6.2
             //# Otherwise, if some reordering has been observed, then RACK does not trigger fast recovery based on DupThresh.
-            Some(board) if board.asks_clock() && may_ask_early => false,
+            Some(board) if board.asks_clock() && may_ask_early => {
+                board.presume_lost_after(patience_us, cx.now);
+                board.is_overdue(self.snd.una)
+            }
             Some(board) => self.dup_acks >= DUP_THRESH || board.is_lost(self.snd.una, self.snd.mss.into()),
             // Not when the ACKs only echo what a timeout sent twice (RFC 6582 section 3.2, step 1).
             None => self.dup_acks >= DUP_THRESH && self.snd.una != self.recover,

@@ -127,12 +127,12 @@ impl RttEstimator {
     }
 
     /// How long a gap may be mere reordering, in microseconds (RFC 8985 section 6.2, step 4): a quarter of a round trip at the
-    /// least and a whole one at the most, and [`PTO_MARGIN_US`]. `None` as for [`pto_us`](Self::pto_us).
+    /// least and a whole one at the most. Who has heard nothing meanwhile adds [`PTO_MARGIN_US`]. `None` as for [`pto_us`](Self::pto_us).
     #[inline]
     pub fn reordering_us(&self) -> Option<u32> {
         let patience = u64::from(self.patience.max(PATIENCE_LEAST));
         let window = || u64::from(self.srtt_x8 / 8) * patience / u64::from(PATIENCE_MOST);
-        self.is_fresh().then(|| window() as u32 + PTO_MARGIN_US)
+        self.is_fresh().then(|| window() as u32)
     }
 
     /// Whether what was sent later has ever come before what was sent earlier: then it is for the clock to say what is lost.

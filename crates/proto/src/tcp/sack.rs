@@ -90,6 +90,11 @@ impl Scoreboard {
         self.clock.end(now, self.highest());
     }
 
+    /// The same, if the clock has run for so long, in microseconds.
+    pub fn presume_lost_after(&mut self, us: u32, now: Instant) {
+        self.clock.end_after(us, now, self.highest());
+    }
+
     /// All that is missing below what was reported is.
     pub fn presume_all_lost(&mut self) {
         self.clock.presume_lost(self.highest());

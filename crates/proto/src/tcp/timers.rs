@@ -13,7 +13,7 @@
 use super::connection::{CloseReason, Connection, Facts, Phase};
 use super::nagle::Segmentation;
 use super::output::Held;
-use super::rtt::RTO_MAX_US;
+use super::rtt::{PTO_MARGIN_US, RTO_MAX_US};
 use super::state::State;
 use super::{Config, Cx};
 use crate::time::Instant;
@@ -107,7 +107,7 @@ impl Connection {
             return now.after_us(rto_us.into());
         }
         let soon_us = if self.board.is_some() {
-            self.rtt.reordering_us()
+            self.rtt.reordering_us().map(|us| us + PTO_MARGIN_US)
         } else if self.has_tail() {
             self.rtt.pto_us()
         } else {

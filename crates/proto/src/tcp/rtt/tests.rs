@@ -23,7 +23,7 @@ fn a_probe_waits_for_two_round_trips_and_a_gap_for_a_quarter() {
     let mut rtt = RttEstimator::new();
     assert_eq!((rtt.pto_us(), rtt.reordering_us()), (None, None), "nothing was measured");
     rtt.on_sample(40_000);
-    let both = (Some(90_000), Some(20_000));
+    let both = (Some(90_000), Some(10_000));
     assert_eq!((rtt.pto_us(), rtt.reordering_us()), both);
     // Not until a round trip was measured again.
     rtt.on_probe();
@@ -40,7 +40,7 @@ fn a_probe_waits_for_two_round_trips_and_a_gap_for_a_quarter() {
 fn whoever_sees_reordering_learns_to_wait() {
     let mut rtt = RttEstimator::new();
     rtt.on_sample(40_000);
-    let gap_ms = |rtt: &RttEstimator| (rtt.reordering_us().unwrap() - PTO_MARGIN_US) / 1_000;
+    let gap_ms = |rtt: &RttEstimator| rtt.reordering_us().unwrap() / 1_000;
     assert_eq!((rtt.has_seen_reordering(), gap_ms(&rtt)), (false, 10));
     rtt.on_patience();
     assert!(!rtt.has_seen_reordering());
