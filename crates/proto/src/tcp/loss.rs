@@ -37,7 +37,7 @@ impl Connection {
                 let new = self.snd.nxt.offset_from(self.recover).max(0) as u32;
                 again + new
             }
-            (Phase::Open | Phase::Tail, Some(board)) => board.outstanding(self.snd.una, self.snd.nxt),
+            (Phase::Open | Phase::Tail, Some(board)) => board.unsacked_between(self.snd.una, self.snd.nxt),
             (Phase::Recovery, Some(board)) => {
                 board.pipe(self.snd.una, self.snd.nxt, self.rexmit_nxt, self.snd.mss.into())
             }
@@ -52,9 +52,9 @@ impl Connection {
         let once = self.sent_once();
         let board = self.board.get_or_insert_default();
         let top = board.highest().unwrap_or(once);
-        let missing = board.outstanding(once, top);
+        let missing = board.unsacked_between(once, top);
         let newly = board.on_ack(self.snd.una, &seg.options.sack, self.snd.nxt);
-        if board.outstanding(once, top) < missing {
+        if board.unsacked_between(once, top) < missing {
             self.rtt.on_reordering(); // what lies above it was reported before
         }
         board.ask_clock(self.rtt.has_seen_reordering() && self.rtt.reordering_us().is_some());
@@ -116,7 +116,9 @@ impl Connection {
                 self.suspect(cx);
             }
             Phase::Recovery | Phase::Loss if seg.ack.at_or_after(self.recover) => {
-                self.rtt.on_patience();
+                if self.phase == Phase::Recovery {
+                    self.rtt.on_patience();
+                }
                 self.congestion.on_recovered(cx.now);
                 self.phase = Phase::Open;
                 self.dup_acks = 0;

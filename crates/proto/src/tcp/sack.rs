@@ -76,13 +76,16 @@ impl Scoreboard {
 
     /// The clock of gaps begins, unless it runs. True if so.
     pub fn watch(&mut self, now: Instant) -> bool {
-        !self.clock.runs() && self.watch_anew(now)
+        let begins = !self.clock.runs();
+        if begins {
+            self.watch_anew(now);
+        }
+        begins
     }
 
     /// The clock of gaps begins.
-    pub fn watch_anew(&mut self, now: Instant) -> bool {
+    pub fn watch_anew(&mut self, now: Instant) {
         self.clock.begin(now, self.highest());
-        true
     }
 
     /// What was missing when the clock began, and is still, is lost.
@@ -249,14 +252,8 @@ impl Scoreboard {
         unsacked.saturating_sub(lost).saturating_add(retransmitted)
     }
 
-    /// Bytes between `una` and `snd_nxt` that are not reported.
-    #[inline]
-    pub fn outstanding(&self, una: SeqNum, snd_nxt: SeqNum) -> u32 {
-        self.unsacked_between(una, snd_nxt)
-    }
-
     /// Unreported bytes in `from..to`; 0 if that is backwards.
-    fn unsacked_between(&self, from: SeqNum, to: SeqNum) -> u32 {
+    pub fn unsacked_between(&self, from: SeqNum, to: SeqNum) -> u32 {
         let mut bytes = bytes_between(from, to);
         for r in &self.ranges {
             if r.start.at_or_after(to) {
