@@ -13,6 +13,9 @@ const LONGEST_ROUND_MS: u32 = 60_000;
 /// A window has room for so many segments, though there is no memory for one: as Linux has it under memory pressure.
 const LEAST_SEGMENTS: u32 = 4;
 
+/// And so many segments more than what it is tuned to, as Linux has it: the round that is measured is not quite the sender's.
+const HEADROOM_SEGMENTS: u32 = 16;
+
 impl Connection {
     /// What the window field says next, and the right edge that this means. RFC 9293 section 3.8.6.2.2: the edge moves
     /// only by steps worth moving (RCV.BUFF is all of the buffer, of which it may open less, of a tiny one less than half); rounding by the scale is upwards, so that the edge
@@ -60,7 +63,7 @@ impl Connection {
     #[inline(always)]
     pub(super) fn on_read(&mut self, n: u32, cx: &Cx<'_>) {
         self.rcv.read = self.rcv.read.saturating_add(n);
-        if self.rcv.read > self.rcv.buf_max / 2 {
+        if self.rcv.read > self.rcv.buf_max / 4 {
             self.tune(cx);
         }
     }
@@ -77,20 +80,27 @@ impl Connection {
         self.rcv.buf_max = self.rcv.buf_max.min(most.max(least));
     }
 
-    /// Dynamic right-sizing: once a round trip, a buffer twice what was read in it, so that slow start is never held back by us.
+    /// Dynamic right-sizing (Fisk and Feng, 2001): a buffer twice what was read in a round trip, so that slow start is never held back by us.
+    /// Until the round is over it grows with each read: who has a window that is too small has read a little more than half of it when he first
+    /// finds it so, and twice of that is no more than he has. A round begins late, when a quarter has been read.
     /// Memory is lent only when something is in the buffer; but that there is none is no time to ask for more.
     #[inline(never)]
     fn tune(&mut self, cx: &Cx<'_>) {
         let (now_ms, round_ms) = (cx.now.as_ms() as u32, self.round_ms());
+        let age_ms = now_ms.wrapping_sub(self.rcv.tuned_ms);
+        let affordable = self.rcv.buf.lent().max(cx.pool.largest()) as u32;
+        let most = cx.config.tcp_rmem.1.min(affordable).max(self.rcv.buf_max);
         // What a reader leaves who lags only grows old in a larger buffer, and out of the cache: he has room enough.
         let lags = self.rcv.buf.len() > self.rcv.buf_max / 4;
-        if !lags && now_ms.wrapping_sub(self.rcv.tuned_ms) <= round_ms {
-            let affordable = self.rcv.buf.lent().max(cx.pool.largest()) as u32;
-            let most = cx.config.tcp_rmem.1.min(affordable).max(self.rcv.buf_max);
-            self.rcv.buf_max = self.rcv.read.saturating_mul(2).clamp(self.rcv.buf_max, most);
+        let grows = !lags && self.rcv.buf_max < most;
+        if grows {
+            let in_a_round = u64::from(self.rcv.read) * u64::from(round_ms) / u64::from(age_ms.max(round_ms));
+            let room = 2 * in_a_round + u64::from(HEADROOM_SEGMENTS) * u64::from(self.rcv.mss);
+            self.rcv.buf_max = room.clamp(self.rcv.buf_max.into(), most.into()) as u32;
         }
-        self.rcv.read = 0;
-        self.rcv.tuned_ms = now_ms;
+        if !grows || age_ms > round_ms {
+            (self.rcv.read, self.rcv.tuned_ms) = (0, now_ms);
+        }
         // An urgent mark that was passed would lie ahead again after half of the circle. Here it is noticed long before.
         if self.urgent_ahead().is_none() {
             self.facts.clear(Facts::URGENT_IN);

@@ -174,6 +174,33 @@ fn the_receive_buffer_grows_for_who_reads_and_not_for_who_lags() {
     }
 }
 
+/// A sender in slow start, 100 ms away, whose flights come in one go and are read segment by segment, is given room for each of them: the
+/// window opens as fast as his flights grow, until the buffer is as large as it may be.
+#[test]
+fn the_window_opens_as_fast_as_slow_start() {
+    let (config, payload) = (Config::default(), [7; 1_460]);
+    let (mut pool, mut now) = (BufferPool::new(1 << 30), Instant::from_us(5_000_000));
+    let (rcv_scale, rtt_us) = (WindowScale::new(config.receive_scale()), Some(100_000));
+    let mut connection = Connection::new(&Agreed { rcv_scale, rtt_us, ..agreed() }, 1_500, &config, now);
+    let mut flight = 10 * 1_460;
+    while flight < config.tcp_rmem.1 / 2 {
+        now = now.after_us(100_000);
+        let window = connection.rcv.adv.offset_from(connection.rcv.nxt) as u32;
+        assert!(window >= flight, "{window} bytes for a flight of {flight}");
+        for _ in 0..flight / 1_460 {
+            now = now.after_us(1);
+            let next = text(&connection, &payload);
+            let mut cx = Cx { now, config: &config, pool: &mut pool };
+            let arrival = connection.on_segment(&next, &mut cx);
+            connection.finish(&arrival, arrival.text.len(), &mut cx);
+            while let Some(plan) = connection.decide::<Lane>(now) {
+                connection.commit(&plan, now);
+            }
+        }
+        flight *= 2;
+    }
+}
+
 /// A probe of a closed window is under way when the path turns out to be narrower. It is no loss that would have to be repaired: when the
 /// window opens all is as it was.
 #[test]
