@@ -205,12 +205,14 @@ impl Connection {
     }
 
     /// RFC 7323 section 5.3, R3, and only of a segment whose acknowledgement is acceptable, too, as the kernel has it: whoever met the window
-    /// with a timestamp of his own choice would else have all that the peer says refused as old.
+    /// with a timestamp of his own choice would else have all that the peer says refused as old. And so would, by itself, what was overtaken by
+    /// a repetition: of text that we have only that which ends where we stand is heard.
     #[inline]
     fn note_timestamp(&mut self, seg: &Segment<'_>) {
         if self.facts.has(Facts::TIMESTAMPS)
             && let Some(ts) = seg.options.timestamps
             && seg.seq.at_or_before(self.rcv.acked)
+            && (seg.seq + seg.seq_len()).at_or_after(self.rcv.nxt)
         {
             self.ts_recent = ts.val;
         }
@@ -223,8 +225,8 @@ impl Connection {
     }
 
     /// Text that we have, and that the peer may repeat because it has not heard our ACK: it is from no further back than a window. What it says beside
-    /// its text is heard, as the BSDs hear it. It acknowledges; and the ACK that answers it must not echo a transmission before, or the peer
-    /// takes the time between the two for a round trip, and waits for longer with each ACK that is lost.
+    /// its text is heard, as the BSDs hear it. It acknowledges; and if it ends where we stand, the ACK that answers it must not echo a transmission
+    /// before, or the peer takes the time between the two for a round trip, and waits for longer with each ACK that is lost.
     #[inline(never)]
     fn is_repeated(&self, seg: &Segment<'_>, end: SeqNum) -> bool {
         let is_old =
