@@ -152,7 +152,9 @@ impl Connection {
 
     /// Bytes until the end of the peer's urgent data, if there is any ahead (RFC 6093: it is delivered in line).
     pub fn urgent_ahead(&self) -> Option<u32> {
-        let read = self.rcv.nxt - self.rcv.buf.len();
+        // The peer's FIN has a number, and is no byte.
+        let fin = u32::from(!self.state.can_receive());
+        let read = self.rcv.nxt - (self.rcv.buf.len() + fin);
         (self.facts.has(Facts::URGENT_IN) && self.rcv.up.after(read)).then(|| self.rcv.up.offset_from(read) as u32)
     }
 
