@@ -13,6 +13,9 @@ pub const RANGES_LEAST: usize = 32;
 /// memory is bounded.
 pub const BYTES_A_RANGE: u32 = 512;
 
+/// So many of the ranges are known by how lately they grew: more than a SACK option names, for some will merge.
+const NEWEST_MAX: usize = 8;
+
 /// The ranges are used up, or the range ends beyond what an offset can say: the segment must be dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
@@ -22,8 +25,6 @@ struct Early {
     start: u32,
     /// One past the last byte; always greater than `start`.
     end: u32,
-    /// The value of `Assembler::touches` when the range last grew.
-    touched: u32,
 }
 
 /// The out-of-order ranges of one connection: sorted, disjoint, never adjacent. A connection that sees no
@@ -31,8 +32,10 @@ struct Early {
 #[derive(Clone, Debug)]
 pub struct Assembler {
     ranges: Vec<Early>,
-    /// Counts insertions, on the circle.
-    touches: u32,
+    /// Bytes in all ranges together.
+    held: u32,
+    /// Where those begin that grew last, the newest first: who has many is not looked through for each ACK.
+    newest: Vec<u32>,
     /// What has come twice, until an ACK has said so.
     repeated: Option<SeqRange>,
 }
@@ -46,7 +49,7 @@ impl Default for Assembler {
 impl Assembler {
     /// No ranges.
     pub const fn new() -> Self {
-        Assembler { ranges: Vec::new(), touches: 0, repeated: None }
+        Assembler { ranges: Vec::new(), held: 0, newest: Vec::new(), repeated: None }
     }
 
     /// Whether nothing is held.
@@ -62,8 +65,9 @@ impl Assembler {
     }
 
     /// Bytes held, all ranges together.
+    #[inline]
     pub fn bytes(&self) -> u32 {
-        self.ranges.iter().map(|r| r.end - r.start).sum()
+        self.held
     }
 
     /// One past the farthest byte held, from rcv.nxt; 0 if nothing is held.
@@ -75,6 +79,8 @@ impl Assembler {
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.ranges.clear();
+        self.newest.clear();
+        self.held = 0;
     }
 
     /// The `len` bytes from `offset` (counted from rcv.nxt) are now in the ring. What overlaps or touches merges.
@@ -87,15 +93,16 @@ impl Assembler {
         if len == 0 {
             return Ok(());
         }
-        self.touches = self.touches.wrapping_add(1);
-        let new = Early { start, end, touched: self.touches };
+        let new = Early { start, end };
 
         // The segment after the last one: what follows a single loss.
         if let Some(last) = self.ranges.last_mut()
             && last.end == start
         {
             last.end = end;
-            last.touched = self.touches;
+            self.held += len;
+            let grown = *last;
+            self.note_newest(grown);
             return Ok(());
         }
         self.insert_sorted(new)
@@ -113,16 +120,26 @@ impl Assembler {
         } else {
             new.start = new.start.min(self.ranges[first].start);
             new.end = new.end.max(self.ranges[last - 1].end);
+            self.held -= bytes(&self.ranges[first..last]);
             self.ranges[first] = new;
             self.ranges.drain(first + 1..last);
         }
+        self.held += new.end - new.start;
+        self.note_newest(new);
         Ok(())
+    }
+
+    /// This one has just grown, or is new. What it has merged with is no range of its own any more.
+    fn note_newest(&mut self, grown: Early) {
+        self.newest.retain(|at| !(grown.start..grown.end).contains(at));
+        self.newest.insert(0, grown.start);
+        self.newest.truncate(NEWEST_MAX);
     }
 
     /// No range more, unless it begins at rcv.nxt.
     fn is_full(&self) -> bool {
         let beyond = (self.len() + 2).saturating_sub(RANGES_LEAST);
-        beyond > (self.bytes() / BYTES_A_RANGE) as usize
+        beyond > (self.held / BYTES_A_RANGE) as usize
     }
 
     /// How many bytes from rcv.nxt on are there without a gap: what can be delivered now. Then call [`Self::advance`].
@@ -137,16 +154,22 @@ impl Assembler {
     /// rcv.nxt moved forward by `n`. What it passed is forgotten.
     pub fn advance(&mut self, n: u32) {
         let gone = self.ranges.partition_point(|r| r.end <= n);
+        self.held -= bytes(&self.ranges[..gone]);
         self.ranges.drain(..gone);
+        self.held -= self.ranges.first().map_or(0, |r| n.saturating_sub(r.start));
         for r in &mut self.ranges {
             r.start = r.start.saturating_sub(n);
             r.end -= n;
+        }
+        self.newest.retain(|at| *at >= n);
+        for at in &mut self.newest {
+            *at -= n;
         }
     }
 
     /// The first of the `len` bytes from `offset` that lie in a range already, as far as they do without a gap.
     pub fn known(&self, offset: u32, len: u32) -> Option<Range<u32>> {
-        let range = self.ranges.iter().find(|r| r.end > offset)?;
+        let range = self.ranges.get(self.ranges.partition_point(|r| r.end <= offset))?;
         let known = range.start.max(offset)..range.end.min(offset.saturating_add(len));
         (!known.is_empty()).then_some(known)
     }
@@ -166,7 +189,20 @@ impl Assembler {
         self.repeated.is_none()
     }
 
-    /// The SACK option of the next ACK: up to four blocks. What came twice is the first; then the ranges, that which grew last before the others.
+    /// How many blocks there are for the next ACK, at most `max`: without looking at the ranges, of which there may be many.
+    #[inline]
+    pub fn blocks_len(&self, max: usize) -> usize {
+        (self.beyond().len() + usize::from(self.repeated.is_some())).min(max)
+    }
+
+    /// The ranges but for one at rcv.nxt, which is not out of order: the acknowledgment number is about to cover it.
+    #[inline]
+    fn beyond(&self) -> &[Early] {
+        &self.ranges[usize::from(self.contiguous() > 0)..]
+    }
+
+    /// The SACK option of the next ACK: up to four blocks. What came twice is the first; then the ranges, that which grew last before the others,
+    /// and behind those that grew lately the lowest.
     ///
     /// RFC 2018 section 4 asks for this order: the first block names the segment that caused the ACK, and the further
     /// ones repeat what was reported most recently, so that every block is sent several times and a lost ACK costs
@@ -184,23 +220,22 @@ impl Assembler {
         if let Some(repeated) = self.repeated {
             blocks.push(repeated);
         }
-        // The smallest age that has not been taken yet. Ages differ: each insertion touches one range.
-        let mut least_age = 0;
-        for _ in blocks.len()..max.min(4) {
-            let next = self
-                .ranges
-                .iter()
-                // A range at rcv.nxt is not out of order: the acknowledgment number is about to cover it.
-                .filter(|r| r.start != 0)
-                .map(|r| (self.touches.wrapping_sub(r.touched), r))
-                .filter(|(age, _)| *age >= least_age)
-                .min_by_key(|(age, _)| *age);
-            let Some((age, r)) = next else { break };
+        let most = max.min(4);
+        let newest = self.newest.iter().filter_map(|at| {
+            let found = self.beyond().binary_search_by_key(at, |r| r.start).ok()?;
+            self.beyond().get(found)
+        });
+        let others = self.beyond().iter().filter(|r| !self.newest.contains(&r.start));
+        for r in newest.chain(others).take(most.saturating_sub(blocks.len())) {
             blocks.push(SeqRange { start: rcv_nxt + r.start, end: rcv_nxt + r.end });
-            least_age = age.saturating_add(1);
         }
         blocks
     }
+}
+
+/// Bytes in these ranges together.
+fn bytes(ranges: &[Early]) -> u32 {
+    ranges.iter().map(|r| r.end - r.start).sum()
 }
 
 #[cfg(test)]

@@ -564,25 +564,34 @@ impl Connection {
         if self.rcv.ooo.is_none() {
             return timestamps;
         }
-        match self.sack_blocks().len() {
+        match self.sack_blocks_len() {
             0 => timestamps,
             blocks => timestamps + 4 + 8 * blocks,
         }
     }
 
+    /// How many [`sack_blocks`](Self::sack_blocks) there are.
+    #[inline(never)]
+    fn sack_blocks_len(&self) -> usize {
+        match &self.rcv.ooo {
+            Some(ooo) if self.facts.has(Facts::SACK) => ooo.blocks_len(self.sack_blocks_max()),
+            _ => 0,
+        }
+    }
+
+    /// So many fit beside the other options.
+    #[inline]
+    fn sack_blocks_max(&self) -> usize {
+        if self.facts.has(Facts::TIMESTAMPS) { 3 } else { 4 }
+    }
+
     /// What has come twice, and what we have beyond a gap, the newest first; as many ranges as fit beside timestamps.
     #[inline(never)]
     fn sack_blocks(&self) -> SackBlocks {
-        let mut blocks = SackBlocks::default();
-        if self.facts.has(Facts::SACK)
-            && let Some(ooo) = &self.rcv.ooo
-        {
-            let most = if self.facts.has(Facts::TIMESTAMPS) { 3 } else { 4 };
-            for block in ooo.blocks(self.rcv.nxt).iter().take(most) {
-                blocks.push(block);
-            }
+        match &self.rcv.ooo {
+            Some(ooo) if self.facts.has(Facts::SACK) => ooo.blocks_up_to(self.rcv.nxt, self.sack_blocks_max()),
+            _ => SackBlocks::default(),
         }
-        blocks
     }
 
     /// What the header of `plan` says.

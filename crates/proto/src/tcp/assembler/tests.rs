@@ -53,6 +53,20 @@ fn blocks_come_most_recently_touched_first() {
 }
 
 #[test]
+fn what_grew_long_ago_is_told_when_what_grew_lately_has_merged() {
+    let mut it = Assembler::new();
+    for i in 1..=20 {
+        it.insert(i * 100, 50).unwrap();
+    }
+    it.insert(1_200, 850).unwrap();
+    assert_eq!(blocks(&it, 0), [(1_200, 2_050), (100, 150), (200, 250), (300, 350)]);
+    assert_eq!(it.blocks_len(4), 4);
+    it.advance(1_200);
+    assert!(blocks(&it, 1_200).is_empty());
+    assert_eq!((it.blocks_len(4), it.bytes()), (0, 850));
+}
+
+#[test]
 fn blocks_wrap_around_the_circle() {
     let mut it = Assembler::new();
     it.insert(10, 20).unwrap();
@@ -181,7 +195,14 @@ proptest! {
                     _ => expected.push((i as u32, i as u32 + 1)),
                 }
             }
-            prop_assert_eq!(shape(&it), expected);
+            prop_assert_eq!(it.bytes(), expected.iter().map(|(start, end)| end - start).sum::<u32>());
+            prop_assert_eq!(shape(&it), &expected[..]);
+            expected.retain(|(start, _)| *start != 0);
+            let told = blocks(&it, 0);
+            prop_assert_eq!(told.len(), expected.len().min(4));
+            prop_assert!(told.iter().all(|block| expected.contains(block)));
+            prop_assert!((1..told.len()).all(|i| !told[..i].contains(&told[i])));
+            prop_assert!((0..=4).all(|max| it.blocks_len(max) == it.blocks_up_to(SeqNum::new(0), max).len()));
         }
     }
 
