@@ -136,10 +136,15 @@ impl Connection {
         self.flight() > u32::from(self.snd.mss)
     }
 
-    /// Whether the time that is over now is shorter than the retransmission timer.
+    /// Whether the time that is over now is not the retransmission timer's. Of a steady path of more than 190 ms that is the shorter one, and what
+    /// there is to ask is asked when it is over, in its place.
+    //= https://www.rfc-editor.org/rfc/rfc8985#section-7.2
+    //# If Now() + PTO > TCP_RTO_expiration():
+    //#     PTO = TCP_RTO_expiration() - Now()
     #[inline]
     fn asks_early(&self, now: Instant) -> bool {
-        self.flight() > 0 && self.may_ask_early() && self.idle_ms(now) < self.rtt.rto_us() / 1_000
+        let is_early = || self.idle_ms(now) < self.rtt.rto_us() / 1_000;
+        self.flight() > 0 && self.may_ask_early() && (self.board.is_some() || self.has_tail() || is_early())
     }
 
     /// Time has passed. May be called early, and then does nothing. Call `decide` afterwards.

@@ -8,7 +8,7 @@ use laneway_wire::tcp::{Segment, SeqNum};
 
 /// No retransmission timer may be shorter: the floor, less one tick.
 const RTO_LEAST_US: u64 = 198_000;
-/// No tail loss probe may be sooner: what is added to two round trips, less one tick.
+/// No tail loss probe may be sooner, unless it takes the place of the retransmission timer: what is added to two round trips, less one tick.
 const PTO_LEAST_US: u64 = 9_000;
 
 pub(super) fn on_text(
@@ -69,7 +69,7 @@ pub(super) fn on_text(
         let heard_at_first = *me.heard_at_first.get_or_insert(me.heard);
         // What has reached another lane of the host may be taken in only after the first flight, and then looks like a duplicate or two.
         // And one for a tail loss probe.
-        let probes = me.offer.sack && peer.offer.sack && cx.now_us >= me.left_us + PTO_LEAST_US;
+        let probes = me.offer.sack && peer.offer.sack && may_probe(me, cx.now_us);
         let most = (10 + if cx.orderly { 0 } else { 2 } + u32::from(probes)) * peer.offer.mss.max(536);
         if me.heard == heard_at_first && (seg.seq + len).offset_from(me.iss + 1) as u32 > most {
             return Some("more than the initial window before the first acknowledgement".into());
@@ -133,17 +133,21 @@ fn is_probe(me: &Half, seg: &Segment<'_>, asked: bool) -> bool {
 }
 
 fn on_probe(me: &mut Half, peer: &Half, cx: &Cx, end: SeqNum) -> Option<String> {
-    let since_us = cx.now_us - me.left_us;
     let again = me.probed.replace(end) == Some(end);
     if end != me.top || !(me.offer.sack && peer.offer.sack) {
         Some("sent again, and nothing says that it is lost".into())
     } else if again {
         Some("a second tail loss probe, and nothing new was sent".into())
-    } else if since_us < PTO_LEAST_US {
-        Some(format!("a tail loss probe {since_us} µs after new text"))
+    } else if !may_probe(me, cx.now_us) {
+        Some(format!("a tail loss probe {} µs after new text", cx.now_us - me.left_us))
     } else {
         None
     }
+}
+
+/// Whether a tail loss probe may be due: after new text, or when the retransmission timer may be (RFC 8985 section 7.2).
+fn may_probe(me: &Half, now_us: u64) -> bool {
+    now_us >= me.left_us + PTO_LEAST_US || now_us >= me.una_us + RTO_LEAST_US
 }
 
 /// The oldest is sent again. With nothing heard in between it was the timer, which backs off (RFC 6298 section 5.5).
