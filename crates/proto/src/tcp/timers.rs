@@ -144,7 +144,16 @@ impl Connection {
     #[inline]
     fn asks_early(&self, now: Instant) -> bool {
         let is_early = || self.idle_ms(now) < self.rtt.rto_us() / 1_000;
-        self.flight() > 0 && self.may_ask_early() && (self.board.is_some() || self.has_tail() || is_early())
+        self.flight() > 0
+            && self.may_ask_early()
+            && (self.board.is_some() || self.has_tail() || is_early())
+            && !self.is_user_timeout_over(now)
+    }
+
+    /// Who is given up is asked nothing more.
+    #[inline]
+    fn is_user_timeout_over(&self, now: Instant) -> bool {
+        self.user_timeout_ms > 0 && self.idle_ms(now) >= self.user_timeout_ms
     }
 
     /// Time has passed. May be called early, and then does nothing. Call `decide` afterwards.
@@ -183,7 +192,7 @@ impl Connection {
             self.retries = self.retries.saturating_add(1);
         }
         let over = if self.user_timeout_ms > 0 {
-            self.idle_ms(cx.now) >= self.user_timeout_ms
+            self.is_user_timeout_over(cx.now)
         } else if self.facts.has(Facts::RECEIVE_SHUT) {
             self.retries > cx.config.tcp_retries2.min(cx.config.tcp_orphan_retries) || self.is_pinned(cx.config)
         } else {
