@@ -7,6 +7,7 @@
 use crate::discard::Discard;
 use crate::ip::input::Packet;
 use crate::ip::output::{self, HeaderSpec};
+use crate::ip::pmtu::plateau_below;
 use laneway_wire::error::Why;
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::icmpv4::Echo;
@@ -39,7 +40,7 @@ pub struct IcmpError {
     pub kind: ErrorKind,
     /// To whose packet.
     pub quoted: QuotedFlow,
-    /// With [`ErrorKind::PacketTooBig`]: what would have fitted, bytes; 0 from routers older than RFC 1191.
+    /// With [`ErrorKind::PacketTooBig`]: what would have fitted, bytes; from routers older than RFC 1191 a guess.
     pub mtu: Option<u32>,
 }
 
@@ -118,7 +119,10 @@ fn input_v4<'a>(packet: &Packet<'a>) -> Result<Incoming<'a>, Discard> {
                 }
                 _ => ErrorKind::HostUnreachable,
             };
-            (kind, quoted, u32::from(next_hop_mtu))
+            //= https://www.rfc-editor.org/rfc/rfc1191#section-5
+            //# the greatest plateau value that is less than the returned Total Length field
+            let mtu = if next_hop_mtu == 0 { plateau_below(total_len(quoted)) } else { next_hop_mtu.into() };
+            (kind, quoted, mtu)
         }
         Message::TimeExceeded { code: 0, quoted } => (ErrorKind::HopLimitExceeded, quoted, 0),
         Message::TimeExceeded { quoted, .. } => (ErrorKind::ReassemblyTimeExceeded, quoted, 0),
@@ -174,6 +178,14 @@ fn error<'a>(
             Ok(Incoming::Error(IcmpError { kind, quoted, mtu }))
         }
         _ => Err(Discard::IcmpUnverified),
+    }
+}
+
+/// How long a quoted IPv4 packet was.
+fn total_len(bytes: &[u8]) -> u32 {
+    match bytes {
+        [_, _, l0, l1, ..] => u16::from_be_bytes([*l0, *l1]).into(),
+        _ => 0,
     }
 }
 

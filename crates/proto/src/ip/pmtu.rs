@@ -71,13 +71,12 @@ impl PathMtuCache {
         (entry.expires > now).then_some(entry.mtu)
     }
 
-    /// A validated "packet too big" or "fragmentation needed" for `dst`. `mtu` is what the message says, or 0 when the router
-    /// is older than RFC 1191. `link_mtu` is what holds without the cache. Returns the new path MTU if it became less.
+    /// A validated "packet too big" or "fragmentation needed" for `dst`. `mtu` is what the message says, or [`plateau_below`] what it quotes
+    /// when the router is older than RFC 1191. `link_mtu` is what holds without the cache. Returns the new path MTU if it became less.
     pub fn on_packet_too_big(&mut self, dst: Address, mtu: u32, link_mtu: u32, now: Instant) -> Option<u32> {
         let current = self.get(dst, now).unwrap_or(link_mtu);
         let mtu = if dst.is_v4() {
-            let said = if mtu == 0 { plateau_below(current) } else { mtu };
-            said.max(self.config.floor_v4)
+            mtu.max(self.config.floor_v4)
         } else {
             //= https://www.rfc-editor.org/rfc/rfc8201#section-4
             //# If a node receives a Packet Too Big message reporting a next-hop MTU that is less than the IPv6 minimum link MTU,
@@ -155,8 +154,9 @@ impl PathMtuCache {
     }
 }
 
-/// RFC 1191 section 7.1: the MTUs that links are likely to have. For routers that do not say.
-fn plateau_below(current: u32) -> u32 {
+/// What may fit where `sent` bytes did not: RFC 1191 section 7.1 has the MTUs that links are likely to have. For routers that do not say. It is that
+/// packet that counts and not what is believed by now: each of a flight may be answered, and those behind the first say nothing new.
+pub fn plateau_below(sent: u32) -> u32 {
     const PLATEAUS: [u32; 10] = [32000, 17914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68];
-    PLATEAUS.into_iter().find(|plateau| *plateau < current).unwrap_or(68)
+    PLATEAUS.into_iter().find(|plateau| *plateau < sent).unwrap_or(68)
 }

@@ -50,10 +50,12 @@ fn floors_hold() {
 #[test]
 fn a_router_that_does_not_say_means_the_next_plateau() {
     let mut cache = PathMtuCache::new(Config::default());
-    assert_eq!(cache.on_packet_too_big(v4(1), 0, 1500, NOW), Some(1492));
-    assert_eq!(cache.on_packet_too_big(v4(1), 0, 1500, NOW), Some(1006));
-    assert_eq!(cache.on_packet_too_big(v4(1), 0, 1500, NOW), Some(552));
-    assert_eq!(cache.on_packet_too_big(v4(1), 0, 1500, NOW), None);
+    let mut refuse = |sent| cache.on_packet_too_big(v4(1), plateau_below(sent), 1500, NOW);
+    assert_eq!(refuse(1500), Some(1492));
+    assert_eq!(refuse(1500), None, "it left before that was known");
+    assert_eq!(refuse(1492), Some(1006));
+    assert_eq!(refuse(1006), Some(552));
+    assert_eq!((refuse(552), refuse(0)), (None, None));
 }
 
 #[test]
