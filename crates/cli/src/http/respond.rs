@@ -62,6 +62,8 @@ impl Status {
 pub struct Manner<'a> {
     /// The value of `Date`.
     pub date: &'a str,
+    /// When that was.
+    pub now: SystemTime,
     /// The connection goes on.
     pub keep_alive: bool,
     /// The client must be told so.
@@ -137,7 +139,10 @@ fn whole_seconds(time: SystemTime) -> SystemTime {
 pub fn file_head(out: &mut Vec<u8>, selected: &Selected, stamp: &Stamp, mime: &str, manner: &Manner<'_>) {
     begin(out, selected.status, manner);
     field(out, "ETag", &stamp.etag);
-    field(out, "Last-Modified", &stamp.modified_text);
+    //= https://www.rfc-editor.org/rfc/rfc9110#section-8.8.2.1
+    //# If the last modification time is derived from implementation-specific metadata that evaluates to some time in the future, according to the
+    //# origin server's clock, then the origin server MUST replace that value with the message origination date.
+    field(out, "Last-Modified", if stamp.modified > manner.now { manner.date } else { &stamp.modified_text });
     if selected.status == Status::NotModified {
         return out.extend_from_slice(b"\r\n");
     }

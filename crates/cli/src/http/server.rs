@@ -98,6 +98,7 @@ pub struct Server {
     out: Vec<u8>,
     chunk: Box<[u8]>,
     date: String,
+    date_at: SystemTime,
     date_until_us: u64,
 }
 
@@ -119,6 +120,7 @@ impl Server {
             out: Vec::with_capacity(64 << 10),
             chunk: vec![0; CHUNK].into(),
             date: String::new(),
+            date_at: SystemTime::UNIX_EPOCH,
             date_until_us: 0,
         }
     }
@@ -132,7 +134,8 @@ impl Server {
     fn answer(&mut self, cx: &mut Context<'_>, slot: usize, read: &Read<'_>) {
         let now_us = cx.now().as_us();
         if now_us >= self.date_until_us {
-            self.date = httpdate::fmt_http_date(SystemTime::now());
+            self.date_at = SystemTime::now();
+            self.date = httpdate::fmt_http_date(self.date_at);
             // Whole seconds of the wall clock, and at most a quarter late.
             self.date_until_us = now_us + 250_000;
         }
@@ -149,12 +152,13 @@ impl Server {
             Read::Refused(refusal, _) => {
                 conn.skip = refusal.body_len.unwrap_or(0);
                 conn.close_after = refusal.body_len.is_none() || stopping;
-                let manner = Manner { date: &self.date, keep_alive: !conn.close_after, is_http10: refusal.is_http10 };
+                let (keep_alive, is_http10) = (!conn.close_after, refusal.is_http10);
+                let manner = Manner { date: &self.date, now: self.date_at, keep_alive, is_http10 };
                 status_page(&mut self.out, refusal.status, refusal.head_only, &[], &manner);
             }
             Read::Bad(bad) => {
                 conn.close_after = true;
-                let manner = Manner { date: &self.date, keep_alive: false, is_http10: false };
+                let manner = Manner { date: &self.date, now: self.date_at, keep_alive: false, is_http10: false };
                 status_page(&mut self.out, bad.status, bad.head_only, &[], &manner);
             }
             Read::Partial => return,
@@ -169,7 +173,8 @@ impl Server {
 
     fn answer_request(&mut self, slot: usize, request: &Request<'_>, now_us: u64) {
         let conn = &mut self.conns[slot];
-        let manner = Manner { date: &self.date, keep_alive: !conn.close_after, is_http10: request.is_http10 };
+        let (keep_alive, is_http10) = (!conn.close_after, request.is_http10);
+        let manner = Manner { date: &self.date, now: self.date_at, keep_alive, is_http10 };
         let out = &mut self.out;
         match self.files.find(request.target, now_us) {
             Found::Small(small) => {

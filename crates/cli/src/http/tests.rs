@@ -350,6 +350,20 @@ fn there_is_no_way_out() {
     assert_eq!(resolve(b"/a/%2e%2E/b"), None);
 }
 
+/// RFC 9110 section 8.8.2.1: by the server's own clock nothing was changed later than now, whatever a file says.
+#[test]
+fn what_is_from_the_future_is_from_now() {
+    let site = Site::new("future");
+    let file = std::fs::File::options().write(true).open(site.dir.join("www/hello.txt")).unwrap();
+    file.set_modified(std::time::SystemTime::now() + Duration::from_secs(100_000)).unwrap();
+    for fields in ["", "Range: bytes=1-\r\n", "If-None-Match: *\r\n"] {
+        let (status, head, _) = site.get("/hello.txt", fields);
+        assert_eq!(field(&head, "Last-Modified"), field(&head, "Date"), "{status}");
+        let since = format!("If-Modified-Since: {}\r\n", field(&head, "Last-Modified").unwrap());
+        assert_eq!(site.get("/hello.txt", &since).0, "200 OK", "it may have been changed since");
+    }
+}
+
 #[test]
 fn ranges_and_conditions() {
     let site = Site::new("ranges");
