@@ -392,6 +392,9 @@ pub fn in_passing<T: Tx>(
         let ahead = output::Template::new(&spec);
         return unresolved(local, &ahead, next_hop, (tcp_len, tcp_len), &header, /* is_kept= */ false);
     };
+    if path.used_in != second_of(local.now) {
+        path.report(local.now, &mut local.waiting, &mut local.mail);
+    }
     let ahead = path.from(&key.local, hop_limit);
     let total = ahead.len() + tcp_len;
     let Some(buf) = tx.reserve_for(total, key) else {

@@ -176,9 +176,20 @@ pub struct Passing {
     pub(crate) route: u32,
     /// Largest IP packet.
     pub mtu: u32,
+    /// In which second the control plane was last told that the next hop is used.
+    pub(crate) used_in: u32,
 }
 
 impl Passing {
+    /// A packet goes to the next hop, and nothing says whether that is alive: strangers may be all to whom anything goes by it.
+    #[inline(never)]
+    pub(crate) fn report(&mut self, now: Instant, waiting: &mut WaitingRoom, mail: &mut LaneMail) {
+        self.used_in = second_of(now);
+        if self.header.link_len() != 0 {
+            tell(waiting, mail, now, (self.next_hop, /* alive= */ false));
+        }
+    }
+
     /// The headers of what goes there from `src`: to one of our addresses come most strangers, too.
     #[inline(always)]
     pub(crate) fn from(&mut self, src: &Address, hop_limit: u8) -> &output::Template {
@@ -338,7 +349,8 @@ impl Paths {
         let header = output::Template::new(&HeaderSpec::new(src, src, protocol::TCP));
         let header = header.behind(&link[..self.medium.header_len()]);
         let neighbours = self.neighbours;
-        self.passing = Some(Passing { way, others, next_hop, header, src, resolved, neighbours, route: number, mtu });
+        let (route, used_in) = (number, 0);
+        self.passing = Some(Passing { way, others, next_hop, header, src, resolved, neighbours, route, mtu, used_in });
         true
     }
 

@@ -18,10 +18,11 @@ use laneway_stack::entropy::BootSecrets;
 use laneway_stack::host::Host;
 use laneway_stack::trace::{self, Filter};
 use laneway_wire::arp::{Operation, Packet};
-use laneway_wire::checksum::Sum;
+use laneway_wire::checksum::{Sum, pseudo_header};
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::Address;
 use laneway_wire::icmpv4::Echo;
+use laneway_wire::tcp::{Flags, Header, Options, SeqNum, UnscaledWindow};
 use laneway_wire::{icmpv6, ndp, protocol};
 use std::net::IpAddr;
 
@@ -296,6 +297,45 @@ fn a_neighbour_that_is_used_is_asked_whether_it_is_still_there() {
     let other = Mac([2, 0, 0, 0, 0, 7]);
     world.arp(Operation::Reply, NEIGHBOUR, other);
     assert_eq!(world.wait(50), [Said::Echo(NEIGHBOUR, other)]);
+}
+
+/// The same of one to whom nothing goes but answers after which none follow: to strangers beyond a router there may be no others, and if nobody asked
+/// they would go astray for ever once the router has another link address.
+#[test]
+fn a_router_by_which_only_strangers_are_answered_is_asked_whether_it_is_still_there() {
+    let mut world = World::behind(&["10.0.0.2"], &["10.0.0.1/16"]);
+    let knock = |world: &mut World, number: u8| {
+        let from = Address::from_v4([192, 0, 2, number]);
+        let syn = Header {
+            src_port: 1_024,
+            dst_port: 80,
+            seq: SeqNum::new(7),
+            ack: SeqNum::default(),
+            flags: Flags::SYN,
+            window: UnscaledWindow::default(),
+            urgent: 0,
+            options: Options::default(),
+        };
+        let spec = HeaderSpec::new(from, HERE, protocol::TCP);
+        let mut packet = vec![0; spec.len() + syn.len()];
+        output::emit(&spec, &mut packet, syn.len());
+        syn.emit(&mut packet[spec.len()..]);
+        let pseudo = pseudo_header(&from, &HERE, protocol::TCP, syn.len() as u32);
+        let sum = (pseudo + Sum::of(&packet[spec.len()..])).checksum();
+        packet[spec.len() + 16..][..2].copy_from_slice(&sum);
+        world.send(EtherType::IPV4, MAC, &packet);
+    };
+    knock(&mut world, 1);
+    assert_eq!(world.wait(50), [Said::Who(NEIGHBOUR, true)]);
+    world.arp(Operation::Reply, NEIGHBOUR, MAC);
+    world.wait(31_000);
+    let mut asked = Vec::new();
+    for number in 2..12 {
+        knock(&mut world, number);
+        asked.extend(world.wait(1_000));
+    }
+    assert_eq!(asked[..3], [0; 3].map(|_| Said::Who(NEIGHBOUR, false)), "{asked:?}");
+    assert_eq!(asked[3], Said::Who(NEIGHBOUR, true), "{asked:?}");
 }
 
 /// RFC 4861 section 7.3.1: who acknowledges what is said to him need not be asked whether he is there.
