@@ -47,7 +47,7 @@ pub struct IcmpError {
 /// The flow that an error quotes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QuotedFlow {
-    /// TCP or UDP.
+    /// TCP or UDP; or ICMPv6, if it is our answer to an echo request, which has no ports.
     pub protocol: u8,
     /// Seen from this host: the quoted source is `local`.
     pub key: FlowKey,
@@ -224,13 +224,16 @@ fn quoted_v6(bytes: &[u8]) -> Option<QuotedFlow> {
 /// RFC 792 promises 64 bits of the transport header: ports, and TCP's sequence number.
 fn quoted_flow(src: Address, dst: Address, protocol: u8, bytes: &[u8]) -> Option<QuotedFlow> {
     let &[s0, s1, d0, d1, q0, q1, q2, q3] = bytes.first_chunk()?;
+    let (mut local_port, mut remote_port) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
     let seq = match protocol {
         protocol::TCP => Some(SeqNum::new(u32::from_be_bytes([q0, q1, q2, q3]))),
         protocol::UDP => None,
+        protocol::ICMPV6 if !src.is_v4() && [s0, s1] == icmpv6::ECHO_REPLY_BEGINS => {
+            (local_port, remote_port) = (0, 0);
+            None
+        }
         _ => return None,
     };
-    let local_port = u16::from_be_bytes([s0, s1]);
-    let remote_port = u16::from_be_bytes([d0, d1]);
     Some(QuotedFlow { protocol, key: FlowKey { local: src, remote: dst, local_port, remote_port }, seq })
 }
 

@@ -342,7 +342,9 @@ impl Control {
             }
             ToControl::Confirmed(next_hop) => self.neighbours.confirm(next_hop, now),
             ToControl::PathMtu(remote, mtu) => self.tell_others(lane, || ToLane::PathMtu(remote, mtu)),
-            ToControl::DatagramMtu(remote, mtu) => self.tell_others(lane, || ToLane::DatagramMtu(remote, mtu)),
+            ToControl::UnverifiedMtu(of, remote, mtu) => {
+                self.tell_others(lane, || ToLane::UnverifiedMtu(of, remote, mtu));
+            }
             ToControl::Surveyed { id, in_use, census } => self.on_surveyed(id, in_use, census),
             ToControl::Listening(id) => self.on_listening(id.0),
             ToControl::GoesBy(version) => self.on_goes_by(lane, version),

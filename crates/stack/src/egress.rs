@@ -447,7 +447,9 @@ pub fn packet<T: Tx>(
     let Some(path) = local.paths.get(&local.snapshot, spec.dst) else {
         return no_route(&mut local.counters);
     };
-    let mtu = path.mtu as usize;
+    let mtu = path.mtu;
+    let narrower = if spec.protocol == protocol::ICMPV6 { local.paths.echo_mtu(spec.dst) } else { None };
+    let mtu = narrower.map_or(mtu, |narrower| narrower.min(mtu)) as usize;
     // It is one, whatever becomes of it: in how many fragments it leaves is counted by itself.
     local.counters.count(Mib::IpOutRequests);
     let mut payload = vec![0; payload_len];

@@ -4,6 +4,7 @@ use crate::app::{ListenerId, UdpId};
 use crate::binding::Binding;
 use crate::counters::Counters;
 use crate::listing::Page;
+use crate::paths::Unverified;
 use crate::port_set::PortSet;
 use crate::snapshot::Snapshot;
 use crate::steering::Table;
@@ -60,8 +61,8 @@ pub enum ToLane {
     Transmit(Vec<u8>),
     /// Another lane has learned a path's MTU.
     PathMtu(Address, u32),
-    /// The same, for datagrams.
-    DatagramMtu(Address, u32),
+    /// The same, for what nobody can verify.
+    UnverifiedMtu(Unverified, Address, u32),
     /// Buckets move: go by this table, as soon as what was mailed by the old one has been taken in, and say so.
     Steer {
         /// Who owns what.
@@ -96,8 +97,8 @@ pub enum ToControl {
     Confirmed(Address),
     /// A path's MTU, validated.
     PathMtu(Address, u32),
-    /// A path's MTU for datagrams, of which nothing can be validated.
-    DatagramMtu(Address, u32),
+    /// A path's MTU for that of which nothing can be validated.
+    UnverifiedMtu(Unverified, Address, u32),
     /// The answer to `Reserve`.
     Surveyed {
         /// The name.

@@ -208,6 +208,15 @@ impl Passing {
     }
 }
 
+/// What goes by path MTUs that nobody can verify, each kind by those that are said of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unverified {
+    /// What sockets send.
+    Datagrams,
+    /// Answers to echo requests.
+    Echoes,
+}
+
 /// Paths by destination, one place each: a miss asks for the way there again.
 pub struct Paths {
     places: Box<[Path; PATHS]>,
@@ -221,6 +230,8 @@ pub struct Paths {
     learned: PathMtuCache,
     /// The same for datagrams, of which nobody can verify what was said: segments do not go by it.
     of_datagrams: PathMtuCache,
+    /// The same for answers to echo requests.
+    of_echoes: PathMtuCache,
     medium: Medium,
     mac: Mac,
     mtu: u32,
@@ -241,6 +252,7 @@ impl Paths {
             neighbours: 0,
             learned: PathMtuCache::new(pmtu::Config::default()),
             of_datagrams: PathMtuCache::new(pmtu::Config::default()),
+            of_echoes: PathMtuCache::new(pmtu::Config::default()),
             medium: capabilities.medium,
             mac: Mac(capabilities.mac),
             mtu: capabilities.mtu.min(65_535) as u32,
@@ -467,14 +479,32 @@ impl Paths {
         Some(news)
     }
 
-    /// The same, said of a datagram: nobody can tell by whom. True: it is news.
-    pub fn on_datagram_too_big(&mut self, snapshot: &Snapshot, dst: Address, mtu: u32, now: Instant) -> bool {
+    /// The same, said of what has no connection: nobody can tell by whom. True: it is news.
+    pub fn on_unverified_too_big(
+        &mut self,
+        snapshot: &Snapshot,
+        of: Unverified,
+        (dst, mtu): (Address, u32),
+        now: Instant,
+    ) -> bool {
         self.now = now;
-        let news = self.of_datagrams.on_packet_too_big(dst, mtu, self.unlearned(snapshot, dst), now).is_some();
-        if news {
-            self.doubt();
+        let most = self.unlearned(snapshot, dst);
+        match of {
+            Unverified::Datagrams => {
+                let news = self.of_datagrams.on_packet_too_big(dst, mtu, most, now).is_some();
+                if news {
+                    self.doubt();
+                }
+                news
+            }
+            // No path goes by it, so none is in doubt.
+            Unverified::Echoes => self.of_echoes.on_packet_too_big(dst, mtu, most, now).is_some(),
         }
-        news
+    }
+
+    /// The largest answer to an echo request from there, if it is less than what the path there carries.
+    pub fn echo_mtu(&self, dst: Address) -> Option<u32> {
+        self.of_echoes.get(dst, self.now)
     }
 
     /// The largest packet to `dst` as long as nothing is known of the rest of the way.
@@ -486,7 +516,7 @@ impl Paths {
     pub(crate) fn on_timeout(&mut self, snapshot: &Snapshot, now: Instant, news: &mut MtuNews) {
         self.now = now;
         let mut expired = false;
-        for learned in [&mut self.learned, &mut self.of_datagrams] {
+        for learned in [&mut self.learned, &mut self.of_datagrams, &mut self.of_echoes] {
             if learned.poll_timeout().is_some_and(|at| at <= now) {
                 learned.on_timeout(now);
                 expired = true;
@@ -495,7 +525,7 @@ impl Paths {
         if expired {
             self.doubt();
         }
-        while self.of_datagrams.poll_forgotten().is_some() {}
+        while self.of_datagrams.poll_forgotten().or_else(|| self.of_echoes.poll_forgotten()).is_some() {}
         while let Some(dst) = self.learned.poll_forgotten() {
             if let Some(path) = self.passing(snapshot, dst) {
                 news.learn(dst, path.mtu);

@@ -10,6 +10,7 @@ use crate::ingress::{Slower, Vouched};
 use crate::lane::Local;
 use crate::mail::ToControl;
 use crate::moving::{Note, Via};
+use crate::paths::Unverified;
 use crate::tables::{Slot, Tcb};
 use laneway_device::Tx;
 use laneway_proto::discard::Discard;
@@ -126,6 +127,9 @@ impl<T: Tx> Stage<'_, T> {
         if quoted.protocol == protocol::UDP && error.kind == ErrorKind::PacketTooBig && !quoted.key.remote.is_v4() {
             return self.udp_too_big(&quoted.key, error.mtu.unwrap_or(0), bytes);
         }
+        if quoted.protocol == protocol::ICMPV6 && error.kind == ErrorKind::PacketTooBig {
+            return self.narrow(Unverified::Echoes, quoted.key.remote, error.mtu.unwrap_or(0));
+        }
         if quoted.protocol != protocol::TCP {
             return self.local.counters.discard(Discard::IcmpIgnored);
         }
@@ -193,12 +197,16 @@ impl<T: Tx> Stage<'_, T> {
     /// One of our datagrams is too long for its path. Over IPv4 a router cuts it; over IPv6 only we can (RFC 8201 section 4). As above, no
     /// more can be checked than that the socket exists; so datagrams alone go by it, and no path is narrower than 1,280 bytes for them.
     fn udp_too_big(&mut self, key: &FlowKey, mtu: u32, bytes: &[u8]) {
-        if self.sender_of(key, bytes).is_none() {
-            return;
+        if self.sender_of(key, bytes).is_some() {
+            self.narrow(Unverified::Datagrams, key.remote, mtu);
         }
+    }
+
+    /// So much is carried of what nobody can verify. Of answers to echo requests not even a socket is known; they alone go by what is said of them.
+    fn narrow(&mut self, of: Unverified, remote: Address, mtu: u32) {
         let local = &mut *self.local;
-        if local.paths.on_datagram_too_big(&local.snapshot, key.remote, mtu, local.now) {
-            local.mail.mention(ToControl::DatagramMtu(key.remote, mtu));
+        if local.paths.on_unverified_too_big(&local.snapshot, of, (remote, mtu), local.now) {
+            local.mail.mention(ToControl::UnverifiedMtu(of, remote, mtu));
         }
     }
 

@@ -415,8 +415,8 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &dyn App) -> boo
                     local.mtu_news.learn(remote, mtu);
                 }
             }
-            ToLane::DatagramMtu(remote, mtu) => {
-                local.paths.on_datagram_too_big(&local.snapshot, remote, mtu, local.now);
+            ToLane::UnverifiedMtu(of, remote, mtu) => {
+                local.paths.on_unverified_too_big(&local.snapshot, of, (remote, mtu), local.now);
             }
             ToLane::Steer { table, is_abrupt } => local.on_table(table, is_abrupt),
             ToLane::Switched { bucket, capacity } => local.on_switched(bucket, capacity),

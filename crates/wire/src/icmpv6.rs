@@ -49,6 +49,9 @@ const PARAMETER_PROBLEM: u8 = 4;
 const ECHO_REQUEST: u8 = 128;
 const ECHO_REPLY: u8 = 129;
 
+/// Type and code of the answer to an echo request.
+pub const ECHO_REPLY_BEGINS: [u8; 2] = [ECHO_REPLY, 0];
+
 /// A message known to be whole, its checksum right.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {

@@ -315,5 +315,5 @@ fn what_is_wider_than_the_route_is_no_news() {
     for (said, news) in [(1_450, None), (1_400, None), (1_006, Some(1_006)), (900, Some(900))] {
         assert_eq!(paths.on_packet_too_big(&world, peer, said, now), news, "{said}");
     }
-    assert!(!paths.on_datagram_too_big(&world, v4([10, 0, 0, 8]), 1_450, now));
+    assert!(!paths.on_unverified_too_big(&world, Unverified::Datagrams, (v4([10, 0, 0, 8]), 1_450), now));
 }

@@ -272,6 +272,41 @@ fn a_path_is_no_narrower_for_datagrams_that_nobody_sends() {
     }
 }
 
+/// RFC 8201 section 4: over IPv6 nobody on the way cuts what is too long there. What is said of an answer to an echo request is for such alone, since
+/// anybody may have said it; and every lane hears of it.
+#[test]
+fn an_echo_that_is_too_long_for_its_path_is_answered_in_pieces() {
+    let [here, there] = [1, 2].map(|last| Address::from_v6([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]));
+    let icmp = |(src, dst), message: icmpv6::Message<'_>| {
+        let spec = HeaderSpec::new(src, dst, protocol::ICMPV6);
+        let mut packet = vec![0; spec.len() + message.len()];
+        output::emit(&spec, &mut packet, message.len());
+        message.emit(&mut packet[spec.len()..], &src, &dst);
+        packet
+    };
+    let echo = Echo { id: 1, seq: 1, data: &[7; 1_400] };
+    let request = icmp((there, here), icmpv6::Message::EchoRequest(echo));
+    let mut world = World::on(Medium::Ip, 2);
+    let answer = world.ask(&request).expect("an echo");
+    assert_eq!(answer[40..], icmp((here, there), icmpv6::Message::EchoReply(echo))[40..]);
+    // Nobody here asks for echoes.
+    let asked = icmp((here, there), icmpv6::Message::EchoRequest(echo));
+    for (mtu, quoted, len) in [(1_280, &asked, 1_448), (1_279, &answer, 1_448), (1_300, &answer, 1_296)] {
+        let said = icmpv6::Message::PacketTooBig { mtu, quoted: &quoted[..1_232] };
+        assert_eq!(world.ask(&icmp((there, here), said)), None);
+        assert_eq!(world.ask(&request).expect("an echo").len(), len, "{mtu}");
+        while world.other[0].rx.poll(64) > 0 {
+            world.other[0].rx.release();
+        }
+        world.host.turn(world.now);
+    }
+    for seat in &mut world.host.seats {
+        let local = &mut seat.lane.local;
+        assert_eq!(local.paths.echo_mtu(there), Some(1_300));
+        assert_eq!(local.paths.get(&local.snapshot, there).expect("a path").mtu, 1_500);
+    }
+}
+
 /// An echo request.
 fn echo(number: u16) -> Vec<u8> {
     let mut request = [8, 0, 0, 0, 0, 7, 0, 0];
