@@ -669,6 +669,10 @@ fn no_host(cidr: &Cidr) -> Option<&'static str> {
         ip if ip.is_loopback() => "it is the loopback address, which never leaves a host",
         ip if ip.is_multicast() => "it names a group",
         IpAddr::V4(Ipv4Addr::BROADCAST) => "it means every host",
+        // What comes from there is taken for nobody's.
+        IpAddr::V4(ip) if matches!(ip.octets()[0], 0 | 240..) => {
+            "no host has an address of its range, which is reserved"
+        }
         IpAddr::V4(ip) if cidr.prefix <= 30 && ip == first_v4(ip, cidr.prefix) => "it is the name of its network",
         IpAddr::V4(ip) if cidr.prefix <= 30 && ip == last_v4(ip, cidr.prefix) => {
             "it is the broadcast address of its network"

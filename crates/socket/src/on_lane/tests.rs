@@ -114,6 +114,8 @@ fn misuse_is_answered_in_a_sentence() {
         ("10.0.0.255/24", "broadcast"),
         ("127.0.0.1/8", "loopback"),
         ("224.0.0.1/24", "group"),
+        ("240.0.0.2/24", "reserved"),
+        ("0.1.2.3/24", "reserved"),
         ("::/64", "any address"),
     ] {
         let (here, _there) = Device::memory_pair(1).unwrap();
