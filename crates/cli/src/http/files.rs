@@ -322,8 +322,27 @@ fn status_of(error: Errno) -> Status {
     match error {
         Errno::ACCESS | Errno::PERM => Status::Forbidden,
         Errno::MFILE | Errno::NFILE | Errno::NOMEM => Status::ServiceUnavailable,
+        // It is there, but another program has a lease on it (fcntl(2)), or it is being renamed all the time.
+        Errno::AGAIN => Status::ServiceUnavailable,
         Errno::IO => Status::InternalServerError,
         // Also: a link that leads out (EXDEV), a loop, a name that is too long, a socket.
         _ => Status::NotFound,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_had_just_now_is_not_said_to_be_nowhere() {
+        for (error, status) in [
+            (Errno::AGAIN, Status::ServiceUnavailable),
+            (Errno::MFILE, Status::ServiceUnavailable),
+            (Errno::NOENT, Status::NotFound),
+            (Errno::XDEV, Status::NotFound),
+        ] {
+            assert_eq!(status_of(error), status, "{error}");
+        }
     }
 }
