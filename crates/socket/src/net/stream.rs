@@ -167,16 +167,35 @@ impl TcpStream {
         } else {
             talk.recv_known(buf, look)
         };
-        if n > 0 {
-            if !peek {
-                self.after_read();
-            }
-            return Ok(n);
+        if n == 0 {
+            return self.found_nothing(buf.is_empty(), status);
         }
+        if !peek {
+            self.after_read();
+        }
+        Ok(n)
+    }
+
+    /// The same, into several buffers, of which one at least has room. As the kernel has it: what another thread reads does not come between.
+    fn try_read_into(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.check()?;
+        let talk = self.talk();
+        let mut status = 0;
+        let n = talk.recv_known_into(bufs, || status = talk.lane().status.load(Acquire));
+        if n == 0 {
+            return self.found_nothing(/* asks_for_nothing= */ false, status);
+        }
+        self.after_read();
+        Ok(n)
+    }
+
+    /// What a read says that has taken nothing, and saw `status` before it looked.
+    #[inline]
+    fn found_nothing(&self, asks_for_nothing: bool, status: u32) -> io::Result<usize> {
         let shut = self.talk().app().state.load(Relaxed) & SHUT_READ != 0;
         // As the kernel has it: to read nothing is to wait until there is something.
-        let asked_for_nothing = buf.is_empty() && self.talk().readable() > 0;
-        if asked_for_nothing || status & ENDED != 0 {
+        let has_it = asks_for_nothing && self.talk().readable() > 0;
+        if has_it || status & ENDED != 0 {
             return Ok(0);
         }
         // Before the end that its own reader has made, and behind the one that the peer has.
@@ -192,16 +211,6 @@ impl TcpStream {
         Err(Why::WouldBlock.into())
     }
 
-    /// Behind a read that has filled its buffer: what else is there. Why the connection failed is said once, and is left for the read that
-    /// finds nothing.
-    fn read_more(&self, buf: &mut [u8]) -> usize {
-        let n = self.talk().recv_known(buf, || ());
-        if n > 0 {
-            self.after_read();
-        }
-        n
-    }
-
     /// The lane may wait for the room that was made.
     fn after_read(&self) {
         laneway_stack::threads::look_fence();
@@ -210,10 +219,10 @@ impl TcpStream {
         }
     }
 
-    fn read_with(&self, buf: &mut [u8], peek: bool) -> io::Result<usize> {
+    fn read_with(&self, asks_for_nothing: bool, mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         let mut until = None;
         loop {
-            match self.try_read(buf, peek) {
+            match read() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let words = self.talk().app();
                     // As the kernel has it: who has begun to wait goes on, whatever is set meanwhile.
@@ -223,7 +232,7 @@ impl TcpStream {
                     let until = until.get_or_insert_with(|| deadline(&words.read_timeout_ms));
                     let has_come =
                         self.wait(READ, *until, |s| laneway_stack::threads::poll::readiness(s.talk()) & READ != 0);
-                    if buf.is_empty() {
+                    if asks_for_nothing {
                         // As the kernel has it: who asks for nothing has waited, and has it, whatever has come or not.
                         return Ok(0);
                     }
@@ -430,7 +439,7 @@ impl TcpStream {
 
     /// Copies what has arrived, and leaves it.
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        self.read_with(buf, true)
+        self.read_with(buf.is_empty(), || self.try_read(buf, /* peek= */ true))
     }
 
     /// How long a read waits. `None`: for ever.
@@ -586,20 +595,15 @@ impl Drop for TcpStream {
 
 impl Read for &TcpStream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.read_with(buf, false)
+        self.read_with(buf.is_empty(), || self.try_read(buf, /* peek= */ false))
     }
 
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.check()?;
-        let mut n = 0;
-        for buf in bufs.iter_mut().filter(|buf| !buf.is_empty()) {
-            let got = if n == 0 { self.read_with(buf, false)? } else { self.read_more(buf) };
-            n += got;
-            if got < buf.len() {
-                break;
-            }
+        // Of pieces without a byte the kernel does not ask the socket, as of a single one it does.
+        if bufs.iter().all(|buf| buf.is_empty()) {
+            return self.check().map(|()| 0);
         }
-        Ok(n)
+        self.read_with(/* asks_for_nothing= */ false, || self.try_read_into(bufs))
     }
 }
 

@@ -108,3 +108,35 @@ story!(
         log.say("which is", Ok((x, y)));
     }
 });
+
+story!(
+    /// However many read at once, what each is given in pieces lies together.
+    two_read_into_several_pieces, |world, log| {
+    const N: usize = 2_000_000;
+    let (a, b) = world.pair();
+    let sender = std::thread::spawn(move || {
+        let data: Vec<u8> = (0..N).map(|i| i as u8).collect();
+        (&a).write_all(&data).unwrap();
+    });
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let b = b.try_clone().unwrap();
+            std::thread::spawn(move || {
+                let (mut all, mut torn) = (0, 0);
+                loop {
+                    let (mut x, mut y) = ([0; 3], [0; 3]);
+                    let n = (&b).read_vectored(&mut [io::IoSliceMut::new(&mut x), io::IoSliceMut::new(&mut y)]).unwrap();
+                    if n == 0 {
+                        return (all, torn);
+                    }
+                    all += n;
+                    torn += usize::from([x, y].concat()[..n].windows(2).any(|two| two[1] != two[0].wrapping_add(1)));
+                }
+            })
+        })
+        .collect();
+    sender.join().unwrap();
+    let (all, torn) = readers.into_iter().map(|reader| reader.join().unwrap()).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    log.say("all of it", Ok(all == N));
+    log.say("torn", Ok(torn));
+});

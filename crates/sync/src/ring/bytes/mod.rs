@@ -407,6 +407,18 @@ impl<'a> Direction<'a> {
         reading.produced_seen.wrapping_sub(own(self.taken) as u32) as usize
     }
 
+    /// How much of `wished` is to be taken, as [`recv_known`](Pipe::recv_known) has it.
+    fn known_of(&self, reading: &Reading, wished: usize, look: impl FnOnce()) -> usize {
+        match self.known(reading) {
+            0 => {
+                look();
+                wished
+            }
+            known if known < wished && own(self.taken) > 0 => wished,
+            known => known.min(wished),
+        }
+    }
+
     fn read(&self, reading: &mut Reading, out: &mut [u8]) -> usize {
         let mut n = 0;
         while n < out.len()
@@ -665,15 +677,25 @@ impl<S, K, L> Pipe<S, K, L> {
     pub fn recv_known(&self, out: &mut [u8], look: impl FnOnce()) -> usize {
         let mut reading = self.reading();
         let to_app = self.to_app();
-        let most = match to_app.known(&reading) {
-            0 => {
-                look();
-                out.len()
-            }
-            known if known < out.len() && own(to_app.taken) > 0 => out.len(),
-            known => known.min(out.len()),
-        };
+        let most = to_app.known_of(&reading, out.len(), look);
         to_app.read(&mut reading, &mut out[..most])
+    }
+
+    /// As [`recv_known`](Self::recv_known), into several pieces in a row, and no other thread has bytes that come between theirs.
+    pub fn recv_known_into(&self, pieces: &mut [impl std::ops::DerefMut<Target = [u8]>], look: impl FnOnce()) -> usize {
+        let mut reading = self.reading();
+        let to_app = self.to_app();
+        let most = to_app.known_of(&reading, pieces.iter().map(|piece| piece.len()).sum(), look);
+        let mut taken = 0;
+        for piece in pieces {
+            let wished = piece.len().min(most - taken);
+            let n = to_app.read(&mut reading, &mut piece[..wished]);
+            taken += n;
+            if n < piece.len() {
+                break;
+            }
+        }
+        taken
     }
 
     /// Copies bytes that the lane has sent, and leaves them.

@@ -11,7 +11,8 @@ fn tiny() -> Arc<BlockPool> {
 enum Step {
     Send(usize),
     Recv(usize),
-    RecvKnown(usize),
+    /// Into one piece, or into two with an empty one between.
+    RecvKnown(usize, usize),
     Peek(usize),
     Fill(usize),
     Take(usize),
@@ -48,8 +49,8 @@ proptest! {
             prop_oneof![
                 (0usize..70).prop_map(Step::Send), (0usize..70).prop_map(Step::Recv), (0usize..70).prop_map(Step::Peek),
                 (0usize..70).prop_map(Step::Fill), (0usize..70).prop_map(Step::Take), Just(Step::Retire),
-                (0usize..70).prop_map(Step::RecvKnown), Just(Step::Renew), Just(Step::HandOver),
-                Just(Step::TakeOver), Just(Step::LookAhead),
+                (0usize..70, prop_oneof![Just(0), 1usize..70]).prop_map(|(one, other)| Step::RecvKnown(one, other)),
+                Just(Step::Renew), Just(Step::HandOver), Just(Step::TakeOver), Just(Step::LookAhead),
             ],
             1..if cfg!(miri) { 40 } else { 200 },
         ),
@@ -83,9 +84,13 @@ proptest! {
                     let expected: Vec<u8> = down.drain(..got).collect();
                     prop_assert_eq!(&out[..got], &expected[..]);
                 }
-                Step::RecvKnown(n) => {
-                    let (mut out, mut looked) = (vec![0; n], false);
-                    let got = pipe.recv_known(&mut out, || looked = true);
+                Step::RecvKnown(one, other) => {
+                    let (n, mut out, mut looked) = (one + other, vec![0; one + other], false);
+                    let (first, second) = out.split_at_mut(one);
+                    let got = match other {
+                        0 => pipe.recv_known(first, || looked = true),
+                        _ => pipe.recv_known_into(&mut [first, &mut [], second], || looked = true),
+                    };
                     prop_assert!(got <= n.min(down.len()));
                     prop_assert!(got > 0 || n == 0 || down.is_empty(), "what is there is found");
                     let is_all = got == n.min(down.len());
