@@ -206,6 +206,27 @@ fn a_connection_whose_stack_has_stopped_says_so_once() {
     }
 }
 
+/// After the stack has stopped, what came before can be received, and nothing can be sent, though there is room for it.
+#[test]
+fn datagrams_of_a_stack_that_has_stopped_are_refused() {
+    let (server, client) = stacks();
+    let [near, far] =
+        [(&client, "10.0.0.2:0"), (&server, "10.0.0.1:0")].map(|(on, at)| UdpSocket::bind_on(on, at).unwrap());
+    let at = far.local_addr().unwrap();
+    near.connect(at).unwrap();
+    far.send_to(b"last", near.local_addr().unwrap()).unwrap();
+    rounds([&server, &client]);
+    client.stop().unwrap();
+    let kind = |done: std::io::Result<usize>| done.map_err(|error| error.kind());
+    for nonblocking in [false, true] {
+        near.set_nonblocking(nonblocking).unwrap();
+        assert_eq!(kind(near.send(b"x")), Err(ErrorKind::NetworkDown));
+        assert_eq!(kind(near.send_to(b"x", at)), Err(ErrorKind::NetworkDown));
+    }
+    assert_eq!(kind(near.recv(&mut [0; 8])), Ok(4), "what had come is there");
+    assert_eq!(kind(near.recv(&mut [0; 8])), Err(ErrorKind::NetworkDown));
+}
+
 /// As `None` does, a time without end sets none.
 #[test]
 fn a_time_that_never_comes_is_no_time() {

@@ -123,10 +123,15 @@ impl UdpSocket {
             if socket.take_refused() {
                 return Err(Why::Fault(Fault::Refused).into());
             }
+            // What had come before the stack stopped is received; what is sent nobody would take any more.
+            let is_over = || socket.gone.load(Acquire) || self.0.desk.is_stopped();
+            if bits & WRITE != 0 && is_over() {
+                return Err(Why::Stopped.into());
+            }
             if let Some(done) = act() {
                 return Ok(done);
             }
-            if socket.gone.load(Acquire) || self.0.desk.is_stopped() {
+            if is_over() {
                 return Err(Why::Stopped.into());
             }
             // As the kernel has it: who has begun to wait goes on, whatever is set meanwhile.
