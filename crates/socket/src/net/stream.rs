@@ -498,7 +498,7 @@ impl TcpStream {
     /// `TCP_USER_TIMEOUT`: how long sent bytes may stay unacknowledged. `None`: as long as retransmission goes on.
     pub fn set_tcp_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         let ms = timeout.map_or(0, |timeout| timeout.as_millis().clamp(1, u128::from(u32::MAX)) as u32);
-        self.ask(|| Op::UserTimeout(ms))?;
+        self.ask(|| self.desk.note(self.talk(), Op::UserTimeout(ms)))?;
         self.talk().app().user_timeout_ms.store(ms, Relaxed);
         Ok(())
     }
@@ -544,27 +544,16 @@ impl TcpStream {
     }
 
     fn set_state(&self, bit: u8, on: bool, op: impl Fn() -> Op) -> io::Result<()> {
-        self.ask(op)?;
-        let state = &self.talk().app().state;
-        if on {
-            state.fetch_or(bit, Relaxed)
-        } else {
-            state.fetch_and(!bit, Relaxed)
-        };
-        Ok(())
+        self.ask(|| self.desk.set(self.talk(), bit, on, op()))
     }
 
-    fn ask(&self, op: impl Fn() -> Op) -> io::Result<()> {
+    /// Until the lane has room for one more wish. Also where calls return at once: as with the kernel, whose options wait for the socket's lock,
+    /// none is refused, and nothing that the peer does is waited for.
+    fn ask(&self, is_noted: impl Fn() -> bool) -> io::Result<()> {
         self.check()?;
-        while !self.desk.note(self.talk(), op()) {
-            if self.talk().lane().status.load(Acquire) & GONE != 0 {
-                return Ok(()); // nothing is left that it could apply to
-            }
-            if self.talk().app().nonblocking.load(Relaxed) {
-                return Err(Why::WouldBlock.into());
-            }
-            let soon = Instant::now() + Duration::from_millis(10);
-            self.wait(WRITE, Some(soon), |s| s.talk().lane().status.load(Acquire) & GONE != 0);
+        // Of one that is over nothing is left that it could apply to.
+        while !is_noted() && self.talk().lane().status.load(Acquire) & GONE == 0 {
+            std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
     }

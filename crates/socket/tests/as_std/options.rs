@@ -110,3 +110,22 @@ story!(options_after_the_end, |world, log| {
         log.say("clone", a.try_clone().map(drop));
     }
 });
+
+story!(
+    /// None is refused, whether calls may wait or not, also where the peer takes no bytes.
+    options_in_a_flood, |world, log| {
+    let (mut a, _b) = world.pair();
+    log.say("do not wait", a.set_nonblocking(true));
+    for is_full in [false, true] {
+        if is_full {
+            while a.write(&[7; 65_536]).is_ok() {}
+        }
+        let first = |set: &dyn Fn(u32) -> io::Result<()>| (0..2_000).try_for_each(set);
+        log.say("nodelay", first(&|i| a.set_nodelay(i % 2 == 0)));
+        log.say("keepalive", first(&|i| a.set_keeps_alive(i % 2 == 0)));
+        log.say("gives up after", first(&|i| a.set_gives_up_after(1_000 + i)));
+        log.say("nodelay", a.nodelay());
+        log.say("keepalive", a.keeps_alive());
+        log.say("gives up after", a.gives_up_after());
+    }
+});

@@ -243,16 +243,32 @@ impl Desk {
         self.bells.is_awake(usize::from(talk.lane().lane.load(Relaxed)))
     }
 
-    /// Asks for something behind the bytes sent so far. False: too much is asked already, wait for [`WRITE`].
-    ///
-    /// [`WRITE`]: super::words::WRITE
+    /// Asks for something behind the bytes sent so far. False: too much is asked already; the lane takes it with its next turns, whatever
+    /// the peer does.
     pub fn note(&self, talk: &Talk, op: Op) -> bool {
         self.note_behind(talk, || {
-            let waiting = talk.app().noted.load(Relaxed).wrapping_sub(talk.lane().noted.load(Acquire));
             // What ends it, or one direction, is never refused: it comes once.
             let last = matches!(op, Op::Shutdown | Op::ShutRead | Op::Close | Op::Abort | Op::Watch(_));
-            (waiting < NOTES_MAX || last).then_some(op)
+            (last || takes_notes(talk)).then_some(op)
         })
+    }
+
+    /// Sets one of the bits of the application's side that stand for an option, or clears it, and asks for `op`, unless it is so already. False:
+    /// as [`note`](Self::note). Where the bit changes is where the note stands, whoever else changes it.
+    pub fn set(&self, talk: &Talk, bit: u8, on: bool, op: Op) -> bool {
+        let mut done = true;
+        self.note_behind(talk, || {
+            let state = &talk.app().state;
+            if (state.load(Relaxed) & bit != 0) == on {
+                return None;
+            }
+            done = takes_notes(talk);
+            if done {
+                state.fetch_xor(bit, Relaxed);
+            }
+            done.then_some(op)
+        });
+        done
     }
 
     /// Shuts directions of the application's side: [`SHUT_WRITE`], [`SHUT_READ`]. Where the FIN stands is settled while nobody writes, and
@@ -385,6 +401,11 @@ impl Desk {
         self.stopped.store(true, SeqCst);
         look_fence();
     }
+}
+
+/// There is room for one more note that could wait.
+fn takes_notes(talk: &Talk) -> bool {
+    talk.app().noted.load(Relaxed).wrapping_sub(talk.lane().noted.load(Acquire)) < NOTES_MAX
 }
 
 /// A command that no lane will ever look at.
