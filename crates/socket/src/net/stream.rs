@@ -245,14 +245,6 @@ impl TcpStream {
         }
     }
 
-    /// Before a write that does not wait: if there is not room for all of it, a poller will tell when there is. Said before one
-    /// looks, so that the lane either has made room that the write finds, or sees that it is waited for.
-    pub(crate) fn announce(&self, bufs: &[IoSlice<'_>]) {
-        if self.talk().writable() < bufs.iter().map(|buf| buf.len()).sum() {
-            self.talk().flags().want(ROOM);
-        }
-    }
-
     /// Queues what there is room for, for a caller that has others to serve; `WouldBlock` if there is none.
     #[cfg(feature = "tokio")]
     pub(crate) fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -266,7 +258,7 @@ impl TcpStream {
     #[cfg(feature = "tokio")]
     fn queue(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         self.await_connected()?;
-        match self.append(bufs)? {
+        match self.append(bufs, /* nonblocking= */ true)? {
             None => Err(self.why_over()),
             Some(0) if bufs.iter().any(|buf| !buf.is_empty()) => Err(Why::WouldBlock.into()),
             Some(n) => Ok(n),
@@ -300,15 +292,23 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Appends what there is room for; `None`: nothing can be sent any more.
-    fn append(&self, bufs: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+    /// Appends what there is room for; `None`: nothing can be sent any more. For who does not wait: if there is not room for all of it, a poller
+    /// will tell when there is. Said before one looks for the last time, so that the lane either has made room that this finds, or sees that it is
+    /// waited for; and while no other thread writes, which could else take the room between a look and the write.
+    fn append(&self, bufs: &[IoSlice<'_>], nonblocking: bool) -> io::Result<Option<usize>> {
         self.check()?;
         let words = self.talk().lane();
         let is_over = || words.status.load(Acquire) & GONE != 0 || words.has_error();
         let is_open = || self.talk().app().state.load(Relaxed) & SHUT_WRITE == 0;
+        let tries_again = || {
+            if nonblocking {
+                self.talk().flags().want(ROOM);
+            }
+            nonblocking
+        };
         Ok(match self.talk().flags().seen(OVER) != 0 && is_over() {
             true => None,
-            false => self.talk().send_all_of(bufs, is_open),
+            false => self.talk().send_all_of(bufs, is_open, tries_again),
         })
     }
 
@@ -339,17 +339,16 @@ impl TcpStream {
         let (words, all) = (self.talk().app(), bufs.iter().map(|buf| buf.len()).sum());
         // As the kernel has it: what is set later is for the calls that come later.
         let nonblocking = words.nonblocking.load(Relaxed);
-        if nonblocking {
-            self.announce(bufs);
-        }
         // As the kernel has it: a write that may wait comes back when all is taken, or with what was taken before its time was over or
         // the connection failed. Why it failed is said to the next.
         let (mut until, mut done) = (None, 0);
         let so_far = |done, why: fn(&Self) -> io::Error| if done > 0 { Ok(done) } else { Err(why(self)) };
         loop {
-            let Some(n) = (if done == 0 { self.append(bufs) } else { self.append(&[behind(bufs, done)]) })? else {
-                return so_far(done, Self::why_over);
+            let appended = match done {
+                0 => self.append(bufs, nonblocking)?,
+                _ => self.append(&[behind(bufs, done)], nonblocking)?,
             };
+            let Some(n) = appended else { return so_far(done, Self::why_over) };
             done += n;
             // Who may wait does the work of a lane that sleeps; who has others to serve does not.
             if nonblocking {

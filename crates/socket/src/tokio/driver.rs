@@ -216,17 +216,18 @@ impl Registration {
         Ok(said.into_iter().filter(|(bit, _)| *bit != 0).fold(Ready::EMPTY, |all, (_, ready)| all | ready))
     }
 
-    /// Does `act`, which writes, and asks for memory if it comes to nothing: if there was room, others hold all blocks. From then
-    /// on the socket is not ready to be written to, whatever its room, until the poller tells that it is.
+    /// Does `act`, which writes, and if it comes to nothing says that it wants room, and then asks for memory: if there was room, others hold all
+    /// blocks. From then on the socket is not ready to be written to, whatever its room, until the poller tells that it is.
     pub(super) fn try_write<T>(&self, ask: impl FnOnce(), mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         let is_late = |done: &io::Result<T>| matches!(done, Err(e) if e.kind() == io::ErrorKind::WouldBlock);
         let mut done = act();
         if is_late(&done) {
             lock(&self.waits).lacks_memory = true;
-            ask();
             // What was told before this was noted is told to nobody.
             done = act();
-            if !is_late(&done) {
+            if is_late(&done) {
+                ask();
+            } else {
                 lock(&self.waits).lacks_memory = false;
             }
         }

@@ -1,5 +1,8 @@
 //! Owns a TCP connection that tasks use.
 
+#[cfg(test)]
+mod tests;
+
 use super::driver::{Drivers, Registration};
 use super::readiness::tells_readiness;
 use super::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
@@ -184,7 +187,6 @@ impl TcpStream {
     }
 
     fn try_send(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.inner.announce(bufs);
         self.registration.try_write(|| self.inner.ask_for_memory(), || self.inner.try_write(bufs))
     }
 
@@ -208,7 +210,6 @@ impl TcpStream {
         let mut tried = false;
         let write = || {
             tried = true;
-            self.inner.announce(bufs);
             self.inner.try_write(bufs)
         };
         let sent = self.registration.poll(cx, Side::Writer, write);

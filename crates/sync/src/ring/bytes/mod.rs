@@ -638,10 +638,14 @@ impl<S, K, L> Pipe<S, K, L> {
 
     /// As [`send`](Self::send), of several pieces in a row, with no other thread's bytes between them. `None`: the bytes end where they
     /// end now, says `may_go_on`, which is asked while nobody appends to them and nothing is said [behind](Self::after) them.
+    ///
+    /// If there is not room for a piece, `tries_again` is asked, while nobody else appends. Who says there that he waits for room, and that he
+    /// tries again, finds what room there is by then, or is heard by whoever makes some.
     pub fn send_all_of(
         &self,
         pieces: &[impl std::ops::Deref<Target = [u8]>],
         may_go_on: impl FnOnce() -> bool,
+        mut tries_again: impl FnMut() -> bool,
     ) -> Option<usize> {
         let mut writing = self.writing();
         if !may_go_on() {
@@ -650,7 +654,10 @@ impl<S, K, L> Pipe<S, K, L> {
         let mut sent = 0;
         for piece in pieces {
             let piece: &[u8] = piece;
-            let n = self.to_lane().write(&mut writing, piece);
+            let mut n = self.to_lane().write(&mut writing, piece);
+            if n < piece.len() && tries_again() {
+                n += self.to_lane().write(&mut writing, &piece[n..]);
+            }
             sent += n;
             if n < piece.len() {
                 break;
