@@ -427,3 +427,27 @@ fn what_finds_no_room_on_the_way_out_is_no_error_of_what_came_in() {
     // One that is longer than a datagram can be is its sender's mistake, who hears of it.
     assert_eq!((counters.get(Mib::UdpSndbufErrors), counters.get(Mib::UdpInErrors)), (1_000 - queued, 0));
 }
+
+/// A lane that has fallen behind whoever opens sockets, speaks and closes them takes no longer for its turns the farther it is behind.
+#[test]
+fn a_backlog_of_sockets_makes_no_turn_longer() {
+    let [mut client, _server] = Side::pair();
+    client.turn(1);
+    let mut turn = || {
+        for _ in 0..200 {
+            let from = client.bind("10.0.0.1:0");
+            assert!(from.send("10.0.0.2:53".parse().unwrap(), b"hello"));
+            client.desk.send_datagrams(&from);
+            client.desk.unbind_udp(from.id);
+            client.host.control.unbind_udp(from.id);
+        }
+        let began = std::time::Instant::now();
+        client.turn(1);
+        began.elapsed()
+    };
+    let mut quickest_of = |turns| (0..turns).map(|_| turn()).min().unwrap();
+    let early = quickest_of(10);
+    quickest_of(80);
+    let late = quickest_of(10);
+    assert!(late < 8 * early, "{early:?} in the beginning, and {late:?} with more to be done");
+}

@@ -44,6 +44,8 @@ pub struct Server {
     lane: usize,
     inbox: Inbox,
     commands: VecDeque<Command>,
+    /// How many of them bring a UDP socket: none, as a rule.
+    late_sockets: usize,
     /// Conversations that spoke in the last poll: they are looked at without being on the list.
     kept: Vec<Talk>,
     /// Conversations that the last poll served.
@@ -69,8 +71,8 @@ pub struct Server {
     now: Instant,
     listeners: BTreeMap<u16, LaneAcceptor>,
     sockets: BTreeMap<u16, Box<LaneDatagrams>>,
-    /// Those that were closed, until all that was sent from them before has gone out.
-    leaving: Vec<LaneDatagrams>,
+    /// Those that were closed, by name, until all that was sent from them before has gone out.
+    leaving: BTreeMap<u16, Box<LaneDatagrams>>,
     busy: bool,
     /// The stack stops: nothing new begins for threads.
     stopping: bool,
@@ -83,6 +85,7 @@ impl Server {
             lane,
             inbox,
             commands: VecDeque::new(),
+            late_sockets: 0,
             kept: Vec::with_capacity(KEPT_MAX),
             served: 0,
             batch: Vec::with_capacity(BATCH),
@@ -98,7 +101,7 @@ impl Server {
             now: Instant::NEVER,
             listeners: BTreeMap::new(),
             sockets: BTreeMap::new(),
-            leaving: Vec::new(),
+            leaving: BTreeMap::new(),
             busy: false,
             stopping: false,
         }
@@ -221,11 +224,14 @@ impl Server {
                 side.end();
             }
             Command::Refill(id) => self.offer(cx, id),
-            Command::BindUdp(side) => _ = self.sockets.insert(side.shared.id.0, side),
+            Command::BindUdp(side) => {
+                self.late_sockets -= 1;
+                self.sockets.insert(side.shared.id.0, side);
+            }
             Command::UnbindUdp(id) => {
                 if let Some(side) = self.sockets.remove(&id.0) {
                     side.end();
-                    self.leaving.push(*side);
+                    self.leaving.insert(id.0, side);
                 }
             }
             Command::WatchListener(id, watch) => {
@@ -241,13 +247,36 @@ impl Server {
         }
     }
 
+    /// Takes what threads have said. UDP sockets are there at once: to look for each among all that is to be done yet would cost more the more there
+    /// is. Not so one whose name is still that of another, of whose end is among those, too; nor any behind it.
+    fn hear(&mut self) {
+        for command in self.desk.take_commands(self.lane) {
+            match command {
+                Command::BindUdp(side) if self.late_sockets == 0 && !self.sockets.contains_key(&side.shared.id.0) => {
+                    self.sockets.insert(side.shared.id.0, side);
+                }
+                command => {
+                    self.late_sockets += usize::from(matches!(command, Command::BindUdp(_)));
+                    self.commands.push_back(command);
+                }
+            }
+        }
+    }
+
+    /// Which of the commands brings a socket of this name.
+    fn late_socket(&self, id: UdpId) -> Option<usize> {
+        let brings = |command: &Command| matches!(command, Command::BindUdp(side) if side.shared.id == id);
+        if self.late_sockets == 0 { None } else { self.commands.iter().position(brings) }
+    }
+
     /// A UDP socket's side here. What is sent or comes as soon as the socket is bound may be before the command that brings it.
     fn socket(&mut self, id: UdpId) -> Option<&mut LaneDatagrams> {
         if !self.sockets.contains_key(&id.0) {
-            self.commands.extend(self.desk.take_commands(self.lane));
-            let brings = |command: &Command| matches!(command, Command::BindUdp(side) if side.shared.id == id);
-            let at = self.commands.iter().position(brings)?;
-            if let Some(Command::BindUdp(side)) = self.commands.remove(at) {
+            self.hear();
+            if let Some(at) = self.late_socket(id)
+                && let Some(Command::BindUdp(side)) = self.commands.remove(at)
+            {
+                self.late_sockets -= 1;
                 self.sockets.insert(id.0, side);
             }
         }
@@ -267,21 +296,21 @@ impl Server {
 
     /// Sends what was sent from sockets before they were closed, at most `max` datagrams; says how many.
     fn see_off(&mut self, cx: &mut Context<'_>, max: usize) -> usize {
-        let (mut sent, mut at) = (0, 0);
+        let (mut sent, mut from) = (0, 0);
         while sent < max
-            && let Some(side) = self.leaving.get_mut(at)
+            && let Some((&name, side)) = self.leaving.range_mut(from..).next()
         {
-            let id = side.shared.id;
+            from = name + 1; // the last name is nobody's
             // It was closed before the lane has heard of it: the control plane told so, though not yet in this poll.
+            let id = side.shared.id;
             if !cx.has_udp(id) {
-                at += 1;
                 continue;
             }
             let n = side.drain(max - sent, |from, to, data| _ = cx.send_datagram_from(id, from, to, data));
             sent += n;
             if sent < max {
                 cx.udp_has_left(id);
-                self.leaving.swap_remove(at);
+                self.leaving.remove(&name);
             }
         }
         sent
@@ -289,10 +318,7 @@ impl Server {
 
     /// Something that was sent from a UDP socket may be yet to go out.
     fn may_send(&self, id: UdpId) -> bool {
-        let brings = |command: &Command| matches!(command, Command::BindUdp(side) if side.shared.id == id);
-        self.sockets.contains_key(&id.0)
-            || self.leaving.iter().any(|side| side.shared.id == id)
-            || self.commands.iter().any(brings)
+        self.sockets.contains_key(&id.0) || self.leaving.contains_key(&id.0) || self.late_socket(id).is_some()
     }
 
     fn connect(&mut self, cx: &mut Context<'_>, end: TalkEnd, from: Option<Address>, to: SocketAddr, tried: usize) {
@@ -386,7 +412,7 @@ impl Server {
 impl App for Server {
     fn on_poll(&mut self, cx: &mut Context<'_>) {
         self.now = cx.now();
-        self.commands.extend(self.desk.take_commands(self.lane));
+        self.hear();
         let mut commands = 0;
         while commands < COMMANDS_MAX
             && let Some(command) = self.commands.pop_front()
