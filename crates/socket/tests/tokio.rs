@@ -7,11 +7,12 @@ use axum::routing::{get, post};
 use common::stacks;
 use laneway::tokio::{TcpListener, TcpStream, UdpSocket};
 use laneway::{BindOptions, Device, Stack};
+use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, ReadBuf};
 use tokio::time::timeout;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -386,6 +387,54 @@ async fn datagrams() {
         }
     };
     timeout(Duration::from_secs(20), flood).await.expect("there is room again");
+}
+
+/// The same looks at what has come, and is left there, on tokio's own sockets and on ours.
+macro_rules! story_of_peeks {
+    ($near:ident, $far:ident) => {{
+        let (at, from) = ($far.local_addr().unwrap(), $near.local_addr().unwrap());
+        let kind = |error: io::Error| error.kind();
+        let mut said = vec![format!("{:?}", $far.try_peek_sender().map_err(kind).map(drop))];
+        $near.send_to(b"look", at).await.unwrap();
+        said.push(format!(
+            "{:?}",
+            timeout(MOMENTS, poll_fn(|cx| $far.poll_recv_ready(cx))).await.unwrap().map_err(kind)
+        ));
+        said.push(format!("{:?}", poll_fn(|cx| $near.poll_send_ready(cx)).await.map_err(kind)));
+        said.push(format!("{}", $far.peek_sender().await.unwrap() == from));
+        said.push(format!("{}", $far.try_peek_sender().unwrap() == from));
+        said.push(format!("{}", poll_fn(|cx| $far.poll_peek_sender(cx)).await.unwrap() == from));
+        let (mut small, mut large) = ([0; 2], [0; 8]);
+        said.push(format!("{:?}", $far.try_peek(&mut small).map_err(kind)));
+        said.push(format!("{:?}", $far.try_peek_from(&mut large).map_err(kind).map(|(n, is)| (n, is == from))));
+        let mut buf = ReadBuf::new(&mut large);
+        said.push(format!("{:?}", poll_fn(|cx| $far.poll_peek(cx, &mut buf)).await.map_err(kind)));
+        said.push(format!("{:?}", buf.filled()));
+        let mut buf = ReadBuf::new(&mut small);
+        said.push(format!("{:?}", poll_fn(|cx| $far.poll_peek_from(cx, &mut buf)).await.unwrap() == from));
+        said.push(format!("{:?}", buf.filled()));
+        said.push(format!("{:?}", $far.try_recv(&mut [0; 8]).map_err(kind)));
+        said.push(format!("{:?}", $far.try_peek(&mut [0; 8]).map_err(kind)));
+        said
+    }};
+}
+
+#[tokio::test]
+async fn what_is_looked_at_is_left_there() {
+    let (server, client) = stacks();
+    let near = UdpSocket::bind_on(&client, "10.0.0.2:0").await.unwrap();
+    let far = UdpSocket::bind_on(&server, "10.0.0.1:0").await.unwrap();
+    let ours = story_of_peeks!(near, far);
+    let near = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let far = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let kernels = story_of_peeks!(near, far);
+    assert_eq!(ours, kernels);
+    // Of a stream: the drop resets.
+    let (near, mut far) = connected(&server, &client).await;
+    near.set_zero_linger().unwrap();
+    drop(near);
+    let reset = timeout(MOMENTS, far.read(&mut [0; 4])).await.expect("it is told").unwrap_err();
+    assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
 }
 
 #[tokio::test]

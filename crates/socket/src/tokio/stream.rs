@@ -142,6 +142,11 @@ impl TcpStream {
         self.inner.set_linger(linger)
     }
 
+    /// `SO_LINGER` of zero: the drop resets the connection.
+    pub fn set_zero_linger(&self) -> io::Result<()> {
+        self.set_linger(Some(Duration::ZERO))
+    }
+
     /// `SO_LINGER`: see [`TcpStream::set_linger`](crate::TcpStream::set_linger).
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         self.inner.linger()

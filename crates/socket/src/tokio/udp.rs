@@ -156,6 +156,56 @@ impl UdpSocket {
         self.registration.wait(Side::Reader, || self.inner.peek_from(buf)).await
     }
 
+    /// As [`peek`](Self::peek), or has the task woken when there is a datagram. Of the tasks that ask, the last is.
+    pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let got = self.registration.poll(cx, Side::Reader, || self.inner.peek(buf.initialize_unfilled()));
+        got.map_ok(|n| buf.advance(n))
+    }
+
+    /// As [`peek_from`](Self::peek_from), or has the task woken when there is a datagram. Of the tasks that ask, the last is.
+    pub fn poll_peek_from(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<SocketAddr>> {
+        let got = self.registration.poll(cx, Side::Reader, || self.inner.peek_from(buf.initialize_unfilled()));
+        got.map_ok(|(n, from)| {
+            buf.advance(n);
+            from
+        })
+    }
+
+    /// As [`try_recv`](Self::try_recv), and leaves it there.
+    pub fn try_peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.inner.peek(buf)
+    }
+
+    /// As [`try_recv_from`](Self::try_recv_from), and leaves it there.
+    pub fn try_peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.inner.peek_from(buf)
+    }
+
+    /// Waits for a datagram, leaves it there, and says whose it is.
+    pub async fn peek_sender(&self) -> io::Result<SocketAddr> {
+        self.peek_from(&mut []).await.map(|(_, from)| from)
+    }
+
+    /// As [`peek_sender`](Self::peek_sender), or has the task woken when there is a datagram. Of the tasks that ask, the last is.
+    pub fn poll_peek_sender(&self, cx: &mut Context<'_>) -> Poll<io::Result<SocketAddr>> {
+        self.poll_peek_from(cx, &mut ReadBuf::new(&mut []))
+    }
+
+    /// As [`peek_sender`](Self::peek_sender), of a datagram that is there.
+    pub fn try_peek_sender(&self) -> io::Result<SocketAddr> {
+        self.try_peek_from(&mut []).map(|(_, from)| from)
+    }
+
+    /// As [`readable`](Self::readable), or has the task woken when it is. Of the tasks that ask, the last is.
+    pub fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_read_ready(cx)
+    }
+
+    /// As [`writable`](Self::writable), or has the task woken when it is. Of the tasks that ask, the last is.
+    pub fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_write_ready(cx)
+    }
+
     /// `IP_TTL`: see [`UdpSocket::set_ttl`](crate::UdpSocket::set_ttl).
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.inner.set_ttl(ttl)
