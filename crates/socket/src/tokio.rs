@@ -8,6 +8,7 @@
 //! it sets before `listen` is in [`BindOptions`](crate::BindOptions).
 
 mod driver;
+mod growing;
 mod listener;
 mod readiness;
 mod split;

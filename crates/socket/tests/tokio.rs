@@ -437,6 +437,56 @@ async fn what_is_looked_at_is_left_there() {
     assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
 }
 
+/// The same reads into buffers that grow, of datagrams and of bytes.
+macro_rules! story_of_growing {
+    ($near:ident, $far:ident, $stream:ident, $peer:ident) => {{
+        let (at, from) = ($far.local_addr().unwrap(), $near.local_addr().unwrap());
+        let kind = |error: io::Error| error.kind();
+        let (mut small, mut large) = (Vec::with_capacity(8), Vec::with_capacity(100));
+        large.extend(b"> ");
+        let mut said = vec![format!("{:?}", $far.try_recv_buf(&mut large).map_err(kind))];
+        for datagram in [b"0123456789", b"abcdefghij", b"ABCDEFGHIJ", b"....,,,,;;"] {
+            $near.send_to(datagram, at).await.unwrap();
+        }
+        said.push(format!("{:?}", $far.recv_buf(&mut small).await.map_err(kind)));
+        said.push(format!("{:?}", $far.recv_buf_from(&mut large).await.map_err(kind).map(|(n, is)| (n, is == from))));
+        timeout(MOMENTS, $far.readable()).await.unwrap().unwrap();
+        said.push(format!("{:?}", $far.try_recv_buf_from(&mut large).map_err(kind).map(|(n, is)| (n, is == from))));
+        said.push(format!("{:?}", $far.recv_buf(&mut &mut [0; 3][..]).await.map_err(kind)));
+        said.push(format!("{small:?} {large:?}"));
+
+        let mut full = [0; 0];
+        said.push(format!("{:?}", $peer.try_read_buf(&mut large).map_err(kind)));
+        $stream.write_all(b"and so on").await.unwrap();
+        timeout(MOMENTS, $peer.readable()).await.unwrap().unwrap();
+        said.push(format!("{:?}", $peer.try_read_buf(&mut &mut full[..]).map_err(kind)));
+        said.push(format!("{:?}", $peer.try_read_buf(&mut &mut [0; 4][..]).map_err(kind)));
+        $stream.shutdown().await.unwrap();
+        let (half, _other) = $peer.split();
+        while timeout(MOMENTS, half.readable()).await.unwrap().is_ok()
+            && half.try_read_buf(&mut large).is_ok_and(|n| n > 0)
+        {}
+        said.push(format!("{:?}", String::from_utf8_lossy(&large)));
+        said
+    }};
+}
+
+#[tokio::test]
+async fn buffers_that_grow() {
+    let (server, client) = stacks();
+    let near = UdpSocket::bind_on(&client, "10.0.0.2:0").await.unwrap();
+    let far = UdpSocket::bind_on(&server, "10.0.0.1:0").await.unwrap();
+    let (mut stream, mut peer) = connected(&server, &client).await;
+    let ours = story_of_growing!(near, far, stream, peer);
+    let near = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let far = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let mut peer = listener.accept().await.unwrap().0;
+    let kernels = story_of_growing!(near, far, stream, peer);
+    assert_eq!(ours, kernels);
+}
+
 #[tokio::test]
 async fn an_unmodified_axum_application() {
     let (server, client) = stacks();

@@ -1,6 +1,7 @@
 //! Owns the two halves of a TCP connection, one to read from and one to write to.
 
 use super::TcpStream;
+use ::bytes::BufMut;
 use ::tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use std::error::Error;
 use std::fmt;
@@ -163,6 +164,12 @@ macro_rules! by_stream {
             pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
                 let $stream = self;
                 $of.try_read(buf)
+            }
+
+            /// As [`TcpStream::try_read_buf`].
+            pub fn try_read_buf<B: BufMut>(&self, buf: &mut B) -> io::Result<usize> {
+                let $stream = self;
+                $of.try_read_buf(buf)
             }
 
             /// As [`TcpStream::try_read_vectored`].

@@ -4,10 +4,12 @@
 mod tests;
 
 use super::driver::{Drivers, Registration};
+use super::growing;
 use super::readiness::tells_readiness;
 use super::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::waiters::Side;
 use crate::net::Stack;
+use ::bytes::BufMut;
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
@@ -174,6 +176,11 @@ impl TcpStream {
     /// Reads what is there; `WouldBlock`: nothing is, and [`readable`](Self::readable) waits for it.
     pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.inner.try_read(buf, /* peek= */ false)
+    }
+
+    /// As [`try_read`](Self::try_read), into the room that a buffer which grows has now.
+    pub fn try_read_buf<B: BufMut>(&self, buf: &mut B) -> io::Result<usize> {
+        growing::read(buf, |aside| Ok((self.try_read(aside)?, ()))).map(|(n, ())| n)
     }
 
     /// As [`try_read`](Self::try_read), into several buffers, one after the other.

@@ -1,10 +1,12 @@
 //! Owns a UDP socket that tasks use.
 
 use super::driver::Registration;
+use super::growing;
 use super::readiness::tells_readiness;
 use super::waiters::Side;
 use crate::net::Stack;
 use crate::on_lane::BindOptions;
+use ::bytes::BufMut;
 use ::tokio::io::ReadBuf;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -125,6 +127,26 @@ impl UdpSocket {
     pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let got = self.registration.poll(cx, Side::Reader, || self.inner.recv(buf.initialize_unfilled()));
         got.map_ok(|n| buf.advance(n))
+    }
+
+    /// As [`try_recv`](Self::try_recv), into the room that a buffer which grows has now.
+    pub fn try_recv_buf<B: BufMut>(&self, buf: &mut B) -> io::Result<usize> {
+        growing::read(buf, |aside| Ok((self.try_recv(aside)?, ()))).map(|(n, ())| n)
+    }
+
+    /// As [`try_recv_from`](Self::try_recv_from), into the room that a buffer which grows has now.
+    pub fn try_recv_buf_from<B: BufMut>(&self, buf: &mut B) -> io::Result<(usize, SocketAddr)> {
+        growing::read(buf, |aside| self.try_recv_from(aside))
+    }
+
+    /// As [`recv`](Self::recv), into the room that a buffer which grows has now.
+    pub async fn recv_buf<B: BufMut>(&self, buf: &mut B) -> io::Result<usize> {
+        self.registration.wait(Side::Reader, || self.try_recv_buf(buf)).await
+    }
+
+    /// As [`recv_from`](Self::recv_from), into the room that a buffer which grows has now.
+    pub async fn recv_buf_from<B: BufMut>(&self, buf: &mut B) -> io::Result<(usize, SocketAddr)> {
+        self.registration.wait(Side::Reader, || self.try_recv_buf_from(buf)).await
     }
 
     /// Waits for a datagram.
