@@ -141,6 +141,26 @@ fn restarts_after_idling_longer_than_the_timeout() {
 }
 
 #[test]
+fn what_was_carried_before_a_pause_is_found_again_by_slow_start() {
+    for mut it in both() {
+        it.on_congestion(Instant::ZERO, 10_000);
+        it.on_recovered(Instant::ZERO);
+        let mut now_us = 0;
+        while it.window() < 100_000 {
+            now_us += 100_000;
+            it.on_ack(ack(now_us, it.window()));
+        }
+        let (carried, low) = (it.window(), it.slow_start_threshold());
+        assert!(low < 10_000, "of the loss");
+        it.on_idle(200_001, 200_000);
+        assert_eq!((it.window(), it.slow_start_threshold()), (10_000, carried - carried / 4));
+        // Another pause takes nothing more.
+        it.on_idle(200_001, 200_000);
+        assert_eq!(it.slow_start_threshold(), carried - carried / 4);
+    }
+}
+
+#[test]
 fn the_segment_size_moves_the_initial_window_only() {
     for mut it in both() {
         it.on_mss(536);

@@ -163,9 +163,13 @@ impl Window {
     }
 
     /// After an idle time: the restart window of RFC 5681 section 4.1, once the time exceeds the time-out. True if so.
+    ///
+    /// The threshold may be that of a loss long ago, far below what the path has carried since. Slow start is to find that again, but for a quarter
+    /// (RFC 2861 section 3), or each pause costs what congestion avoidance had gained since that loss.
     pub fn restart_if_idle(&mut self, idle_us: u64, rto_us: u32) -> bool {
         let is_stale = idle_us > u64::from(rto_us);
         if is_stale {
+            self.ssthresh = self.ssthresh.max(self.cwnd - self.cwnd / 4);
             self.cwnd = self.cwnd.min(initial_window(self.mss()));
             self.credit = 0;
         }
