@@ -14,7 +14,7 @@
 //! comes before anything was sent again.
 
 use super::Cx;
-use super::congestion::Controller;
+use super::congestion::{Controller, initial_window};
 use super::connection::{Connection, Facts, Phase};
 use crate::time::Instant;
 use laneway_wire::tcp::{Segment, SeqNum, SeqRange};
@@ -45,7 +45,22 @@ impl Connection {
         }
     }
 
-    fn note_sack(&mut self, seg: &Segment<'_>) -> u32 {
+    /// What the congestion window lets go now. In a recovery no more than has arrived in it: what is lost has made room in the window, and none in the
+    /// queue that it did not fit into, where it would be lost again. Twice that while ACKs tell of no other loss (the slow start reduction bound of
+    /// RFC 6937 section 3.1); and a first window may always be under way.
+    #[inline]
+    pub(super) fn window_room(&self) -> u32 {
+        let pipe = self.pipe();
+        let room = self.congestion.window().saturating_sub(pipe);
+        match (self.phase, &self.board) {
+            (Phase::Recovery, Some(board)) => {
+                room.min(board.credit().max(initial_window(self.snd.mss.into()).saturating_sub(pipe)))
+            }
+            _ => room,
+        }
+    }
+
+    fn note_sack(&mut self, seg: &Segment<'_>, acked: u32) -> u32 {
         if !self.facts.has(Facts::SACK) || (seg.options.sack.is_empty() && self.board.is_none()) {
             return 0;
         }
@@ -53,7 +68,14 @@ impl Connection {
         let board = self.board.get_or_insert_default();
         let top = board.highest().unwrap_or(once);
         let missing = board.unsacked_between(once, top);
+        let (known, edge) = (board.sacked_bytes(), board.lost_edge(self.snd.mss.into()));
         let newly = board.on_ack(self.snd.una, &seg.options.sack, self.snd.nxt);
+        let arrived = (acked + board.sacked_bytes()).saturating_sub(known);
+        if self.phase != Phase::Recovery {
+            board.forget_credit();
+        }
+        let is_safe = acked > 0 && board.lost_edge(self.snd.mss.into()) == edge;
+        board.earn(if is_safe { arrived.saturating_mul(2) } else { arrived });
         if board.unsacked_between(once, top) < missing {
             self.rtt.on_reordering(); // what lies above it was reported before
         }
@@ -81,7 +103,7 @@ impl Connection {
         if self.phase == Phase::Open && self.board.is_some() {
             self.rtt.on_reordering(); // nothing was sent again, and the first that was missing has come
         }
-        self.note_sack(seg);
+        self.note_sack(seg, acked);
         self.heed_new_ack(seg, acked, cx);
         if self.phase == Phase::Open
             && let Some(board) = &mut self.board
@@ -224,7 +246,7 @@ impl Connection {
 
     /// An ACK that moved nothing while data is in flight.
     pub(super) fn on_duplicate_ack(&mut self, seg: &Segment<'_>, duplicate: bool, cx: &mut Cx<'_>) {
-        let newly = self.note_sack(seg);
+        let newly = self.note_sack(seg, 0);
         if self.facts.has(Facts::SACK) {
             // With SACK a duplicate is one that brings news; without news it is only a window probe or a copy.
             let news = newly > 0;
@@ -349,7 +371,10 @@ impl Connection {
 
     /// Text has left for the first time.
     #[inline(never)]
-    pub(super) fn on_new_text(&mut self, now: Instant) {
+    pub(super) fn on_new_text(&mut self, len: u32, now: Instant) {
+        if let Some(board) = &mut self.board {
+            board.spend(len);
+        }
         if self.probes_tail() {
             self.facts.clear(Facts::FORCE);
             (self.recover, self.rexmit_nxt) = (self.snd.nxt, self.snd.nxt);

@@ -188,7 +188,7 @@ impl Connection {
         let lost = self.next_lost()?;
         let room = self.segment_room();
         let forced = self.facts.has(Facts::FORCE);
-        let quota = self.congestion.window().saturating_sub(self.pipe());
+        let quota = self.window_room();
         if !forced && quota < u32::from(self.snd.mss) {
             return None;
         }
@@ -251,7 +251,7 @@ impl Connection {
     fn decide_hole(&self) -> Option<Plan> {
         let hole = self.next_hole()?;
         let room = self.segment_room();
-        let has_room = self.congestion.window().saturating_sub(self.pipe()) >= u32::from(self.snd.mss);
+        let has_room = self.window_room() >= u32::from(self.snd.mss);
         has_room.then(|| self.repair(hole, room)).flatten()
     }
 
@@ -277,7 +277,7 @@ impl Connection {
         if len > mss {
             len = self.new_super::<S>(now, available, usable, mss)?;
         } else if len > 0 {
-            if sent > 0 && self.pipe() + len > self.congestion.window() {
+            if sent > 0 && len > self.window_room() {
                 return Err(Held::Congestion);
             }
             if len < mss && (sent > 0 || self.facts.has(Facts::CORK | Facts::MORE)) {
@@ -351,7 +351,7 @@ impl Connection {
         let len = available.min(usable);
         let cwnd = self.congestion.window();
         let idle = self.under_way() == 0;
-        let quota = if idle { cwnd } else { cwnd.saturating_sub(self.pipe()) };
+        let quota = if idle { cwnd } else { self.window_room() };
         if quota < mss && !idle {
             return Err(Held::Congestion);
         }
@@ -763,7 +763,7 @@ impl Connection {
                 }
                 self.facts = facts;
                 if !plan.usual {
-                    self.on_new_text(now);
+                    self.on_new_text(plan.len, now);
                 }
             }
             Kind::Again => {
@@ -773,6 +773,7 @@ impl Connection {
                 }
                 if let Some(board) = &mut self.board {
                     board.note_repeated(self.snd.nxt);
+                    board.spend(plan.len);
                 }
                 self.facts.clear(Facts::FORCE | Facts::TIMING);
                 self.retransmitted += 1;

@@ -30,6 +30,8 @@ pub struct Scoreboard {
     /// snd.nxt when something was last sent again: what lies above it left after that.
     repeated_at: Option<SeqNum>,
     clock: GapClock,
+    /// Bytes that may be sent in this recovery for those that have arrived in it.
+    credit: u32,
 }
 
 impl Default for Scoreboard {
@@ -41,7 +43,7 @@ impl Default for Scoreboard {
 impl Scoreboard {
     /// Nothing reported.
     pub const fn new() -> Self {
-        Scoreboard { ranges: Vec::new(), sacked: 0, repeated_at: None, clock: GapClock::new() }
+        Scoreboard { ranges: Vec::new(), sacked: 0, repeated_at: None, clock: GapClock::new(), credit: 0 }
     }
 
     /// Whether no outstanding byte is reported.
@@ -62,6 +64,27 @@ impl Scoreboard {
         self.sacked = 0;
         self.repeated_at = None;
         self.clock = GapClock::new();
+    }
+
+    /// How many bytes may be sent in this recovery for those that have arrived in it.
+    #[inline]
+    pub fn credit(&self) -> u32 {
+        self.credit
+    }
+
+    /// So many more may.
+    pub fn earn(&mut self, bytes: u32) {
+        self.credit = self.credit.saturating_add(bytes);
+    }
+
+    /// So many were.
+    pub fn spend(&mut self, bytes: u32) {
+        self.credit = self.credit.saturating_sub(bytes);
+    }
+
+    /// None may: no recovery is under way.
+    pub fn forget_credit(&mut self) {
+        self.credit = 0;
     }
 
     /// Whether the clock says what is lost, and not the number of reports.

@@ -155,3 +155,30 @@ fn copies_of_an_ack_do_not_repeat_what_left_in_the_same_poll() {
     let again: Vec<_> = (0..3).flat_map(|_| rig.hear(MSS, &[])).collect();
     assert_eq!(again, [(Kind::Again, MSS, MSS)], "three that come later say that it is lost");
 }
+
+/// Of forty segments the queue before a slow line had room for each third. Its window falls by three with each report, and one has left the
+/// queue: no more than that is sent again, or it would not fit either.
+#[test]
+fn what_did_not_fit_is_not_sent_again_faster_than_the_rest_arrives() {
+    let mut rig = Rig::new(established(&Config::default(), NOW));
+    for (from, to) in [(0, 10), (10, 30), (30, 70)] {
+        assert_eq!(rig.write((to - from) * MSS).iter().map(|(_, _, len)| len).sum::<u32>(), (to - from) * MSS);
+        rig.pass(1_000);
+        if to < 70 {
+            rig.hear(to * MSS, &[]);
+        }
+    }
+    let (mut arrived, mut again) = (0, 0);
+    for third in (32..70).step_by(3) {
+        let blocks = [third, third - 3, third - 6].map(|at| (at * MSS, (at + 1) * MSS));
+        let known = ((third - 32) / 3 + 1).min(3) as usize;
+        again += rig.hear(30 * MSS, &blocks[..known]).iter().map(|(_, _, len)| len).sum::<u32>();
+        arrived += MSS;
+        assert!(again <= arrived, "{again} bytes again for {arrived} that arrived");
+    }
+    assert!(again >= 8 * MSS, "nor is anybody silent");
+    // What comes first shows that no more was lost than was known: now it is sent twice as fast, until the window is full.
+    rig.pass(1_000);
+    let sent: u32 = rig.hear(33 * MSS, &[]).iter().map(|(_, _, len)| len).sum();
+    assert_eq!(sent, 4 * MSS, "for two");
+}
