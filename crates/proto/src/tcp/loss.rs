@@ -150,7 +150,14 @@ impl Connection {
             }
             Phase::Recovery => {
                 if self.facts.has(Facts::SACK) && self.answers_the_repair(seg, acked) {
-                    self.board.get_or_insert_default().presume_lost_below(self.recover);
+                    let (recover, was_sent) = (self.recover, !self.facts.has(Facts::FORCE));
+                    let board = self.board.get_or_insert_default();
+                    board.presume_lost_below(recover);
+                    // So it is with what had been sent again before this was sent once more: all of that is lost for the second time, at once, and
+                    // not one segment of it with each round trip and for half of the window.
+                    if board.take_repeated_twice() == Some(self.rexmit_nxt) && was_sent {
+                        self.rexmit_nxt = seg.ack;
+                    }
                 }
                 // A partial ACK: the segment behind it is lost too (RFC 6582 section 3.2, step 3).
                 if self.board.is_none() {
@@ -288,6 +295,9 @@ impl Connection {
             self.congestion.on_congestion(cx.now, self.flight());
             self.facts.set(Facts::FORCE);
             self.facts.clear(Facts::DOUBTED); // it was sent: what comes before it is sent once more may be the answer to that
+            self.rtt_at = cx.now; // as far as answers go, the repair begins here
+            let high_rxt = self.rexmit_nxt;
+            self.board.get_or_insert_default().note_repeated_twice(high_rxt);
         }
     }
 

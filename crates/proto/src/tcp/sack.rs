@@ -32,6 +32,8 @@ pub struct Scoreboard {
     clock: GapClock,
     /// Bytes that may be sent in this recovery for those that have arrived in it.
     credit: u32,
+    /// One past the highest byte that had been retransmitted when the first of them was sent once more.
+    repeated_twice: Option<SeqNum>,
 }
 
 impl Default for Scoreboard {
@@ -43,7 +45,14 @@ impl Default for Scoreboard {
 impl Scoreboard {
     /// Nothing reported.
     pub const fn new() -> Self {
-        Scoreboard { ranges: Vec::new(), sacked: 0, repeated_at: None, clock: GapClock::new(), credit: 0 }
+        Scoreboard {
+            ranges: Vec::new(),
+            sacked: 0,
+            repeated_at: None,
+            clock: GapClock::new(),
+            credit: 0,
+            repeated_twice: None,
+        }
     }
 
     /// Whether no outstanding byte is reported.
@@ -234,6 +243,16 @@ impl Scoreboard {
     #[inline]
     pub fn note_repeated(&mut self, snd_nxt: SeqNum) {
         self.repeated_at = Some(snd_nxt);
+    }
+
+    /// The first byte that is missing is to be sent once more; everything up to `high_rxt` was, if it had to be.
+    pub fn note_repeated_twice(&mut self, high_rxt: SeqNum) {
+        self.repeated_twice = Some(high_rxt);
+    }
+
+    /// That has arrived. Up to where was everything retransmitted before it? Says so once.
+    pub fn take_repeated_twice(&mut self) -> Option<SeqNum> {
+        self.repeated_twice.take()
     }
 
     /// Is what was sent again lost, too, as far as it was not reported? By the rule of IsLost, asked of what left after it; or by the clock, where that

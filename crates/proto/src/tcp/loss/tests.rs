@@ -182,3 +182,32 @@ fn what_did_not_fit_is_not_sent_again_faster_than_the_rest_arrives() {
     let sent: u32 = rig.hear(33 * MSS, &[]).iter().map(|(_, _, len)| len).sum();
     assert_eq!(sent, 4 * MSS, "for two");
 }
+
+/// Three segments are lost, and all three once more. When the first of them is acknowledged the others, which had left before it, are sent at
+/// once: one of them with each round trip would take as long as the timer, and half of the window each.
+#[test]
+fn what_was_lost_twice_is_sent_at_once() {
+    let mut rig = Rig::new(established(&Config::default(), NOW));
+    rig.write(10 * MSS);
+    rig.write(20 * MSS);
+    let mut under_way: std::collections::VecDeque<u32> = (0..10).collect();
+    let (mut times, mut top) = ([0; 3], 3);
+    while let Some(at) = under_way.pop_front() {
+        rig.pass(100);
+        if at < 3 {
+            times[at as usize] += 1;
+            if times[at as usize] == 3 {
+                break;
+            }
+            continue;
+        }
+        top = top.max(at + 1);
+        for (_, from, len) in rig.hear(0, &[(3 * MSS, top * MSS)]) {
+            under_way.extend((from / MSS)..(from + len) / MSS);
+        }
+    }
+    assert_eq!(times, [3, 2, 2], "the timer was not needed");
+    let sent = rig.hear(MSS, &[(3 * MSS, top * MSS)]);
+    assert_eq!(sent[0], (Kind::Again, MSS, 2 * MSS));
+    assert_eq!(rig.connection.phase(), Phase::Recovery);
+}
