@@ -56,6 +56,30 @@ fn a_deadline_in_thirty_days_hides_none_that_is_sooner() {
     }
 }
 
+/// A connection with keepalive that says something twice a second, for two hours.
+#[test]
+fn what_is_due_soon_again_and_again_leaves_nothing_of_what_is_due_late() {
+    const KEEPALIVE: u64 = 7_200_000;
+    for probe in [KEEPALIVE, 120_000] {
+        let mut timers = Timers::new(at(STARTS[1]));
+        let mut most = 0;
+        for round in 0..14_400 {
+            let now = STARTS[1] + round * 500;
+            // Something is sent, as long as it is not acknowledged it would be sent again, and an acknowledgement is owed.
+            for ahead in [KEEPALIVE, probe, 200, 40] {
+                timers.arm(connection(3), at(now + ahead));
+            }
+            for passed in [50, 250] {
+                for _ in due(&mut timers, now + passed, 10) {
+                    timers.arm(connection(3), at(now + if passed == 50 { 200 } else { probe }));
+                }
+            }
+            most = most.max(timers.wheel.len());
+        }
+        assert!(most < 10, "{most} entries of one slot, one of which is due at {probe} ms");
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// The deadline of a slot is so far ahead of now, or behind it.
