@@ -156,6 +156,8 @@ pub struct Tables {
     pub counters: Counters,
     /// Live TIME_WAIT records (records taken over or evicted are in the queues but not counted).
     pub time_waits: usize,
+    /// Those that were taken over or evicted and are in the queues yet, of IPv4 and of IPv6.
+    dead: [usize; 2],
 }
 
 /// Brings the `n`th ring after the one that is lent next into the cache, for whoever will write to it: a connection that begins is about to
@@ -192,6 +194,7 @@ impl Tables {
             ports,
             counters: Counters::default(),
             time_waits: 0,
+            dead: [0; 2],
         }
     }
 
@@ -489,11 +492,18 @@ impl Tables {
     #[inline]
     fn end_record(&mut self, handle: Handle, port_too: bool) {
         let ports: &mut dyn PortChoice = &mut *self.ports;
-        match handle.kind() {
-            Kind::TimeWaitV4 => kill(&mut self.tw4, handle, port_too.then_some(ports)),
-            Kind::TimeWaitV6 => kill(&mut self.tw6, handle, port_too.then_some(ports)),
+        let dead = match handle.kind() {
+            Kind::TimeWaitV4 => {
+                kill(&mut self.tw4, handle, port_too.then_some(ports));
+                &mut self.dead[0]
+            }
+            Kind::TimeWaitV6 => {
+                kill(&mut self.tw6, handle, port_too.then_some(ports));
+                &mut self.dead[1]
+            }
             Kind::Connection | Kind::HalfOpen => return,
-        }
+        };
+        *dead += 1;
         self.time_waits -= 1;
         self.counters.count(Mib::TcpExtTWRecycled);
     }
@@ -529,11 +539,13 @@ impl Tables {
     fn evict_time_wait(&mut self) {
         let (mut gone, hash_key) = (false, self.hash_key.get());
         while !gone && (!self.tw4.is_empty() || !self.tw6.is_empty()) {
-            gone = if self.tw6.len() > self.tw4.len() {
+            let is_v6 = self.tw6.len() > self.tw4.len();
+            gone = if is_v6 {
                 pop(&mut self.tw6, Kind::TimeWaitV6, &mut self.flows, &hash_key, &mut *self.ports)
             } else {
                 pop(&mut self.tw4, Kind::TimeWaitV4, &mut self.flows, &hash_key, &mut *self.ports)
             };
+            self.dead[usize::from(is_v6)] -= usize::from(!gone);
         }
         if gone {
             self.time_waits -= 1;
@@ -544,13 +556,10 @@ impl Tables {
     /// Reaps records whose wait is over, at most `budget` of them; says how many it looked at.
     #[inline]
     pub fn reap(&mut self, now: Instant, msl_us: u64, budget: usize) -> usize {
-        // Records that were taken over wait for their turn in the queue. When they are most of it, the queue is turned:
-        // the dead fall out, the living go to the end, where they are reaped late, which is safe.
-        let crowded = self.tw4.len() + self.tw6.len() > 2 * self.time_waits + CROWDED;
-        let Tables { tw4, tw6, flows, hash_key, ports, .. } = self;
+        let Tables { tw4, tw6, flows, hash_key, ports, dead: [dead4, dead6], .. } = self;
         let (ports, hash_key) = (&mut **ports, &hash_key.get());
-        let (a, live4) = reap(tw4, Kind::TimeWaitV4, flows, hash_key, ports, now, msl_us, (budget, crowded));
-        let (b, live6) = reap(tw6, Kind::TimeWaitV6, flows, hash_key, ports, now, msl_us, (budget - a, crowded));
+        let (a, live4) = reap(tw4, Kind::TimeWaitV4, flows, hash_key, ports, now, msl_us, (budget, dead4));
+        let (b, live6) = reap(tw6, Kind::TimeWaitV6, flows, hash_key, ports, now, msl_us, (budget - a, dead6));
         self.time_waits -= live4 + live6;
         self.counters.add(Mib::TcpExtTWKilled, (live4 + live6) as u64);
         a + b
@@ -558,11 +567,11 @@ impl Tables {
 
     /// Whether [`reap`](Self::reap) has something to do.
     pub fn has_expired(&self, now: Instant, msl_us: u64) -> bool {
-        fn first<T: TimeWait>(queue: &Fifo<T>, now: Instant, msl_us: u64) -> bool {
-            queue.front().is_some_and(|(_, record)| record.is_dead() || record.is_expired(now, msl_us))
+        fn first<T: TimeWait>(queue: &Fifo<T>, dead: usize, now: Instant, msl_us: u64) -> bool {
+            let over = |record: &T| record.is_dead() || record.is_expired(now, msl_us);
+            is_crowded(queue, dead) || queue.front().is_some_and(|(_, record)| over(record))
         }
-        let crowded = self.tw4.len() + self.tw6.len() > 2 * self.time_waits + CROWDED;
-        crowded || first(&self.tw4, now, msl_us) || first(&self.tw6, now, msl_us)
+        first(&self.tw4, self.dead[0], now, msl_us) || first(&self.tw6, self.dead[1], now, msl_us)
     }
 
     /// Moves index entries to a larger table, a few at a time.
@@ -827,6 +836,13 @@ fn hash_of<T: TimeWait>(record: &T, hash_key: &HashKey) -> Option<u64> {
     (!record.is_dead()).then(|| record.key().hash(hash_key))
 }
 
+/// Records that were taken over wait for their turn in the queue. When they are most of it, the queue is turned: the dead fall out, the
+/// living go to the end, where they are reaped late, which is safe. Of each queue by itself: none is turned for what lies in the other.
+#[inline]
+fn is_crowded<T: TimeWait>(queue: &Fifo<T>, dead: usize) -> bool {
+    2 * dead > queue.len() + CROWDED
+}
+
 /// Reaps one queue; says how many records it looked at and how many of those were alive.
 #[allow(clippy::too_many_arguments)] // the parts of `Tables` that it may touch beside the queue, one by one
 fn reap<T: TimeWait>(
@@ -837,14 +853,16 @@ fn reap<T: TimeWait>(
     ports: &mut dyn PortChoice,
     now: Instant,
     msl_us: u64,
-    (budget, crowded): (usize, bool),
+    (budget, dead): (usize, &mut usize),
 ) -> (usize, usize) {
     let mut seen = 0;
     let mut live = 0;
     while seen < budget {
         let over = over(queue, flows, hash_key, now, msl_us, budget - seen);
         for hash in &over {
-            live += usize::from(pop_by(queue, kind, flows, ports, *hash));
+            let was_alive = pop_by(queue, kind, flows, ports, *hash);
+            live += usize::from(was_alive);
+            *dead -= usize::from(!was_alive);
         }
         seen += over.len();
         if !over.is_empty() {
@@ -853,7 +871,7 @@ fn reap<T: TimeWait>(
         // Not yet: either the queue is young, or its first record was restarted and goes to the end, where it belongs.
         let Some((at, record)) = queue.front() else { break };
         let mut record = *record;
-        if !record.take_restarted() && !crowded {
+        if !record.take_restarted() && !is_crowded(queue, *dead) {
             break;
         }
         queue.pop_front();
@@ -881,3 +899,6 @@ fn over<T: TimeWait>(
     let over = records.take_while(|record| record.is_dead() || record.is_expired(now, msl_us));
     over.map(|record| hash_of(record, hash_key).inspect(|hash| flows.prefetch(*hash))).collect()
 }
+
+#[cfg(test)]
+mod tests;
