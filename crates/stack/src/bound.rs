@@ -13,13 +13,13 @@ use crate::tables::Tables;
 use laneway_proto::tcp::TimeWait;
 use laneway_table::Fifo;
 use laneway_wire::flow::FlowKey;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Connections and records looked at in one poll.
 const SURVEY_MAX: usize = 2_048;
 
 /// A port that somebody has bound.
 pub(crate) struct Bound {
-    id: u16,
     /// Address and options.
     pub(crate) binding: Binding,
     pub(crate) port: u16,
@@ -41,14 +41,17 @@ struct Survey {
 /// The bound ports of one lane.
 #[derive(Default)]
 pub(crate) struct BoundPorts {
-    all: Vec<Bound>,
-    surveys: Vec<Survey>,
+    /// By name: there may be tens of thousands.
+    all: BTreeMap<u16, Bound>,
+    /// How many there are on each port.
+    on_port: BTreeMap<u16, usize>,
+    surveys: VecDeque<Survey>,
 }
 
 impl BoundPorts {
     /// A bound socket.
     pub(crate) fn get(&self, id: u16) -> Option<&Bound> {
-        self.all.iter().find(|bound| bound.id == id)
+        self.all.get(&id)
     }
 
     /// Some question is still open.
@@ -67,24 +70,28 @@ pub(crate) fn reserve(
     census: Option<PortSet>,
 ) {
     tables.ports.reserve(port);
-    local.bound.all.push(Bound { id, binding, port });
-    local.bound.surveys.push(Survey { id, binding, port, slot: 0, records: [None; 2], in_use: false, census });
+    local.bound.all.insert(id, Bound { binding, port });
+    *local.bound.on_port.entry(port).or_default() += 1;
+    local.bound.surveys.push_back(Survey { id, binding, port, slot: 0, records: [None; 2], in_use: false, census });
 }
 
 /// It is not bound any more.
 pub(crate) fn release(tables: &mut Tables, local: &mut Local, id: u16) {
-    let Some(at) = local.bound.all.iter().position(|bound| bound.id == id) else { return };
-    let port = local.bound.all.swap_remove(at).port;
-    if local.bound.all.iter().any(|bound| bound.port == port) {
-        return;
+    let Some(Bound { port, .. }) = local.bound.all.remove(&id) else { return };
+    if let Some(others) = local.bound.on_port.get_mut(&port) {
+        *others -= 1;
+        if *others > 0 {
+            return;
+        }
     }
+    local.bound.on_port.remove(&port);
     tables.unreserve(port);
 }
 
 /// Goes on with the questions, and answers those that are settled.
 pub(crate) fn survey(tables: &mut Tables, local: &mut Local) {
     let mut budget = SURVEY_MAX;
-    while let Some(survey) = local.bound.surveys.first_mut() {
+    while let Some(survey) = local.bound.surveys.front_mut() {
         if !survey.go_on(tables, &mut budget) {
             return;
         }
@@ -93,7 +100,7 @@ pub(crate) fn survey(tables: &mut Tables, local: &mut Local) {
             survey.census = census;
             return; // the ring is full: again in the next poll
         }
-        local.bound.surveys.remove(0);
+        local.bound.surveys.pop_front();
     }
 }
 

@@ -20,7 +20,7 @@ use crate::port_set::PortSet;
 use laneway_table::ReservationTable;
 use laneway_table::reservation_table::Conflict;
 use laneway_wire::flow::Address;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -72,7 +72,8 @@ pub(super) struct Held {
 
 pub(super) struct Binds {
     table: ReservationTable<(Transport, u16), Binding>,
-    held: Vec<Held>,
+    /// By name: there may be tens of thousands.
+    held: BTreeMap<u16, Held>,
     ports: PortRange,
     chosen: u64,
     next_id: u16,
@@ -87,7 +88,7 @@ impl Binds {
         };
         Binds {
             table: ReservationTable::with_buckets(256, hash),
-            held: Vec::new(),
+            held: BTreeMap::new(),
             ports,
             chosen: 0,
             next_id: 0,
@@ -108,7 +109,7 @@ impl Binds {
     }
 
     fn get(&mut self, id: u16) -> Option<&mut Held> {
-        self.held.iter_mut().find(|held| held.id == id)
+        self.held.get_mut(&id)
     }
 
     fn first_port(&mut self) -> u16 {
@@ -212,7 +213,7 @@ impl Control {
 
     /// Every lane listens.
     pub fn is_listening(&self, id: ListenerId) -> bool {
-        self.binds.held.iter().any(|held| held.id == id.0 && held.state == State::Listening && held.missing == 0)
+        self.binds.held.get(&id.0).is_some_and(|held| held.state == State::Listening && held.missing == 0)
     }
 
     /// Stops listening. What waits in the lanes' queues is reset.
@@ -223,7 +224,7 @@ impl Control {
     /// Stops listening everywhere.
     pub fn unlisten_all(&mut self) {
         let tcp = |held: &&Held| held.transport == Transport::Tcp;
-        let all: Vec<u16> = self.binds.held.iter().filter(tcp).map(|held| held.id).collect();
+        let all: Vec<u16> = self.binds.held.values().filter(tcp).map(|held| held.id).collect();
         all.into_iter().for_each(|id| self.give_up(id));
     }
 
@@ -289,7 +290,7 @@ impl Control {
                 }
             }
         }
-        self.binds.held.push(held);
+        self.binds.held.insert(id, held);
         Ok(id)
     }
 
@@ -351,8 +352,7 @@ impl Control {
 
     /// Some lane objects. If the port was left to us, the next one is tried.
     fn roll_back(&mut self, id: u16) {
-        let Some(at) = self.binds.held.iter().position(|held| held.id == id) else { return };
-        let mut held = self.binds.held.swap_remove(at);
+        let Some(mut held) = self.binds.held.remove(&id) else { return };
         self.release(&held);
         held.in_use = false;
         let refused = held.at;
@@ -370,7 +370,7 @@ impl Control {
             Ok(()) => held.missing = self.ask_lanes(&held),
             Err(error) => held.state = State::Failed(error),
         }
-        self.binds.held.push(held);
+        self.binds.held.insert(id, held);
     }
 
     /// The reservation goes, and lanes may choose the port again.
@@ -387,8 +387,7 @@ impl Control {
     }
 
     fn give_up(&mut self, id: u16) {
-        let Some(at) = self.binds.held.iter().position(|held| held.id == id) else { return };
-        let mut held = self.binds.held.swap_remove(at);
+        let Some(mut held) = self.binds.held.remove(&id) else { return };
         if held.state == State::Listening {
             for mail in &mut self.mail {
                 mail.tell(ToLane::Unlisten(ListenerId(id)));
@@ -396,15 +395,15 @@ impl Control {
         }
         self.release(&held);
         held.state = State::Gone;
-        self.binds.held.push(held);
+        self.binds.held.insert(id, held);
         self.forget(id);
     }
 
     /// Frees the name of one that is gone, once no answer about it can come any more.
     fn forget(&mut self, id: u16) {
-        let gone = |held: &Held| held.id == id && held.state == State::Gone && held.missing == 0;
-        if let Some(at) = self.binds.held.iter().position(gone) {
-            self.binds.held.swap_remove(at);
+        let gone = |held: &mut Held| held.state == State::Gone && held.missing == 0;
+        if self.binds.get(id).is_some_and(gone) {
+            self.binds.held.remove(&id);
             self.binds.free_ids.push_back(id);
         }
     }

@@ -33,7 +33,7 @@ use crate::snapshot::mix_pair;
 use crate::steering::{BUCKETS, Steering, Table};
 use laneway_table::{HandleTable, Slab};
 use laneway_wire::flow::FlowKey;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::hint::cold_path;
 
 /// Counters of RFC 6056 section 3.3.4, indexed by a second hash of the destination. Many, because whoever shares one with a
@@ -229,7 +229,7 @@ pub struct LanePorts {
     index_bytes: usize,
     #[allow(clippy::vec_box)] // as destinations hold them: putting one by moves a pointer
     spares: Vec<Box<Index>>,
-    bound: Vec<u16>,
+    bound: BTreeSet<u16>,
     is_bound: Box<[u64; PORTS / 64]>,
     tallies: Tallies,
 }
@@ -253,7 +253,7 @@ impl LanePorts {
             hand: 0,
             index_bytes: 0,
             spares: Vec::new(),
-            bound: Vec::new(),
+            bound: BTreeSet::new(),
             is_bound: Box::new([0; PORTS / 64]),
             tallies: Tallies::default(),
         }
@@ -779,7 +779,7 @@ impl PortChoice for LanePorts {
         if self.is_bound(port) {
             return;
         }
-        self.bound.push(port);
+        self.bound.insert(port);
         self.is_bound[usize::from(port) / 64] |= 1 << (port % 64);
         for at in self.indexed.clone() {
             self.take_place(at, port);
@@ -790,7 +790,7 @@ impl PortChoice for LanePorts {
         if !self.is_bound(port) {
             return;
         }
-        self.bound.retain(|bound| *bound != port);
+        self.bound.remove(&port);
         self.is_bound[usize::from(port) / 64] &= !(1 << (port % 64));
         for at in self.indexed.clone() {
             let Some(destination) = self.destinations.get(at) else { continue };
