@@ -47,7 +47,7 @@ const INDEXED_MIN: u32 = 16;
 const INDEX_BYTES: usize = 16 << 20;
 /// Indexes kept for the next destination that needs one.
 const SPARES: usize = 4;
-/// Foreign ports looked at again in one ask, and ports in TIME_WAIT passed over because somebody has bound them.
+/// Foreign ports looked at again in one ask.
 const SECOND_LOOKS: usize = 8;
 /// Destinations without a flow that are remembered.
 const RESTING_MAX: usize = 256;
@@ -65,7 +65,8 @@ const NOT_MINE: u8 = u8::MAX;
 enum Stage {
     /// A connection.
     InUse,
-    /// TIME_WAIT that must be sat out: no timestamps to tell old from new, or not a port of the slice. In the list of those in use.
+    /// TIME_WAIT that must be sat out: no timestamps to tell old from new, not a port of the slice, or bound by somebody when its turn had come. In
+    /// the list of those in use.
     Held,
     /// TIME_WAIT that may be taken over in time.
     Waiting,
@@ -599,12 +600,13 @@ impl LanePorts {
             }
             self.destinations.get_mut(at)?.foreign.push(port);
         }
-        let mut oldest = self.destinations.get(at)?.waiting.first;
-        for _ in 0..SECOND_LOOKS {
-            let node = self.nodes.get(oldest)?;
-            let (port, after) = (node.port, node.after);
+        loop {
+            let oldest = self.destinations.get(at)?.waiting.first;
+            let port = self.nodes.get(oldest)?.port;
             if self.is_bound(port) || self.place(self.destinations.get(at)?, port).is_none() {
-                oldest = after;
+                // Not ours to give any more. Each is passed over once: it would be the oldest until it has waited to its end.
+                self.unlink(oldest);
+                self.link(oldest, Stage::Held);
                 continue;
             }
             self.tallies.probes += 1;
@@ -616,7 +618,6 @@ impl LanePorts {
             self.link(oldest, Stage::InUse);
             return Some(Grant { port, claim: Claim::new(oldest) });
         }
-        None
     }
 
     fn choose(&mut self, ask: &Ask<'_>, probe: &mut dyn FnMut(&FlowKey) -> Probe) -> Option<Grant> {

@@ -274,6 +274,27 @@ fn the_oldest_port_in_time_wait_comes_first_and_only_when_nothing_is_free() {
     assert_eq!(model.open(peer(1), 80, 0), Some(again));
 }
 
+/// They wait at the front, as the oldest, as soon as those between them have been used again.
+#[test]
+fn ports_in_time_wait_that_are_another_lanes_by_now_do_not_hide_those_behind_them() {
+    let mut model = Model::new(6, 2, (40_000, 40_999), &[]);
+    while let Some(flow) = model.open(peer(1), 80, 0) {
+        model.wait(&flow);
+    }
+    let moved = std::array::from_fn(|bucket| if bucket < 32 { 1 } else { bucket as u8 % 2 });
+    model.steering = model.steering.clone().with_indirection(moved);
+    for _ in 0..2_000 {
+        model.now += model.delay;
+        assert!(model.could(peer(1), 80, 0));
+        let flow = model.open(peer(1), 80, 0).expect("a port that has waited for long enough");
+        model.wait(&flow);
+    }
+    // Of these ports nothing was forgotten.
+    let all: Vec<FlowKey> = model.flows.keys().copied().collect();
+    all.iter().for_each(|flow| model.close(flow));
+    assert_eq!((0..model.ports.slices_end()).find_map(|place| model.ports.slice(place)), None);
+}
+
 #[test]
 fn memory_for_indexes_is_bounded() {
     let mut model = Model::new(7, 1, (1_024, 65_535), &[]);
