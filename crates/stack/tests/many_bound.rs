@@ -55,8 +55,7 @@ fn one_of_many_costs_what_one_of_few_does() {
     let (queues, _there) = memory::link(LinkConfig::default());
     let network = Network { addresses: vec!["10.0.0.1/24".parse().unwrap()], gateways: vec![] };
     let secrets = BootSecrets::from_seed(1);
-    let mut host: Stack =
-        Host::new(Config::default(), &network, &secrets, queues, NOW, |_| Client::default()).unwrap();
+    let mut host: Stack = Host::new(Config::default(), &network, &secrets, queues, NOW, |_| Client::default()).unwrap();
     let at = |n: u16| SocketAddr::from(([10, 0, 0, 1], 1_024 + n));
     let ports: Vec<u16> = (0..ALL).collect();
 
