@@ -20,6 +20,8 @@ pub struct Listener {
     /// How many may wait in the queue of this lane.
     places: usize,
     queue: VecDeque<ConnId>,
+    /// How many of them have ended: a peer may end all that wait, so none is looked for among them.
+    ended: usize,
     /// The next listener on the same port.
     next: u16,
 }
@@ -27,7 +29,7 @@ pub struct Listener {
 impl Listener {
     /// Finished connections that wait on this lane.
     pub fn queued(&self) -> usize {
-        self.queue.len()
+        self.queue.len().saturating_sub(self.ended)
     }
 
     /// How many may wait as `listen` asked for it, on all lanes together.
@@ -58,7 +60,7 @@ impl Listeners {
         }
         let next = std::mem::replace(&mut self.by_port[usize::from(port)], id.0);
         let places = backlog.div_ceil(lanes).saturating_add(16);
-        self.all[at] = Some(Listener { binding, port, backlog, places, queue: VecDeque::new(), next });
+        self.all[at] = Some(Listener { binding, port, backlog, places, queue: VecDeque::new(), ended: 0, next });
     }
 
     /// So many connections may wait with the application, which takes them at once and hands them out: fewer may wait in the queue.
@@ -69,7 +71,7 @@ impl Listeners {
         }
     }
 
-    /// Removes a listener; the answer is the connections that nobody will accept, to be reset.
+    /// Removes a listener; the answer is the connections that nobody will accept, to be reset. Some of them may have ended.
     pub fn remove(&mut self, id: ListenerId) -> VecDeque<ConnId> {
         let Some(gone) = self.all.get_mut(usize::from(id.0)).and_then(Option::take) else { return VecDeque::new() };
         let mut link = self.by_port[usize::from(gone.port)];
@@ -155,13 +157,13 @@ impl Listeners {
     #[inline]
     pub(crate) fn room(&self, id: ListenerId) -> Option<u8> {
         let listener = self.all.get(usize::from(id.0))?.as_ref()?;
-        (listener.queue.len() < listener.places).then(|| listener.binding.options.bits())
+        (listener.queued() < listener.places).then(|| listener.binding.options.bits())
     }
 
     /// Room for one more finished connection.
     #[inline]
     pub fn has_room(&self, id: ListenerId) -> bool {
-        self.all.get(usize::from(id.0)).and_then(Option::as_ref).is_some_and(|l| l.queue.len() < l.places)
+        self.all.get(usize::from(id.0)).and_then(Option::as_ref).is_some_and(|l| l.queued() < l.places)
     }
 
     /// Queues a finished connection. The caller has asked `has_room`.
@@ -172,16 +174,28 @@ impl Listeners {
         }
     }
 
-    /// Takes the oldest finished connection.
+    /// Takes the oldest finished connection. If that has ended, it is to be [said](Self::passed_over).
     #[inline]
     pub fn pop(&mut self, id: ListenerId) -> Option<ConnId> {
         self.all.get_mut(usize::from(id.0))?.as_mut()?.queue.pop_front()
     }
 
-    /// Takes a connection that died before anyone accepted it out of the queue.
-    pub fn forget(&mut self, id: ListenerId, connection: ConnId) {
+    /// The one just taken had ended before.
+    #[cold]
+    pub(crate) fn passed_over(&mut self, id: ListenerId) {
         if let Some(Some(listener)) = self.all.get_mut(usize::from(id.0)) {
-            listener.queue.retain(|waiting| *waiting != connection);
+            listener.ended = listener.ended.saturating_sub(1);
+        }
+    }
+
+    /// A connection has ended before anyone accepted it, and `lives` does not know it any more. Its place in the queue is another's; it itself
+    /// leaves it when half of them have ended.
+    pub(crate) fn forget(&mut self, id: ListenerId, lives: impl Fn(ConnId) -> bool) {
+        let Some(Some(listener)) = self.all.get_mut(usize::from(id.0)) else { return };
+        listener.ended += 1;
+        if 2 * listener.ended > listener.queue.len() {
+            listener.queue.retain(|waiting| lives(*waiting));
+            listener.ended = 0;
         }
     }
 }

@@ -264,6 +264,7 @@ impl Context<'_> {
                 }
                 return Some(id);
             }
+            self.tables.listeners.passed_over(listener);
         }
     }
 

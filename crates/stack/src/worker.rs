@@ -5,7 +5,7 @@
 //! [`turn`] is one poll of one lane: whatever has arrived goes in, the application has its say, whatever is due goes out.
 //! It is the same function in the product's threads, in the simulator and in benchmarks; only time differs.
 
-use crate::app::{App, Context, Soon};
+use crate::app::{App, Context, ListenerId, Soon};
 use crate::bound;
 use crate::counters::{Counters, Mib};
 use crate::demux::{Stage, next_tick};
@@ -720,9 +720,6 @@ fn end(tables: &mut Tables, local: &mut Local, app: &mut dyn App, index: u32) {
     let Tcb::Synchronized(connection) = &slot.tcb else { return };
     let (reason, was_cut_off) = (connection.reason(), connection.was_cut_off());
     let (token, listener, accepted) = (connection.token, connection.listener, slot.accepted);
-    if !accepted {
-        tables.listeners.forget(crate::app::ListenerId(listener as u16), id);
-    }
     if was_cut_off {
         tables.counters.count(Mib::TcpEstabResets);
     }
@@ -732,6 +729,9 @@ fn end(tables: &mut Tables, local: &mut Local, app: &mut dyn App, index: u32) {
     tables.remove(index);
     if accepted {
         app.on_closed(&mut Context { tables, local }, id, token, reason);
+    } else {
+        let Tables { listeners, slots, .. } = tables;
+        listeners.forget(ListenerId(listener as u16), |id| slots.is_of(id.index(), id.generation()));
     }
 }
 

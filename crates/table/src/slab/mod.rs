@@ -219,6 +219,12 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
         if chunk.sides[slot].generation == generation { chunk.slots[slot].as_mut() } else { None }
     }
 
+    /// The handle has a value, and it is still the one that it had in that [`generation`](Self::generation).
+    #[inline]
+    pub fn is_of(&self, handle: u32, generation: u32) -> bool {
+        self.contains(handle) && self.generation(handle) == generation
+    }
+
     /// No handle as large as this one was ever given out: walks by handle, a few at a time, end here.
     #[inline]
     pub fn end(&self) -> u32 {
