@@ -521,6 +521,9 @@ fn connection_timer(tables: &mut Tables, local: &mut Local, app: &mut dyn App, h
                 let token = handshake.token;
                 tables.remove(index);
                 tables.counters.count(Mib::TcpAttemptFails);
+                // As in the kernel, the timer that gives up has fired, too.
+                tables.counters.count(Mib::TcpExtTCPTimeouts);
+                tables.counters.count(Mib::TcpExtTCPAbortOnTimeout);
                 return app.on_closed(&mut Context { tables, local }, id, token, reason);
             }
             if handshake.has_retry_due() {
@@ -543,12 +546,12 @@ fn half_open_timer<T: Tx>(stage: &mut Stage<'_, T>, handle: Handle) {
     let cx = Cx { now, config: &stage.local.config.tcp, pool: &mut stage.tables.pool };
     let Some(half) = stage.tables.half_open.get_mut(index) else { return };
     if laneway_proto::tcp::listen::is_due(half.retry_at_ms(), now) {
+        stage.tables.counters.count(Mib::TcpExtTCPTimeouts);
         if !half.on_timeout(&cx) {
             return stage.tables.remove_half_open(index);
         }
         let at = half.retry_at_ms();
         stage.tables.timers.arm_tick(handle, next_tick(now, at));
-        stage.tables.counters.count(Mib::TcpExtTCPTimeouts);
         stage.send_syn_ack(index);
     } else {
         let at = half.retry_at_ms();
