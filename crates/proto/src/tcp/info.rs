@@ -49,8 +49,6 @@ pub struct Info {
     pub rttvar_us: u32,
     /// The smallest round trip seen.
     pub min_rtt_us: Option<u32>,
-    /// How often in a row the retransmission timer has fired without an answer.
-    pub backoff: u8,
     /// Payload of a full segment sent.
     pub mss: u16,
     /// The peer's segment size, as seen.
@@ -85,6 +83,8 @@ pub struct Info {
     pub last_heard_ms: u32,
     /// The timer that is due next: `on`, `persist` or `keepalive`, as `ss -o` names them.
     pub timer: Option<(&'static str, Instant)>,
+    /// How often in a row that timer has fired without an answer.
+    pub retries: u8,
 }
 
 impl Connection {
@@ -93,12 +93,12 @@ impl Connection {
         let ms = now.as_ms() as u32;
         let has = |fact| self.facts.has(fact);
         let retransmit = if has(Facts::PERSIST) { "persist" } else { "on" };
-        let timer = if self.rexmt_at != Instant::NEVER {
-            Some((retransmit, self.rexmt_at))
+        let (timer, retries) = if self.rexmt_at != Instant::NEVER {
+            (Some((retransmit, self.rexmt_at)), self.rtt.backoffs())
         } else if self.keep_at != Instant::NEVER {
-            Some((if has(Facts::KEEPALIVE) { "keepalive" } else { "timewait" }, self.keep_at))
+            (Some((if has(Facts::KEEPALIVE) { "keepalive" } else { "timewait" }, self.keep_at)), self.probes)
         } else {
-            None
+            (None, 0)
         };
         let bytes_retrans = self.tally.bytes_retrans;
         // A FIN in flight occupies a sequence number and is no byte.
@@ -117,7 +117,6 @@ impl Connection {
             srtt_us: self.rtt.srtt_us(),
             rttvar_us: self.rtt.rttvar_us(),
             min_rtt_us: self.rtt.min_rtt_us(),
-            backoff: self.rtt.backoffs(),
             mss: self.snd.mss,
             rcv_mss: self.rcv.mss,
             cwnd: self.cwnd(),
@@ -135,6 +134,7 @@ impl Connection {
             last_progress_ms: ms.wrapping_sub(self.progress_ms),
             last_heard_ms: (now.since_us(self.heard_at) / 1_000) as u32,
             timer,
+            retries,
         }
     }
 }

@@ -498,7 +498,7 @@ impl SsRow {
                 said.timer = info.timer.map(|(name, at)| SsTimer {
                     name: Cow::Borrowed(name),
                     due_ms: at.since_us(now) / 1_000,
-                    retries: info.backoff,
+                    retries: info.retries,
                 });
                 said.info = Some(SsInfo::from_info(info));
                 info.state

@@ -382,3 +382,22 @@ fn keepalive_asks_for_as_long_as_the_user_timeout_lasts() {
     }
     assert_eq!((sent, now), (300, Instant::from_us(305 * second)));
 }
+
+/// As the kernel has it in `icsk_probes_out`: probes that nothing has answered, and none once something has.
+#[test]
+fn a_listing_says_how_many_keepalive_probes_nobody_has_answered() {
+    let second = 1_000_000;
+    let times = Config { tcp_keepalive_time_us: second, tcp_keepalive_intvl_us: second, ..Config::default() };
+    let mut pool = BufferPool::new(1 << 20);
+    let mut now = Instant::from_us(5 * second);
+    let mut connection = established(&times, now);
+    connection.set_keepalive(true, &Cx { now, config: &times, pool: &mut pool });
+    for unanswered in 0..3 {
+        let info = connection.info(now);
+        assert_eq!((info.timer.map(|(name, _)| name), info.retries), (Some("keepalive"), unanswered));
+        now = connection.deadline();
+        connection.on_timeout(&mut Cx { now, config: &times, pool: &mut pool });
+        let plan = connection.decide::<Lane>(now).expect("a probe");
+        connection.commit(&plan, now);
+    }
+}
