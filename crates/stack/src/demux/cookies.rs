@@ -32,23 +32,33 @@ impl<T: Tx> Stage<'_, T> {
         });
     }
 
-    /// An ACK that may be the answer to a cookie, and then takes the place of a half-open entry that there may be. True if
-    /// it was dealt with.
+    /// An ACK of what nobody has sent, unless that was a cookie lately. Without one it is reset, and counted as that.
     #[cold]
-    pub(super) fn cookie(&mut self, arriving: &Arriving<'_, '_>, half_open: Option<u32>) -> bool {
+    pub(super) fn cookie_or_reset(&mut self, arriving: &Arriving<'_, '_>, half_open: Option<u32>, without: Discard) {
+        let is_asked = self.local.cookies_until > self.local.now;
+        let outcome = if is_asked { self.cookie(arriving, half_open, without) } else { Err(without) };
+        if let Err(discard) = outcome {
+            self.tables.counters.discard(discard);
+            self.reset(arriving);
+        }
+    }
+
+    /// An ACK that may be the answer to a cookie, and then takes the place of a half-open entry that there may be. If it is none, as what it is
+    /// to be counted: `without` somebody who listens there.
+    #[cold]
+    fn cookie(&mut self, arriving: &Arriving<'_, '_>, half_open: Option<u32>, without: Discard) -> Result<(), Discard> {
         let Some(listener) = self.tables.listeners.find(&arriving.key.local, arriving.key.local_port, arriving.hash)
         else {
-            return false;
+            return Err(without);
         };
         let cx = cx!(self);
         let Some(agreed) = listen::on_cookie_ack(arriving.key, arriving.segment, &self.local.secrets.get(), &cx) else {
             self.tables.counters.count(Mib::TcpExtSyncookiesFailed);
-            self.tables.counters.discard(Discard::TcpCookieInvalid);
-            return false;
+            return Err(Discard::TcpCookieInvalid);
         };
         if !self.tables.listeners.has_room(listener) {
             self.accept_queue_full();
-            return true;
+            return Ok(());
         }
         self.tables.counters.count(Mib::TcpExtSyncookiesRecv);
         if let Some(index) = half_open {
@@ -64,6 +74,6 @@ impl<T: Tx> Stage<'_, T> {
         });
         self.local.began(arriving.key);
         self.welcome(listener, id, arriving.came);
-        true
+        Ok(())
     }
 }

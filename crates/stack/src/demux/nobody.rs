@@ -101,8 +101,8 @@ impl<T: Tx> Stage<'_, T> {
         // What bears no cookie is not asked for one.
         let may_be_cookie = flags.ack() && !flags.intersects(Flags::SYN | Flags::RST);
         self.laid_down(came, hash, |stage, arriving| {
-            if may_be_cookie && stage.local.cookies_until > stage.local.now && stage.cookie(arriving, None) {
-                return;
+            if may_be_cookie {
+                return stage.cookie_or_reset(arriving, None, Discard::TcpNoConnection);
             }
             stage.tables.counters.discard(Discard::TcpNoConnection);
             stage.reset(arriving);

@@ -133,10 +133,9 @@ impl<T: Tx> Stage<'_, T> {
                 self.tables.remove_half_open(index);
             }
             // The SYN may have come twice, and the peer believes in the first answer, which was a cookie.
-            listen::Outcome::Unacceptable
-                if self.local.cookies_until > self.local.now
-                    && self.laid_down(came, hash, |stage, whole| stage.cookie(whole, Some(index))) => {}
-            listen::Outcome::Unacceptable => drop(self.laid_down(came, hash, Self::reset)),
+            listen::Outcome::Unacceptable => self.laid_down(came, hash, |stage, whole| {
+                stage.cookie_or_reset(whole, Some(index), Discard::TcpAckInvalid);
+            }),
             listen::Outcome::Ignore(discard) => self.tables.counters.discard(discard),
         }
         true
@@ -205,7 +204,11 @@ impl<T: Tx> Stage<'_, T> {
                 self.tables.remove(index);
                 self.app.on_closed(&mut Context { tables: self.tables, local: self.local }, id, token, reason);
             }
-            handshake::Outcome::Unacceptable => drop(self.laid_down(came, 0, Self::reset)),
+            handshake::Outcome::Unacceptable => {
+                cold_path();
+                self.tables.counters.discard(Discard::TcpAckInvalid);
+                self.laid_down(came, 0, Self::reset);
+            }
         }
         Fate::Alone
     }
