@@ -13,7 +13,7 @@ pub(super) struct Tally {
     pub(super) bytes_received: u64,
     /// Bytes sent again.
     pub(super) bytes_retrans: u64,
-    /// Segments taken in, as the lane saw them: one that stands for several counts once.
+    /// Segments taken in, as the network carried them: of one that was made of several, each.
     pub(super) segs_in: u32,
     /// Segments handed to the device, likewise.
     pub(super) segs_out: u32,
@@ -77,6 +77,8 @@ pub struct Info {
     pub segs_in: u32,
     /// Segments sent again.
     pub retransmitted: u32,
+    /// Of those, the ones that are under way (`retrans_out`).
+    pub repeats_out: u32,
     /// Milliseconds since the peer last acknowledged something new, or since sending began anew after a pause.
     pub last_progress_ms: u32,
     /// Milliseconds since anything was heard of the peer.
@@ -131,6 +133,7 @@ impl Connection {
             segs_out: self.tally.segs_out,
             segs_in: self.tally.segs_in,
             retransmitted: self.retransmitted,
+            repeats_out: self.repeated().div_ceil(self.snd.mss.into()),
             last_progress_ms: ms.wrapping_sub(self.progress_ms),
             last_heard_ms: (now.since_us(self.heard_at) / 1_000) as u32,
             timer,

@@ -60,6 +60,19 @@ impl Connection {
         }
     }
 
+    /// Bytes of what is in flight that were sent again, for whoever looks.
+    pub(super) fn repeated(&self) -> u32 {
+        let again = self.rexmit_nxt.offset_from(self.snd.una).max(0) as u32;
+        match (self.phase, &self.board) {
+            (Phase::Open, _) => 0,
+            // The probe is what was last in flight, unless it is new or has yet to leave.
+            (Phase::Tail, _) if self.probes_tail() || self.rexmit_nxt == self.recover => 0,
+            (Phase::Tail, _) => self.flight().min(self.snd.mss.into()),
+            (Phase::Recovery | Phase::Loss, Some(board)) => board.unsacked_between(self.snd.una, self.rexmit_nxt),
+            (Phase::Recovery | Phase::Loss, None) => again.min(self.flight()),
+        }
+    }
+
     fn note_sack(&mut self, seg: &Segment<'_>, acked: u32) -> u32 {
         if !self.facts.has(Facts::SACK) || (seg.options.sack.is_empty() && self.board.is_none()) {
             return 0;

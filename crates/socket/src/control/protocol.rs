@@ -391,6 +391,9 @@ pub struct SsInfo {
     pub segs_out: u32,
     pub segs_in: u32,
     pub retrans: u32,
+    /// What was asked has not said it before.
+    #[serde(default)]
+    pub retrans_out: u32,
     pub unacked_bytes: u32,
     pub snd_wnd: u32,
     pub rcv_space: u32,
@@ -540,6 +543,7 @@ impl SsInfo {
             segs_out: info.segs_out,
             segs_in: info.segs_in,
             retrans: info.retransmitted,
+            retrans_out: info.repeats_out,
             unacked_bytes: info.flight,
             snd_wnd: info.snd_wnd,
             rcv_space: info.rcv_space,

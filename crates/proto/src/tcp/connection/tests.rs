@@ -401,3 +401,28 @@ fn a_listing_says_how_many_keepalive_probes_nobody_has_answered() {
         connection.commit(&plan, now);
     }
 }
+
+/// `retrans` of `ss`: how much of what was sent again is under way, and how much there was in all.
+#[test]
+fn a_listing_tells_repeats_that_are_under_way_from_those_that_were() {
+    let config = Config::default();
+    let (mut pool, mut now) = (BufferPool::new(1 << 20), Instant::from_us(5_000_000));
+    let mut connection = established(&config, now);
+    assert_eq!(connection.send(&[7; 2_000], &mut Cx { now, config: &config, pool: &mut pool }), 2_000);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        while let Some(plan) = connection.decide::<Lane>(now) {
+            connection.commit(&plan, now);
+        }
+        connection.settle::<Lane>(&mut Cx { now, config: &config, pool: &mut pool });
+        let info = connection.info(now);
+        seen.push((info.phase, info.repeats_out, info.retransmitted));
+        now = connection.deadline();
+        connection.on_timeout(&mut Cx { now, config: &config, pool: &mut pool });
+        assert!(connection.phase() != Phase::Loss || connection.info(now).repeats_out == 0, "they are taken for lost");
+    }
+    acknowledge(&mut connection, &config, &mut pool, &mut now);
+    let info = connection.info(now);
+    seen.push((info.phase, info.repeats_out, info.retransmitted));
+    assert_eq!(seen, [(Phase::Open, 0, 0), (Phase::Tail, 1, 1), (Phase::Loss, 1, 2), (Phase::Open, 0, 2)]);
+}
