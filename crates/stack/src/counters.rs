@@ -44,7 +44,12 @@ mib! {
     /// SYNs dropped because no half-open connection more may be, and cookies are off.
     TcpExtTCPReqQFullDrop,
     TcpExtSyncookiesSent, TcpExtSyncookiesRecv, TcpExtSyncookiesFailed,
-    TcpExtTW, TcpExtTWRecycled, TcpExtTWKilled, TcpExtTCPTimeWaitOverflow, TcpExtTCPTimeouts,
+    TcpExtTW,
+    /// TIME_WAIT records that a new connection took over, ours or the peer's. (The kernel's are those that `connect` took over.)
+    TcpExtTWRecycled,
+    /// TIME_WAIT records whose time was over. (The kernel counts none of these.)
+    TcpExtTWKilled,
+    TcpExtTCPTimeWaitOverflow, TcpExtTCPTimeouts,
     /// Tail loss probes that were due.
     TcpExtTCPLossProbes,
     TcpExtTCPAbortOnTimeout, TcpExtTCPChallengeACK,
