@@ -95,15 +95,18 @@ pub fn run<S: Sharing>(shape: &Shape, records: u64, wave: u64) -> Result<Wave, F
     for (load, target) in crew.loads().zip(target) {
         load.target = target;
     }
+    // A SYN whose flow one of them has takes it over before its turn has come: chance, and a few of them at the most.
+    let recycled = |crew: &mut Crew<Crr, S, LaneOwned>| crew.counters().get(Mib::TcpExtTWRecycled);
+    let before = recycled(crew);
     let (turns_ns, conns_ns) = turn(crew, &mut now, measured, &mut seen);
     (seen.turns_ns, seen.conns_ns) = (turns_ns, conns_ns);
     let mut rest = 0;
-    while seen.reaped < due && rest < TURNS_REST {
+    while seen.reaped + (recycled(crew) - before) < due {
+        if rest > TURNS_REST {
+            return Err(Failure::stuck(&crew.counters()));
+        }
         turn(crew, &mut now, 64, &mut seen);
         rest += 64;
-    }
-    if seen.reaped < due {
-        return Err(Failure::stuck(&crew.counters()));
     }
     Ok(seen)
 }
