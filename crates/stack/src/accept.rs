@@ -174,7 +174,7 @@ impl Listeners {
         }
     }
 
-    /// Takes the oldest finished connection. If that has ended, it is to be [said](Self::passed_over).
+    /// Takes the oldest finished connection. If that has ended, it is to be said (`passed_over`).
     #[inline]
     pub fn pop(&mut self, id: ListenerId) -> Option<ConnId> {
         self.all.get_mut(usize::from(id.0))?.as_mut()?.queue.pop_front()
