@@ -85,7 +85,7 @@ impl Connection {
         let newly = board.on_ack(self.snd.una, &seg.options.sack, self.snd.nxt);
         let arrived = (acked + board.sacked_bytes()).saturating_sub(known);
         if self.phase != Phase::Recovery {
-            board.forget_credit();
+            board.forget_recovery();
         }
         let is_safe = acked > 0 && board.lost_edge(self.snd.mss.into()) == edge;
         board.earn(if is_safe { arrived.saturating_mul(2) } else { arrived });
@@ -309,8 +309,9 @@ impl Connection {
             self.facts.set(Facts::FORCE);
             self.facts.clear(Facts::DOUBTED); // it was sent: what comes before it is sent once more may be the answer to that
             self.rtt_at = cx.now; // as far as answers go, the repair begins here
-            let high_rxt = self.rexmit_nxt;
-            self.board.get_or_insert_default().note_repeated_twice(high_rxt);
+            if let Some(board) = &mut self.board {
+                board.note_repeated_twice(self.rexmit_nxt);
+            }
         }
     }
 

@@ -71,7 +71,7 @@ impl Scoreboard {
     pub fn clear(&mut self) {
         self.ranges.clear();
         self.sacked = 0;
-        self.repeated_at = None;
+        (self.repeated_at, self.repeated_twice) = (None, None);
         self.clock = GapClock::new();
     }
 
@@ -91,9 +91,9 @@ impl Scoreboard {
         self.credit = self.credit.saturating_sub(bytes);
     }
 
-    /// None may: no recovery is under way.
-    pub fn forget_credit(&mut self) {
-        self.credit = 0;
+    /// No recovery is under way: nothing may be sent for what arrives, and nothing was sent again.
+    pub fn forget_recovery(&mut self) {
+        (self.credit, self.repeated_twice) = (0, None);
     }
 
     /// Whether the clock says what is lost, and not the number of reports.

@@ -57,6 +57,17 @@ fn where_the_clock_decides_no_number_of_reports_is_a_loss() {
 }
 
 #[test]
+fn what_was_repeated_twice_in_one_recovery_says_nothing_in_the_next() {
+    let forget: [fn(&mut Scoreboard); 2] = [Scoreboard::forget_recovery, Scoreboard::clear];
+    for forget in forget {
+        let mut board = Scoreboard::new();
+        board.note_repeated_twice(seq(100));
+        forget(&mut board);
+        assert_eq!(board.take_repeated_twice(), None);
+    }
+}
+
+#[test]
 fn a_repetition_is_lost_when_enough_of_what_left_after_it_has_come() {
     let mut board = Scoreboard::new();
     // 0..10 is lost, and is sent again when 100 is next.
