@@ -3,7 +3,7 @@
 
 use super::assembler::Assembler;
 use super::buffer::Ring;
-use super::congestion::{Congestion, Controller};
+use super::congestion::{Congestion, Controller, HyStart};
 use super::info::Tally;
 use super::queue::SendQueue;
 use super::rtt::RttEstimator;
@@ -155,6 +155,7 @@ pub struct Connection {
     pub(super) snd: Send,
     pub(super) rcv: Receive,
     pub(super) congestion: Congestion,
+    pub(super) hystart: HyStart,
     pub(super) rtt: RttEstimator,
     pub(super) rtt_seq: SeqNum,
     /// When what is being timed left; nothing is while a repair is doubted, and then it is when that began.
@@ -262,6 +263,7 @@ impl Connection {
                 round_ms: 0,
             },
             congestion,
+            hystart: HyStart::new(una),
             rtt,
             rtt_seq: una,
             rtt_at: now,

@@ -408,9 +408,9 @@ impl Connection {
         self.snd.max_wnd = self.snd.max_wnd.max(window);
     }
 
-    /// SND.UNA moves by `acked`, of which so many are bytes: count and time it.
+    /// SND.UNA moves by `acked`, of which so many are bytes: count and time it. `echo` is the timestamp that came with it.
     #[inline(always)]
-    pub(super) fn count_acked(&mut self, ack: SeqNum, acked: u32, bytes: u32, cx: &Cx<'_>) {
+    pub(super) fn count_acked(&mut self, ack: SeqNum, acked: u32, bytes: u32, echo: Option<u32>, cx: &Cx<'_>) {
         let (now, in_flight) = (cx.now, self.flight());
         debug_assert!(acked <= in_flight, "more was acknowledged than is under way");
         self.snd.una = ack;
@@ -427,10 +427,26 @@ impl Connection {
         }
         let limited = self.facts.has(Facts::CWND_LIMITED);
         if self.phase != Phase::Recovery && self.congestion.may_grow(now, in_flight, limited) {
-            let bytes =
-                if self.phase == Phase::Loss { bytes.min(self.sent_since_loss(ack - acked, ack)) } else { bytes };
-            self.congestion.grow(now, bytes, self.rtt.srtt_us().unwrap_or(0));
+            self.grow_window(ack, acked, bytes, echo, now);
         }
+    }
+
+    /// The window grows for what was acknowledged. (By itself: most ACKs find it unused.)
+    #[inline(never)]
+    fn grow_window(&mut self, ack: SeqNum, acked: u32, bytes: u32, echo: Option<u32>, now: Instant) {
+        let mut bytes = bytes;
+        if self.phase == Phase::Loss {
+            bytes = bytes.min(self.sent_since_loss(ack - acked, ack));
+        }
+        if self.congestion.is_first_slow_start() {
+            let rtt_ms = echo.map(|echo| self.ts_now(now).wrapping_sub(echo));
+            let growth = self.hystart.on_ack(ack, self.snd.nxt, bytes, rtt_ms);
+            if growth.is_over {
+                self.congestion.leave_slow_start();
+            }
+            bytes = growth.bytes;
+        }
+        self.congestion.grow(now, bytes, self.rtt.srtt_us().unwrap_or(0));
     }
 
     /// How much of what lies between was sent since the retransmission timer ended. The rest left the network before that, and may be a
@@ -457,7 +473,8 @@ impl Connection {
         let acked = seg.ack.offset_from(self.snd.una) as u32;
         let fin_acked = self.facts.has(Facts::FIN_SENT) && seg.ack == self.snd.nxt;
         let progress_ms = self.progress_ms;
-        self.count_acked(seg.ack, acked, acked - u32::from(fin_acked), cx);
+        let echo = seg.options.timestamps.map(|ts| ts.echo);
+        self.count_acked(seg.ack, acked, acked - u32::from(fin_acked), echo, cx);
         if self.phase != Phase::Open || self.dup_acks != 0 || self.board.is_some() || !seg.options.sack.is_empty() {
             cold_path();
             self.repair_on_ack(seg, acked, cx);

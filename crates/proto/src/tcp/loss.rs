@@ -47,7 +47,7 @@ impl Connection {
 
     /// What the congestion window lets go now. In a recovery no more than has arrived in it: what is lost has made room in the window, and none in the
     /// queue that it did not fit into, where it would be lost again. Twice that while ACKs tell of no other loss (the slow start reduction bound of
-    /// RFC 6937 section 3.1); and a first window may always be under way.
+    /// RFC 9937); and a first window may always be under way.
     #[inline]
     pub(super) fn window_room(&self) -> u32 {
         let pipe = self.pipe();

@@ -65,7 +65,8 @@ impl Connection {
         let acked = ack.offset_from(self.snd.una) as u32;
         if acked > 0 {
             let fin_acked = self.state != State::Established;
-            self.count_acked(ack, acked, acked - u32::from(fin_acked), cx);
+            let echo = seg.timestamps().echo;
+            self.count_acked(ack, acked, acked - u32::from(fin_acked), Some(echo), cx);
             self.rearm_rexmt(ack, cx);
             if fin_acked {
                 self.on_fin_acked(&mut cx.again());

@@ -17,7 +17,7 @@ const TICKS_MAX: u64 = 1 << 18;
 /// the curve, seldom enough that most ACKs cost an addition.
 const STEP_BITS: u32 = 5;
 
-/// The controller of RFC 9438, with fast convergence, without HyStart++.
+/// The controller of RFC 9438, with fast convergence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cubic {
     window: Window,
@@ -205,6 +205,10 @@ impl Controller for Cubic {
     #[inline(always)]
     fn on_syn_lost(&mut self) {
         self.window.syn_lost();
+    }
+
+    fn leave_slow_start(&mut self) {
+        self.window.leave_slow_start();
     }
 }
 

@@ -5,10 +5,12 @@
 //! when a loss counts as a new congestion event and when recovery is over is the caller's (`tcp::sack`, `tcp::input`).
 
 pub mod cubic;
+pub mod hystart;
 pub mod reno;
 mod window;
 
 pub use cubic::Cubic;
+pub use hystart::HyStart;
 pub use reno::Reno;
 pub use window::{WINDOW_MAX, initial_window};
 
@@ -81,6 +83,9 @@ pub trait Controller {
 
     /// The SYN or SYN-ACK was lost: the first flight is one segment (RFC 5681 section 3.1). The threshold stays.
     fn on_syn_lost(&mut self);
+
+    /// Slow start has found what the path carries, without a loss: the threshold is what the window is now.
+    fn leave_slow_start(&mut self);
 }
 
 /// Which controller a connection gets. The names are those of Linux's `tcp_congestion_control`.
@@ -154,6 +159,12 @@ impl Congestion {
     pub fn is_slow_start(&self) -> bool {
         self.window() < self.slow_start_threshold()
     }
+
+    /// Whether nothing has ended it yet: no loss was found, nor a queue.
+    #[inline]
+    pub fn is_first_slow_start(&self) -> bool {
+        self.slow_start_threshold() == u32::MAX
+    }
 }
 
 macro_rules! each {
@@ -181,7 +192,7 @@ impl Controller for Congestion {
         each!(self, it => it.may_grow(now, in_flight, is_cwnd_limited))
     }
 
-    #[inline(never)]
+    #[inline]
     fn grow(&mut self, now: Instant, bytes: u32, srtt_us: u32) {
         each!(self, it => it.grow(now, bytes, srtt_us));
     }
@@ -212,6 +223,10 @@ impl Controller for Congestion {
 
     fn on_syn_lost(&mut self) {
         each!(self, it => it.on_syn_lost());
+    }
+
+    fn leave_slow_start(&mut self) {
+        each!(self, it => it.leave_slow_start());
     }
 }
 

@@ -76,6 +76,10 @@ impl Controller for Reno {
     fn on_syn_lost(&mut self) {
         self.window.syn_lost();
     }
+
+    fn leave_slow_start(&mut self) {
+        self.window.leave_slow_start();
+    }
 }
 
 #[cfg(test)]

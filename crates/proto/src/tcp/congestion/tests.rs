@@ -71,6 +71,26 @@ fn stands_still_until_recovered() {
 }
 
 #[test]
+fn slow_start_may_end_without_a_loss() {
+    for mut it in both() {
+        it.on_ack(ack(0, 90_000));
+        assert!(it.is_first_slow_start());
+        it.leave_slow_start();
+        assert_eq!((it.window(), it.slow_start_threshold()), (100_000, 100_000));
+        assert!(!it.is_first_slow_start());
+        it.on_ack(ack(1_000, 1_000));
+        assert!(it.window() < 100_100, "one segment a round from here");
+        // A threshold that a loss has set is not raised.
+        it.on_congestion(Instant::ZERO, 100_000);
+        it.on_timeout(Instant::ZERO, 100_000);
+        let threshold = it.slow_start_threshold();
+        it.on_ack(ack(2_000, 1_000));
+        it.leave_slow_start();
+        assert!(it.slow_start_threshold() <= threshold);
+    }
+}
+
+#[test]
 fn is_never_reduced_below_two_segments_but_by_the_timer() {
     for mut it in both() {
         it.on_congestion(Instant::ZERO, 0);

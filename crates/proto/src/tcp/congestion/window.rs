@@ -102,6 +102,10 @@ impl Window {
         bytes - grown
     }
 
+    pub fn leave_slow_start(&mut self) {
+        self.ssthresh = self.ssthresh.min(self.cwnd);
+    }
+
     /// Grows by `bytes`, never beyond [`WINDOW_MAX`].
     #[inline]
     pub fn grow(&mut self, bytes: u32) {

@@ -4,6 +4,7 @@ use crate::tcp::buffer::BufferPool;
 use crate::tcp::config::Config;
 use crate::tcp::connection::Agreed;
 use crate::tcp::nagle::Lane;
+use laneway_wire::tcp::{Options, Timestamps};
 
 const NOW: Instant = Instant::from_us(5_000_000);
 
@@ -238,4 +239,38 @@ fn a_blind_segment_does_not_set_the_peer_s_clock() {
         let arrival = connection.on_segment(&honest, &mut cx);
         assert_eq!((arrival.discard, arrival.text), (None, &b"honest"[..]), "after {flags:?}");
     }
+}
+
+/// RFC 9406: in the second round each round trip is 20 ms longer than in the first, or it is not; and a peer without timestamps tells of neither.
+#[test]
+fn slow_start_slows_down_where_a_queue_grows() {
+    let config = Config::default();
+    let mss = 1_448;
+    let grown = |second_ms: u64, timestamps: bool| {
+        let (peer_mss, mut pool) = (if timestamps { 1_460 } else { mss as u16 }, pool());
+        let mut connection =
+            Connection::new(&Agreed { timestamps, ts_recent: 1, peer_mss, ..agreed() }, 1_500, &config, NOW);
+        let mut now = NOW;
+        let mut windows = Vec::new();
+        for rtt_ms in [50, second_ms] {
+            let from = connection.snd.una;
+            connection.send(&vec![0; 100_000], &mut Cx { now, config: &config, pool: &mut pool });
+            while let Some(plan) = connection.decide::<Lane>(now) {
+                connection.commit(&plan, now);
+            }
+            let stamp = timestamps.then_some(Timestamps { val: 1, echo: now.as_ms() as u32 });
+            now = now.after_us(rtt_ms * 1_000);
+            for i in 1..=connection.flight() / mss {
+                let options = Options { timestamps: stamp, ..Options::default() };
+                let ack = Segment { ack: from + i * mss, options, ..text(&connection, &[]) };
+                connection.facts.set(Facts::CWND_LIMITED);
+                take_in(&mut connection, &ack, 0, &mut pool, now);
+            }
+            windows.push(connection.congestion.window() / mss);
+        }
+        windows
+    };
+    assert_eq!(grown(50, true), [20, 40]);
+    assert_eq!(grown(70, true), [20, 30], "seven of twenty before it is seen, and a quarter of thirteen");
+    assert_eq!(grown(70, false), [20, 40]);
 }

@@ -58,7 +58,7 @@ fn facts(c: &Connection, now: Instant) -> String {
             (c.state, c.phase, c.dup_acks, c.retries, c.probes, c.quick_acks, c.facts, c.reason),
             (c.snd.una, c.snd.nxt, c.snd.wnd, c.snd.wl1, c.snd.wl2, c.snd.max_wnd, c.snd.sml, c.snd.queued, c.snd.peak),
             (c.rcv.nxt, c.rcv.adv, c.rcv.acked, c.rcv.fin, c.rcv.mss, c.rcv.buf.len(), c.rcv.buf_max, c.rcv.read),
-            (c.congestion, c.rtt, c.rtt_seq, c.rtt_at, c.recover, c.rexmit_nxt, c.ts_recent),
+            (c.congestion, c.hystart, c.rtt, c.rtt_seq, c.rtt_at, c.recover, c.rexmit_nxt, c.ts_recent),
             (c.sent_at, c.sent_from, c.rexmt_at, c.delack_at, c.keep_at, c.progress_ms, c.heard_at, c.challenged_ms),
             (c.board.is_some(), c.pipe(), c.deadline(), c.decide::<Lane>(now), c.info(now)),
         )
