@@ -1,18 +1,22 @@
 //! Owns the connections of a lane and the one index over their four shapes.
 
+mod at_hand;
+mod records;
+
+pub(crate) use at_hand::prefetch_ring;
+pub use records::position;
+
 use crate::accept::Listeners;
 use crate::app::ConnId;
-use crate::config::Config;
-use crate::counters::{Counters, Mib};
+use crate::counters::Counters;
 use crate::entropy::KeptKey;
 use crate::paths::PathPlace;
 use crate::ports::{Ask, Claim, Exhausted, Grant, PortChoice, Probe};
 use crate::recent::RecentFlows;
 use crate::timers::Timers;
-use arrayvec::ArrayVec;
-use laneway_proto::tcp::{BufferPool, Connection, Cx, HalfOpen, Handshake, TimeWait, TimeWaitV4, TimeWaitV6};
+use laneway_proto::tcp::{BufferPool, Connection, HalfOpen, Handshake, TimeWait, TimeWaitV4, TimeWaitV6};
 use laneway_proto::time::Instant;
-use laneway_sync::prefetch::{LINE, prefetch_line_to_write};
+use laneway_sync::prefetch::LINE;
 use laneway_table::{Fifo, HandleTable, Slab};
 use laneway_wire::flow::FlowKey;
 use laneway_wire::keyed_hash::HashKey;
@@ -120,14 +124,6 @@ const SLOT_LINES: usize = 7;
 const _: () = assert!(offset_of!(Slot, tcb) == 16);
 const _: () = assert!(size_of::<Option<Slot>>() == SLOT_LINES * LINE);
 
-/// So many dead records in the queues are no reason to do anything.
-const CROWDED: usize = 4_096;
-/// Records that are reaped together: enough for their lines to come at once, and few enough to be there still.
-const TOGETHER: usize = 16;
-
-/// So many flows stay in the caches of a core by themselves.
-const NEAR_FLOWS: usize = 2_048;
-
 /// Everything about connections that a sharing variant shares or does not.
 pub struct Tables {
     /// Flow hash to [`Handle`].
@@ -158,17 +154,6 @@ pub struct Tables {
     pub time_waits: usize,
     /// Those that were taken over or evicted and are in the queues yet, of IPv4 and of IPv6.
     dead: [usize; 2],
-}
-
-/// Brings the `n`th ring after the one that is lent next into the cache, for whoever will write to it: a connection that begins is about to
-/// say something, and so is the one behind it.
-#[inline(always)]
-pub(crate) fn prefetch_ring(pool: &BufferPool, n: usize) {
-    if let Some(ring) = pool.upcoming(n) {
-        for line in 0..4 {
-            prefetch_line_to_write(ring.as_ptr().wrapping_add(line * LINE));
-        }
-    }
 }
 
 impl Tables {
@@ -267,91 +252,6 @@ impl Tables {
         Shapes { slots, half_open, tw4, tw6 }.is_flow(handle, key)
     }
 
-    /// There is more here than a core has at hand, so that it pays to ask for it ahead. Half-open entries do not count: nobody asks for those of a
-    /// flood again, and the others are complete before they are far.
-    #[inline]
-    pub fn are_far(&self) -> bool {
-        self.flows.len() > NEAR_FLOWS + self.half_open.len()
-    }
-
-    /// Brings what [`recent`](Self::recent) will read into the cache.
-    #[inline(always)]
-    pub fn prefetch_recent(&self, mix: u64) {
-        self.recent.prefetch(mix);
-    }
-
-    /// The connection or half-open entry that a flow of this [`mix`](FlowKey::mix) was found to be last, on its way into the cache.
-    #[inline(always)]
-    pub fn recent(&self, mix: u64) -> Option<Handle> {
-        let handle = self.recent.find(mix)?;
-        self.prefetch_handle(handle);
-        Some(handle)
-    }
-
-    /// The same, where the [caches hold what it leads to](Self::are_far).
-    #[inline(always)]
-    pub fn recent_near(&self, mix: u64) -> Option<Handle> {
-        self.recent.find(mix)
-    }
-
-    /// Brings what a later `lookup` of this hash will read into the cache: first the bucket …
-    #[inline]
-    pub fn prefetch_bucket(&self, hash: u64) {
-        self.flows.prefetch(hash);
-    }
-
-    /// … and, once that has arrived, the entity behind it, whose handle is the answer.
-    #[inline]
-    pub fn prefetch_entity(&self, hash: u64) -> Option<Handle> {
-        let handle = Handle(self.flows.candidate(hash)?);
-        self.prefetch_handle(handle);
-        Some(handle)
-    }
-
-    /// Brings the bucket of a connection's flow into the cache, for what takes its place there.
-    #[inline]
-    pub fn prefetch_bucket_of(&self, connection: u32) {
-        if let Some(slot) = self.slots.get(connection) {
-            self.flows.prefetch(slot.hash);
-        }
-    }
-
-    /// The same of a half-open entry whose flow has this [`mix`](FlowKey::mix).
-    #[inline]
-    pub fn prefetch_bucket_of_half_open(&self, mix: u64, half: Handle) {
-        if let Some(hash) = self.recent.hash_of_half_open(mix, half) {
-            self.flows.prefetch(hash);
-        }
-    }
-
-    /// Brings what a connection has sent into the cache, once its slot has arrived there: with what comes it may be acknowledged, and then the answer is
-    /// written into the same memory. Says by which token the application knows it.
-    #[inline(always)]
-    pub fn prefetch_sent(&self, connection: u32) -> Option<u64> {
-        let Some(Slot { tcb: Tcb::Synchronized(connection), .. }) = self.slots.get(connection) else { return None };
-        prefetch_line_to_write(connection.unacknowledged().as_ptr());
-        Some(connection.token)
-    }
-
-    /// Brings what a handle names into the cache.
-    #[inline(always)]
-    pub fn prefetch_handle(&self, handle: Handle) {
-        if handle.kind() == Kind::Connection {
-            self.slots.prefetch_lines(handle.index(), SLOT_LINES);
-        } else {
-            self.prefetch_other(handle);
-        }
-    }
-
-    fn prefetch_other(&self, handle: Handle) {
-        match handle.kind() {
-            Kind::Connection => {}
-            Kind::HalfOpen => self.half_open.prefetch(handle.index()),
-            Kind::TimeWaitV4 => self.tw4.prefetch(position(&self.tw4, handle)),
-            Kind::TimeWaitV6 => self.tw6.prefetch(position(&self.tw6, handle)),
-        }
-    }
-
     /// Adds a connection to be, of the flow with this key and hash.
     #[inline(always)]
     pub fn insert(&mut self, key: &FlowKey, hash: u64, make: impl FnOnce() -> Slot) -> ConnId {
@@ -438,142 +338,6 @@ impl Tables {
         }
     }
 
-    /// Turns a connection in TIME-WAIT into a record, in the same place of the index. At most `cap` records are kept.
-    #[inline]
-    pub fn retire(&mut self, index: u32, now: Instant, cap: usize) {
-        let Tables { slots, flows, tw4, tw6, ports, pool, .. } = self;
-        let retired = slots.forget_if(index, |slot| {
-            let made = slot.leave_record(index, now, (flows, tw4, tw6), ports);
-            if made {
-                slot.release(pool);
-            }
-            made
-        });
-        if retired {
-            self.count_record(cap);
-        }
-    }
-
-    /// The same of one that the application has yet to read: it stays for that, and the flow is the record's.
-    pub fn retire_unread(&mut self, index: u32, now: Instant, config: &Config) {
-        let Tables { slots, flows, tw4, tw6, ports, pool, .. } = self;
-        let Some(slot) = slots.get_mut(index) else { return };
-        if !slot.leave_record(index, now, (flows, tw4, tw6), ports) {
-            return;
-        }
-        slot.take_claim();
-        if let Tcb::Synchronized(connection) = &mut slot.tcb {
-            connection.end_unread(&mut Cx { now, config: &config.tcp, pool });
-        }
-        self.count_record(config.tcp_max_tw_buckets);
-    }
-
-    /// There is one more.
-    #[inline]
-    fn count_record(&mut self, cap: usize) {
-        self.time_waits += 1;
-        self.counters.count(Mib::TcpExtTW);
-        if self.time_waits > cap {
-            self.evict_time_wait();
-        }
-    }
-
-    /// The flow of this record belongs to another connection now, and so does its port.
-    fn kill_time_wait(&mut self, handle: Handle) {
-        self.end_record(handle, /* port_too= */ false);
-    }
-
-    /// The flow of this record belongs to another connection now; whoever chose its port is told that it ends.
-    #[inline]
-    fn end_time_wait(&mut self, handle: Handle) {
-        self.end_record(handle, /* port_too= */ true);
-    }
-
-    #[inline]
-    fn end_record(&mut self, handle: Handle, port_too: bool) {
-        let ports: &mut dyn PortChoice = &mut *self.ports;
-        let dead = match handle.kind() {
-            Kind::TimeWaitV4 => {
-                kill(&mut self.tw4, handle, port_too.then_some(ports));
-                &mut self.dead[0]
-            }
-            Kind::TimeWaitV6 => {
-                kill(&mut self.tw6, handle, port_too.then_some(ports));
-                &mut self.dead[1]
-            }
-            Kind::Connection | Kind::HalfOpen => return,
-        };
-        *dead += 1;
-        self.time_waits -= 1;
-        self.counters.count(Mib::TcpExtTWRecycled);
-    }
-
-    /// 2·MSL of a record starts anew.
-    pub fn restart_time_wait(&mut self, handle: Handle, now: Instant) {
-        match handle.kind() {
-            Kind::TimeWaitV4 => {
-                let at = position(&self.tw4, handle);
-                self.tw4.get_mut(at).into_iter().for_each(|tw| restart(tw, now, &mut *self.ports));
-            }
-            Kind::TimeWaitV6 => {
-                let at = position(&self.tw6, handle);
-                self.tw6.get_mut(at).into_iter().for_each(|tw| restart(tw, now, &mut *self.ports));
-            }
-            Kind::Connection | Kind::HalfOpen => {}
-        }
-    }
-
-    /// Gives up a record for a flow that begins on another lane, or from a port that was chosen elsewhere.
-    pub(crate) fn give_up(&mut self, hash: u64, handle: Handle) {
-        self.end_time_wait(handle);
-        self.flows.remove(hash, handle.raw());
-    }
-
-    /// Gives up a record of our own for a new active open (RFC 6191).
-    fn take_over(&mut self, hash: u64, handle: Handle) {
-        self.kill_time_wait(handle);
-        self.flows.remove(hash, handle.raw());
-    }
-
-    /// Over the cap: the oldest record goes before its time.
-    fn evict_time_wait(&mut self) {
-        let (mut gone, hash_key) = (false, self.hash_key.get());
-        while !gone && (!self.tw4.is_empty() || !self.tw6.is_empty()) {
-            let is_v6 = self.tw6.len() > self.tw4.len();
-            gone = if is_v6 {
-                pop(&mut self.tw6, Kind::TimeWaitV6, &mut self.flows, &hash_key, &mut *self.ports)
-            } else {
-                pop(&mut self.tw4, Kind::TimeWaitV4, &mut self.flows, &hash_key, &mut *self.ports)
-            };
-            self.dead[usize::from(is_v6)] -= usize::from(!gone);
-        }
-        if gone {
-            self.time_waits -= 1;
-            self.counters.count(Mib::TcpExtTCPTimeWaitOverflow);
-        }
-    }
-
-    /// Reaps records whose wait is over, at most `budget` of them; says how many it looked at.
-    #[inline]
-    pub fn reap(&mut self, now: Instant, msl_us: u64, budget: usize) -> usize {
-        let Tables { tw4, tw6, flows, hash_key, ports, dead: [dead4, dead6], .. } = self;
-        let (ports, hash_key) = (&mut **ports, &hash_key.get());
-        let (a, live4) = reap(tw4, Kind::TimeWaitV4, flows, hash_key, ports, now, msl_us, (budget, dead4));
-        let (b, live6) = reap(tw6, Kind::TimeWaitV6, flows, hash_key, ports, now, msl_us, (budget - a, dead6));
-        self.time_waits -= live4 + live6;
-        self.counters.add(Mib::TcpExtTWKilled, (live4 + live6) as u64);
-        a + b
-    }
-
-    /// Whether [`reap`](Self::reap) has something to do.
-    pub fn has_expired(&self, now: Instant, msl_us: u64) -> bool {
-        fn first<T: TimeWait>(queue: &Fifo<T>, dead: usize, now: Instant, msl_us: u64) -> bool {
-            let over = |record: &T| record.is_dead() || record.is_expired(now, msl_us);
-            is_crowded(queue, dead) || queue.front().is_some_and(|(_, record)| over(record))
-        }
-        first(&self.tw4, self.dead[0], now, msl_us) || first(&self.tw6, self.dead[1], now, msl_us)
-    }
-
     /// Moves index entries to a larger table, a few at a time.
     #[inline]
     pub fn maintain(&mut self, budget: usize) {
@@ -603,12 +367,6 @@ impl Tables {
     #[inline]
     pub fn slot(&mut self, id: ConnId) -> Option<&mut Slot> {
         self.slots.get_of(id.index(), id.generation())
-    }
-
-    /// Asks for the lines of a connection that will be needed soon.
-    #[inline]
-    pub fn prefetch(&self, id: ConnId) {
-        self.slots.prefetch_lines(id.index(), SLOT_LINES);
     }
 
     /// The synchronized connection of that name.
@@ -705,31 +463,6 @@ impl Slot {
         }
     }
 
-    /// Lays a record of a connection in TIME-WAIT down, in its place of the index. False, with nothing done, if it is none.
-    #[inline(always)]
-    fn leave_record(
-        &self,
-        index: u32,
-        now: Instant,
-        (flows, tw4, tw6): (&mut HandleTable, &mut Fifo<TimeWaitV4>, &mut Fifo<TimeWaitV6>),
-        ports: &mut Box<dyn PortChoice>,
-    ) -> bool {
-        let Tcb::Synchronized(connection) = &self.tcb else { return false };
-        let key = connection.key();
-        let parts = connection.time_wait(now, self.tag);
-        let record = if key.is_v4() {
-            Handle::new(Kind::TimeWaitV4, tw4.push(TimeWaitV4::from_parts(key, parts)))
-        } else {
-            Handle::new(Kind::TimeWaitV6, tw6.push(TimeWaitV6::from_parts(key, parts)))
-        };
-        flows.replace(self.hash, Handle::new(Kind::Connection, index).raw(), record.raw());
-        let claim = self.claim();
-        if claim != Claim::NONE {
-            ports.waits(claim, key, parts.has_timestamps());
-        }
-        true
-    }
-
     /// The word of whoever chose our port, which is another's to give back from now on.
     fn take_claim(&mut self) -> Claim {
         let claim = self.claim();
@@ -765,140 +498,3 @@ impl Slot {
         }
     }
 }
-
-/// A handle keeps 30 bits of a queue position; the rest follows from where the queue begins.
-#[inline]
-pub fn position<T: TimeWait>(queue: &Fifo<T>, handle: Handle) -> u32 {
-    let head = queue.head();
-    head.wrapping_add(handle.index().wrapping_sub(head) & INDEX_MASK)
-}
-
-/// Tells whoever chose the port of a record that the flow is gone.
-#[inline]
-fn release<T: TimeWait>(ports: &mut dyn PortChoice, record: &T) {
-    let (claim, _) = Claim::unpack(record.tag());
-    if claim != Claim::NONE {
-        ports.released(claim, &record.key());
-    }
-}
-
-/// A record only waits for its turn to be reaped from now on. `ports`: whoever chose its port, if they do not know yet.
-#[inline]
-fn kill<T: TimeWait>(queue: &mut Fifo<T>, handle: Handle, ports: Option<&mut dyn PortChoice>) {
-    let at = position(queue, handle);
-    let Some(record) = queue.get_mut(at) else { return };
-    if let Some(ports) = ports {
-        release(ports, record);
-    }
-    record.kill();
-}
-
-fn restart<T: TimeWait>(record: &mut T, now: Instant, ports: &mut dyn PortChoice) {
-    record.restart(now);
-    let (claim, _) = Claim::unpack(record.tag());
-    if claim != Claim::NONE {
-        ports.waits(claim, &record.key(), record.has_timestamps());
-    }
-}
-
-/// Takes the oldest record out of queue and index; false if it was dead already.
-fn pop<T: TimeWait>(
-    queue: &mut Fifo<T>,
-    kind: Kind,
-    flows: &mut HandleTable,
-    hash_key: &HashKey,
-    ports: &mut dyn PortChoice,
-) -> bool {
-    let hash = queue.front().and_then(|(_, record)| hash_of(record, hash_key));
-    pop_by(queue, kind, flows, ports, hash)
-}
-
-/// The same, `hash` being what [`hash_of`] says of the record.
-#[inline]
-fn pop_by<T: TimeWait>(
-    queue: &mut Fifo<T>,
-    kind: Kind,
-    flows: &mut HandleTable,
-    ports: &mut dyn PortChoice,
-    hash: Option<u64>,
-) -> bool {
-    if let (Some(hash), Some((at, record))) = (hash, queue.front()) {
-        flows.remove(hash, Handle::new(kind, at).raw());
-        release(ports, record);
-    }
-    queue.pop_front();
-    hash.is_some()
-}
-
-/// By what the index has a record, unless it is dead and not in it any more.
-#[inline]
-fn hash_of<T: TimeWait>(record: &T, hash_key: &HashKey) -> Option<u64> {
-    (!record.is_dead()).then(|| record.key().hash(hash_key))
-}
-
-/// Records that were taken over wait for their turn in the queue. When they are most of it, the queue is turned: the dead fall out, the
-/// living go to the end, where they are reaped late, which is safe. Of each queue by itself: none is turned for what lies in the other.
-#[inline]
-fn is_crowded<T: TimeWait>(queue: &Fifo<T>, dead: usize) -> bool {
-    2 * dead > queue.len() + CROWDED
-}
-
-/// Reaps one queue; says how many records it looked at and how many of those were alive.
-#[allow(clippy::too_many_arguments)] // the parts of `Tables` that it may touch beside the queue, one by one
-fn reap<T: TimeWait>(
-    queue: &mut Fifo<T>,
-    kind: Kind,
-    flows: &mut HandleTable,
-    hash_key: &HashKey,
-    ports: &mut dyn PortChoice,
-    now: Instant,
-    msl_us: u64,
-    (budget, dead): (usize, &mut usize),
-) -> (usize, usize) {
-    let mut seen = 0;
-    let mut live = 0;
-    while seen < budget {
-        let over = over(queue, flows, hash_key, now, msl_us, budget - seen);
-        for hash in &over {
-            let was_alive = pop_by(queue, kind, flows, ports, *hash);
-            live += usize::from(was_alive);
-            *dead -= usize::from(!was_alive);
-        }
-        seen += over.len();
-        if !over.is_empty() {
-            continue;
-        }
-        // Not yet: either the queue is young, or its first record was restarted and goes to the end, where it belongs.
-        let Some((at, record)) = queue.front() else { break };
-        let mut record = *record;
-        if !record.take_restarted() && !is_crowded(queue, *dead) {
-            break;
-        }
-        queue.pop_front();
-        let moved = queue.push(record);
-        let hash = record.key().hash(hash_key);
-        flows.replace(hash, Handle::new(kind, at).raw(), Handle::new(kind, moved).raw());
-        seen += 1;
-    }
-    (seen, live)
-}
-
-/// The next few records that go, each as [`hash_of`] has it. Their places in the index are asked for, so that the lines of all of them are
-/// on their way before the first is needed: a record has waited so long that its line has left the cache.
-#[inline]
-fn over<T: TimeWait>(
-    queue: &Fifo<T>,
-    flows: &HandleTable,
-    hash_key: &HashKey,
-    now: Instant,
-    msl_us: u64,
-    most: usize,
-) -> ArrayVec<Option<u64>, TOGETHER> {
-    let positions = (0..most.min(TOGETHER)).map(|i| queue.head().wrapping_add(i as u32));
-    let records = positions.map_while(|at| queue.get(at));
-    let over = records.take_while(|record| record.is_dead() || record.is_expired(now, msl_us));
-    over.map(|record| hash_of(record, hash_key).inspect(|hash| flows.prefetch(*hash))).collect()
-}
-
-#[cfg(test)]
-mod tests;

@@ -219,6 +219,7 @@ const STATIONS: &[(&str, &[&str])] = &[
     ("crates/stack/src/recent.rs", &["demux"]),
     ("crates/stack/src/ways.rs", &["egress"]),
     ("crates/stack/src/worker.rs", &[]),
+    ("crates/stack/src/worker/settle.rs", &["tcp::output"]),
     ("crates/wire/src/ethernet.rs", &["ethernet"]),
     ("crates/wire/src/flow.rs", &["demux"]),
     ("crates/wire/src/ipv4.rs", &["ip::input"]),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::listing::tests::World;
+use laneway_wire::flow::FlowKey;
 use std::net::Ipv6Addr;
 
 const MSL_US: u64 = 10_000_000;
