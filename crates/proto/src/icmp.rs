@@ -361,17 +361,19 @@ fn spec(src: Address, dst: Address) -> HeaderSpec {
     HeaderSpec::new(src, dst, if src.is_v4() { protocol::ICMPV4 } else { protocol::ICMPV6 })
 }
 
-/// Whether the packet is itself an ICMP error, or could be one: only known queries are not.
+/// Whether the packet is itself an ICMP error, or could be one: only known queries are not. (Of the ICMP of its own version: the other's is a
+/// protocol that nobody speaks.)
 fn is_icmp_error(packet: &Packet<'_>) -> bool {
     let (mut protocol, mut message) = (packet.protocol, packet.payload);
+    let v4 = packet.src.is_v4();
     // In a fragment the headers that are for the destination alone still stand before it.
-    if !packet.src.is_v4() {
+    if !v4 {
         let Some((upper, offset)) = ipv6::skip(protocol, message) else { return true };
         (protocol, message) = (upper, message.get(offset..).unwrap_or_default());
     }
-    match protocol {
-        protocol::ICMPV4 => !matches!(message.first(), Some(0 | 8 | 9 | 10 | 13..=18)),
-        protocol::ICMPV6 => message.first().is_none_or(|kind| *kind < 128),
+    match (protocol, v4) {
+        (protocol::ICMPV4, true) => !matches!(message.first(), Some(0 | 8 | 9 | 10 | 13..=18)),
+        (protocol::ICMPV6, false) => message.first().is_none_or(|kind| *kind < 128),
         _ => false,
     }
 }

@@ -271,6 +271,19 @@ fn no_error_answers_an_error_a_group_or_a_later_fragment() {
     }
 }
 
+/// What the other version of IP takes for ICMP is a protocol like any that nobody speaks.
+#[test]
+fn an_error_answers_what_is_icmp_in_the_other_version_alone() {
+    for (v4, protocol) in [(true, protocol::ICMPV6), (false, protocol::ICMPV4)] {
+        for payload in [&[3; 8][..], &[1; 8], &[]] {
+            let bytes = packet(address(v4, 2), address(v4, 1), protocol, payload);
+            let asked = ip::input::input(&bytes, false).unwrap();
+            let reply = error_reply(&asked, Problem::ProtocolUnreachable { at: 6 });
+            assert!(reply.is_some(), "protocol {protocol}, {payload:?}");
+        }
+    }
+}
+
 #[test]
 fn the_rate_holds_on_average_and_cannot_be_counted() {
     let mut seed = 1u32;
