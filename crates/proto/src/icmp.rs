@@ -361,7 +361,10 @@ fn spec(src: Address, dst: Address) -> HeaderSpec {
     HeaderSpec::new(src, dst, if src.is_v4() { protocol::ICMPV4 } else { protocol::ICMPV6 })
 }
 
-/// Whether the packet is itself an ICMP error, or could be one: only known queries are not. (Of the ICMP of its own version: the other's is a
+/// The type of a redirect over IPv6, which counts as no error. (Over IPv4 it does.)
+const REDIRECT_V6: u8 = 137;
+
+/// Whether the packet is itself an ICMP error or a redirect, or could be one: only known queries are not. (Of the ICMP of its own version: the other's is a
 /// protocol that nobody speaks.)
 fn is_icmp_error(packet: &Packet<'_>) -> bool {
     let (mut protocol, mut message) = (packet.protocol, packet.payload);
@@ -373,7 +376,9 @@ fn is_icmp_error(packet: &Packet<'_>) -> bool {
     }
     match (protocol, v4) {
         (protocol::ICMPV4, true) => !matches!(message.first(), Some(0 | 8 | 9 | 10 | 13..=18)),
-        (protocol::ICMPV6, false) => message.first().is_none_or(|kind| *kind < 128),
+        //= https://www.rfc-editor.org/rfc/rfc4443#section-2.4
+        //# An ICMPv6 redirect message [IPv6-DISC].
+        (protocol::ICMPV6, false) => message.first().is_none_or(|kind| *kind < 128 || *kind == REDIRECT_V6),
         _ => false,
     }
 }

@@ -258,7 +258,8 @@ fn no_error_answers_an_error_a_group_or_a_later_fragment() {
         let group = if v4 { Address::from_v4([224, 0, 0, 1]) } else { Address::from_v6([0xff; 16]) };
         assert!(!answered(Packet { dst: group, ..good }));
         let protocol = if v4 { protocol::ICMPV4 } else { protocol::ICMPV6 };
-        for (kind, ok) in [(3, false), (1, false), (8, v4), (128, !v4), (200, !v4)] {
+        // 5 and 137 are redirects.
+        for (kind, ok) in [(3, false), (1, false), (5, false), (8, v4), (128, !v4), (137, false), (200, !v4)] {
             assert_eq!(answered(Packet { protocol, payload: &[kind; 8], ..good }), ok, "{kind}");
         }
         assert!(!answered(Packet { protocol, payload: &[], ..good }));
