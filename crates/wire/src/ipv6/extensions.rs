@@ -88,7 +88,8 @@ pub fn refused(next_header: u8, bytes: &[u8]) -> Option<(Why, usize)> {
 #[cold]
 pub fn skip(mut next_header: u8, bytes: &[u8]) -> Option<(u8, usize)> {
     let mut offset = 0;
-    for _ in 0..HEADERS_MAX {
+    // As many as are walked, and what is behind the last of them.
+    for _ in 0..=HEADERS_MAX {
         let rest = bytes.get(offset..).unwrap_or_default();
         let header_len = match (next_header, rest) {
             (FRAGMENT, [_, _, 0, 0..=7, ..]) => FRAGMENT_HEADER_LEN,

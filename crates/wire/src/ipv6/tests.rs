@@ -157,6 +157,9 @@ fn the_upper_protocol_is_found_behind_what_we_refuse() {
     assert_eq!(skip(58, b""), Some((58, 0)));
     assert_eq!(skip(60, &[58]), None);
     assert_eq!(skip(60, &[60, 0, 1, 4, 0, 0, 0, 0].repeat(9)), None);
+    // As far as the walk goes.
+    let chain = |n: usize| [options(60, PADDED).repeat(n - 1), options(6, PADDED)].concat();
+    assert_eq!((skip(60, &chain(8)), skip(60, &chain(9))), (Some((6, 64)), None));
 }
 
 /// Whatever its type: also of type 0, which is no more than a type that nobody knows.
