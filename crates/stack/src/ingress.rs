@@ -244,10 +244,12 @@ fn any_frame<'a>(
         return look_closely(local, (frame, meta), false, recent, batch);
     }
     match ethernet::accept(frame, ours) {
-        Ok((EtherType::IPV4 | EtherType::IPV6, bytes, _)) if is_neighbour_discovery(bytes) => to_control(local, frame),
-        Ok((EtherType::IPV4 | EtherType::IPV6, bytes, group)) => {
-            look_closely(local, (bytes, meta), group, recent, batch)
-        }
+        Ok((EtherType::IPV6, bytes, _)) if is_neighbour_discovery(bytes) => to_control(local, frame),
+        Ok(
+            (EtherType::IPV4, bytes @ [0x40..=0x4f, ..], group) | (EtherType::IPV6, bytes @ [0x60..=0x6f, ..], group),
+        ) => look_closely(local, (bytes, meta), group, recent, batch),
+        // Who filters by the type must have seen what we see.
+        Ok((EtherType::IPV4 | EtherType::IPV6, ..)) => drop(local, Discard::IpMalformed),
         other => {
             was_no_packet(local, frame);
             match other {

@@ -35,6 +35,10 @@ impl App for Nobody {
 const HERE: Address = Address::from_v4([10, 0, 0, 1]);
 const THERE: Address = Address::from_v4([10, 0, 0, 2]);
 
+fn v6(last: u8) -> Address {
+    Address::from_v6([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last])
+}
+
 /// A host of two lanes, and the other end of its link, which puts frames into the queue that it likes.
 struct World {
     host: Host<LinkRx, LinkTx, Nobody>,
@@ -276,7 +280,7 @@ fn a_path_is_no_narrower_for_datagrams_that_nobody_sends() {
 /// anybody may have said it; and every lane hears of it.
 #[test]
 fn an_echo_that_is_too_long_for_its_path_is_answered_in_pieces() {
-    let [here, there] = [1, 2].map(|last| Address::from_v6([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]));
+    let [here, there] = [1, 2].map(v6);
     let icmp = |(src, dst), message: icmpv6::Message<'_>| {
         let spec = HeaderSpec::new(src, dst, protocol::ICMPV6);
         let mut packet = vec![0; spec.len() + message.len()];
@@ -437,6 +441,32 @@ fn packets_are_counted_as_ip_sees_them() {
         tx.flush();
         world.host.turn(world.now);
         assert_eq!(counted(&mut world), two, "{ethertype:?} to {to:?}");
+    }
+}
+
+/// RFC 894 and 2464: what a frame carries stands in its header, and who filters by that must have seen what we see.
+#[test]
+fn a_frame_carries_what_its_type_says() {
+    let (v4, [here, there]) = (whole(protocol::UDP, &datagram(&flow(&World::new(), 0), 10)), [1, 2].map(v6));
+    let spec = HeaderSpec::new(there, here, 200);
+    let mut v6 = vec![0; spec.len() + 8];
+    output::emit(&spec, &mut v6, 8);
+    for (ethertype, packet, is_answered) in [
+        (EtherType::IPV4, &v4, true),
+        (EtherType::IPV6, &v4, false),
+        (EtherType::IPV6, &v6, true),
+        (EtherType::IPV4, &v6, false),
+    ] {
+        let mut world = World::new();
+        let frame = [&ethernet::template(world.mac, Mac([2; 6]), ethertype)[..], packet].concat();
+        let tx = &mut world.other[0].tx;
+        tx.reserve(frame.len()).expect("there is room").copy_from_slice(&frame);
+        tx.commit(frame.len(), TxMeta::default());
+        tx.flush();
+        (0..4).for_each(|_| _ = world.host.turn(world.now));
+        let counters = world.host.counters();
+        let counted = [counters.get(Mib::IcmpOutMsgs), counters.discarded(Discard::IpMalformed)].map(|n| n == 1);
+        assert_eq!(counted, [is_answered, !is_answered], "{ethertype:?}, version {}", packet[0] >> 4);
     }
 }
 
