@@ -398,6 +398,9 @@ impl Control {
         }
         let mut packet = input::input(bytes, false)?;
         packet.to_group = group;
+        if !addresses.contains(&packet.dst) && !addresses.joins(&packet.dst) {
+            return Err(Discard::IpNotLocal);
+        }
         match icmp::input(&packet)? {
             Incoming::Neighbour(message) => self.neighbours.on_ndp(&packet, &message, self.mac, is_local, now),
             _ => Ok(None),

@@ -582,3 +582,19 @@ fn a_question_behind_extension_headers_is_answered() {
         assert_eq!(world.frames(50).len(), usize::from(is_answered), "{kind}, {headers:?}");
     }
 }
+
+/// What was said to another host is none of our business, and be it about us, or to our link address.
+#[test]
+fn neighbour_discovery_that_is_for_another_host_changes_nothing() {
+    let address = |text: &str| Address::from(text.parse::<IpAddr>().unwrap());
+    let (here, neighbour) = (address("fd00::1"), address("fd00::7"));
+    let ask = icmpv6::Message::Ndp(ndp::Message::NeighbourSolicit { target: here, source_link: Some(MAC) });
+    for (to, is_answered) in
+        [("fd00::1", true), ("ff02::1:ff00:1", true), ("fd00::8", false), ("ff02::1:ff00:8", false)]
+    {
+        let mut world = World::with(&["fd00::1/64"]);
+        world.send_v6(neighbour, address(to), &ask);
+        assert_eq!(world.frames(50).len(), usize::from(is_answered), "{to}");
+        assert_eq!(world.discarded(Discard::IpNotLocal), u64::from(!is_answered), "{to}");
+    }
+}
