@@ -318,7 +318,8 @@ impl NeighbourCache {
                 self.on_ns(packet, target, source_link, ours, is_local, now)
             }
             Message::NeighbourAdvert { target, solicited, override_entry, target_link, .. } => {
-                if packet.dst.is_multicast() && solicited || !is_link(target_link) {
+                // The source is an address of who has sent it (RFC 4861 section 4.4); only a question may come from none.
+                if packet.src.is_unspecified() || packet.dst.is_multicast() && solicited || !is_link(target_link) {
                     return Err(Discard::NeighbourMalformed);
                 }
                 if is_local(target) {

@@ -263,6 +263,9 @@ fn nonsense_is_refused() {
     let group = solicited_node(v6(1));
     assert_eq!(refused(&mut cache, group, 255, good), Discard::NeighbourMalformed);
     assert_eq!(refused(&mut cache, v6(1), 255, advert(Some(Mac::BROADCAST), true, true)), Discard::NeighbourMalformed);
+    // Who advertises has an address.
+    let nameless = hear_ndp(&mut cache, Address::UNSPECIFIED_V6, v6(1), 255, good, NOW);
+    assert_eq!(nameless, Err(Discard::NeighbourMalformed));
     let ours = Message::NeighbourAdvert {
         target: v6(1),
         router: false,
