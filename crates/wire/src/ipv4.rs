@@ -18,6 +18,13 @@ const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
 
+/// These two options have no length.
+const END_OF_LIST: u8 = 0;
+const NO_OPERATION: u8 = 1;
+
+const LOOSE_SOURCE_ROUTE: u8 = 131;
+const STRICT_SOURCE_ROUTE: u8 = 137;
+
 /// An IPv4 packet whose lengths and header checksum are right, cut to its total length.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
@@ -149,16 +156,40 @@ impl<'a> View<'a> {
         self.header
     }
 
-    /// The options as bytes. We skip them: none of them does anything for an end host.
+    /// The options as bytes. We skip them: but for a source route that is [incomplete](Self::has_incomplete_source_route), none of them does anything
+    /// for an end host.
     #[inline]
     pub fn options(&self) -> &'a [u8] {
         self.header.get(HEADER_LEN..).unwrap_or_default()
+    }
+
+    /// Whether the packet is on its way to another host, and its destination only the next of those that its source route names.
+    #[inline]
+    pub fn has_incomplete_source_route(&self) -> bool {
+        let options = self.options();
+        !options.is_empty() && leads_on(options)
     }
 
     /// The bytes between the header and the end of the packet.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
+    }
+}
+
+/// Whether there is a source route among these options that is not used up. What is malformed says nothing.
+//= https://www.rfc-editor.org/rfc/rfc791#section-3.1
+//# If the pointer is greater than the length, the source route is empty (and the recorded route full) and the routing is to be based on the
+//# destination address field.
+#[cold]
+fn leads_on(mut options: &[u8]) -> bool {
+    loop {
+        options = match *options {
+            [NO_OPERATION, ref rest @ ..] => rest,
+            [LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE, len, pointer, ..] if pointer <= len => return true,
+            [kind, len, ..] if kind != END_OF_LIST && len >= 2 => options.get(usize::from(len)..).unwrap_or_default(),
+            _ => return false,
+        }
     }
 }
 

@@ -70,7 +70,7 @@ pub fn input(bytes: &[u8], header_checksum_verified: bool) -> Result<Packet<'_>,
     }
 }
 
-/// IPv4. Options are summed and skipped: none of them means anything to a host that does not forward.
+/// IPv4. Options are summed and skipped: none of them means anything to a host that does not forward, but that a packet is not yet where it is to go.
 #[inline(always)]
 fn v4(bytes: &[u8], verified: bool) -> Result<Packet<'_>, Discard> {
     let view = if verified { ipv4::View::new_checksum_verified(bytes) } else { ipv4::View::new(bytes) };
@@ -78,6 +78,9 @@ fn v4(bytes: &[u8], verified: bool) -> Result<Packet<'_>, Discard> {
     let (src, dst) = (view.src(), view.dst());
     if is_martian_v4(src.octets_v4()[0], dst.octets_v4()[0]) {
         return Err(Discard::IpMartianSource);
+    }
+    if view.has_incomplete_source_route() {
+        return Err(Discard::IpNotLocal);
     }
     let fragment = view.is_fragment().then(|| {
         let header = view.header();

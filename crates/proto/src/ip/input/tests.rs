@@ -78,15 +78,39 @@ fn a_hop_limit_that_ran_out_on_arrival_is_no_reason_to_refuse() {
     assert_eq!(input(&bytes, false).unwrap().hop_limit, 0);
 }
 
+/// A packet with these options, of which there are a multiple of four bytes.
+fn with_options(options: &[u8]) -> Vec<u8> {
+    let mut bytes = packet(v4(OURS), v4([192, 0, 2, 2]), 6, &[options, b"data"].concat());
+    bytes[0] = 0x45 + (options.len() / 4) as u8;
+    bytes[10..12].fill(0);
+    let checksum = Sum::of(&bytes[..20 + options.len()]).checksum();
+    bytes[10..12].copy_from_slice(&checksum);
+    bytes
+}
+
 #[test]
 fn options_are_skipped() {
-    let mut bytes = packet(v4(OURS), v4([192, 0, 2, 2]), 6, b"\x01\x01\x01\x00data");
-    bytes[0] = 0x46;
-    bytes[10..12].fill(0);
-    let checksum = laneway_wire::checksum::Sum::of(&bytes[..24]).checksum();
-    bytes[10..12].copy_from_slice(&checksum);
+    let bytes = with_options(&[1, 1, 1, 0]);
     let packet = input(&bytes, false).unwrap();
     assert_eq!((packet.header.len(), packet.payload), (24, &b"data"[..]));
+}
+
+/// It has come to us on its way; that we are not the last is known only from its options.
+#[test]
+fn a_packet_whose_source_route_is_incomplete_is_for_another_host() {
+    let route = |kind, pointer| vec![kind, 7, pointer, 192, 0, 2, 3, 1];
+    for kind in [131, 137] {
+        for (pointer, discard) in [(4, Some(Discard::IpNotLocal)), (7, Some(Discard::IpNotLocal)), (8, None)] {
+            let behind = [&[1, 7, 7, 8, 1, 1, 1, 1][..], &route(kind, pointer)].concat();
+            for options in [route(kind, pointer), behind] {
+                assert_eq!(input(&with_options(&options), false).err(), discard, "{options:?}");
+            }
+        }
+    }
+    // Behind the end of the list, or in what is malformed, there is none.
+    for first in [[0; 4], [7, 1, 0, 0], [7, 0, 0, 0], [7, 200, 0, 0]] {
+        assert_eq!(input(&with_options(&[&first[..], &route(131, 4)].concat()), false).err(), None, "{first:?}");
+    }
 }
 
 #[test]
