@@ -340,7 +340,18 @@ pub fn echo_reply<'a>(packet: &Packet<'_>, echo: Echo<'a>, local: Address) -> Re
     //= https://www.rfc-editor.org/rfc/rfc1122#section-3.2.2.6
     //# The IP source address in an ICMP Echo Reply MUST be the same as the specific-destination address
     let from = if packet.is_group_addressed() { local } else { packet.dst };
-    Reply { spec: spec(from, packet.src), body: Body::Echo(echo) }
+    Reply { spec: HeaderSpec { dscp_ecn: class(packet), ..spec(from, packet.src) }, body: Body::Echo(echo) }
+}
+
+/// The traffic class of a packet (RFC 2474), without the marks of congestion: nobody here would heed those that a reply were to get.
+fn class(packet: &Packet<'_>) -> u8 {
+    const ECN: u8 = 3;
+    let dscp_ecn = match *packet.header {
+        [_, tos, ..] if packet.src.is_v4() => tos,
+        [first, second, ..] => first << 4 | second >> 4,
+        _ => 0,
+    };
+    dscp_ecn & !ECN
 }
 
 /// The error that answers `packet`, or `None` where none may (RFC 1122 section 3.2.2, RFC 4443 section 2.4 (e)): never about an

@@ -70,6 +70,22 @@ fn an_echo_comes_back() {
     }
 }
 
+/// Who measures how long a class of traffic takes asks in that class, and the way back is half of it. Of marks we make nothing, so none may be set.
+#[test]
+fn an_echo_comes_back_in_the_class_in_which_it_was_asked_for() {
+    for v4 in [true, false] {
+        let echo = Echo { id: 7, seq: 9, data: b"" };
+        for (asked, answered) in [(0, 0), (0xb8, 0xb8), (0xff, 0xfc), (3, 0)] {
+            let protocol = if v4 { protocol::ICMPV4 } else { protocol::ICMPV6 };
+            let spec = HeaderSpec { dscp_ecn: asked, ..HeaderSpec::new(address(v4, 2), address(v4, 1), protocol) };
+            let mut bytes = vec![0; spec.len()];
+            output::emit(&spec, &mut bytes, 0);
+            let request = ip::input::input(&bytes, false).unwrap();
+            assert_eq!(echo_reply(&request, echo, address(v4, 1)).spec.dscp_ecn, answered, "{asked:#x}");
+        }
+    }
+}
+
 #[test]
 fn groups_are_answered_from_one_address_or_not_at_all() {
     let echo = Echo { id: 1, seq: 1, data: b"" };
