@@ -149,3 +149,37 @@ story!(a_reset_behind_the_end, |world, log| {
     log.say("e", error_of(a.take_error()));
     log.say("w", a.write(b"x"));
 });
+
+story!(
+    /// It is a reset, and no broken pipe, for who had said all himself, though it was not all heard yet.
+    a_reset_behind_both_ends, |world, log| {
+    for peer_first in [false, true] {
+        for first in ["write", "read", "error"] {
+            let (mut a, b) = world.pair();
+            log.say("do not wait", a.set_nonblocking(true));
+            if peer_first {
+                log.say("shut b", b.shutdown(Shutdown::Write));
+                world.settle();
+            }
+            // Until the peer has no room either.
+            while a.write(&vec![7; 1 << 20]).is_ok() {
+                world.settle_for(Duration::from_millis(5));
+            }
+            log.say("shut", a.shutdown(Shutdown::Write));
+            if !peer_first {
+                log.say("shut b", b.shutdown(Shutdown::Write));
+            }
+            world.settle();
+            drop(b); // unread
+            world.settle();
+            log.say("ready", Ok(a.ready()));
+            for ask in [first, "write", "read", "error", "read", "write"] {
+                match ask {
+                    "write" => log.say(ask, a.write(b"x")),
+                    "read" => log.say(ask, a.read(&mut [0; 4])),
+                    _ => log.say(ask, error_of(a.take_error())),
+                }
+            }
+        }
+    }
+});

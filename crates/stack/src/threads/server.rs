@@ -16,8 +16,8 @@ use super::poll::Watched;
 use super::stock::Stock;
 use super::watches::Watches;
 use super::words::{
-    CONNECTED, ENDED, FULL, Fault, GONE, NO_SLOT, Op, READ, ROOM, Talk, TalkEnd, WRITE, is_over, last_words, poll_news,
-    wake_those,
+    CONNECTED, ENDED, FULL, Fault, GONE, NO_SLOT, Op, READ, ROOM, SHUT_WRITE, Talk, TalkEnd, WRITE, is_over,
+    last_words, poll_news, wake_those,
 };
 use super::{COMMANDS_MAX, KEPT_MAX};
 use crate::app::{App, ConnId, Context, ListenerId, Soon, UdpId};
@@ -598,10 +598,14 @@ impl App for Server {
 
     fn on_closed(&mut self, _: &mut Context<'_>, _: ConnId, token: u64, reason: CloseReason) {
         let Some(index) = self.find(token) else { return };
-        let ended = self.record(index).is_some_and(|r| r.end.pipe().lane().status.load(Relaxed) & ENDED != 0);
+        // As the kernel has it: the peer had said all, and who had not can say nothing to him any more.
+        let breaks_pipe = |record: &mut Record| {
+            let talk = record.end.pipe();
+            talk.lane().status.load(Relaxed) & ENDED != 0 && talk.app().state.load(Relaxed) & SHUT_WRITE == 0
+        };
         let fault = match reason {
             CloseReason::Normal => None,
-            CloseReason::Reset if ended => Some(Fault::BrokenPipe),
+            CloseReason::Reset if self.record(index).is_some_and(breaks_pipe) => Some(Fault::BrokenPipe),
             CloseReason::Reset => Some(Fault::Reset),
             CloseReason::Refused => Some(Fault::Refused),
             CloseReason::TimedOut => Some(Fault::TimedOut),
