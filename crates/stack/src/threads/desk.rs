@@ -7,7 +7,7 @@ use super::poll::{Source, Watch};
 use super::reach::{self, Unreachable};
 use super::words::{
     AppWords, CALLED_OFF, CONNECTED, Conversation, Fault, GONE, LEFT, LaneWords, NO_SLOT, Op, RESETS, SHUT_READ,
-    SHUT_WRITE, Talk, TalkEnd, is_over,
+    SHUT_WRITE, Talk, TalkEnd, is_over, last_words,
 };
 use super::{NOTES_MAX, POOL, RING};
 use crate::app::{ListenerId, UdpId};
@@ -54,6 +54,8 @@ struct Post {
     wake: WakeList<Conversation>,
     wake_udp: WakeList<UdpTicket>,
     pool: Arc<BlockPool>,
+    /// The lane has ended: nobody takes what is said of a connection any more.
+    ended: AtomicBool,
 }
 
 /// A stack's lanes, as application threads reach them.
@@ -92,7 +94,8 @@ impl Desk {
         let posts = (0..lanes).map(|_| {
             let ((wake, woken), (wake_udp, woken_udp)) = (wake_list(), wake_list());
             inboxes.push(Inbox { woken, woken_udp });
-            Padded(Post { commands: PushList::default(), wake, wake_udp, pool: Arc::new(BlockPool::new(bytes)) })
+            let pool = Arc::new(BlockPool::new(bytes));
+            Padded(Post { commands: PushList::default(), wake, wake_udp, pool, ended: AtomicBool::new(false) })
         });
         let posts = posts.collect();
         let desk = Arc::new(Desk {
@@ -377,7 +380,14 @@ impl Desk {
     fn change_watches(&self, source: &Source, watch: Option<&Arc<Watch>>) {
         let all = 0..self.posts.len();
         match source {
-            Source::Conversation(talk) => _ = self.note(talk, Op::Watch(watch.cloned())),
+            Source::Conversation(talk) => {
+                self.note(talk, Op::Watch(watch.cloned()));
+                // Who watches it has it, and would be kept by it for ever. Either the lane that ends finds him, or its end is seen here.
+                look_fence();
+                if self.posts[usize::from(talk.lane().lane.load(Acquire))].ended.load(Acquire) {
+                    last_words(talk);
+                }
+            }
             Source::Acceptors(a) => all.for_each(|lane| self.say(lane, Command::WatchListener(a.id, watch.cloned()))),
             Source::Datagrams(d) => all.for_each(|lane| self.say(lane, Command::WatchUdp(d.id, watch.cloned()))),
         }
@@ -397,6 +407,13 @@ impl Desk {
         self.posts[lane].commands.take_all()
     }
 
+    /// A lane looks at nothing any more but at what was said so far.
+    pub(super) fn ends(&self, lane: usize) {
+        self.stop();
+        self.posts[lane].ended.store(true, Release);
+        look_fence();
+    }
+
     pub(super) fn stop(&self) {
         self.stopped.store(true, SeqCst);
         look_fence();
@@ -410,7 +427,7 @@ fn takes_notes(talk: &Talk) -> bool {
 
 /// A command that no lane will ever look at.
 pub(super) fn refuse(command: Command) {
-    use super::words::{READ, WRITE, last_words, wake_those};
+    use super::words::{READ, WRITE, wake_those};
     match command {
         Command::Connect { end, .. } => {
             let talk = end.pipe();

@@ -660,7 +660,7 @@ impl App for Server {
 /// However a lane ends: whoever waits for it is told.
 impl Drop for Server {
     fn drop(&mut self) {
-        self.desk.stop();
+        self.desk.ends(self.lane);
         self.commands.drain(..).chain(self.desk.take_commands(self.lane)).for_each(refuse);
         for index in 0..self.records.len() as u32 {
             self.remove(index, Some(Fault::Stopped));
@@ -674,5 +674,8 @@ impl Drop for Server {
             last_words(talk);
             watches.look();
         }
+        // Those that ended before, and of which something was said since.
+        let on_list = std::iter::from_fn(|| self.inbox.woken.pop());
+        self.kept.drain(..).chain(on_list).for_each(|talk| last_words(&talk));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::super::accept::Acceptors;
 use super::super::datagram::Datagrams;
+use super::super::poll::{Source, poll_list};
 use super::*;
 use crate::config::Config;
 use crate::control::Network;
@@ -102,6 +103,26 @@ fn a_connect_of_which_a_lane_hears_as_it_stops_is_refused() {
     assert_eq!(connections(&mut host), 0);
     assert_eq!(talk.lane().take_error(), Some(Fault::Stopped));
     assert_ne!(talk.lane().status.load(Relaxed) & GONE, 0);
+}
+
+/// Whom a connection's lane is to tell has the connection, and would be kept by it for ever, with the descriptor of its poller.
+#[test]
+fn who_is_to_be_told_by_a_lane_that_has_ended_is_not_kept() {
+    for is_told_late in [false, true] {
+        let [(mut host, desk), _] = pair();
+        let talk = desk.connect(None, "192.0.2.1:80".parse().expect("an address"));
+        host.turn(BEGAN); // it has failed, and the lane keeps it no longer
+        let (list, mut queue) = poll_list().expect("a list");
+        let watch = list.watch(Source::Conversation(talk.clone()), 7, READ).expect("the first");
+        let host = (!is_told_late).then_some(host); // or it ends here
+        desk.watch(&watch);
+        drop(host);
+        queue.begin_round();
+        assert_eq!(queue.pop().map(|watch| watch.key), Some(7), "it looks once more");
+        let kept = Arc::downgrade(&watch);
+        drop((watch, talk));
+        assert!(kept.upgrade().is_none(), "told late: {is_told_late}");
+    }
 }
 
 /// No thread would take it: it waits for its listener to be closed, and is reset with it.
