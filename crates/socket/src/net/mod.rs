@@ -21,6 +21,19 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// As those of `std::net`, which can be taken into [`catch_unwind`](std::panic::catch_unwind): no call that panics leaves one half done.
+macro_rules! outlives_panics {
+    ($($socket:ty)+) => {
+        $(
+            impl std::panic::UnwindSafe for $socket {}
+            impl std::panic::RefUnwindSafe for $socket {}
+        )+
+    };
+}
+outlives_panics! { TcpListener TcpStream UdpSocket Stack }
+#[cfg(feature = "tokio")]
+pub(crate) use outlives_panics;
+
 /// An address as a socket names it: to one whose own address is of IPv6, an IPv4 address wears the clothes of IPv6, as the kernel has it.
 fn named(is_v6: bool, at: SocketAddr) -> SocketAddr {
     match at.ip() {

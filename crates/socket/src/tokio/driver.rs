@@ -138,6 +138,8 @@ pub(super) struct Registration {
     desk: Arc<Desk>,
 }
 
+net::outlives_panics! { Registration }
+
 impl Registration {
     /// A place with the driver of the runtime that this is called in.
     pub(super) fn new(drivers: &Drivers, source: &impl Source) -> io::Result<Self> {

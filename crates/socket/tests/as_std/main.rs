@@ -17,4 +17,5 @@ mod listeners;
 mod names;
 mod options;
 mod resets;
+mod traits;
 mod waiting;
