@@ -134,7 +134,7 @@ fn continues(before: &Arriving<'_>, next: &Arriving<'_>) -> bool {
     else {
         return false;
     };
-    let options = usize::from(a[12] >> 4).wrapping_sub(5) * 4;
+    let Some(options) = (usize::from(a[12] >> 4) * 4).checked_sub(20) else { return false };
     if options > a_rest.len() || options > b_rest.len() {
         return false;
     }

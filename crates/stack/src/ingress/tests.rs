@@ -65,6 +65,13 @@ fn what_continues_says_nothing_else() {
     assert_eq!(merged(&pushed, &next), None);
     assert_eq!(merged(&segment(1_000, 9, 5, 0), &segment(1_000, 9, 5, 50)), None);
     assert_eq!(merged(&first, &segment(1_100, 9, 5, 0)), None);
+    // A header that says that it is shorter than any can be is for whoever reads it to refuse.
+    for words in 0..5 {
+        let mut short = first.clone();
+        short[12] = words << 4;
+        assert_eq!(merged(&short, &next), None);
+        assert_eq!(merged(&first, &short), None);
+    }
 }
 
 #[test]
