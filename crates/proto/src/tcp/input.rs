@@ -319,7 +319,10 @@ impl Connection {
             //= https://www.rfc-editor.org/rfc/rfc5961#section-5.2
             //# The ACK value is considered acceptable only if it is in the range of
             //# ((SND.UNA - MAX.SND.WND) <= SEG.ACK <= SND.NXT).
-            if seg.ack.before(self.snd.una - self.snd.max_wnd) {
+            // That may reach back to before our first byte, which no peer acknowledges: only who guesses would.
+            let heard = self.tally.bytes_acked + u64::from(self.facts.has(Facts::FIN_SENT));
+            let oldest = u64::from(self.snd.max_wnd).min(heard) as u32;
+            if seg.ack.before(self.snd.una - oldest) {
                 arrival.challenged = self.challenge(seg, cx);
                 return Break(Some(Discard::TcpAckInvalid));
             }
