@@ -645,15 +645,21 @@ impl Connection {
         if self.rcv.has_gap() {
             self.note_known(0, text.len() as u32);
         }
+        let to_fin = if self.facts.has(Facts::FIN_SEEN) { self.rcv.fin.offset_from(self.rcv.nxt + grown) } else { -1 };
         if let Some(ooo) = &mut self.rcv.ooo {
             ooo.advance(grown);
-            let filled = ooo.contiguous();
+            let mut filled = ooo.contiguous();
+            // What has come from beyond the FIN belongs to no stream. Taken in, it would hide that the peer has closed.
+            let ends = (0..=filled as i32).contains(&to_fin);
+            if ends {
+                filled = to_fin as u32;
+            }
             if filled > 0 {
                 ooo.advance(filled);
                 self.rcv.buf.extend(filled);
                 grown += filled;
             }
-            if ooo.is_empty() && ooo.has_reported() {
+            if ooo.is_empty() && ooo.has_reported() || ends && !ooo.is_empty() {
                 self.rcv.ooo = None;
             }
             // A gap that closes, wholly or in part, is news that the sender should have at once (RFC 5681 section 4.2).
