@@ -17,6 +17,8 @@ pub struct Handshake {
     state: State,
     retries: u8,
     due: bool,
+    /// The SYN has gone out again behind a reset, before its time.
+    again: bool,
     iss: SeqNum,
     ts_offset: u32,
     /// The MSS that we announce.
@@ -49,7 +51,7 @@ pub enum Outcome {
     Established(Agreed),
     /// It is over.
     Failed(CloseReason),
-    /// The segment belongs to something else and is answered by RST (RFC 9293 section 3.10.7.3, first step).
+    /// The segment belongs to something else and is answered by RST (RFC 9293 section 3.10.7.3, first step). Then ask `decide`.
     Unacceptable,
 }
 
@@ -62,6 +64,7 @@ impl Handshake {
             state: State::SynSent,
             retries: 0,
             due: true,
+            again: false,
             iss,
             ts_offset,
             mss,
@@ -145,6 +148,11 @@ impl Handshake {
         self.retries
     }
 
+    /// What was sent last was not the first.
+    pub fn is_repeated(&self) -> bool {
+        self.retries > 0 || self.again
+    }
+
     /// The SYN is about to be sent again.
     pub fn has_retry_due(&self) -> bool {
         self.due && self.retries > 0
@@ -171,11 +179,16 @@ impl Handshake {
         let acks_us = seg.flags.ack() && seg.ack == self.iss + 1;
         if seg.flags.ack() && !acks_us {
             cold_path();
-            return if seg.flags.rst() {
-                Outcome::Waiting(Some(Discard::TcpAckInvalid))
-            } else {
-                Outcome::Unacceptable
-            };
+            if seg.flags.rst() {
+                return Outcome::Waiting(Some(Discard::TcpAckInvalid));
+            }
+            // The peer believes in a connection that is not ours. The reset ends it, and a SYN behind that gets in (RFC 9293 section 3.5.1, figure 9):
+            // at once, and not when its time has come. Once: if that did not help, the next waits.
+            if self.peer.is_none() && !self.again {
+                self.again = true;
+                self.due = true;
+            }
+            return Outcome::Unacceptable;
         }
         // second: RST. Without an ACK of our SYN anyone could have sent it; in SYN-RECEIVED it must be where we stand
         // (RFC 5961 section 3.2), for one that was sent before the peer's SYN may still be on its way.
@@ -262,7 +275,7 @@ impl Handshake {
         let scaling = peer.scale.is_some() && cx.config.tcp_window_scaling;
         let none = WindowScale::new(0);
         // Of two that opened at once each has sent its SYN again, in its SYN-ACK (RFC 6298 section 3).
-        let sent_once = self.retries == 0 && self.peer.is_none();
+        let sent_once = !self.is_repeated() && self.peer.is_none();
         Agreed {
             key: self.key,
             iss: self.iss,

@@ -208,6 +208,7 @@ impl<T: Tx> Stage<'_, T> {
                 cold_path();
                 self.tables.counters.discard(Discard::TcpAckInvalid);
                 self.laid_down(came, 0, Self::reset);
+                self.touch(id);
             }
         }
         Fate::Alone

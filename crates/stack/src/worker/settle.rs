@@ -112,7 +112,7 @@ fn settle_handshake<T: Tx>(tables: &mut Tables, local: &mut Local, tx: &mut T, i
             Sent::Yes | Sent::Nowhere => {}
         }
         handshake.commit(&Cx { now: local.now, config: &local.config.tcp, pool: &mut tables.pool });
-        tables.counters.count(if handshake.retries() > 0 { Mib::TcpRetransSegs } else { Mib::TcpOutSegs });
+        tables.counters.count(if handshake.is_repeated() { Mib::TcpRetransSegs } else { Mib::TcpOutSegs });
     }
     slot.touched = false;
     let deadline = handshake.deadline();
