@@ -188,6 +188,9 @@ fn error(reason: CloseReason) -> &'static str {
         CloseReason::Normal => "-1 EPIPE",
         CloseReason::Reset => "-1 ECONNRESET",
         CloseReason::Refused => "-1 ECONNREFUSED",
+        CloseReason::NetworkUnreachable => "-1 ENETUNREACH",
+        CloseReason::HostUnreachable => "-1 EHOSTUNREACH",
+        CloseReason::Prohibited => "-1 EACCES",
         CloseReason::TimedOut => "-1 ETIMEDOUT",
         CloseReason::Aborted => "-1 ECONNABORTED",
     }

@@ -86,6 +86,11 @@ impl ErrorKind {
     }
 }
 
+/// The flow of a packet of ours, if it is TCP, UDP or an answer to an echo request over IPv6, and no later fragment.
+pub fn flow(packet: &[u8]) -> Option<QuotedFlow> {
+    quoted_v4(packet).or_else(|| quoted_v6(packet))
+}
+
 /// Checks an ICMP message and says what it wants. `packet` is whole, of protocol ICMP over IPv4 or ICMPv6 over IPv6, and for us.
 pub fn input<'a>(packet: &Packet<'a>) -> Result<Incoming<'a>, Discard> {
     if packet.fragment.is_some() {

@@ -16,8 +16,9 @@ use std::io;
 /// | the peer is silent | `ETIMEDOUT` | `TimedOut` |
 /// | `connect_timeout` is over | none, as with `std` | `TimedOut` |
 /// | a timeout of the socket's is over; a non-blocking call would wait | `EAGAIN` | `WouldBlock` |
-/// | no route | `ENETUNREACH` | `NetworkUnreachable` |
-/// | a datagram to all hosts of a network, without `SO_BROADCAST` | `EACCES` | `PermissionDenied` |
+/// | no route, or a router on the way has none | `ENETUNREACH` | `NetworkUnreachable` |
+/// | nobody answers who has the address, of the peer or of the next hop; over IPv4 a filter said no to a SYN | `EHOSTUNREACH` | `HostUnreachable` |
+/// | a filter said no to a SYN over IPv6; a datagram to all hosts of a network, without `SO_BROADCAST` | `EACCES` | `PermissionDenied` |
 /// | the address is not the stack's; no local port is left | `EADDRNOTAVAIL` | `AddrNotAvailable` |
 /// | the address and port are taken | `EADDRINUSE` | `AddrInUse` |
 /// | arguments that do not fit together | `EINVAL` | `InvalidInput` |
@@ -53,6 +54,8 @@ impl From<Why> for io::Error {
             Why::Fault(Fault::BrokenPipe) | Why::BrokenPipe => Errno::PIPE,
             Why::Fault(Fault::TimedOut) => Errno::TIMEDOUT,
             Why::Fault(Fault::NetworkUnreachable) => Errno::NETUNREACH,
+            Why::Fault(Fault::HostUnreachable) => Errno::HOSTUNREACH,
+            Why::Fault(Fault::Prohibited) => Errno::ACCESS,
             Why::Fault(Fault::AddressNotAvailable) => Errno::ADDRNOTAVAIL,
             Why::Fault(Fault::AddressInUse) => Errno::ADDRINUSE,
             Why::Fault(Fault::Invalid) | Why::Invalid => Errno::INVAL,
@@ -103,6 +106,9 @@ mod tests {
             (Why::Fault(Fault::Reset), ErrorKind::ConnectionReset),
             (Why::BrokenPipe, ErrorKind::BrokenPipe),
             (Why::Fault(Fault::TimedOut), ErrorKind::TimedOut),
+            (Why::Fault(Fault::NetworkUnreachable), ErrorKind::NetworkUnreachable),
+            (Why::Fault(Fault::HostUnreachable), ErrorKind::HostUnreachable),
+            (Why::Fault(Fault::Prohibited), ErrorKind::PermissionDenied),
             (Why::WouldBlock, ErrorKind::WouldBlock),
             (Why::NotConnected, ErrorKind::NotConnected),
             (Why::Stopped, ErrorKind::NetworkDown),

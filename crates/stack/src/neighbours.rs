@@ -156,10 +156,10 @@ impl WaitingRoom {
         goes.then(|| self.hops.remove(0).packets.len())
     }
 
-    /// Gives up those that have waited long enough, and says how many packets that were.
-    pub fn on_timeout(&mut self, now: Instant) -> usize {
+    /// Gives up what has waited long enough.
+    pub fn on_timeout(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let over = self.hops.iter().take_while(|waiting| now.since_us(waiting.since) >= WAIT_MAX_US).count();
-        self.hops.drain(..over).map(|waiting| waiting.packets.len()).sum()
+        self.hops.drain(..over).flat_map(|waiting| waiting.packets).collect()
     }
 
     /// When `on_timeout` has to be called next.

@@ -11,17 +11,31 @@ use crate::lane::Local;
 use crate::mail::ToControl;
 use crate::moving::{Note, Via};
 use crate::paths::Unverified;
-use crate::tables::{Slot, Tcb};
+use crate::tables::{Kind, Slot, Tcb};
 use laneway_device::Tx;
 use laneway_proto::discard::Discard;
-use laneway_proto::icmp::{self, ErrorKind, IcmpError, Incoming, Problem, RateLimit};
+use laneway_proto::icmp::{self, ErrorKind, IcmpError, Incoming, Problem, QuotedFlow, RateLimit};
 use laneway_proto::ip::input::Packet;
 use laneway_proto::ip::output::HeaderSpec;
 use laneway_proto::ip::reassembly::Reassembled;
+use laneway_proto::tcp::CloseReason;
 use laneway_proto::udp;
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::{ipv6, protocol};
 use std::net::SocketAddr;
+
+/// What an ICMP error about its SYN makes of an active open, in the words that the kernel has for it. Some say nothing of whether it may succeed.
+fn why_unreachable(kind: ErrorKind, is_v4: bool) -> Option<CloseReason> {
+    match kind {
+        ErrorKind::PortUnreachable | ErrorKind::ProtocolUnreachable => Some(CloseReason::Refused),
+        ErrorKind::NetworkUnreachable => Some(CloseReason::NetworkUnreachable),
+        ErrorKind::Prohibited if !is_v4 => Some(CloseReason::Prohibited),
+        ErrorKind::HostUnreachable | ErrorKind::Prohibited | ErrorKind::HopLimitExceeded => {
+            Some(CloseReason::HostUnreachable)
+        }
+        ErrorKind::PacketTooBig | ErrorKind::ReassemblyTimeExceeded | ErrorKind::ParameterProblem => None,
+    }
+}
 
 /// What a packet turned out to be.
 pub enum Slow {
@@ -150,7 +164,7 @@ impl<T: Tx> Stage<'_, T> {
             mail_packet(self.local, former, bytes, Vouched::default(), note);
             return;
         }
-        let slot = handle.filter(|h| h.kind() == crate::tables::Kind::Connection).map(|h| h.index());
+        let slot = handle.filter(|h| h.kind() == Kind::Connection).map(|h| h.index());
         let Some((index, seq)) = slot.zip(quoted.seq) else {
             return self.local.counters.discard(Discard::IcmpUnverified);
         };
@@ -160,12 +174,9 @@ impl<T: Tx> Stage<'_, T> {
                 if seq != handshake.iss() {
                     return self.local.counters.discard(Discard::IcmpUnverified);
                 }
-                if error.kind.is_hard() {
-                    let (token, id) = (handshake.token, self.tables.id(index));
-                    self.tables.remove(index);
-                    self.tables.counters.count(Mib::TcpAttemptFails);
-                    let reason = laneway_proto::tcp::CloseReason::Refused;
-                    self.app.on_closed(&mut Context { tables: self.tables, local: self.local }, id, token, reason);
+                let Some(reason) = why_unreachable(error.kind, quoted.key.is_v4()) else { return };
+                if error.kind.is_hard() || handshake.on_soft_error(reason) {
+                    self.fail_open(index, reason);
                 }
             }
             Tcb::Synchronized(connection) => {
@@ -184,6 +195,30 @@ impl<T: Tx> Stage<'_, T> {
                 }
             }
         }
+    }
+
+    /// Nobody answers who has the address of the next hop, to which this packet of ours was to go. A connect that has come no further fails, as with
+    /// the kernel: that is no stranger's word, and who waits can try another address.
+    pub fn nobody_answers(&mut self, packet: &[u8]) {
+        self.local.counters.discard(Discard::NeighbourUnreachable);
+        let Some(QuotedFlow { key, seq: Some(seq), .. }) = icmp::flow(packet) else { return };
+        let Some(handle) = self.tables.lookup(self.tables.hash(&key), &key) else { return };
+        if handle.kind() == Kind::Connection
+            && let Some(Slot { tcb: Tcb::Handshaking(handshake), .. }) = self.tables.slots.get_mut(handle.index())
+            && handshake.iss() == seq
+        {
+            self.fail_open(handle.index(), CloseReason::HostUnreachable);
+        }
+    }
+
+    /// An active open fails.
+    fn fail_open(&mut self, index: u32, reason: CloseReason) {
+        let id = self.tables.id(index);
+        let Some(Slot { tcb: Tcb::Handshaking(handshake), .. }) = self.tables.slots.get_mut(index) else { return };
+        let token = handshake.token;
+        self.tables.remove(index);
+        self.tables.counters.count(Mib::TcpAttemptFails);
+        self.app.on_closed(&mut Context { tables: self.tables, local: self.local }, id, token, reason);
     }
 
     /// One of our datagrams was for nobody. The socket is looked for on the lane that has its flow; that it exists is all that

@@ -9,6 +9,7 @@ use laneway_proto::ip::input;
 use laneway_proto::ip::output::{self, HeaderSpec};
 use laneway_proto::ip::reassembly::Reassembly;
 use laneway_proto::ip::route::{Prefix, Route, RouteTable};
+use laneway_proto::tcp::CloseReason;
 use laneway_proto::time::Instant;
 use laneway_stack::app::{App, ConnId, Context};
 use laneway_stack::config::Config;
@@ -596,5 +597,62 @@ fn neighbour_discovery_that_is_for_another_host_changes_nothing() {
         world.send_v6(neighbour, address(to), &ask);
         assert_eq!(world.frames(50).len(), usize::from(is_answered), "{to}");
         assert_eq!(world.discarded(Discard::IpNotLocal), u64::from(!is_answered), "{to}");
+    }
+}
+
+/// Connects to whom it is told to, once a second, and keeps what becomes of it.
+#[derive(Default)]
+struct Caller {
+    calls: Vec<Address>,
+    at: Instant,
+    ended: Vec<(u64, CloseReason)>,
+}
+
+impl App for Caller {
+    fn on_poll(&mut self, cx: &mut Context<'_>) {
+        if cx.now() >= self.at
+            && let Some(to) = self.calls.pop()
+        {
+            self.at = cx.now().after_us(1_000_000);
+            cx.connect(None, to, 80, cx.now().as_ms()).expect("there is a way");
+        }
+    }
+    fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+        data.len()
+    }
+    fn on_closed(&mut self, cx: &mut Context<'_>, _: ConnId, began: u64, reason: CloseReason) {
+        self.ended.push((cx.now().as_ms() - began, reason));
+    }
+}
+
+/// RFC 4861 section 7.2.2, and of ARP the same: a connect to an address that nobody has fails when the questions were in vain, as the kernel's does,
+/// and not when the last SYN was.
+#[test]
+fn a_connect_to_nobody_fails_when_nobody_answers() {
+    let address = |text: &str| Address::from(text.parse::<IpAddr>().unwrap());
+    for (ours, gateway, to) in [
+        ("10.0.0.1/16", None, "10.0.0.7"),
+        ("fd00::1/64", None, "fd00::7"),
+        ("10.0.0.1/16", Some("10.0.0.9"), "192.0.2.1"), // it is the router that is not there
+    ] {
+        let (queues, mut other) = memory::link(LinkConfig { medium: Medium::Ethernet, ..LinkConfig::default() });
+        let mut now = Instant::from_us(3_600_000_000);
+        let network = Network {
+            addresses: vec![ours.parse().unwrap()],
+            gateways: gateway.iter().map(|gateway| gateway.parse().unwrap()).collect(),
+        };
+        let app = |_| Caller { calls: vec![address(to); 2], ..Caller::default() };
+        let secrets = BootSecrets::from_seed(1);
+        let mut host = Host::<_, _, Caller>::new(Config::default(), &network, &secrets, queues, now, app).unwrap();
+        for _ in 0..1_000 {
+            host.turn(now);
+            now = now.after_us(10_000);
+            other[0].rx.poll(64);
+            other[0].rx.release();
+        }
+        let ended = &host.seats[0].app.ended;
+        let is_soon = |(ms, reason): &(u64, CloseReason)| *reason == CloseReason::HostUnreachable && *ms <= 3_100;
+        assert!(ended.len() == 2 && ended.iter().all(is_soon), "{to}: {ended:?}");
+        assert_eq!(host.counters().get(Mib::TcpAttemptFails), 2);
     }
 }

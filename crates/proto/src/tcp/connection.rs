@@ -60,8 +60,14 @@ pub enum CloseReason {
     Normal,
     /// The peer reset it.
     Reset,
-    /// The peer answered our SYN with a reset, or a router said that it cannot be reached.
+    /// The peer answered our SYN with a reset, or with the word that nobody has the port.
     Refused,
+    /// Before there was a connection: no way leads to the peer's network, a router says.
+    NetworkUnreachable,
+    /// The same of the peer itself; or nobody answers who has the address of the next hop.
+    HostUnreachable,
+    /// A filter said no to our SYN.
+    Prohibited,
     /// The peer stayed silent: retransmissions, keepalive or the user timeout ran out.
     TimedOut,
     /// The application aborted it.

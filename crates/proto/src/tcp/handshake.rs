@@ -11,6 +11,9 @@ use core::hint::cold_path;
 use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{Flags, Header, Segment, SeqNum, Timestamps, UnscaledWindow, Window, WindowScale};
 
+/// So many times a SYN is sent again whatever routers say: for fifteen seconds.
+const SOFT_RETRIES: u8 = 4;
+
 /// An active open under way.
 pub struct Handshake {
     key: FlowKey,
@@ -26,6 +29,8 @@ pub struct Handshake {
     rcv_scale: WindowScale,
     /// What the peer's SYN said, in a simultaneous open.
     peer: Option<PeerSyn>,
+    /// Why it may be in vain, as somebody on the way has said.
+    soft: Option<CloseReason>,
     sent_at: Instant,
     deadline: Instant,
     /// The application's own word, carried over to the connection.
@@ -70,6 +75,7 @@ impl Handshake {
             mss,
             rcv_scale: WindowScale::new(config.receive_scale()),
             peer: None,
+            soft: None,
             sent_at: now,
             deadline: Instant::NEVER,
             token: 0,
@@ -158,13 +164,19 @@ impl Handshake {
         self.due && self.retries > 0
     }
 
+    /// Somebody on the way has said why the SYN did not get through. That may be over by the next SYN (RFC 9293 section 3.9.2.2: a soft error); whoever has
+    /// sent several, and is told so again, has waited long enough. True if so (4.3BSD's `tcp_notify`).
+    pub fn on_soft_error(&mut self, why: CloseReason) -> bool {
+        self.soft.replace(why).is_some() && self.retries >= SOFT_RETRIES
+    }
+
     /// Time has passed. `Some` if the peer has stayed silent for too long.
     pub fn on_timeout(&mut self, cx: &Cx<'_>) -> Option<CloseReason> {
         if self.deadline > cx.now {
             return None;
         }
         if self.retries >= cx.config.tcp_syn_retries {
-            return Some(CloseReason::TimedOut);
+            return Some(self.soft.unwrap_or(CloseReason::TimedOut));
         }
         self.retries += 1;
         self.due = true;

@@ -62,6 +62,9 @@ pub fn judge(scenario: &Scenario, talk: &Talk) -> Option<String> {
             Some(CloseReason::Reset) if !talk.rude && !timed_out && !refused && !unheard => {
                 "was reset, and nobody had a reason to"
             }
+            Some(CloseReason::HostUnreachable) if path.loss() == 0 && !hopeless => {
+                "was told that nobody answers, on a network that works"
+            }
             Some(CloseReason::Refused) if !refused && !talk.rude && !scenario.crossing => {
                 "was refused, and somebody listened all the time"
             }

@@ -608,6 +608,9 @@ impl App for Server {
             CloseReason::Reset if self.record(index).is_some_and(breaks_pipe) => Some(Fault::BrokenPipe),
             CloseReason::Reset => Some(Fault::Reset),
             CloseReason::Refused => Some(Fault::Refused),
+            CloseReason::NetworkUnreachable => Some(Fault::NetworkUnreachable),
+            CloseReason::HostUnreachable => Some(Fault::HostUnreachable),
+            CloseReason::Prohibited => Some(Fault::Prohibited),
             CloseReason::TimedOut => Some(Fault::TimedOut),
             CloseReason::Aborted => Some(Fault::Stopped), // not by its thread: then the record would be gone
         };

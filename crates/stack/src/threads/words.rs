@@ -219,8 +219,12 @@ pub enum Fault {
     BrokenPipe,
     /// The peer is silent.
     TimedOut,
-    /// No route leads there.
+    /// No route leads there, of ours or of a router's on the way.
     NetworkUnreachable,
+    /// Nobody answers there who has the address.
+    HostUnreachable,
+    /// A filter said no.
+    Prohibited,
     /// The address is none of ours, or no local port is left on any lane.
     AddressNotAvailable,
     /// The address and port are taken.
@@ -234,8 +238,10 @@ pub enum Fault {
 impl Fault {
     fn from_code(code: u16) -> Option<Fault> {
         use Fault::*;
-        [Refused, Reset, BrokenPipe, TimedOut, NetworkUnreachable, AddressNotAvailable, AddressInUse, Invalid, Stopped]
+        let unreachable = [NetworkUnreachable, HostUnreachable, Prohibited];
+        [Refused, Reset, BrokenPipe, TimedOut, AddressNotAvailable, AddressInUse, Invalid, Stopped]
             .into_iter()
+            .chain(unreachable)
             .find(|fault| *fault as u16 == code)
     }
 }

@@ -39,8 +39,9 @@ pub(super) fn expire<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mu
         local.housekeeping_at = now.after_us(100_000);
         local.paths.on_timeout(&local.snapshot, now, &mut local.mtu_news);
         let given_up = local.waiting.on_timeout(now);
-        local.counters.discard_all(laneway_proto::discard::Discard::NeighbourUnreachable, given_up);
-        Stage { tables: &mut *tables, local: &mut *local, tx: &mut *tx, app: &mut *app }.give_up_fragments();
+        let mut stage = Stage { tables: &mut *tables, local: &mut *local, tx: &mut *tx, app: &mut *app };
+        given_up.iter().for_each(|packet| stage.nobody_answers(packet));
+        stage.give_up_fragments();
     }
     let mut due = std::mem::take(&mut local.due);
     let more = tables.timers.expire(now, TIMERS_MAX, &mut due);

@@ -4,6 +4,7 @@ use super::batch;
 use crate::app::{App, Context};
 use crate::bound;
 use crate::counters::Mib;
+use crate::demux::Stage;
 use crate::egress;
 use crate::ingress::{self, Batch, Other, Vouched};
 use crate::lane::{Lane, Local};
@@ -71,14 +72,14 @@ pub(super) fn mailed_packet<'a>(
 
 /// Commands of the control thread. Hardly any poll has one, and what carries them out has a large frame: it is not entered for nothing.
 #[inline]
-pub(super) fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &dyn App) -> bool {
+pub(super) fn control_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) -> bool {
     let local = &lane.local;
     let waits = !local.mail.from_control.is_empty() || local.owes_answers || local.mail.keeps();
     waits && obey(lane, tx, app)
 }
 
 #[inline(never)]
-fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &dyn App) -> bool {
+fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) -> bool {
     let mut any = lane.local.mail.keeps();
     lane.local.mail.tell_kept();
     while let Some(command) = lane.local.mail.from_control.pop() {
@@ -99,7 +100,7 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &dyn App) -> boo
                         if reachable {
                             send_waited(local, tx, next_hop, &packet);
                         } else {
-                            local.counters.discard(laneway_proto::discard::Discard::NeighbourUnreachable);
+                            Stage { tables: &mut tables, local, tx, app }.nobody_answers(&packet);
                         }
                     }
                 }
