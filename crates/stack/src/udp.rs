@@ -23,6 +23,8 @@ pub fn payload_max(to: &SocketAddr) -> usize {
 struct Socket {
     id: UdpId,
     binding: Binding,
+    /// It is about to be unbound, and until then sends what it has to say: what comes is for whoever has its port by now.
+    is_closed: bool,
 }
 
 /// What an application makes of a datagram that it is told of.
@@ -83,7 +85,15 @@ impl UdpSockets {
     /// Binds a socket under an id that the control thread chose.
     pub fn bind(&mut self, id: UdpId, binding: Binding, port: u16) {
         self.ports.insert(id.0, port);
-        self.by_port.entry(port).or_default().push(Socket { id, binding });
+        self.by_port.entry(port).or_default().push(Socket { id, binding, is_closed: false });
+    }
+
+    /// From now on it hears nothing.
+    pub(crate) fn close(&mut self, id: UdpId) {
+        let sockets = self.ports.get(&id.0).and_then(|port| self.by_port.get_mut(port));
+        if let Some(socket) = sockets.and_then(|sockets| sockets.iter_mut().find(|s| s.id == id)) {
+            socket.is_closed = true;
+        }
     }
 
     /// Unbinds it.
@@ -130,6 +140,7 @@ impl UdpSockets {
     pub fn find(&self, flow: &FlowKey, hash: u64, peer_is: impl Fn(UdpId) -> Option<bool>) -> Option<UdpId> {
         let sockets = self.by_port.get(&flow.local_port)?;
         let ranked = |s: &&Socket| match s.binding.rank(&flow.local) {
+            _ if s.is_closed => 0,
             0 => 0,
             rank => match peer_is(s.id) {
                 None => rank,
@@ -157,7 +168,7 @@ impl UdpSockets {
         peer_is: impl Fn(UdpId) -> Option<bool>,
     ) -> Option<UdpId> {
         let others = self.by_port.get(&flow.local_port)?.get(*place..)?;
-        let hears = |s: &Socket| s.binding.takes(&flow.local) && peer_is(s.id) != Some(false);
+        let hears = |s: &Socket| !s.is_closed && s.binding.takes(&flow.local) && peer_is(s.id) != Some(false);
         let at = others.iter().position(hears)?;
         *place += at + 1;
         Some(others[at].id)

@@ -197,6 +197,27 @@ fn all_received(ticket: &UdpTicket, of: u16) -> usize {
     std::iter::from_fn(|| received(ticket)).filter(|(from, _)| from.port() == of).count()
 }
 
+/// Also where the lane hears of the one and of the other behind the frame that is for the second.
+#[test]
+fn who_has_the_port_of_one_that_was_closed_hears_its_peer() {
+    for group in [false, true] {
+        let options = BindOptions { reuse_port: group, ..BindOptions::default() };
+        for port in 5_000..5_008 {
+            let [mut server, mut client] = Side::pair();
+            let from = client.bind(&format!("10.0.0.2:{port}"));
+            let first = server.bind_with("10.0.0.1:53", options);
+            if !group {
+                connect(&first, from.at);
+            }
+            server.turn(2);
+            client.turn(2);
+            close(&mut server, &first);
+            let second = server.bind_with("10.0.0.1:53", options);
+            arrives([client, server], &from, &second);
+        }
+    }
+}
+
 #[test]
 fn what_was_sent_before_a_close_goes_out_though_the_lane_has_much_to_do_first() {
     let [mut server, mut client] = Side::pair();

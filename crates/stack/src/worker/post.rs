@@ -125,7 +125,10 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) ->
                 }
             }
             ToLane::BindUdp { id, binding, port } => local.udp.bind(id, binding, port),
-            ToLane::UnbindUdp(id) => local.unbinding.push(id),
+            ToLane::UnbindUdp(id) => {
+                local.udp.close(id);
+                local.unbinding.push(id);
+            }
             ToLane::Transmit(frame) => {
                 if let Some(buf) = tx.reserve(frame.len()) {
                     buf.copy_from_slice(&frame);
