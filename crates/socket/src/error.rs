@@ -17,8 +17,8 @@ use std::io;
 /// | `connect_timeout` is over | none, as with `std` | `TimedOut` |
 /// | a timeout of the socket's is over; a non-blocking call would wait | `EAGAIN` | `WouldBlock` |
 /// | no route, or a router on the way has none | `ENETUNREACH` | `NetworkUnreachable` |
-/// | nobody answers who has the address, of the peer or of the next hop; over IPv4 a filter said no to a SYN | `EHOSTUNREACH` | `HostUnreachable` |
-/// | a filter said no to a SYN over IPv6; a datagram to all hosts of a network, without `SO_BROADCAST` | `EACCES` | `PermissionDenied` |
+/// | nobody answers who has the address, of the peer or of the next hop; over IPv4 a filter said no to a SYN or a datagram | `EHOSTUNREACH` | `HostUnreachable` |
+/// | a filter said no over IPv6; a datagram to all hosts of a network, without `SO_BROADCAST` | `EACCES` | `PermissionDenied` |
 /// | the address is not the stack's; no local port is left | `EADDRNOTAVAIL` | `AddrNotAvailable` |
 /// | the address and port are taken | `EADDRINUSE` | `AddrInUse` |
 /// | arguments that do not fit together | `EINVAL` | `InvalidInput` |

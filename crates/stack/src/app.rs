@@ -112,9 +112,11 @@ pub trait App {
         let _ = listener;
         0
     }
-    /// Somebody says that nothing listens where a datagram of this socket went.
-    fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
-        let _ = (cx, socket, to);
+    /// Somebody says that a datagram of this socket's did not get to where it was sent, and none will: nobody has the port
+    /// ([`Refused`](CloseReason::Refused)), or a filter said no ([`HostUnreachable`](CloseReason::HostUnreachable) over IPv4,
+    /// [`Prohibited`](CloseReason::Prohibited) over IPv6).
+    fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr, why: CloseReason) {
+        let _ = (cx, socket, to, why);
     }
     /// Once a poll, after everything was sent. The place to tell other threads what this poll has brought.
     fn on_poll_end(&mut self) {}
@@ -176,8 +178,8 @@ impl<A: App + ?Sized> App for Box<A> {
     fn unclaimed(&self, listener: ListenerId) -> usize {
         (**self).unclaimed(listener)
     }
-    fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
-        (**self).on_unreachable(cx, socket, to);
+    fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr, why: CloseReason) {
+        (**self).on_unreachable(cx, socket, to, why);
     }
     fn on_poll_end(&mut self) {
         (**self).on_poll_end();

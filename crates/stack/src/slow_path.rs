@@ -24,7 +24,7 @@ use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::{ipv6, protocol};
 use std::net::SocketAddr;
 
-/// What an ICMP error about its SYN makes of an active open, in the words that the kernel has for it. Some say nothing of whether it may succeed.
+/// What an ICMP error makes of the open, or the datagram, that it is about, in the words that the kernel has for it. Some say nothing of whether it may succeed.
 fn why_unreachable(kind: ErrorKind, is_v4: bool) -> Option<CloseReason> {
     match kind {
         ErrorKind::PortUnreachable | ErrorKind::ProtocolUnreachable => Some(CloseReason::Refused),
@@ -135,8 +135,12 @@ impl<T: Tx> Stage<'_, T> {
     /// has no such number, so less is done for an error about one, and only if its socket exists.
     fn icmp_error(&mut self, error: &IcmpError, bytes: &[u8], via: Via) {
         let quoted = &error.quoted;
-        if quoted.protocol == protocol::UDP && error.kind.is_hard() {
-            return self.udp_unreachable(&quoted.key, bytes);
+        let why = why_unreachable(error.kind, quoted.key.is_v4());
+        if quoted.protocol == protocol::UDP
+            && error.kind.is_hard()
+            && let Some(why) = why
+        {
+            return self.udp_unreachable(&quoted.key, why, bytes);
         }
         if quoted.protocol == protocol::UDP && error.kind == ErrorKind::PacketTooBig && !quoted.key.remote.is_v4() {
             return self.udp_too_big(&quoted.key, error.mtu.unwrap_or(0), bytes);
@@ -174,7 +178,7 @@ impl<T: Tx> Stage<'_, T> {
                 if seq != handshake.iss() {
                     return self.local.counters.discard(Discard::IcmpUnverified);
                 }
-                let Some(reason) = why_unreachable(error.kind, quoted.key.is_v4()) else { return };
+                let Some(reason) = why else { return };
                 if error.kind.is_hard() || handshake.on_soft_error(reason) {
                     self.fail_open(index, reason);
                 }
@@ -221,12 +225,12 @@ impl<T: Tx> Stage<'_, T> {
         self.app.on_closed(&mut Context { tables: self.tables, local: self.local }, id, token, reason);
     }
 
-    /// One of our datagrams was for nobody. The socket is looked for on the lane that has its flow; that it exists is all that
+    /// One of our datagrams was for nobody, or may not get there. The socket is looked for on the lane that has its flow; that it exists is all that
     /// can be checked.
-    fn udp_unreachable(&mut self, key: &FlowKey, bytes: &[u8]) {
+    fn udp_unreachable(&mut self, key: &FlowKey, why: CloseReason, bytes: &[u8]) {
         let Some(socket) = self.sender_of(key, bytes) else { return };
         let to = SocketAddr::new(key.remote.to_ip(), key.remote_port);
-        self.app.on_unreachable(&mut Context { tables: self.tables, local: self.local }, socket, to);
+        self.app.on_unreachable(&mut Context { tables: self.tables, local: self.local }, socket, to, why);
     }
 
     /// One of our datagrams is too long for its path. Over IPv4 a router cuts it; over IPv6 only we can (RFC 8201 section 4). As above, no

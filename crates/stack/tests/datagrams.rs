@@ -13,6 +13,7 @@ use laneway_stack::host::Host;
 use laneway_stack::listing::{Page, States};
 use laneway_stack::runtime::Bells;
 use laneway_stack::threads::desk::{Desk, UdpTicket};
+use laneway_stack::threads::words::Fault;
 use laneway_stack::threads::{COMMANDS_MAX, Server};
 use laneway_stack::udp::payload_max;
 use std::convert::Infallible;
@@ -399,7 +400,7 @@ fn who_is_connected_takes_its_peer_s_datagrams_and_no_others() {
             client.turn(1);
             server.turn(1);
         }
-        clients.each_ref().map(|from| from.take_refused())
+        clients.each_ref().map(|from| from.take_fault() == Some(Fault::Refused))
     };
     assert_eq!(all_send(&mut server), [false, true], "nobody hears the second");
     assert_eq!(received(&ours), Some((clients[0].at, b"hello".to_vec())));

@@ -120,8 +120,8 @@ impl UdpSocket {
         let socket = &self.0.ticket;
         loop {
             self.check()?;
-            if socket.take_refused() {
-                return Err(Why::Fault(Fault::Refused).into());
+            if let Some(fault) = socket.take_fault() {
+                return Err(Why::Fault(fault).into());
             }
             // What had come before the stack stopped is received; what is sent nobody would take any more.
             let is_over = || socket.gone.load(Acquire) || self.0.desk.is_stopped();
@@ -387,10 +387,10 @@ impl UdpSocket {
         Ok(self.0.ticket.broadcast.load(Relaxed))
     }
 
-    /// Whether the peer has refused a datagram, if nobody was told yet.
+    /// Why a datagram did not get to the peer, if nobody was told yet.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.check()?;
-        Ok(self.0.ticket.take_refused().then(|| Why::Fault(Fault::Refused).into()))
+        Ok(self.0.ticket.take_fault().map(|fault| Why::Fault(fault).into()))
     }
 }
 

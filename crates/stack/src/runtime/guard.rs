@@ -102,7 +102,7 @@ impl<A: App> App for Guarded<A> {
     fn unclaimed(&self, listener: ListenerId) -> usize {
         self.0.unclaimed(listener)
     }
-    fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
-        self.0.on_unreachable(cx, socket, to);
+    fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr, why: CloseReason) {
+        self.0.on_unreachable(cx, socket, to, why);
     }
 }

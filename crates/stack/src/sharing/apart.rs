@@ -52,8 +52,8 @@ impl App for Later<'_> {
     fn unclaimed(&self, listener: ListenerId) -> usize {
         self.app.unclaimed(listener)
     }
-    fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
-        self.app.on_unreachable(cx, socket, to);
+    fn on_unreachable(&mut self, cx: &mut Context<'_>, socket: UdpId, to: SocketAddr, why: CloseReason) {
+        self.app.on_unreachable(cx, socket, to, why);
     }
     fn on_poll_end(&mut self) {
         self.app.on_poll_end();

@@ -1,7 +1,7 @@
 //! Packets that come to the wrong one of two lanes, to one host or by broadcast of the link: the lane that gets them by mail must
 //! know which.
 
-use crate::app::{App, ConnId, Context};
+use crate::app::{App, ConnId, Context, UdpId};
 use crate::binding::BindOptions;
 use crate::config::Config;
 use crate::control::Network;
@@ -16,19 +16,27 @@ use laneway_proto::icmp::{self, Problem};
 use laneway_proto::ip::fragment::Fragments;
 use laneway_proto::ip::input;
 use laneway_proto::ip::output::{self, HeaderSpec};
+use laneway_proto::tcp::CloseReason;
 use laneway_proto::time::Instant;
 use laneway_proto::udp;
 use laneway_wire::checksum::{Sum, pseudo_header};
 use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::icmpv4::Echo;
-use laneway_wire::{icmpv6, protocol};
+use laneway_wire::{icmpv4, icmpv6, protocol};
 use std::net::SocketAddr;
 
-struct Nobody;
+/// Says nothing, and keeps what it is told of its datagrams.
+#[derive(Default)]
+struct Nobody {
+    told: Vec<(UdpId, SocketAddr, CloseReason)>,
+}
 impl App for Nobody {
     fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
         data.len()
+    }
+    fn on_unreachable(&mut self, _: &mut Context<'_>, socket: UdpId, to: SocketAddr, why: CloseReason) {
+        self.told.push((socket, to, why));
     }
 }
 
@@ -59,7 +67,7 @@ impl World {
         let network = Network { addresses, gateways: vec![] };
         let secrets = BootSecrets::from_seed(1);
         let config = Config { ip_default_ttl: 5, ..Config::default() };
-        let host = Host::new(config, &network, &secrets, queues, now, |_| Nobody).unwrap();
+        let host = Host::new(config, &network, &secrets, queues, now, |_| Nobody::default()).unwrap();
         World { host, other, mac, now }
     }
 
@@ -273,6 +281,48 @@ fn a_path_is_no_narrower_for_datagrams_that_nobody_sends() {
         let answer = world.ask(&request).expect("an echo");
         assert_eq!(answer.len() < request.len(), is_bound, "in pieces: {}", answer.len());
         assert_eq!(world.host.counters().discarded(Discard::IcmpUnverified), u64::from(!is_bound));
+    }
+}
+
+/// RFC 1122 section 4.1.3.3: a hard error is passed on, by the name that the kernel has for it; what may be over soon is not.
+#[test]
+fn why_a_datagram_did_not_get_there_is_passed_on() {
+    use CloseReason::*;
+    let v4 =
+        [(1, None), (2, Some(Refused)), (3, Some(Refused)), (9, Some(HostUnreachable)), (13, Some(HostUnreachable))];
+    let of_v6 = [(0, None), (3, None), (1, Some(Prohibited)), (4, Some(Refused)), (5, Some(Prohibited))];
+    for (here, there, cases) in [(HERE, THERE, v4), (v6(1), v6(2), of_v6)] {
+        let is_v4 = here.is_v4();
+        let packet = |src, dst, protocol, payload: &[u8]| {
+            let spec = HeaderSpec::new(src, dst, protocol);
+            let mut packet = vec![0; spec.len() + payload.len()];
+            output::emit(&spec, &mut packet, payload.len());
+            packet[spec.len()..].copy_from_slice(payload);
+            packet
+        };
+        let mut sent = vec![0; udp::HEADER_LEN + 10];
+        udp::emit(&FlowKey { local: here, remote: there, local_port: 53, remote_port: 7 }, &[7; 10], &mut sent);
+        let quoted = packet(here, there, protocol::UDP, &sent);
+        for (code, why) in cases {
+            let mut world = World::on(Medium::Ip, 1);
+            let at = SocketAddr::new(here.to_ip(), 53);
+            let socket = world.host.control.bind_udp(at).unwrap();
+            world.host.turn(world.now);
+            let message = if is_v4 {
+                let message = icmpv4::Message::DestinationUnreachable { code, next_hop_mtu: 0, quoted: &quoted };
+                let mut bytes = vec![0; message.len()];
+                message.emit(&mut bytes);
+                packet(there, here, protocol::ICMPV4, &bytes)
+            } else {
+                let message = icmpv6::Message::DestinationUnreachable { code, quoted: &quoted };
+                let mut bytes = vec![0; message.len()];
+                message.emit(&mut bytes, &there, &here);
+                packet(there, here, protocol::ICMPV6, &bytes)
+            };
+            assert_eq!(world.ask(&message), None);
+            let told: Vec<_> = why.map(|why| (socket, SocketAddr::new(there.to_ip(), 7), why)).into_iter().collect();
+            assert_eq!(world.host.seats[0].app.told, told, "code {code}");
+        }
     }
 }
 

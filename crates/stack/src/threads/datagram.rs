@@ -5,7 +5,7 @@
 
 use super::heard::Heard;
 use super::watches::Watches;
-use super::words::{Event, READ, ROOM, WRITE, wake_those};
+use super::words::{Event, Fault, READ, ROOM, WRITE, wake_those};
 use crate::app::UdpId;
 use laneway_sync::ring::records::{RecordConsumer, RecordProducer, records};
 use laneway_sync::wake::Flags;
@@ -42,8 +42,8 @@ pub struct Datagrams {
     pub event: Event,
     /// Datagrams that found no room.
     pub dropped: AtomicU64,
-    /// The host of the peer that it was connected to then said that nobody is there.
-    refused: AtomicBool,
+    /// What was said of a datagram to the peer that it was connected to then: a [`Fault`], or 0.
+    fault: AtomicU16,
     ends: Mutex<Ends>,
     /// The same for lanes, which take no lock.
     pub(super) heard: Heard,
@@ -128,7 +128,7 @@ impl Datagrams {
             flags: Flags::default(),
             event: Event::default(),
             dropped: AtomicU64::new(0),
-            refused: AtomicBool::new(false),
+            fault: AtomicU16::new(0),
             ends: Mutex::default(),
             heard: Heard::default(),
             broadcast: AtomicBool::new(false),
@@ -191,15 +191,15 @@ impl Datagrams {
 
     /// Which of [`READ`] and [`WRITE`] would not have to wait.
     pub fn ready(&self) -> u32 {
-        let over = self.gone.load(Acquire) || self.refused.load(Acquire);
+        let over = self.gone.load(Acquire) || self.fault.load(Acquire) != 0;
         let readable = over || self.from_lanes.iter().any(|ring| !lock(ring).is_empty());
         let writable = over || self.queued.load(Relaxed) < ROOMY;
         (u32::from(readable) * READ) | (u32::from(writable) * WRITE)
     }
 
-    /// A connected peer has refused a datagram; said once, though it be connected to another by now.
-    pub fn take_refused(&self) -> bool {
-        self.refused.load(Relaxed) && self.refused.swap(false, AcqRel)
+    /// Why a datagram did not get to a connected peer; said once, though it be connected to another by now.
+    pub fn take_fault(&self) -> Option<Fault> {
+        (self.fault.load(Relaxed) != 0).then(|| Fault::from_code(self.fault.swap(0, AcqRel)))?
     }
 
     /// Says that the caller waits; it looks once more before it sleeps.
@@ -258,10 +258,10 @@ impl LaneDatagrams {
         true
     }
 
-    /// Nobody is at that address. It concerns who is connected to it; who is not, or becomes so later, does not hear of it.
-    pub(super) fn refuse(&mut self, peer: SocketAddr) {
+    /// What is sent to that address does not get there. It concerns who is connected to it; who is not, or becomes so later, does not hear of it.
+    pub(super) fn fail(&mut self, peer: SocketAddr, fault: Fault) {
         if self.shared.heard.is_from(peer) == Some(true) {
-            self.shared.refused.store(true, Release);
+            self.shared.fault.store(fault as u16, Release);
             self.news |= READ | WRITE;
         }
     }

@@ -604,15 +604,8 @@ impl App for Server {
             talk.lane().status.load(Relaxed) & ENDED != 0 && talk.app().state.load(Relaxed) & SHUT_WRITE == 0
         };
         let fault = match reason {
-            CloseReason::Normal => None,
             CloseReason::Reset if self.record(index).is_some_and(breaks_pipe) => Some(Fault::BrokenPipe),
-            CloseReason::Reset => Some(Fault::Reset),
-            CloseReason::Refused => Some(Fault::Refused),
-            CloseReason::NetworkUnreachable => Some(Fault::NetworkUnreachable),
-            CloseReason::HostUnreachable => Some(Fault::HostUnreachable),
-            CloseReason::Prohibited => Some(Fault::Prohibited),
-            CloseReason::TimedOut => Some(Fault::TimedOut),
-            CloseReason::Aborted => Some(Fault::Stopped), // not by its thread: then the record would be gone
+            _ => fault_of(reason),
         };
         self.remove(index, fault);
     }
@@ -655,8 +648,24 @@ impl App for Server {
         self.listeners.get(&listener.0).map_or(0, LaneAcceptor::unclaimed)
     }
 
-    fn on_unreachable(&mut self, _: &mut Context<'_>, socket: UdpId, to: SocketAddr) {
-        self.with_socket(socket, |side| side.refuse(to));
+    fn on_unreachable(&mut self, _: &mut Context<'_>, socket: UdpId, to: SocketAddr, why: CloseReason) {
+        if let Some(fault) = fault_of(why) {
+            self.with_socket(socket, |side| side.fail(to, fault));
+        }
+    }
+}
+
+/// What a thread is told that waits for it.
+fn fault_of(reason: CloseReason) -> Option<Fault> {
+    match reason {
+        CloseReason::Normal => None,
+        CloseReason::Reset => Some(Fault::Reset),
+        CloseReason::Refused => Some(Fault::Refused),
+        CloseReason::NetworkUnreachable => Some(Fault::NetworkUnreachable),
+        CloseReason::HostUnreachable => Some(Fault::HostUnreachable),
+        CloseReason::Prohibited => Some(Fault::Prohibited),
+        CloseReason::TimedOut => Some(Fault::TimedOut),
+        CloseReason::Aborted => Some(Fault::Stopped), // not by its thread: then the record would be gone
     }
 }
 

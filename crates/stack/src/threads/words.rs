@@ -236,7 +236,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    fn from_code(code: u16) -> Option<Fault> {
+    pub(super) fn from_code(code: u16) -> Option<Fault> {
         use Fault::*;
         let unreachable = [NetworkUnreachable, HostUnreachable, Prohibited];
         [Refused, Reset, BrokenPipe, TimedOut, AddressNotAvailable, AddressInUse, Invalid, Stopped]
