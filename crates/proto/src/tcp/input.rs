@@ -780,6 +780,11 @@ impl Connection {
         if seg.payload.is_empty() && !seg.flags.intersects(Flags::FIN) {
             arrival.challenged = self.challenge(seg, cx) && seg.flags.syn(); // a challenge is what answers SYN, RST and ACK
         } else {
+            // Refused as old, and overtaken by its own repetition: nothing else tells the peer that this was needless.
+            let end = (seg.seq + seg.seq_len()).earliest(self.rcv.nxt);
+            if self.is_repeated(seg, end) && seg.seq.before(end) {
+                self.note_repeated(seg.seq, end);
+            }
             self.facts.set(Facts::ACK_NOW);
         }
     }
