@@ -32,10 +32,15 @@ impl Connection {
             (Phase::Open | Phase::Tail, None) => {
                 outstanding.saturating_sub(u32::from(self.dup_acks.min(2)) * u32::from(self.snd.mss))
             }
-            (Phase::Loss, _) => {
+            (Phase::Loss, None) => {
                 let again = self.rexmit_nxt.offset_from(self.snd.una).max(0) as u32;
                 let new = self.snd.nxt.offset_from(self.recover).max(0) as u32;
                 again + new
+            }
+            // What is reported was not sent again, or has come.
+            (Phase::Loss, Some(board)) => {
+                let again = board.unsacked_between(self.snd.una, self.rexmit_nxt);
+                again + board.unsacked_between(self.recover, self.snd.nxt)
             }
             (Phase::Open | Phase::Tail, Some(board)) => board.unsacked_between(self.snd.una, self.snd.nxt),
             (Phase::Recovery, Some(board)) => {
