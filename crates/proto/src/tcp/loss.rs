@@ -295,7 +295,13 @@ impl Connection {
             }
             Phase::Tail => self.suspect(cx),
             Phase::Recovery => self.suspect_repetition(cx),
-            Phase::Loss => {}
+            Phase::Loss => {
+                self.suspect_repetition(cx);
+                // All that was sent again left before what has come, and goes out once more.
+                if self.facts.has(Facts::FORCE) {
+                    self.rexmit_nxt = self.snd.una;
+                }
+            }
         }
     }
 
