@@ -131,7 +131,8 @@ impl Connection {
     }
 
     fn heed_new_ack(&mut self, seg: &Segment<'_>, acked: u32, cx: &mut Cx<'_>) {
-        if self.facts.has(Facts::DOUBTED) {
+        let is_first = self.facts.has(Facts::DOUBTED);
+        if is_first {
             self.facts.clear(Facts::DOUBTED);
             // What was missing has come before it was sent again.
             if self.phase == Phase::Recovery && self.facts.has(Facts::FORCE) {
@@ -163,6 +164,10 @@ impl Connection {
                 self.phase = Phase::Open;
                 self.dup_acks = 0;
                 self.facts.clear(Facts::FORCE);
+                if is_first && self.retries < DUP_THRESH as u8 {
+                    // One segment was sent again, by each timeout once: fewer than three duplicates are echoes of that.
+                    self.recover = seg.ack - 1;
+                }
                 // What was sent meanwhile may show holes already, and nothing may come any more to ask for them.
                 self.suspect(cx);
             }
@@ -354,7 +359,7 @@ impl Connection {
                 board.is_overdue(self.snd.una)
             }
             Some(board) => self.dup_acks >= DUP_THRESH || board.is_lost(self.snd.una, self.snd.mss.into()),
-            // Not when the ACKs only echo what a timeout sent twice (RFC 6582 section 3.2, step 1).
+            // Not when the ACKs may only echo what a timeout sent twice (RFC 6582 section 3.2, step 1; its section 4.1 has a rule that guesses which).
             None => self.dup_acks >= DUP_THRESH && self.snd.una != self.recover,
         };
         if lost {
