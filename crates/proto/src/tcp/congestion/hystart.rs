@@ -50,7 +50,7 @@ pub struct Growth {
 }
 
 impl HyStart {
-    /// Before the first round, which lasts until `una` is acknowledged.
+    /// Before the first round.
     #[inline(always)]
     pub const fn new(una: SeqNum) -> Self {
         HyStart { window_end: una, last_ms: NEVER, current_ms: NEVER, baseline_ms: NEVER, samples: 0, rounds: 0 }
@@ -58,13 +58,20 @@ impl HyStart {
 
     /// `ack` has acknowledged `bytes` after `rtt_ms` (if a timestamp says so), and what follows `nxt` will be the next round's.
     pub fn on_ack(&mut self, ack: SeqNum, nxt: SeqNum, bytes: u32, rtt_ms: Option<u32>) -> Growth {
-        let is_over = ack.after(self.window_end) && self.begin_round(nxt);
+        if self.last_ms == NEVER && self.current_ms == NEVER {
+            self.window_end = nxt; // nothing was measured: this is the first of its round
+        }
         if let Some(rtt_ms) = rtt_ms {
             self.current_ms = self.current_ms.min(rtt_ms.min(u32::from(NEVER) - 1) as u16);
             self.samples = (self.samples + 1).min(SAMPLES);
             self.judge();
         }
         let bytes = if self.is_conservative() { bytes / GROWTH_DIVISOR } else { bytes };
+        //= https://www.rfc-editor.org/rfc/rfc9406#section-4.2
+        //# When windowEnd is ACKed, the current round ends and windowEnd is set to SND.NXT.
+        // (Where nothing follows yet it ends when something does.)
+        let ends = ack.at_or_after(self.window_end) && ack.before(nxt);
+        let is_over = ends && self.begin_round(nxt);
         Growth { bytes, is_over }
     }
 

@@ -271,6 +271,6 @@ fn slow_start_slows_down_where_a_queue_grows() {
         windows
     };
     assert_eq!(grown(50, true), [20, 40]);
-    assert_eq!(grown(70, true), [20, 30], "seven of twenty before it is seen, and a quarter of thirteen");
+    assert_eq!(grown(70, true), [20, 31], "eight of twenty before it is seen, and a quarter of twelve");
     assert_eq!(grown(70, false), [20, 40]);
 }

@@ -6,22 +6,21 @@ const BYTES: u32 = 1_000;
 struct Sender {
     hystart: HyStart,
     una: SeqNum,
-    nxt: SeqNum,
 }
 
 impl Sender {
     fn new() -> Self {
         let una = SeqNum::new(u32::MAX - 15_000); // the numbers wrap in the second round
-        Sender { hystart: HyStart::new(una), una, nxt: una + 10 * BYTES }
+        Sender { hystart: HyStart::new(una), una }
     }
 
-    /// A round of ten ACKs. What each was worth, and whether slow start was over in it.
+    /// A round of ten ACKs, behind the last of which the next is under way. What each was worth, and whether slow start was over in it.
     fn round(&mut self, rtt_ms: [Option<u32>; 10]) -> ([u32; 10], bool) {
-        let mut is_over = false;
+        let (end, mut is_over) = (self.una + 10 * BYTES, false);
         let worth = rtt_ms.map(|rtt_ms| {
             self.una = self.una + BYTES;
-            let growth = self.hystart.on_ack(self.una, self.nxt, BYTES, rtt_ms);
-            self.nxt = self.nxt + BYTES;
+            let nxt = if self.una == end { end + 10 * BYTES } else { end };
+            let growth = self.hystart.on_ack(self.una, nxt, BYTES, rtt_ms);
             is_over |= growth.is_over;
             growth.bytes
         });
@@ -51,10 +50,10 @@ fn a_queue_slows_it_down_and_five_rounds_later_it_is_over() {
     let mut sender = Sender::new();
     assert_eq!(sender.steady(40), (FULL, false));
     assert_eq!(sender.steady(45), (FOUND, false));
-    for _ in 0..4 {
-        assert_eq!(sender.steady(60), (QUARTER, false), "the rest of the round counted as one");
+    for _ in 0..3 {
+        assert_eq!(sender.steady(60), (QUARTER, false));
     }
-    assert!(sender.steady(60).1);
+    assert_eq!(sender.steady(60), (QUARTER, true), "the rest of the second counted as a round");
 }
 
 #[test]
@@ -66,7 +65,7 @@ fn a_round_trip_that_becomes_shorter_again_was_no_queue() {
     let worth = [250, 250, 250, 250, 250, 250, 250, 1_000, 1_000, 1_000];
     assert_eq!(sender.steady(59), (worth, false));
     assert_eq!(sender.steady(66), (FOUND, false), "and is looked for as before");
-    for _ in 0..4 {
+    for _ in 0..3 {
         assert!(!sender.steady(66).1, "with five rounds of its own");
     }
     assert!(sender.steady(66).1);
@@ -111,4 +110,21 @@ fn what_a_peer_makes_up_is_a_long_round_trip() {
     assert_eq!(sender.steady(u32::MAX), (FULL, false));
     sender.steady(1);
     assert_eq!(sender.steady(u32::MAX).0, FOUND);
+}
+
+/// A round that is acknowledged before anything follows goes on with what follows, and does not end anew with its first ACK.
+#[test]
+fn who_sends_in_bursts_has_a_round_for_each() {
+    let (mut hystart, mut una) = (HyStart::new(SeqNum::new(0)), SeqNum::new(0));
+    let mut burst = |rtt_ms| {
+        let nxt = una + 20 * BYTES;
+        let mut worth = 0;
+        while una != nxt {
+            una = una + BYTES;
+            worth += hystart.on_ack(una, nxt, BYTES, Some(rtt_ms)).bytes;
+        }
+        worth
+    };
+    assert_eq!((burst(40), burst(42)), (20_000, 20_000));
+    assert_eq!(burst(50), 8_000 + 12 * 250);
 }
