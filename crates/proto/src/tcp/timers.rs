@@ -96,7 +96,7 @@ impl Connection {
     /// Whether [`on_timeout`](Self::on_timeout) will now send a tail loss probe.
     #[inline]
     pub fn is_loss_probe_due(&self, now: Instant) -> bool {
-        self.rexmt_at <= now && self.asks_early(now) && self.board.is_none() && self.has_tail()
+        self.rexmt_at <= now && self.asks_early(now) && self.snd.wnd > 0 && self.board.is_none() && self.has_tail()
     }
 
     /// When to ask what became of what is under way: when its ACK is overdue, or a gap can no longer be mere reordering; and at the
@@ -120,9 +120,14 @@ impl Connection {
     /// Whether the retransmission timer is not the first to ask: where reports will say what came.
     #[inline]
     pub(super) fn may_ask_early(&self) -> bool {
+        self.snd.wnd > 0 && self.has_reports()
+    }
+
+    /// Whether reports would say it, if the window let anything go.
+    #[inline]
+    fn has_reports(&self) -> bool {
         self.phase == Phase::Open
             && self.facts.are(Facts::SACK | Facts::PERSIST | Facts::CORK_WAIT, Facts::SACK)
-            && self.snd.wnd > 0
             && self.rtt.pto_us().is_some()
     }
 
@@ -143,11 +148,22 @@ impl Connection {
     //#     PTO = TCP_RTO_expiration() - Now()
     #[inline]
     fn asks_early(&self, now: Instant) -> bool {
-        let is_early = || self.idle_ms(now) < self.rtt.rto_us() / 1_000;
         self.flight() > 0
-            && self.may_ask_early()
-            && (self.board.is_some() || self.has_tail() || is_early())
+            && (self.may_ask_early() && (self.board.is_some() || self.has_tail() || self.is_early(now))
+                || self.is_closed_early(now))
             && !self.is_user_timeout_over(now)
+    }
+
+    /// Whether the retransmission timer has not ended.
+    #[inline]
+    fn is_early(&self, now: Instant) -> bool {
+        self.idle_ms(now) < self.rtt.rto_us() / 1_000
+    }
+
+    /// Whether it has not, and the window has closed over what was to be asked for.
+    #[inline]
+    fn is_closed_early(&self, now: Instant) -> bool {
+        self.snd.wnd == 0 && self.has_reports() && self.is_early(now)
     }
 
     /// Who is given up is asked nothing more.
@@ -218,6 +234,12 @@ impl Connection {
     /// is the retransmission timer (RFC 8985 section 7.3).
     #[cold]
     fn ask(&mut self, cx: &mut Cx<'_>) {
+        if self.snd.wnd == 0 {
+            // The peer has no room for a probe, and no ACK is overdue yet.
+            let left_ms = (self.rtt.rto_us() / 1_000).saturating_sub(self.idle_ms(cx.now));
+            self.rexmt_at = cx.now.after_us(u64::from(left_ms) * 1_000);
+            return self.heed_user_timeout(cx.now);
+        }
         if let Some(board) = &mut self.board {
             board.presume_lost(cx.now);
             self.enter_recovery(cx);
