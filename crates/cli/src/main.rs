@@ -11,6 +11,7 @@ mod failure;
 mod http;
 mod log;
 mod open_files;
+mod pace;
 mod parse;
 mod plain;
 mod settings;

@@ -2,6 +2,7 @@
 
 use crate::ask::{Out, Which};
 use crate::failure::Failure;
+use crate::pace::Pace;
 use crate::parse;
 use laneway::control::{Ask, Client, LaneRow};
 use serde_json::json;
@@ -40,13 +41,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let interval = Duration::from_micros(args.interval);
     let mut client = args.which.connect()?;
     let mut before = look(&mut client)?;
-    let (mut at, mut due) = (Instant::now(), Instant::now());
+    let mut at = Instant::now();
+    let mut pace = Pace::new(interval, at);
     let mut out = Out::new();
     for _ in 0..args.count.unwrap_or(u64::MAX) {
-        due += interval;
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        // A connection that was silent for long is not kept open for us.
-        if interval > Duration::from_secs(30) {
+        std::thread::sleep(pace.wait(Instant::now()));
+        if pace.look(Instant::now()) {
             client = args.which.connect()?;
         }
         let now = look(&mut client)?;
