@@ -335,10 +335,10 @@ pub fn read(path: &Path) -> Result<Settings, Failure> {
 /// What a file of this text says.
 pub fn parse(path: &Path, text: &str) -> Result<Settings, Vec<String>> {
     let at = |byte: usize| text.as_bytes().iter().take(byte).filter(|byte| **byte == b'\n').count() + 1;
-    let place = |line: usize| format!("{}:{line}", path.display());
+    let place = |(line, what): (usize, String)| format!("{}:{line}: {what}", path.display());
     let document = DeTable::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| at(span.start));
-        vec![format!("{}: that is not TOML: {}", place(line), error.message())]
+        vec![place((line, format!("that is not TOML: {}", error.message())))]
     })?;
     let mut settings = Settings { path: Some(path.to_owned()), ..Settings::default() };
     let mut wrong = Vec::new();
@@ -347,17 +347,14 @@ pub fn parse(path: &Path, text: &str) -> Result<Settings, Vec<String>> {
         let line = at(key.span().start);
         let known = ["interface", "sysctl"];
         let DeValue::Table(table) = value.get_ref() else {
-            wrong.push(if all_names().any(|(name, _)| name == section) {
-                let (_, home) = all_names().find(|(name, _)| *name == section).unwrap_or(("", ""));
-                format!("{}: '{section}' stands in no section: put it under [{home}]", place(line))
+            let what = if let Some((_, home)) = all_names().find(|(name, _)| *name == section) {
+                format!("'{section}' stands in no section: put it under [{home}]")
             } else if known.contains(&section) {
-                format!(
-                    "{}: {section} must be a section: write [{section}] on a line of its own, and once",
-                    place(line)
-                )
+                format!("{section} must be a section: write [{section}] on a line of its own, and once")
             } else {
-                format!("{}: '{section}' is no section{}", place(line), suggest(section, known))
-            });
+                format!("'{section}' is no section{}", suggest(section, known))
+            };
+            wrong.push((line, what));
             continue;
         };
         let mut given = Vec::new();
@@ -368,25 +365,29 @@ pub fn parse(path: &Path, text: &str) -> Result<Settings, Vec<String>> {
             let full = |name: &str| format!("{section}.{name}");
             wrong.push(match given.iter().find(|(name, ..)| tunable(&full(name)).is_some()) {
                 Some((name, start, _)) => {
-                    let line = place(at(*start));
-                    format!("{line}: '{}' stands in no section: put it under [sysctl]", full(name))
+                    (at(*start), format!("'{}' stands in no section: put it under [sysctl]", full(name)))
                 }
-                None => format!("{}: [{section}] is no section{}", place(line), suggest(section, known)),
+                None => (line, format!("[{section}] is no section{}", suggest(section, known))),
             });
             continue;
         }
         for (name, start, value) in given {
             let line = at(start);
             if let Err(what) = settings.take(section, &name, value, line) {
-                wrong.push(format!("{}: {what}", place(line)));
+                wrong.push((line, what));
             }
         }
     }
     for (name, what) in settings.interface.check() {
         let line = settings.lines.get(name).copied().unwrap_or(1);
-        wrong.push(format!("{}: {name}: {what}", place(line)));
+        wrong.push((line, format!("{name}: {what}")));
     }
-    if wrong.is_empty() { Ok(settings) } else { Err(wrong) }
+    if wrong.is_empty() {
+        return Ok(settings);
+    }
+    // As whoever goes through the file from its top meets them.
+    wrong.sort_by_key(|(line, _)| *line);
+    Err(wrong.into_iter().map(place).collect())
 }
 
 impl Interface {

@@ -187,8 +187,15 @@ fn what_is_wrong_is_said_with_its_place_and_what_would_be_right() {
     ] {
         assert_eq!(messages(text), [says], "{text}");
     }
-    // Everything that is wrong is said at once.
-    assert_eq!(messages("[sysctl]\na_setting_of_mine = 1\ntcp_sack = 2\n[else]\n").len(), 3);
+    // Everything that is wrong is said at once, from the top of the file to its end.
+    let file =
+        "tun = \"a\"\n[sysctl]\na_setting_of_mine = 1\ntcp_sack = 2\n[else]\n[interface]\ntun = \"a b\"\nlanes = 0\n";
+    let all = messages(file);
+    let starts: Vec<_> = [1, 3, 4, 5, 7, 8].map(|line| format!("laneway.toml:{line}: ")).into();
+    assert!(
+        all.len() == starts.len() && all.iter().zip(&starts).all(|(said, start)| said.starts_with(start)),
+        "{all:?}"
+    );
     for text in ["[sysctl", "a = ", "[sysctl]\nmsl = 1\nmsl = 2", "\u{0}", "[sysctl]\nmsl = 99999999999999999999"] {
         let said = messages(text);
         assert!(said[0].starts_with("laneway.toml:"), "{said:?}");
