@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -191,4 +192,31 @@ fn a_stack_that_dies_after_a_second_leaves_a_trace_that_broke_off_too() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("2 packets, 0 or more lost") && said.contains("the stack has ended"), "{said}");
+}
+
+/// What it would still say is waited for for a while, and not instead of what it has said: that may be why somebody traces it.
+#[test]
+fn a_stack_that_hangs_does_not_take_the_ring_with_it() {
+    let (capture, _) = of_one_packet();
+    let place = place("hangs");
+    let (socket, file) = (place.join("x.sock"), place.join("x.pcapng"));
+    let (done, wait) = channel::<()>();
+    let stack = stack(&socket, capture.get_ref(), move |_| wait.iter().for_each(|()| {}));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_laneway"));
+    let command = command.args(["trace", "--ring", "5", "--count", "1", "-w"]).arg(&file).arg("--control").arg(&socket);
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("the program can be executed");
+    let until = Instant::now() + Duration::from_secs(20);
+    while child.try_wait().expect("it is ours").is_none() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = child.kill(); // if it has not ended
+    let output = child.wait_with_output().expect("it is ours");
+    drop(done);
+    stack.join().expect("somebody has asked");
+    let written = std::fs::read(&file).expect("it is written");
+    std::fs::remove_dir_all(&place).expect("it is ours");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("1 packets, 0 or more lost") && said.contains("does not answer"), "{said}");
+    assert_eq!(written, capture.get_ref()[..]);
 }

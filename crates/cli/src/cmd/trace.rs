@@ -12,11 +12,14 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::net::{IpAddr, Shutdown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// Shows the packets of a running stack: as pcapng for any analyser, or a JSON object each.
 ///
-/// Ends with Ctrl-C or after --count packets. A reader that is too slow loses packets and never slows the stack down; how
-/// many it lost is said at the end, and written into the file.
+/// Ends with Ctrl-C or after --count packets; a stack that hangs then is waited for 5 s. A reader that is too slow loses
+/// packets and never slows the stack down; how many it lost is said at the end, and written into the file.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Args {
@@ -64,6 +67,9 @@ const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
+/// So long nothing may come from a stack that was asked for the end: it is stuck then, and what has come already is kept without what it
+/// would still have said.
+const STUCK: Duration = Duration::from_secs(5);
 /// A block longer than this cannot be one of ours.
 const BLOCK_MAX: usize = 1 << 20;
 
@@ -85,17 +91,22 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     let mut sink = Sink::open(&args)?;
     let handle = packets.handle().map_err(failed)?;
     let (events, heard) = std::sync::mpsc::channel();
-    signals::listen(events).map_err(|error| Failure::Failed(format!("signals cannot be heard: {error}")))?;
-    let ending = handle.try_clone().map_err(failed)?;
-    std::thread::spawn(move || {
-        while let Ok(event) = heard.recv() {
-            if event == Event::End {
-                let _ = ending.shutdown(Shutdown::Write); // what has been seen still comes
-            }
-        }
-    });
+    signals::listen(events.clone()).map_err(|error| Failure::Failed(format!("signals cannot be heard: {error}")))?;
     let mut seen = Seen::default();
-    let copied = copy(&mut packets, &mut sink, &mut seen, args.count, || drop(handle.shutdown(Shutdown::Write)));
+    let came = Arc::clone(&seen.blocks);
+    std::thread::spawn(move || {
+        if !heard.iter().any(|event| event == Event::End) {
+            return;
+        }
+        let _ = handle.shutdown(Shutdown::Write); // what has been seen still comes
+        let mut before = None;
+        while before != Some(came.load(Relaxed)) {
+            before = Some(came.load(Relaxed));
+            std::thread::sleep(STUCK);
+        }
+        let _ = handle.shutdown(Shutdown::Both);
+    });
+    let copied = copy(&mut packets, &mut sink, &mut seen, args.count, || drop(events.send(Event::End)));
     // However it ended, what has come is what somebody wanted to see: the ring, and what is not written yet.
     let ended = sink.end();
     let dropped: u64 = seen.dropped.values().sum();
@@ -105,7 +116,7 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     copied.and(ended)?;
     match is_whole {
         true => Ok(()),
-        false => Err(Failure::Failed("the trace broke off: the stack has ended".into())),
+        false => Err(Failure::Failed("the trace broke off: the stack has ended, or does not answer".into())),
     }
 }
 
@@ -113,6 +124,8 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
 #[derive(Default)]
 struct Seen {
     packets: u64,
+    /// Blocks of all kinds, for who looks whether anything comes.
+    blocks: Arc<AtomicU64>,
     /// Lanes that were named.
     lanes: usize,
     /// How many each lane says it has lost.
@@ -138,6 +151,7 @@ fn copy(
 ) -> Result<(), Failure> {
     let mut block = Vec::new();
     while read_block(from, &mut block)? {
+        seen.blocks.fetch_add(1, Relaxed);
         match word(&block, 0) {
             PACKET if count.is_some_and(|count| seen.packets >= count) => {}
             PACKET => {
