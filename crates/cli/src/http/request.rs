@@ -125,6 +125,7 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
         if_modified_since: None,
     };
     let (mut hosts, mut is_host, mut lengths, mut is_coded, mut closes) = (0, true, 0, false, false);
+    let mut expects = false;
     for field in head.headers.iter() {
         let value = field.value.trim_ascii();
         match field.name.len() {
@@ -133,6 +134,7 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
                 is_host &= host(value).is_some();
             }
             5 if field.name.eq_ignore_ascii_case("range") => request.range = Some(value),
+            6 if field.name.eq_ignore_ascii_case("expect") => expects |= value.eq_ignore_ascii_case(b"100-continue"),
             8 if field.name.eq_ignore_ascii_case("if-match") => list(&mut request.if_match, value),
             8 if field.name.eq_ignore_ascii_case("if-range") => request.if_range = Some(value),
             10 if field.name.eq_ignore_ascii_case("connection") => {
@@ -157,6 +159,9 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
     }
     // RFC 9112 section 9.3: who says both wants it closed, in whatever order.
     request.keep_alive &= !closes;
+    // RFC 9110 section 10.1.1: who asks first whether to send a body, and has an answer, may send it or not. What comes next would be read
+    // over as the body, or answered as a request, and it may be the other of the two.
+    request.keep_alive &= !expects || request.body_len == 0;
     // RFC 9112 section 3.2: exactly one Host, that can be one. Two lengths, or a length and a coding, are how requests are smuggled.
     if (!is_http10 && hosts != 1) || hosts > 1 || !is_host || lengths > 1 || (is_coded && lengths > 0) {
         return bad(Status::BadRequest);

@@ -507,6 +507,18 @@ fn keep_alive_and_pipelines() {
         ),
         (1, 2, true)
     );
+    // Who asks first whether to send a body may leave it out after such an answer: what comes next is a body or a request, and is not guessed.
+    for (method, says) in [("GET", "200"), ("HEAD", "200"), ("POST", "405"), ("BREW", "501")] {
+        let expecting = |len| {
+            format!("{method} /hello.txt HTTP/1.1\r\nHost: x\r\nExpect: 100-Continue\r\nContent-Length: {len}\r\n\r\n")
+        };
+        let answers = |answer: String| {
+            assert!(answer.starts_with(&format!("HTTP/1.1 {says} ")), "{method}: {answer}");
+            (answer.matches("HTTP/1.1 ").count(), answer.matches("Connection: close").count())
+        };
+        assert_eq!(answers(site.ask(&format!("{}{}", expecting(3), get("/hello.txt")))), (1, 1), "{method}");
+        assert_eq!(answers(site.ask(&format!("{}{}", expecting(0), get("/hello.txt")))), (2, 0), "{method}");
+    }
     // HTTP/1.0 closes, unless it asks not to.
     let answer = site.ask("GET /hello.txt HTTP/1.0\r\n\r\nGET /hello.txt HTTP/1.0\r\n\r\n");
     assert_eq!(answer.matches("HTTP/1.1 200 ").count(), 1);
