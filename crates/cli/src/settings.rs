@@ -351,6 +351,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Settings, Vec<String>> {
                 format!("'{section}' stands in no section: put it under [{home}]")
             } else if known.contains(&section) {
                 format!("{section} must be a section: write [{section}] on a line of its own, and once")
+            } else if let (None, Some((name, home))) = (near(section, known), near_setting(section)) {
+                format!("'{section}' is no setting, and stands in no section; did you mean '{name}', under [{home}]?")
             } else {
                 format!("'{section}' is no section{}", suggest(section, known))
             };
@@ -439,14 +441,25 @@ fn all_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     interface.chain(TUNABLES.iter().map(|tunable| (tunable.name, "sysctl")))
 }
 
+/// Which of these somebody meant, as far as it can be told.
+fn near<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let all = known.into_iter().map(|name| (strsim::damerau_levenshtein(wrong, name), name));
+    all.min().filter(|(distance, _)| *distance <= 1 + wrong.len() / 3).map(|(_, name)| name)
+}
+
+/// The same of all settings, with the section where that one belongs.
+fn near_setting(wrong: &str) -> Option<(&'static str, &'static str)> {
+    let meant = near(wrong, all_names().map(|(name, _)| name))?;
+    all_names().find(|(name, _)| *name == meant)
+}
+
 /// `; did you mean …?`, or all that there is if it is little.
 fn suggest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
-    let near = known.iter().map(|name| (strsim::damerau_levenshtein(wrong, name), *name)).min();
-    match near {
-        Some((distance, name)) if distance <= 1 + wrong.len() / 3 => format!("; did you mean '{name}'?"),
-        _ if known.len() <= 8 => format!("; there are {}", known.join(", ")),
-        _ => "; `laneway config show` lists them all".into(),
+    match near(wrong, known.iter().copied()) {
+        Some(name) => format!("; did you mean '{name}'?"),
+        None if known.len() <= 8 => format!("; there are {}", known.join(", ")),
+        None => "; `laneway config show` lists them all".into(),
     }
 }
 

@@ -179,6 +179,16 @@ fn what_is_wrong_is_said_with_its_place_and_what_would_be_right() {
             "laneway.toml:2: spin must be a time from 0s to 1s, for example \"50us\"; a bare number is in milliseconds",
         ),
         ("[interface]\nadr = \"10.0.0.2/24\"", "laneway.toml:2: there is no setting 'adr'; did you mean 'addr'?"),
+        (
+            "tcp_sackk = 1",
+            "laneway.toml:1: 'tcp_sackk' is no setting, and stands in no section; did you mean 'tcp_sack', under [sysctl]?",
+        ),
+        (
+            "host_adr = \"10.0.0.1/24\"",
+            "laneway.toml:1: 'host_adr' is no setting, and stands in no section; did you mean 'host_addr', under [interface]?",
+        ),
+        ("sysctll = 1", "laneway.toml:1: 'sysctll' is no section; did you mean 'sysctl'?"),
+        ("something_else = 1", "laneway.toml:1: 'something_else' is no section; there are interface, sysctl"),
         ("[interface]\nlanes = 0", "laneway.toml:2: lanes must be a number from 1 to 256"),
         (
             "[interface]\ngateway = [\"here\"]",
