@@ -316,13 +316,7 @@ impl Connection {
         }
         if seg.ack.before(self.snd.una) {
             cold_path();
-            //= https://www.rfc-editor.org/rfc/rfc5961#section-5.2
-            //# The ACK value is considered acceptable only if it is in the range of
-            //# ((SND.UNA - MAX.SND.WND) <= SEG.ACK <= SND.NXT).
-            // That may reach back to before our first byte, which no peer acknowledges: only who guesses would.
-            let heard = self.tally.bytes_acked + u64::from(self.facts.has(Facts::FIN_SENT));
-            let oldest = u64::from(self.snd.max_wnd).min(heard) as u32;
-            if seg.ack.before(self.snd.una - oldest) {
+            if seg.ack.before(self.oldest_ack()) {
                 arrival.challenged = self.challenge(seg, cx);
                 return Break(Some(Discard::TcpAckInvalid));
             }
@@ -774,15 +768,26 @@ impl Connection {
         self.delack_at = self.delack_at.min(cx.now.after_us(wait_us));
     }
 
+    /// The least that an old segment of the peer's may acknowledge.
+    fn oldest_ack(&self) -> SeqNum {
+        //= https://www.rfc-editor.org/rfc/rfc5961#section-5.2
+        //# The ACK value is considered acceptable only if it is in the range of
+        //# ((SND.UNA - MAX.SND.WND) <= SEG.ACK <= SND.NXT).
+        // That may reach back to before our first byte, which no peer acknowledges: only who guesses would.
+        let heard = self.tally.bytes_acked + u64::from(self.facts.has(Facts::FIN_SENT));
+        self.snd.una - u64::from(self.snd.max_wnd).min(heard) as u32
+    }
+
     /// An ACK for a segment that is not acceptable. One without text is answered only so often, or two confused ends
     /// would answer each other for ever.
     fn answer_invalid(&mut self, seg: &Segment<'_>, cx: &Cx<'_>, arrival: &mut Arrival<'_>) {
         if seg.payload.is_empty() && !seg.flags.intersects(Flags::FIN) {
             arrival.challenged = self.challenge(seg, cx) && seg.flags.syn(); // a challenge is what answers SYN, RST and ACK
         } else {
-            // Refused as old, and overtaken by its own repetition: nothing else tells the peer that this was needless.
+            // Refused as old, and overtaken by its own repetition: nothing else tells the peer that this was needless. (Not of who only guesses.)
             let end = (seg.seq + seg.seq_len()).earliest(self.rcv.nxt);
-            if self.is_repeated(seg, end) && seg.seq.before(end) {
+            let is_peers = seg.ack.at_or_after(self.oldest_ack()) && seg.ack.at_or_before(self.snd.nxt);
+            if is_peers && self.is_repeated(seg, end) && seg.seq.before(end) {
                 self.note_repeated(seg.seq, end);
             }
             self.facts.set(Facts::ACK_NOW);

@@ -338,7 +338,7 @@ impl Rfc {
         None
     }
 
-    /// A forged segment reaches a host: all that the watcher may conclude is that the host may answer.
+    /// A forged segment reaches a host: all that the watcher may conclude is that the host may answer, and that what it has of the peer has perhaps come twice.
     pub fn on_forged(&mut self, host: usize, seen: &Seen<'_>) {
         let name = Self::name(host, &seen.key.reversed());
         let flow = self.flows.entry(name).or_default();
@@ -347,6 +347,13 @@ impl Rfc {
         for halves in [&mut flow.now, &mut flow.before] {
             if let Some(me) = &mut halves[host] {
                 me.heard += 1;
+            }
+            if let Some(peer) = &mut halves[1 - host]
+                && !seg.payload.is_empty()
+                && let (Some(start), Some(end)) = (peer.offset(seg.seq), peer.offset(seg.end()))
+            {
+                peer.repeats += 1;
+                peer.repeated.add(start, end);
             }
         }
     }
