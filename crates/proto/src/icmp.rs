@@ -8,6 +8,7 @@ use crate::discard::Discard;
 use crate::ip::input::Packet;
 use crate::ip::output::{self, HeaderSpec};
 use crate::ip::pmtu::plateau_below;
+use crate::tcp::CloseReason;
 use laneway_wire::error::Why;
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::icmpv4::Echo;
@@ -83,6 +84,20 @@ impl ErrorKind {
     #[inline]
     pub const fn is_hard(self) -> bool {
         matches!(self, ErrorKind::ProtocolUnreachable | ErrorKind::PortUnreachable | ErrorKind::Prohibited)
+    }
+
+    /// What it makes of the open, or the datagram, that it is about, in the words that the kernel has for it. `None`: it says nothing of whether that
+    /// can get there.
+    pub const fn close_reason(self, is_v4: bool) -> Option<CloseReason> {
+        match self {
+            ErrorKind::PortUnreachable | ErrorKind::ProtocolUnreachable => Some(CloseReason::Refused),
+            ErrorKind::NetworkUnreachable => Some(CloseReason::NetworkUnreachable),
+            ErrorKind::Prohibited if !is_v4 => Some(CloseReason::Prohibited),
+            ErrorKind::HostUnreachable | ErrorKind::Prohibited | ErrorKind::HopLimitExceeded => {
+                Some(CloseReason::HostUnreachable)
+            }
+            ErrorKind::PacketTooBig | ErrorKind::ReassemblyTimeExceeded | ErrorKind::ParameterProblem => None,
+        }
     }
 }
 

@@ -24,19 +24,6 @@ use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::{ipv6, protocol};
 use std::net::SocketAddr;
 
-/// What an ICMP error makes of the open, or the datagram, that it is about, in the words that the kernel has for it. Some say nothing of whether it may succeed.
-fn why_unreachable(kind: ErrorKind, is_v4: bool) -> Option<CloseReason> {
-    match kind {
-        ErrorKind::PortUnreachable | ErrorKind::ProtocolUnreachable => Some(CloseReason::Refused),
-        ErrorKind::NetworkUnreachable => Some(CloseReason::NetworkUnreachable),
-        ErrorKind::Prohibited if !is_v4 => Some(CloseReason::Prohibited),
-        ErrorKind::HostUnreachable | ErrorKind::Prohibited | ErrorKind::HopLimitExceeded => {
-            Some(CloseReason::HostUnreachable)
-        }
-        ErrorKind::PacketTooBig | ErrorKind::ReassemblyTimeExceeded | ErrorKind::ParameterProblem => None,
-    }
-}
-
 /// What a packet turned out to be.
 pub enum Slow {
     /// It was dealt with.
@@ -135,7 +122,7 @@ impl<T: Tx> Stage<'_, T> {
     /// has no such number, so less is done for an error about one, and only if its socket exists.
     fn icmp_error(&mut self, error: &IcmpError, bytes: &[u8], via: Via) {
         let quoted = &error.quoted;
-        let why = why_unreachable(error.kind, quoted.key.is_v4());
+        let why = error.kind.close_reason(quoted.key.is_v4());
         if quoted.protocol == protocol::UDP
             && error.kind.is_hard()
             && let Some(why) = why

@@ -302,7 +302,7 @@ impl Connection {
             Phase::Recovery => self.suspect_repetition(cx),
             Phase::Loss => {
                 self.suspect_repetition(cx);
-                // All that was sent again left before what has come, and goes out once more.
+                // The repair begins anew with what is not reported. Some of it may be under way yet, and then comes twice.
                 if self.facts.has(Facts::FORCE) {
                     self.rexmit_nxt = self.snd.una;
                 }

@@ -248,6 +248,7 @@ impl Rfc {
         peer.repeats += u64::from(!again.is_empty());
         again.iter().for_each(|(start, end)| peer.repeated.add(*start, *end));
         peer.arrived.add(start, end);
+        peer.count_forged();
         //= https://www.rfc-editor.org/rfc/rfc7323#section-4.3
         //# (2)  If: SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent, then SEG.TSval is copied to TS.Recent; otherwise, it is ignored.
         if let (Some(ts), Some(last)) = (seg.options.timestamps, &mut peer.ts_recent)
@@ -338,7 +339,7 @@ impl Rfc {
         None
     }
 
-    /// A forged segment reaches a host: all that the watcher may conclude is that the host may answer, and that what it has of the peer has perhaps come twice.
+    /// A forged segment reaches a host: all that the watcher may conclude is that the host may answer, and that its text has come twice if the peer's has come.
     pub fn on_forged(&mut self, host: usize, seen: &Seen<'_>) {
         let name = Self::name(host, &seen.key.reversed());
         let flow = self.flows.entry(name).or_default();
@@ -352,8 +353,8 @@ impl Rfc {
                 && !seg.payload.is_empty()
                 && let (Some(start), Some(end)) = (peer.offset(seg.seq), peer.offset(seg.end()))
             {
-                peer.repeats += 1;
-                peer.repeated.add(start, end);
+                peer.forged.push((start, end));
+                peer.count_forged();
             }
         }
     }

@@ -84,6 +84,8 @@ pub(super) struct Half {
     pub(super) repeated: Arrived,
     /// In how many segments some of it did.
     pub(super) repeats: u64,
+    /// Text that somebody else has sent in its name, and of which nothing has arrived yet.
+    pub(super) forged: Vec<(u32, u32)>,
     /// How many ACKs without text it has sent that report what came twice.
     pub(super) reports: u64,
     /// Right edge and acknowledgement, as far as this host can know of the other's.
@@ -175,6 +177,7 @@ impl Half {
             arrived: Arrived::default(),
             repeated: Arrived::default(),
             repeats: 0,
+            forged: Vec::new(),
             reports: 0,
             may_send_to: None,
             una: seg.seq,
@@ -203,6 +206,17 @@ impl Half {
             told: Told::new(seg),
             ts_recent: options.timestamps.map(|ts| ts.val),
         }
+    }
+
+    /// What was forged has come twice once the peer's own is there, in whatever order.
+    pub(super) fn count_forged(&mut self) {
+        let Half { forged, arrived, repeats, repeated, .. } = self;
+        forged.retain(|(start, end)| {
+            let again = arrived.of(*start, *end);
+            *repeats += u64::from(!again.is_empty());
+            again.iter().for_each(|(start, end)| repeated.add(*start, *end));
+            again.is_empty()
+        });
     }
 
     /// A sequence number of this stream as an offset from the SYN; `None` if it cannot be of it.
