@@ -138,7 +138,9 @@ impl Connection {
     //# acknowledgment and reduce the risk of spurious retransmissions.
     #[inline]
     pub(super) fn has_tail(&self) -> bool {
-        self.flight() > u32::from(self.snd.mss)
+        let mss = u32::from(self.snd.mss);
+        // A full segment that carries the FIN is one.
+        self.flight() > mss && (self.flight() > mss + 1 || !self.facts.has(Facts::FIN_SENT))
     }
 
     /// Whether the time that is over now is not the retransmission timer's. Of a steady path of more than 190 ms that is the shorter one, and what
