@@ -7,7 +7,6 @@
 //! what is only our thrift. Super-packets are written whole.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -16,6 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::memory::offload::{complete_checksum, unfinished};
 use crate::{Capabilities, Medium, PartialChecksum, Queue, Rx, RxFrame, Tx, TxMeta};
+
+mod place;
+
+use place::Place;
 
 /// Which way a frame went, as option `epb_flags` numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +202,7 @@ struct State {
 impl Capture {
     /// Captures to a file, which is replaced if it exists.
     pub fn to_file(path: impl AsRef<Path>) -> io::Result<Self> {
-        Self::new(BufWriter::with_capacity(1 << 16, File::create(path)?))
+        Self::new(BufWriter::with_capacity(1 << 16, Place::create(path.as_ref())?))
     }
 
     /// Captures to anything that can be written to.

@@ -201,6 +201,20 @@ fn a_full_disk_stops_the_capture_and_not_the_traffic() {
     assert_eq!(seen, [100], "nothing comes after what is missing");
 }
 
+/// Whoever is told of it may know of no file: the warning of a running stack is made where nobody has its name.
+#[test]
+fn a_capture_that_could_not_be_written_says_which_file_it_was() {
+    let capture = Capture::to_file("/dev/full").unwrap();
+    for _ in 0..2 {
+        let error = capture.flush().unwrap_err();
+        assert_eq!(
+            (error.kind(), error.to_string().starts_with("/dev/full: ")),
+            (io::ErrorKind::StorageFull, true),
+            "{error}"
+        );
+    }
+}
+
 /// What a trace writes: the beginning of each packet, and how many are missing.
 #[test]
 fn a_frame_that_is_cut_says_so_and_statistics_count_what_is_missing() {
