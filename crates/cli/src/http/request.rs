@@ -124,7 +124,7 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
         if_none_match: None,
         if_modified_since: None,
     };
-    let (mut hosts, mut is_host, mut lengths, mut is_coded, mut closes) = (0, true, 0, false, false);
+    let (mut hosts, mut is_host, mut lengths, mut codings, mut closes) = (0, true, 0, None, false);
     let mut expects = false;
     for field in head.headers.iter() {
         let value = field.value.trim_ascii();
@@ -153,12 +153,15 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
             }
             17 if field.name.eq_ignore_ascii_case("if-modified-since") => request.if_modified_since = Some(value),
             19 if field.name.eq_ignore_ascii_case("if-unmodified-since") => request.if_unmodified_since = Some(value),
-            17 if field.name.eq_ignore_ascii_case("transfer-encoding") => is_coded = true,
+            17 if field.name.eq_ignore_ascii_case("transfer-encoding") => list(&mut codings, value),
             _ => {}
         }
     }
     // RFC 9112 section 9.3: who says both wants it closed, in whatever order.
     request.keep_alive &= !closes;
+    // Who closes behind the answer need not know where a body in chunks ends, and cannot be made to see it elsewhere than a proxy does.
+    let is_coded = codings.is_some();
+    request.keep_alive &= !is_coded;
     // RFC 9110 section 10.1.1: who asks first whether to send a body, and has an answer, may send it or not. What comes next would be read
     // over as the body, or answered as a request, and it may be the other of the two.
     request.keep_alive &= !expects || request.body_len == 0;
@@ -166,7 +169,11 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
     if (!is_http10 && hosts != 1) || hosts > 1 || !is_host || lengths > 1 || (is_coded && lengths > 0) {
         return bad(Status::BadRequest);
     }
-    let is_read_over = !is_coded && request.body_len <= BODY_MAX;
+    if codings.as_deref().is_some_and(|codings| !last_is_chunked(codings)) {
+        // RFC 9112 section 6.3: nobody can tell how long its body is.
+        return bad(Status::BadRequest);
+    }
+    let is_read_over = request.body_len <= BODY_MAX;
     let refuse = |status| {
         let body_len = (request.keep_alive && is_read_over).then_some(request.body_len);
         Read::Refused(Refusal { status, head_only, body_len, is_http10 }, len)
@@ -180,7 +187,10 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
     }
     // Not before the method: a shorter body, or one that is sent otherwise, would not be taken with a PUT either.
     if !is_read_over {
-        return bad(if is_coded { Status::NotImplemented } else { Status::ContentTooLarge });
+        return bad(Status::ContentTooLarge);
+    }
+    if codings.is_some_and(|codings| !codings.eq_ignore_ascii_case(b"chunked")) {
+        return bad(Status::NotImplemented);
     }
     match path_and_query(request.target) {
         Some((path, query)) => (request.target, request.query) = (path, query),
@@ -217,6 +227,11 @@ fn list<'a>(all: &mut Option<Cow<'a, [u8]>>, line: &'a [u8]) {
         None => *all = Some(line.into()),
         Some(all) => all.to_mut().extend([b", ", line].concat()),
     }
+}
+
+/// Whether what has these codings says where it ends.
+fn last_is_chunked(codings: &[u8]) -> bool {
+    codings.rsplit(|b| *b == b',').next().is_some_and(|last| last.trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }
 
 fn too_long(bytes: &[u8]) -> Status {

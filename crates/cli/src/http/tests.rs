@@ -432,7 +432,11 @@ fn refusals() {
     for (request, says) in [
         ("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "405"),
         ("BREW / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "501"),
-        ("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", "501"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "501"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, gzip\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n\r\n", "400"),
+        ("PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\r\n\r\n", "400"),
         ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", "413"),
         ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n", "413"),
         // What is wrong with these is the method.
@@ -472,7 +476,7 @@ fn refusals() {
     // RFC 9110 section 2.5: a later minor version is served as the highest that we know.
     assert!(status("GET /hello.txt HTTP/1.2\r\nHost: x\r\nConnection: close\r\n\r\n").contains(" 200 "));
     // Whoever asks for a head gets none but the head, however bad the question.
-    for bad in ["Host: x\r\nHost: y\r\n", "Host: x\r\nTransfer-Encoding: chunked\r\n", "\x01\r\n"] {
+    for bad in ["Host: x\r\nHost: y\r\n", "Host: x\r\nTransfer-Encoding: gzip\r\n", "\x01\r\n"] {
         let answer = site.ask(&format!("HEAD / HTTP/1.1\r\n{bad}\r\n"));
         assert!(answer.contains("Content-Length: ") && answer.ends_with("\r\n\r\n"), "{answer}");
     }
@@ -518,6 +522,18 @@ fn keep_alive_and_pipelines() {
         };
         assert_eq!(answers(site.ask(&format!("{}{}", expecting(3), get("/hello.txt")))), (1, 1), "{method}");
         assert_eq!(answers(site.ask(&format!("{}{}", expecting(0), get("/hello.txt")))), (2, 0), "{method}");
+    }
+    // Nor is it looked for where a body in chunks ends: the answer comes, and the end of the connection.
+    for (method, says) in [("GET", "200"), ("HEAD", "200"), ("POST", "405")] {
+        for version in ["1.1", "1.0\r\nConnection: keep-alive"] {
+            let head = format!("{method} /hello.txt HTTP/{version}\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n\r\n");
+            for body in ["5\r\nGET /\r\n0\r\n\r\n", "", "none\r\n"] {
+                let answer = site.ask(&format!("{head}{body}{}", get("/hello.txt")));
+                assert!(answer.starts_with(&format!("HTTP/1.1 {says} ")), "{head}{body}: {answer}");
+                let count = |what| answer.matches(what).count();
+                assert_eq!((count("HTTP/1.1 "), count("Connection: close")), (1, 1), "{head}{body}: {answer}");
+            }
+        }
     }
     // HTTP/1.0 closes, unless it asks not to.
     let answer = site.ask("GET /hello.txt HTTP/1.0\r\n\r\nGET /hello.txt HTTP/1.0\r\n\r\n");
