@@ -4,6 +4,8 @@ use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption
 use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
+use std::os::fd::AsRawFd;
+
 use super::*;
 use crate::memory::{LinkConfig, link};
 use crate::testing::{make_partial, tcp, udp};
@@ -213,6 +215,70 @@ fn a_capture_that_could_not_be_written_says_which_file_it_was() {
             "{error}"
         );
     }
+}
+
+/// Does it elsewhere, since whoever waits for ever can be given up only from outside.
+fn in_time<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(act()));
+    done.recv_timeout(std::time::Duration::from_secs(60)).expect("nobody is waited for without an end")
+}
+
+/// A pipe may have a reader that does not read, or none at all.
+#[test]
+fn a_pipe_from_which_nobody_reads_stops_the_capture_and_not_the_traffic() {
+    let (reader, writer) = io::pipe().unwrap();
+    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let to_pipe = path.clone();
+    let (arrived, error) = in_time(move || {
+        let capture = Capture::to_file(to_pipe).unwrap();
+        let (mut a, mut b) = link(LinkConfig::default());
+        let mut a = capture.tap("a", a.remove(0));
+        let mut arrived = 0;
+        for _ in 0..300 {
+            a.tx.reserve(1_000).unwrap().fill(1);
+            a.tx.commit(1_000, TxMeta::default());
+            a.tx.flush();
+            arrived += b[0].rx.poll(64);
+            b[0].rx.release();
+        }
+        (arrived, capture.flush().unwrap_err())
+    });
+    assert_eq!((arrived, error.kind()), (300, io::ErrorKind::TimedOut));
+    assert!(error.to_string().starts_with(&format!("{path}: nobody has read")), "{error}");
+    drop(reader);
+    let name = std::env::temp_dir().join(format!("laneway-pipe-{}", std::process::id()));
+    let c_name = std::ffi::CString::new(name.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: the name ends with a zero, and is there until the call is over.
+    assert_eq!(unsafe { libc::mkfifo(c_name.as_ptr(), 0o600) }, 0, "{}", io::Error::last_os_error());
+    let to_pipe = name.clone();
+    let refused = in_time(move || Capture::to_file(to_pipe).map(drop));
+    std::fs::remove_file(name).unwrap();
+    assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::TimedOut);
+}
+
+/// Whoever does read gets all, however much more it is than a pipe holds.
+#[test]
+fn a_pipe_from_which_somebody_reads_has_all_of_it() {
+    let (mut reader, writer) = io::pipe().unwrap();
+    let capture = Capture::to_file(format!("/proc/self/fd/{}", writer.as_raw_fd())).unwrap();
+    drop(writer);
+    let all = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        io::Read::read_to_end(&mut reader, &mut all).map(|_| all)
+    });
+    let (mut a, mut b) = link(LinkConfig::default());
+    let mut a = capture.tap("a", a.remove(0));
+    for _ in 0..1_000 {
+        a.tx.reserve(1_000).unwrap().fill(1);
+        a.tx.commit(1_000, TxMeta::default());
+        a.tx.flush();
+        b[0].rx.poll(64);
+        b[0].rx.release();
+    }
+    capture.flush().unwrap();
+    drop((capture, a));
+    assert_eq!(read(&all.join().unwrap().unwrap()).1.len(), 1_000);
 }
 
 /// What a trace writes: the beginning of each packet, and how many are missing.
