@@ -496,7 +496,10 @@ impl TcpStream {
 
     /// `TCP_USER_TIMEOUT`: how long sent bytes may stay unacknowledged. `None`: as long as retransmission goes on.
     pub fn set_tcp_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        let ms = timeout.map_or(0, |timeout| timeout.as_millis().clamp(1, u128::from(u32::MAX)) as u32);
+        self.check()?;
+        let ms = timeout.map_or(0, |timeout| timeout.as_millis().max(1));
+        // To the kernel it is an `int`, and below zero none.
+        let ms = i32::try_from(ms).map_err(|_| Why::Invalid)?.unsigned_abs();
         self.ask(|| self.desk.note(self.talk(), Op::UserTimeout(ms)))?;
         self.talk().app().user_timeout_ms.store(ms, Relaxed);
         Ok(())

@@ -17,6 +17,10 @@ story!(options, |world, log| {
     log.say("TTL", a.ttl());
     log.say("a listener's", listener.ttl());
     log.say("a socket's", socket.ttl());
+    for timeout_ms in [0, 1, 1 << 31, i32::MAX as u32, u32::MAX] {
+        log.say("set a time to give up", a.set_gives_up_after(timeout_ms));
+        log.say("gives up after", a.gives_up_after());
+    }
     log.say("set broadcast", socket.set_broadcast(false));
     log.say("broadcast", socket.broadcast());
     log.say("error", error_of(a.take_error()));
