@@ -1,6 +1,7 @@
 //! IPv4 addresses and the sockets of IPv6.
 
 use crate::world::*;
+use std::net::SocketAddrV6;
 
 /// A name with the address of either world's server or client in the place of a word, and without the port.
 fn family(name: SocketAddr) -> String {
@@ -86,5 +87,43 @@ story!(
         log.say("long", client.send(what));
         log.say("no port", client.send_to(what, SocketAddr::new(at.ip(), 0)));
         log.say("without a peer", world.udp_client().send(what));
+    }
+});
+
+story!(
+    /// Whoever asks with a flow label, or with the zone of an address that needs none, has neither in a name.
+    flow_labels_and_zones over [ipv6 V6], |world, log| {
+    let marked = |ip: IpAddr, port, flow, zone| match ip {
+        IpAddr::V6(ip) => SocketAddr::V6(SocketAddrV6::new(ip, port, flow, zone)),
+        IpAddr::V4(ip) => unreachable!("{ip} has neither"),
+    };
+    let marks = |name: SocketAddr| match name {
+        SocketAddr::V6(name) => (name.flowinfo(), name.scope_id()),
+        SocketAddr::V4(name) => unreachable!("{name} has neither"),
+    };
+    for (flow, zone) in [(0, 0), (5, 0), (0, 9), (u32::MAX, 77)] {
+        for own in [world.server(), Ipv6Addr::UNSPECIFIED.into()] {
+            let listener = world.listen_at(marked(own, 0, flow, zone)).unwrap();
+            log.say("listens", listener.local_addr().map(marks));
+            log.say("clone", listener.try_clone().unwrap().local_addr().map(marks));
+            let port = listener.local_addr().unwrap().port();
+            let stream = world.connect(marked(world.server(), port, flow, zone)).unwrap();
+            log.say("connected", stream.local_addr().map(marks));
+            log.say("to", stream.peer_addr().map(marks));
+            let (accepted, peer) = listener.accept().unwrap();
+            log.say("accepted", Ok(marks(peer)));
+            log.say("ours", accepted.local_addr().map(marks));
+            log.say("peer", accepted.peer_addr().map(marks));
+
+            let server = world.udp_server_at(marked(own, 0, flow, zone)).unwrap();
+            log.say("bound", server.local_addr().map(marks));
+            let at = marked(world.server(), server.local_addr().unwrap().port(), flow, zone);
+            let client = world.udp_client_at(marked(world.client(), 0, flow, zone)).unwrap();
+            log.say("send", client.send_to(b"a", at));
+            log.say("from", server.recv_from(&mut [0; 8]).map(|(_, from)| marks(from)));
+            log.say("connect", client.connect(at));
+            log.say("peer", client.peer_addr().map(marks));
+            log.say("ours", client.local_addr().map(marks));
+        }
     }
 });

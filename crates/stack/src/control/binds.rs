@@ -266,7 +266,8 @@ impl Control {
             return Err(Error::AddressNotAvailable(at.ip()));
         }
         let id = self.binds.take_id()?;
-        let (mut at, mut others) = (at, None);
+        // Without flow label and zone, if the caller's has them: neither is a part of a socket's name, with which others are compared.
+        let (mut at, mut others) = (SocketAddr::new(at.ip(), at.port()), None);
         if at.port() == 0 {
             let (first, last) = self.binds.ports.range;
             others = Some(u32::from(last.max(first) - first));
