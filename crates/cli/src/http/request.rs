@@ -211,6 +211,9 @@ fn parse_later<'h, 'b>(
     let at = match bytes.get(version..).unwrap_or_default() {
         [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\r', b'\n', ..] => version + 11,
         [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\n', ..] => version + 10,
+        // Whether there is another digit, nobody knows before it comes.
+        [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9'] => return Ok(httparse::Status::Partial),
+        [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\r'] => return Ok(httparse::Status::Partial),
         _ => return unknown,
     };
     let (len, count) = match httparse::parse_headers(&bytes[at..], fields)? {

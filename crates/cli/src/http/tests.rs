@@ -566,6 +566,19 @@ fn byte_by_byte() {
 }
 
 #[test]
+fn a_later_version_that_comes_in_two_pieces() {
+    let site = Site::new("later");
+    for (end, says) in [("\r\n", "200"), ("\n", "200"), ("0\r\n", "505")] {
+        let request = format!("GET /hello.txt HTTP/1.2{end}Host: x\r\n\r\n");
+        for cut in request.len() - 20..request.len() {
+            let (first, second) = request.as_bytes().split_at(cut);
+            let answer = String::from_utf8(site.pieces(vec![first.to_vec(), second.to_vec()])).unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {says} ")), "{request:?} cut at {cut}: {answer}");
+        }
+    }
+}
+
+#[test]
 fn many_pipelined_requests_in_pieces_of_any_size() {
     let site = Site::new("pieces");
     let one = b"GET /hello.txt HTTP/1.1\r\nHost: x\r\nUser-Agent: somebody with a rather long name\r\n\r\n";
