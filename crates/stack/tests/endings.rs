@@ -26,6 +26,8 @@ struct Side {
     host: Host<LinkRx, LinkTx, Server>,
     desk: Arc<Desk>,
     now: Instant,
+    /// Time from turn to turn.
+    step_us: u64,
 }
 
 impl Side {
@@ -39,13 +41,13 @@ impl Side {
             let end = ends.next().unwrap();
             let app = |_| servers.pop().unwrap();
             let host = Host::new(Config::default(), &network, &BootSecrets::from_seed(7), end, now, app).unwrap();
-            Side { host, desk, now }
+            Side { host, desk, now, step_us: 100 }
         })
     }
 
     fn turn(&mut self) {
         self.host.turn(self.now);
-        self.now = self.now.after_us(100);
+        self.now = self.now.after_us(self.step_us);
     }
 
     fn listen(&mut self) -> Arc<Acceptors> {
@@ -225,4 +227,38 @@ fn what_is_asked_for_before_a_connection_is_there_holds_when_it_is() {
     let mut found: Vec<_> = page.rows.iter().filter_map(info).collect();
     found.sort();
     assert_eq!(found, [(false, State::Established), (true, State::FinWait2)]);
+}
+
+/// How long a peer is waited for has nothing to do with the bytes that wait for it: who says so only when they do is heard before they have gone.
+#[test]
+fn a_user_timeout_holds_for_bytes_that_wait_already() {
+    for (leaves, asks) in [(false, &[3_000][..]), (true, &[3_000]), (false, &[0, 3_000]), (false, &[3_000, 0])] {
+        let mut sides = Side::pair();
+        // On so long a path bytes are copied, and TCP has room for some of them.
+        sides.iter_mut().for_each(|side| side.step_us = 1_000);
+        let acceptors = sides[0].listen();
+        let [near, far] = connected(&mut sides, &acceptors);
+        // The peer answers every probe, and its thread reads nothing.
+        for _ in 0..1_000 {
+            far.send(&[7; 65_536]);
+            sides[1].desk.serve(&far);
+            sides.iter_mut().for_each(Side::turn);
+        }
+        for ms in asks {
+            assert!(sides[1].desk.note(&far, Op::UserTimeout(*ms)));
+        }
+        if leaves {
+            sides[1].desk.leave(far.clone(), /* resets= */ false);
+        }
+        for _ in 0..20_000 {
+            sides.iter_mut().for_each(Side::turn);
+        }
+        let ends = asks.ends_with(&[3_000]);
+        let alive = sides[1].host.seats[0].lane.tables(|tables| tables.slots.len());
+        assert_eq!(alive, usize::from(!ends), "20 s later, asked for {asks:?}, left: {leaves}");
+        if ends && !leaves {
+            assert_eq!(far.lane().take_error(), Some(Fault::TimedOut));
+        }
+        drop(near);
+    }
 }

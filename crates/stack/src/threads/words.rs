@@ -63,7 +63,7 @@ pub enum Op {
     Nodelay(bool),
     /// `SO_KEEPALIVE`.
     Keepalive(bool),
-    /// `TCP_USER_TIMEOUT` in milliseconds.
+    /// `TCP_USER_TIMEOUT` in milliseconds: at once, whatever bytes wait.
     UserTimeout(u32),
     /// A FIN behind the bytes.
     Shutdown,

@@ -34,6 +34,12 @@ impl Server {
                     Op::ShutRead => {}
                     // Bytes that nobody will read are thrown away, and their sender hears of it at once.
                     Op::Close if record.end.unread() > 0 => aborts = true,
+                    // How long the peer is waited for: bytes that wait for it are no reason to hear of that only behind them.
+                    op @ Op::UserTimeout(_) => {
+                        let (taken, notes) = (record.queued, record.notes.get_or_insert_default());
+                        let next = notes.partition_point(|(at, _)| *at <= taken);
+                        notes.insert(next, (taken, op));
+                    }
                     op => {
                         record.closing |= matches!(op, Op::Close);
                         record.notes.get_or_insert_default().push_back((at, op));
