@@ -212,7 +212,9 @@ impl Connection {
         // What is over asks nobody whether he is there: it may still be here for what is unread, and has no timer that would be heard.
         // And of an orphan in FIN-WAIT-2 that timer is the end, which nobody is left to put off.
         let is_ending = self.state == State::FinWait2 && self.facts.has(Facts::RECEIVE_SHUT);
-        if matches!(self.state, State::Closed | State::TimeWait) || is_ending {
+        // Who asks for what he has does not put it off: how long the peer has been silent by now counts, and so does each probe.
+        let is_so = self.facts.has(Facts::KEEPALIVE) == on;
+        if matches!(self.state, State::Closed | State::TimeWait) || is_ending || is_so {
             return;
         }
         if on {
