@@ -87,14 +87,14 @@
 //! answers come home to the calling lane. Lanes never wait for each other; an application that wants to talk across
 //! lanes brings channels of its own and [`Waker`].
 
+mod addresses;
 mod builder;
 mod device;
 mod stack;
+mod start_error;
 
-pub use builder::{
-    Builder, References, Sharing, StartError, check_addresses, check_gateways, check_host_addresses, contains,
-    other_usable,
-};
+pub use addresses::{check_addresses, check_gateways, check_host_addresses, contains, other_usable};
+pub use builder::{Builder, References, Sharing};
 pub use device::Device;
 pub use laneway_stack::app::{App, ConnId, Context, ListenerId, Soon, UdpId};
 pub use laneway_stack::binding::BindOptions;
@@ -111,6 +111,7 @@ pub use laneway_stack::proto::tcp::{CloseReason, State};
 pub use laneway_stack::proto::time::Instant;
 pub use laneway_stack::wire::flow::{Address, FlowKey};
 pub use stack::{Ended, Stack, Waker};
+pub use start_error::StartError;
 
 #[cfg(test)]
 mod tests;
