@@ -205,6 +205,7 @@ const STATIONS: &[(&str, &[&str])] = &[
     ("crates/proto/src/tcp/input.rs", &["tcp::input"]),
     ("crates/proto/src/tcp/mod.rs", &["tcp::input", "tcp::output"]),
     ("crates/proto/src/tcp/output.rs", &["tcp::output"]),
+    ("crates/proto/src/tcp/output/build.rs", &["tcp::output"]),
     ("crates/proto/src/tcp/prediction.rs", &["tcp::input", "tcp::output"]),
     ("crates/proto/src/tcp/state.rs", &["tcp::state"]),
     ("crates/stack/src/app.rs", &["application"]),
