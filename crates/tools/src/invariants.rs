@@ -203,6 +203,7 @@ const STATIONS: &[(&str, &[&str])] = &[
     ("crates/proto/src/ip/mod.rs", &["ip::input", "ip::output"]),
     ("crates/proto/src/ip/output.rs", &["ip::output"]),
     ("crates/proto/src/tcp/input.rs", &["tcp::input"]),
+    ("crates/proto/src/tcp/input/text.rs", &["tcp::input"]),
     ("crates/proto/src/tcp/mod.rs", &["tcp::input", "tcp::output"]),
     ("crates/proto/src/tcp/output.rs", &["tcp::output"]),
     ("crates/proto/src/tcp/output/build.rs", &["tcp::output"]),

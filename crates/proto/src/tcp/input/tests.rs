@@ -1,4 +1,5 @@
 use super::super::connection::tests::{agreed, established, text};
+use super::text::{CONVERSATION, LATE_ANSWER_US, PATIENT_ANSWER_US};
 use super::*;
 use crate::tcp::buffer::BufferPool;
 use crate::tcp::config::Config;
