@@ -210,6 +210,8 @@ const STATIONS: &[(&str, &[&str])] = &[
     ("crates/proto/src/tcp/prediction.rs", &["tcp::input", "tcp::output"]),
     ("crates/proto/src/tcp/state.rs", &["tcp::state"]),
     ("crates/stack/src/app.rs", &["application"]),
+    ("crates/stack/src/app/connect.rs", &["application"]),
+    ("crates/stack/src/app/context.rs", &["application"]),
     ("crates/stack/src/demux.rs", &["demux"]),
     ("crates/stack/src/demux/cookies.rs", &["demux"]),
     ("crates/stack/src/demux/nobody.rs", &["demux"]),

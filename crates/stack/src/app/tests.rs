@@ -4,9 +4,11 @@ use super::*;
 use crate::config::Config;
 use crate::control::Network;
 use crate::entropy::BootSecrets;
+use crate::error::Error;
 use crate::host::{Host, Seat};
 use crate::sharing::{Sharing, Site};
 use laneway_device::memory::{LinkConfig, LinkRx, LinkTx, link};
+use laneway_wire::flow::Address;
 use std::net::IpAddr;
 
 struct Nobody;
