@@ -26,6 +26,20 @@ pub fn isn(secret: &[u64; 2], key: &FlowKey, now_us: u64) -> SeqNum {
     SeqNum::new(clock.wrapping_add(hash_flow(secret, Purpose::InitialSequence, key) as u32))
 }
 
+/// Beyond the last sequence number of the flow's former use, if that is in TIME_WAIT, by so much: more than a window without a scale.
+const BEYOND: u32 = 65_536 + 2;
+
+/// As [`isn`], for a flow whose former use may still have segments in the network, up to `last`: the new one starts beyond that (RFC 6191), even
+/// where the clock has not come so far.
+#[inline(always)]
+pub fn isn_beyond(secret: &[u64; 2], key: &FlowKey, now_us: u64, last: Option<SeqNum>) -> SeqNum {
+    let isn = isn(secret, key, now_us);
+    match last {
+        Some(last) if !isn.after(last) => last + BEYOND,
+        _ => isn,
+    }
+}
+
 /// What is added to the clock to make the timestamps of connections between these two addresses. One for all ports, so
 /// that timestamps still order the connections of one pair (PAWS, TIME_WAIT reuse by RFC 6191); another for every
 /// pair, so that they tell neither uptime nor who shares a host.

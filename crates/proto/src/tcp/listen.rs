@@ -113,12 +113,7 @@ impl HalfOpen {
         ts_offset: u32,
         cx: &Cx<'_>,
     ) -> Self {
-        let mut iss = isn::isn(&secrets.isn, key, cx.now.as_us());
-        if let Some(old) = least
-            && !iss.after(old)
-        {
-            iss = old + 65_536 + 2;
-        }
+        let iss = isn::isn_beyond(&secrets.isn, key, cx.now.as_us(), least);
         let mut flags = 0;
         if seg.options.timestamps.is_some() && cx.config.tcp_timestamps {
             flags |= TIMESTAMPS;

@@ -134,12 +134,7 @@ impl Context<'_> {
         let now = self.local.now;
         let Opening { grant, hash, beyond } = opening;
         let secret = self.local.secrets.get().isn;
-        let mut iss = isn::isn(&secret, &key, now.as_us());
-        if let Some(least) = beyond
-            && !iss.after(least)
-        {
-            iss = least + 65_536 + 2;
-        }
+        let iss = isn::isn_beyond(&secret, &key, now.as_us(), beyond);
         let config = &self.local.config.tcp;
         let tables = &mut *self.tables;
         let mss = announced_mss(ends.mtu, key.is_v4());

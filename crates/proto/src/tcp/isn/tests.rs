@@ -38,6 +38,19 @@ fn other_tuples_and_secrets_begin_elsewhere() {
 }
 
 #[test]
+fn what_follows_on_a_flow_begins_beyond_it() {
+    let key = flow(7, 4000);
+    let clock = isn(&SECRET, &key, 0);
+    assert_eq!(isn_beyond(&SECRET, &key, 0, None), clock);
+    assert_eq!(isn_beyond(&SECRET, &key, 0, Some(clock - 1)), clock, "the clock is ahead of it already");
+    for ahead in [0, 1, 1 << 20, i32::MAX as u32] {
+        let last = clock + ahead;
+        let after = isn_beyond(&SECRET, &key, 0, Some(last));
+        assert!(after.after(last + 65_535), "{ahead} bytes ahead of the clock");
+    }
+}
+
+#[test]
 fn timestamp_offsets_belong_to_pairs_of_hosts() {
     let (a, b) = (Address::from_v4([10, 0, 0, 1]), Address::from_v4([10, 0, 0, 2]));
     let c = Address::from_v6([0xfd; 16]);
