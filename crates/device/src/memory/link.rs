@@ -19,8 +19,10 @@
 //! (`rx_checksum`, `rx_super`), nothing is computed at all: the bytes never leave memory, so saying "verified" is true. If it does not,
 //! the sender's half finishes the checksum or cuts the frame on the way into the ring, see [`super::offload`].
 
+mod gather;
+mod spread;
+
 use std::any::Any;
-use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -34,6 +36,8 @@ use crate::{
     BATCH_MAX, Capabilities, Medium, PartialChecksum, Queue, Rx, RxChecksum, RxFrame, RxMeta, Tx, TxMeta,
     frame_too_long,
 };
+use gather::Gather;
+use spread::Spread;
 
 /// Virtual RSS: maps a frame (link header included) to a receiving queue. Anything out of range is taken modulo the number of queues.
 pub type Steer = Arc<dyn Fn(&[u8]) -> usize + Send + Sync>;
@@ -323,89 +327,6 @@ impl fmt::Debug for LinkRx {
     }
 }
 
-/// What several sending queues sent to one receiving queue.
-struct Gather {
-    /// By sending queue.
-    rings: Box<[RecordConsumer]>,
-    /// How many frames each ring lent.
-    lent: [u8; QUEUES_MAX],
-    /// Whose sender is most likely on this core: what it sent is at hand, and read while that of the others is on its way.
-    nearest: usize,
-    /// Who has the largest share of the next batch.
-    first: usize,
-    /// The ring that is read now, and which of the lent frames is its first.
-    reading: Cell<(usize, usize)>,
-}
-
-impl Gather {
-    fn new(rings: Vec<RecordConsumer>, queue: usize) -> Self {
-        let nearest = queue % rings.len();
-        Gather { lent: [0; QUEUES_MAX], rings: rings.into(), nearest, first: 0, reading: Cell::new((nearest, 0)) }
-    }
-
-    fn poll(&mut self, max: usize) -> usize {
-        let mut count = 0;
-        for (i, ring) in self.rings.iter().enumerate() {
-            if i != self.nearest {
-                ring.prefetch_news();
-            }
-        }
-        let mut ring = self.first;
-        for still in (1..=self.rings.len()).rev() {
-            // A fair share first, so that one busy sender does not fill the batch; what is left over goes to whoever comes later.
-            let share = (max - count).div_ceil(still);
-            let got =
-                if ring == self.nearest { self.rings[ring].poll(share) } else { self.rings[ring].poll_far(share) };
-            self.lent[ring] = got as u8;
-            count += got;
-            ring = self.behind(ring);
-        }
-        self.first = self.behind(self.first);
-        self.reading.set((self.nearest, 0));
-        count
-    }
-
-    /// The ring behind this one, and behind the last the first.
-    #[inline]
-    fn behind(&self, ring: usize) -> usize {
-        if ring + 1 < self.rings.len() { ring + 1 } else { 0 }
-    }
-
-    #[inline(always)]
-    fn record(&self, i: usize) -> (&[u8], u64) {
-        let (ring, first) = self.reading.get();
-        let at = i.wrapping_sub(first);
-        if at < usize::from(self.lent[ring]) {
-            return self.rings[ring].record(at);
-        }
-        self.record_of_another(i)
-    }
-
-    /// A frame of a ring that is not read now: the next one's first, unless somebody does not read in turn.
-    #[inline(never)]
-    fn record_of_another(&self, i: usize) -> (&[u8], u64) {
-        let (mut ring, mut first) = self.reading.get();
-        if i < first {
-            (ring, first) = (self.nearest, 0);
-        }
-        loop {
-            let lent = usize::from(self.lent[ring]);
-            if i - first < lent {
-                self.reading.set((ring, first));
-                return self.rings[ring].record(i - first);
-            }
-            (ring, first) = (self.behind(ring), first + lent);
-            assert!(ring != self.nearest, "frame {i} was asked for and {first} are lent");
-        }
-    }
-
-    fn release(&mut self) {
-        for (ring, lent) in self.rings.iter_mut().zip(&mut self.lent) {
-            ring.release(usize::from(std::mem::take(lent)));
-        }
-    }
-}
-
 /// The sending half of one queue of a memory link.
 pub struct LinkTx {
     to: To,
@@ -670,104 +591,6 @@ impl fmt::Debug for LinkTx {
             .field("capabilities", &self.capabilities)
             .field("dropped", &self.dropped)
             .finish_non_exhaustive()
-    }
-}
-
-/// What one sending queue sends to several receiving queues.
-struct Spread {
-    /// By receiving queue.
-    rings: Box<[RecordProducer]>,
-    /// The ring that the last frame went to, and the next one is written into.
-    guess: usize,
-    /// It is for a frame that goes there, being in this bucket.
-    aimed: Option<usize>,
-    steer: Option<Steer>,
-    steer_flow: Option<SteerFlow>,
-    /// Turns what `steer` says into a queue.
-    follower: Option<Follower>,
-}
-
-impl Spread {
-    #[inline]
-    fn follow(&mut self) {
-        if let Some(follower) = &mut self.follower {
-            follower.follow(&self.rings);
-        }
-    }
-
-    #[inline(never)]
-    fn reserve_for(&mut self, len: usize, flow: &dyn Any) -> Option<&mut [u8]> {
-        let known = self.steer_flow.as_ref().and_then(|steer_flow| steer_flow(flow));
-        let Some(bucket) = known else { return self.reserve(len) };
-        self.guess = self.chosen(bucket);
-        self.aimed = Some(bucket);
-        self.rings[self.guess].reserve(len)
-    }
-
-    /// The ring of a bucket.
-    #[inline]
-    fn chosen(&mut self, bucket: usize) -> usize {
-        let queue = self.follower.as_mut().map_or(bucket, |follower| follower.queue(bucket, &self.rings));
-        // Nearly always there is such a queue, and to divide takes longer than to ask.
-        if queue < self.rings.len() { queue } else { queue % self.rings.len() }
-    }
-
-    #[inline]
-    fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.aimed = None;
-        if self.steer.is_some() && !self.rings.iter_mut().all(|ring| ring.has_room_for(len)) {
-            return None;
-        }
-        self.rings[self.guess].reserve(len)
-    }
-
-    fn reserved(&mut self) -> Option<&mut [u8]> {
-        self.rings[self.guess].reserved()
-    }
-
-    fn give_up(&mut self) {
-        self.rings[self.guess].give_up();
-    }
-
-    /// The frame goes where its flow does; the number of that ring. `None`, with nothing done: not so much is reserved.
-    #[inline(never)]
-    fn commit(&mut self, len: usize, word: MetaWord) -> Option<usize> {
-        let bucket = match self.aimed.take() {
-            Some(bucket) => {
-                #[cfg(debug_assertions)]
-                if let Some((steer, written)) = self.steer.as_ref().zip(self.rings[self.guess].reserved())
-                    && len <= written.len()
-                {
-                    debug_assert_eq!(steer(&written[..len]), bucket, "a frame of another flow than its sender said");
-                }
-                bucket
-            }
-            None => self.move_to_its_ring(len)?,
-        };
-        if !self.rings[self.guess].try_commit(len, word.0) {
-            return None;
-        }
-        if let Some(follower) = &mut self.follower {
-            follower.sent(bucket, self.rings[self.guess].position());
-        }
-        Some(self.guess)
-    }
-
-    /// Moves what was written to where `steer` says; the bucket. `None`, with nothing done: not so much is reserved.
-    #[inline(never)]
-    fn move_to_its_ring(&mut self, len: usize) -> Option<usize> {
-        let written = self.rings[self.guess].reserved().filter(|room| len <= room.len())?;
-        let Some(steer) = &self.steer else { return Some(0) };
-        let bucket = steer(&written[..len]);
-        let right = self.chosen(bucket);
-        if right != self.guess {
-            let [from, to] = self.rings.get_disjoint_mut([self.guess, right]).expect("two different rings");
-            let from = from.reserved().expect(GRANTED);
-            // Every ring was asked for this length when the reservation was made.
-            to.reserve(from.len()).expect(GRANTED)[..len].copy_from_slice(&from[..len]);
-            self.guess = right;
-        }
-        Some(bucket)
     }
 }
 
