@@ -51,6 +51,9 @@ mod testing;
 /// The most frames that one [`Rx::poll`] lends.
 pub const BATCH_MAX: usize = 64;
 
+/// Buckets of a device that steers: a hash is reduced to one of so many, and a table says whose queue each is.
+pub const BUCKETS: usize = 128;
+
 /// Length of the Ethernet header that precedes the IP packet on [`Medium::Ethernet`].
 pub const ETHERNET_HEADER_LEN: usize = 14;
 

@@ -26,10 +26,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use crate::Medium;
-
-/// Entries of the indirection table.
-pub const BUCKETS: usize = 128;
+use crate::{BUCKETS, Medium};
 
 /// The bucket of a Toeplitz hash.
 #[inline]

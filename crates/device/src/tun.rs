@@ -18,8 +18,8 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::steering_ebpf::{self, BUCKETS, Steering};
-use crate::{BATCH_MAX, Capabilities, Medium, Queue, Rx, RxFrame, RxMeta, Tx, TxMeta, frame_too_long};
+use crate::steering_ebpf::{self, Steering};
+use crate::{BATCH_MAX, BUCKETS, Capabilities, Medium, Queue, Rx, RxFrame, RxMeta, Tx, TxMeta, frame_too_long};
 
 pub mod configure;
 mod vnet;

@@ -1,12 +1,10 @@
 //! Owns which lane a flow belongs to: Toeplitz over the 4-tuple, 128 buckets, an indirection table, as a NIC does it.
 
+pub use laneway_device::BUCKETS;
 use laneway_device::memory::Indirection;
 use laneway_wire::flow::{Address, FlowKey, ToeplitzTable, toeplitz_bytes};
 use std::any::Any;
 use std::sync::Arc;
-
-/// The unit of ownership.
-pub const BUCKETS: usize = 128;
 
 /// Who owns which bucket, and who has owned it until lately. Immutable once published; each lane has a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

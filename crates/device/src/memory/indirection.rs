@@ -11,10 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
+use crate::BUCKETS;
 use laneway_sync::{Padded, RecordProducer};
-
-/// Entries of the table.
-pub const BUCKETS: usize = 128;
 
 /// The table of one end of a link.
 pub struct Indirection {

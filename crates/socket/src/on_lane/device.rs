@@ -2,6 +2,7 @@
 
 use super::{AnyQueue, LinkConfig, StartError};
 use laneway_stack::device::Medium;
+use laneway_stack::device::memory::link::QUEUES_MAX;
 use laneway_stack::device::memory::{self, Indirection, LinkQueue, Steer, SteerFlow};
 use laneway_stack::entropy::BootSecrets;
 use laneway_stack::runtime::Bells;
@@ -11,9 +12,6 @@ use std::sync::Arc;
 
 /// What a stack is attached to.
 pub struct Device(pub(super) Kind);
-
-/// The most queues that an end of a memory link can have.
-const QUEUES_MAX: usize = 64;
 
 pub(super) enum Kind {
     /// One end of a memory link, with the secrets and the table by which the other end steers, and the bells that it rings.
@@ -34,8 +32,8 @@ impl Device {
     /// steering and interrupts is replaced: each stack has its own.
     pub fn memory_pair_with(mut config: LinkConfig) -> Result<(Device, Device), StartError> {
         let queues = [config.queues, config.second_queues.unwrap_or(config.queues)];
-        if queues.iter().any(|n| !(1..=QUEUES_MAX).contains(n)) {
-            return Err(StartError::Misuse(format!("a memory link has 1 to {} lanes at each end", QUEUES_MAX)));
+        if let Some(n) = queues.iter().find(|n| !(1..=QUEUES_MAX).contains(*n)) {
+            return Err(StartError::Misuse(format!("a memory link has 1 to {QUEUES_MAX} lanes at each end, not {n}")));
         }
         let header = config.medium.header_len();
         let secrets = [BootSecrets::from_system(), BootSecrets::from_system()];
