@@ -4,6 +4,7 @@ use super::super::accept::Acceptors;
 use super::super::datagram::Datagrams;
 use super::super::poll::{Source, poll_list};
 use super::*;
+use crate::app::App;
 use crate::config::Config;
 use crate::control::Network;
 use crate::entropy::BootSecrets;
