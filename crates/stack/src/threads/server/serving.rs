@@ -3,6 +3,7 @@
 use super::super::kept::{self, Kept};
 use super::super::words::{Conversation, FULL, GONE, LEFT, NO_SLOT, Op, RESETS, Talk, TalkEnd, last_words};
 use super::super::{KEPT_MAX, SERVED_MAX};
+use super::record::Record;
 use super::{ROOMIER, Server};
 use crate::app::{ConnId, Context};
 use laneway_proto::tcp::State;
@@ -21,36 +22,7 @@ impl Server {
         let id = record.id;
         // Before notes and bytes are looked at: it says that there are no more.
         let left = record.end.pipe().flags().seen(LEFT | RESETS);
-        let mut aborts = false;
-        if !record.end.pipe().said().is_empty() {
-            let notes = record.end.pipe().said().take_all();
-            record.end.pipe().lane().noted.fetch_add(notes.len() as u16, Release);
-            let mut is_shut = false;
-            for (at, op) in notes {
-                is_shut |= matches!(op, Op::Shutdown | Op::ShutRead);
-                match op {
-                    Op::Watch(watch) => record.watches.change(watch),
-                    Op::Abort => aborts = true,
-                    Op::ShutRead => {}
-                    // Bytes that nobody will read are thrown away, and their sender hears of it at once.
-                    Op::Close if record.end.unread() > 0 => aborts = true,
-                    // How long the peer is waited for: bytes that wait for it are no reason to hear of that only behind them.
-                    op @ Op::UserTimeout(_) => {
-                        let (taken, notes) = (record.queued, record.notes.get_or_insert_default());
-                        let next = notes.partition_point(|(at, _)| *at <= taken);
-                        notes.insert(next, (taken, op));
-                    }
-                    op => {
-                        record.closing |= matches!(op, Op::Close);
-                        record.notes.get_or_insert_default().push_back((at, op));
-                    }
-                }
-            }
-            if is_shut {
-                // Whoever waits for what will not come may be another than who has shut it.
-                record.watches.look();
-            }
-        }
+        let mut aborts = !record.end.pipe().said().is_empty() && take_notes(record);
         if left != 0 {
             record.closing = true;
             aborts |= left & RESETS != 0 || record.end.unread() > 0;
@@ -259,6 +231,39 @@ impl Server {
 #[cold]
 fn keep(cx: &mut Context<'_>, id: ConnId, end: &mut TalkEnd) -> bool {
     cx.state(id).is_synchronized() && end.part().is_some_and(|half| cx.set_keeper(id, Box::new(Kept::new(half))))
+}
+
+/// What a thread has noted goes to the record, each note at the byte that it stands behind. True if the connection is to end without another word.
+#[inline(always)]
+fn take_notes(record: &mut Record) -> bool {
+    let notes = record.end.pipe().said().take_all();
+    record.end.pipe().lane().noted.fetch_add(notes.len() as u16, Release);
+    let (mut aborts, mut is_shut) = (false, false);
+    for (at, op) in notes {
+        is_shut |= matches!(op, Op::Shutdown | Op::ShutRead);
+        match op {
+            Op::Watch(watch) => record.watches.change(watch),
+            Op::Abort => aborts = true,
+            Op::ShutRead => {}
+            // Bytes that nobody will read are thrown away, and their sender hears of it at once.
+            Op::Close if record.end.unread() > 0 => aborts = true,
+            // How long the peer is waited for: bytes that wait for it are no reason to hear of that only behind them.
+            op @ Op::UserTimeout(_) => {
+                let (taken, notes) = (record.queued, record.notes.get_or_insert_default());
+                let next = notes.partition_point(|(at, _)| *at <= taken);
+                notes.insert(next, (taken, op));
+            }
+            op => {
+                record.closing |= matches!(op, Op::Close);
+                record.notes.get_or_insert_default().push_back((at, op));
+            }
+        }
+    }
+    if is_shut {
+        // Whoever waits for what will not come may be another than who has shut it.
+        record.watches.look();
+    }
+    aborts
 }
 
 /// It is not connected yet.
