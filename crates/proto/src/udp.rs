@@ -59,14 +59,6 @@ pub fn emit(key: &FlowKey, payload: &[u8], buf: &mut [u8]) {
     udp::fill_checksum(datagram, pseudo);
 }
 
-/// As [`emit`], but leaves the checksum to a device that completes it: start of the datagram, [`CHECKSUM_OFFSET`].
-#[inline]
-pub fn emit_partial(key: &FlowKey, payload: &[u8], buf: &mut [u8]) {
-    let datagram = place(key, payload, buf);
-    let pseudo = pseudo_header(&key.local, &key.remote, protocol::UDP, datagram.len() as u32);
-    udp::fill_partial(datagram, pseudo);
-}
-
 #[inline]
 fn place<'b>(key: &FlowKey, payload: &[u8], buf: &'b mut [u8]) -> &'b mut [u8] {
     assert!(payload.len() <= PAYLOAD_MAX, "a UDP payload longer than PAYLOAD_MAX was not refused by its socket");

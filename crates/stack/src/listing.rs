@@ -131,11 +131,6 @@ impl Place {
         self.part == Part::Done
     }
 
-    /// The listeners are behind it.
-    pub fn is_past_listeners(&self) -> bool {
-        self.part != Part::Listeners
-    }
-
     fn next_part(&mut self) {
         let part = match self.part {
             Part::Listeners => Part::HalfOpen,

@@ -1,4 +1,4 @@
-//! Owns the Internet checksum: the ones'-complement sum, its incremental update, and who has verified it.
+//! Owns the Internet checksum: the ones'-complement sum, and who has verified it.
 //!
 //! The sum is the same in either byte order but for a final swap (RFC 1071 section 2 (B)), so it is kept in native
 //! order from the load to the store and no byte is ever swapped. It is associative (2 (A)), and 2^16 is congruent to
@@ -279,13 +279,4 @@ fn copy_and_sum_many(dst: &mut [u8], src: &[u8]) -> Sum {
         sum = sum + Sum::of(from);
     }
     sum
-}
-
-/// The checksum after one 16-bit field of the summed bytes changed from `old` to `new`.
-//= https://www.rfc-editor.org/rfc/rfc1624#section-3
-//# HC' = ~(~HC + ~m + m')
-#[inline]
-pub const fn update_u16(checksum: [u8; 2], old: [u8; 2], new: [u8; 2]) -> [u8; 2] {
-    let sum = !u16::from_ne_bytes(checksum) as u64 + !u16::from_ne_bytes(old) as u64 + u16::from_ne_bytes(new) as u64;
-    Sum(sum).checksum()
 }

@@ -114,12 +114,3 @@ pub fn fill_checksum(buf: &mut [u8], pseudo: Sum) {
     };
     buf[CHECKSUM_OFFSET..HEADER_LEN].copy_from_slice(&checksum);
 }
-
-/// Leaves the folded sum of the pseudo-header in the checksum field, for a device that adds the rest.
-///
-/// # Panics
-/// If `buf` is shorter than a header.
-#[inline]
-pub fn fill_partial(buf: &mut [u8], pseudo: Sum) {
-    buf[CHECKSUM_OFFSET..HEADER_LEN].copy_from_slice(&pseudo.fold().to_ne_bytes());
-}

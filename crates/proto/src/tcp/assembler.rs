@@ -76,13 +76,6 @@ impl Assembler {
         self.ranges.last().map_or(0, |r| r.end)
     }
 
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.ranges.clear();
-        self.newest.clear();
-        self.held = 0;
-    }
-
     /// The `len` bytes from `offset` (counted from rcv.nxt) are now in the ring. What overlaps or touches merges.
     ///
     /// On `Err` nothing has changed. A range at offset 0 fails only if it ends beyond 2³² - 1.
@@ -201,17 +194,12 @@ impl Assembler {
         &self.ranges[usize::from(self.contiguous() > 0)..]
     }
 
-    /// The SACK option of the next ACK: up to four blocks. What came twice is the first; then the ranges, that which grew last before the others,
+    /// The SACK option of the next ACK: at most `max` blocks, of which four fit, and three next to timestamps. What came twice is the first; then the ranges, that which grew last before the others,
     /// and behind those that grew lately the lowest.
     ///
     /// RFC 2018 section 4 asks for this order: the first block names the segment that caused the ACK, and the further
     /// ones repeat what was reported most recently, so that every block is sent several times and a lost ACK costs
-    /// nothing. Next to timestamps only three fit; see [`Self::blocks_up_to`].
-    pub fn blocks(&self, rcv_nxt: SeqNum) -> SackBlocks {
-        self.blocks_up_to(rcv_nxt, 4)
-    }
-
-    /// As [`Self::blocks`], but at most `max` of them.
+    /// nothing.
     pub fn blocks_up_to(&self, rcv_nxt: SeqNum, max: usize) -> SackBlocks {
         let mut blocks = SackBlocks::default();
         //= https://www.rfc-editor.org/rfc/rfc2883#section-4

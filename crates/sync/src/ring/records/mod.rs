@@ -577,20 +577,6 @@ impl RecordConsumer {
         unsafe { (self.shared.block.shared(at + HEADER as usize, len), self.shared.block.word(at + 8)) }
     }
 
-    /// As [`record`](Self::record), for a reader that works in place (decrypts, say, or completes a checksum).
-    ///
-    /// # Panics
-    /// If fewer than `i + 1` records are lent.
-    #[inline]
-    pub fn record_mut(&mut self, i: usize) -> (&mut [u8], u64) {
-        let (at, len) = self.place(i);
-        // SAFETY: as in `record`; and exclusive, since the slice borrows this consumer mutably.
-        unsafe {
-            let meta = self.shared.block.word(at + 8);
-            (self.shared.block.exclusive(at + HEADER as usize, len), meta)
-        }
-    }
-
     /// Gives the first `n` lent records back, with one store. What was record `n` is record 0 now.
     ///
     /// # Panics
