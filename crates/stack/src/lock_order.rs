@@ -1,21 +1,19 @@
 //! Owns the order in which the historic variants of [`sharing`](crate::sharing) take their locks. The product takes none.
 //!
 //! ```text
-//! INFO  <  LISTENER  <  PCB  <  TIME_WAIT  <  LIST  <  BUCKET
+//! INFO  <  PCB  <  TIME_WAIT  <  LIST
 //! ```
 //!
 //! Whoever holds one of these may take only those to the right of it, and never a second of the same class: so no two threads
-//! can each hold what the other waits for. FreeBSD's order is the same (`ipi_lock`, inpcb locks, `ipi_list`, hash locks); where
-//! its variants of one class are several locks, ours are too, and none is held beside another.
+//! can each hold what the other waits for. FreeBSD's order is the same (`ipi_lock`, inpcb locks, `ipi_list`), and ends with the locks
+//! of the hash, which are none of their own here. Where its variants of one class are several locks, ours are too, and none is held beside another.
 //!
 //! | class | what it stands for | here |
 //! |---|---|---|
 //! | INFO | `ipi_lock` of TCP: lists, hashes, counters, and the right to change a connection's state | one lock for readers and writers |
-//! | LISTENER | the socket lock of a listener | not taken: each lane has its own accept queue, which its PCB lock covers |
-//! | PCB | `INP_WLOCK` | one for each lane: its connections, its part of the hash, their timers |
+//! | PCB | `INP_WLOCK`; a listener's socket lock; the locks of the hash | one for each lane: its connections, its accept queues, its part of the hash, their timers |
 //! | TIME_WAIT | `tw_lock` | from `timewait` on: what is known of all records |
 //! | LIST | `ipi_list_lock` | from `decomposed` on: allocation, freeing, and the counters that all share |
-//! | BUCKET | `ipi_hash_lock`, then one for each bucket | in the place of PCB from `epoch` on: a lane's buckets are one shard |
 //!
 //! In debug builds each thread remembers what it holds, and a wrong order is a panic that names both locks.
 
@@ -24,16 +22,12 @@
 pub enum Class {
     /// The one lock.
     Info,
-    /// A listener's.
-    Listener,
     /// A shard of connections.
     Pcb,
     /// All TIME_WAIT records.
     TimeWait,
     /// The list of all connections.
     List,
-    /// A bucket of the hash.
-    Bucket,
 }
 
 /// That a lock of a class is held, or about to be. To be dropped after the lock's guard.
