@@ -75,7 +75,10 @@ impl Config {
             }
         }
         if self.tcp_mem < BUFFER_MIN as usize {
-            return wrong("lane_mem", format!("is {}, too little for any buffer", self.tcp_mem));
+            return wrong(
+                "lane_mem",
+                format!("is {}, too little for any buffer: it must be {BUFFER_MIN} bytes at least", self.tcp_mem),
+            );
         }
         if self.connections > CONNECTIONS_MAX {
             return wrong(
