@@ -14,6 +14,7 @@ use crate::moving::Note;
 use crate::sharing::{Sharing, Site};
 use crate::tables::Handle;
 use laneway_device::{BATCH_MAX, RxFrame, Tx};
+use laneway_proto::discard::Discard;
 use laneway_proto::ip::input;
 
 /// Frames that other lanes found in their queues and that are ours.
@@ -129,12 +130,14 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) ->
                 local.udp.close(id);
                 local.unbinding.push(id);
             }
-            ToLane::Transmit(frame) => {
-                if let Some(buf) = tx.reserve(frame.len()) {
+            ToLane::Transmit(frame) => match tx.reserve(frame.len()) {
+                Some(buf) => {
                     buf.copy_from_slice(&frame);
                     tx.commit(frame.len(), Default::default());
                 }
-            }
+                // A question is asked again in a second, and so is one that was not answered.
+                None => local.counters.discard(Discard::TxFull),
+            },
             ToLane::PathMtu(remote, mtu) => {
                 if local.paths.on_packet_too_big(&local.snapshot, remote, mtu, local.now).is_some() {
                     local.mtu_news.learn(remote, mtu);
