@@ -37,6 +37,8 @@ pub struct Handshake {
     pub token: u64,
 }
 
+const _: () = assert!(core::mem::size_of::<Handshake>() <= 96);
+
 #[derive(Clone, Copy)]
 struct PeerSyn {
     irs: SeqNum,

@@ -7,8 +7,8 @@
 //! | shape | type | states | bytes |
 //! |---|---|---|---|
 //! | half-open | [`HalfOpen`] | SYN-RECEIVED of a passive open | ≤ 64 |
-//! | handshaking | [`Handshake`] | SYN-SENT, SYN-RECEIVED of an active open | small |
-//! | synchronized | [`Connection`] | ESTABLISHED … LAST-ACK | ≤ 512 |
+//! | handshaking | [`Handshake`] | SYN-SENT, SYN-RECEIVED of an active open | ≤ 96 |
+//! | synchronized | [`Connection`] | ESTABLISHED … LAST-ACK | ≤ 448, and 512 with its table entries |
 //! | time-wait | [`TimeWaitV4`], [`TimeWaitV6`] | TIME-WAIT | ≤ 64 |
 //!
 //! LISTEN and CLOSED hold no data of a connection. A shape becomes the next one only through [`Agreed`], what two
