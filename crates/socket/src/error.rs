@@ -6,30 +6,7 @@ use laneway_stack::threads::words::Fault;
 use rustix::io::Errno;
 use std::io;
 
-/// The errors of sockets, by what has happened.
-///
-/// | what has happened | errno | [`io::ErrorKind`] |
-/// |---|---|---|
-/// | the peer answered a SYN with RST, or a datagram with "port unreachable" | `ECONNREFUSED` | `ConnectionRefused` |
-/// | the peer sent RST; a connect that was begun was called off by `shutdown` | `ECONNRESET` | `ConnectionReset` |
-/// | the peer sent RST after its FIN; a write after that, or after our own shutdown | `EPIPE` | `BrokenPipe` |
-/// | the peer is silent | `ETIMEDOUT` | `TimedOut` |
-/// | `connect_timeout` is over | none, as with `std` | `TimedOut` |
-/// | a timeout of the socket's is over; a non-blocking call would wait | `EAGAIN` | `WouldBlock` |
-/// | no route, or a router on the way has none | `ENETUNREACH` | `NetworkUnreachable` |
-/// | nobody answers who has the address, of the peer or of the next hop; over IPv4 a filter said no to a SYN or a datagram | `EHOSTUNREACH` | `HostUnreachable` |
-/// | a filter said no over IPv6; a datagram to all hosts of a network, without `SO_BROADCAST` | `EACCES` | `PermissionDenied` |
-/// | the address is not the stack's; no local port is left | `EADDRNOTAVAIL` | `AddrNotAvailable` |
-/// | the address and port are taken | `EADDRINUSE` | `AddrInUse` |
-/// | arguments that do not fit together | `EINVAL` | `InvalidInput` |
-/// | a timeout of no time at all; no address | none, as with `std` | `InvalidInput` |
-/// | the connection is over, or there never was a peer | `ENOTCONN` | `NotConnected` |
-/// | a datagram without a peer | `EDESTADDRREQ` | |
-/// | a datagram that is too long | `EMSGSIZE` | |
-/// | a name of a family that the socket does not speak | `EAFNOSUPPORT` | |
-/// | the stack has ended | `ENETDOWN` | `NetworkDown` |
-/// | this process is a child of the one that made the socket | `EBADF` | |
-/// | what the stack cannot do, a datagram to a group among it | `EOPNOTSUPP` | `Unsupported` |
+/// The errors of sockets, by what has happened: the table is in the documentation of the crate, where users find it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Why {
     Fault(Fault),

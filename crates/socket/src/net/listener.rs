@@ -82,7 +82,11 @@ impl TcpListener {
     }
 
     /// Listens on a stack. Port 0: one that is free. `SO_REUSEADDR` is set, as `std` does: the port is free again at once when the
-    /// listener is closed.
+    /// listener is closed. Its backlog is `somaxconn`.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` if the address and port are taken, `EADDRNOTAVAIL` if the address is not the stack's; others are in
+    /// [the table of the crate](crate#errors).
     pub fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpListener> {
         Self::bind_with(stack, addr, BindOptions { reuse_address: true, ..BindOptions::default() })
     }
@@ -130,6 +134,10 @@ impl TcpListener {
     }
 
     /// Waits for a connection.
+    ///
+    /// # Errors
+    /// `EAGAIN` if none is there and the listener is [non-blocking](Self::set_nonblocking), `ENETDOWN` if the stack has ended. What has happened to the
+    /// connection meanwhile is the stream's to say.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let acceptors = &self.0.acceptors;
         let mut waits = false;

@@ -62,7 +62,12 @@ impl TcpStream {
         Self::connect_on(&Stack::current()?, addr)
     }
 
-    /// Opens a connection on a stack.
+    /// Opens a connection on a stack. Of several addresses the first that answers is taken.
+    ///
+    /// # Errors
+    /// `ECONNREFUSED` if nobody listens there; `ETIMEDOUT` if the peer is silent through all `tcp_syn_retries`, 191 s unless they are set;
+    /// `EHOSTUNREACH` after three seconds if no link address is found for it; `ENETUNREACH` without a route, and to the stack's own addresses;
+    /// `EADDRNOTAVAIL` if no local port is left. All others are in [the table of the crate](crate#errors). Of several addresses it is what the last one gave.
     pub fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpStream> {
         each(addr, |addr| Self::open(stack, &addr, None))
     }
@@ -73,6 +78,9 @@ impl TcpStream {
     }
 
     /// Opens a connection on a stack, and gives up after a time.
+    ///
+    /// # Errors
+    /// Those of [`connect_on`](Self::connect_on); `TimedOut`, without an errno, when the time is over, and `InvalidInput` if there was none.
     pub fn connect_timeout_on(stack: &Stack, addr: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
         if timeout.is_zero() {
             return Err(no_time_at_all());
