@@ -8,17 +8,31 @@
 //!
 //! # One turn
 //!
-//! ```text
-//! let n = rx.poll(64);                 // n frames are lent
-//! for i in 0..n {
-//!     let frame = rx.frame(i);         // read as often and in any order you like
-//!     if let Some(out) = tx.reserve(len) {
-//!         /* write the reply straight into the device's memory */
-//!         tx.commit(len, meta);        // not yet visible to the other side
+//! ```
+//! use laneway_device::memory::{LinkConfig, link};
+//! use laneway_device::{BATCH_MAX, Queue, Rx, Tx, TxMeta};
+//!
+//! /// Sends back whatever has come.
+//! fn turn(queue: &mut Queue<impl Rx, impl Tx>) {
+//!     let Queue { rx, tx } = queue;
+//!     for i in 0..rx.poll(BATCH_MAX) {     // so many frames are lent
+//!         let frame = rx.frame(i).bytes;   // read as often and in any order you like
+//!         if let Some(out) = tx.reserve(frame.len()) {
+//!             out.copy_from_slice(frame);  // written straight into the device's memory
+//!             tx.commit(frame.len(), TxMeta::default()); // not yet visible to the other side
+//!         }                                // else it is full: what does not fit is lost, or kept by whoever can
 //!     }
+//!     rx.release();                        // all lent frames go back
+//!     tx.flush();                          // one store or one kick shows everything committed
 //! }
-//! rx.release();                        // all lent frames go back
-//! tx.flush();                          // one store or one kick shows everything committed
+//!
+//! let (mut here, mut there) = link(LinkConfig::default()); // a queue at each end
+//! here[0].tx.reserve(60).expect("nothing is in it").fill(7);
+//! here[0].tx.commit(60, TxMeta::default());
+//! here[0].tx.flush();
+//! turn(&mut there[0]);
+//! assert_eq!(here[0].rx.poll(BATCH_MAX), 1);
+//! assert_eq!(here[0].rx.frame(0).bytes, [7; 60]);
 //! ```
 //!
 //! # Who owns a frame when
@@ -60,7 +74,7 @@ pub const ETHERNET_HEADER_LEN: usize = 14;
 /// What the bytes of a frame begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// An Ethernet header without VLAN tag and without frame check sequence (TAP, memory, AF_XDP).
+    /// An Ethernet header without VLAN tag and without frame check sequence (TAP, memory).
     Ethernet,
     /// An IP header (TUN, memory).
     Ip,
@@ -312,6 +326,7 @@ impl<T: Tx + ?Sized> Tx for Box<T> {
     fn flush(&mut self) {
         (**self).flush();
     }
+    // `on_behalf` is heard by whoever wraps the box, and by nothing that is in it.
 }
 
 /// The caller asked for a frame that the device cannot carry. Kept out of line, so that the check costs a compare.

@@ -7,6 +7,20 @@
 //!
 //! For rare operations. A bucket is a lock and a list, on lines of its own, so that holders of different keys do not meet; what a
 //! conflict is, the caller says.
+//!
+//! ```
+//! use laneway_table::ReservationTable;
+//! use laneway_table::reservation_table::{Conflict, Reservation};
+//!
+//! let seats = ReservationTable::with_buckets(16, |seat: &u16| u64::from(*seat));
+//! let shares = |willing: bool| move |other: &Reservation<bool>| !(willing && other.value);
+//! seats.reserve(80, /* holder= */ 1, /* willing= */ true, shares(true))?;
+//! assert_eq!(seats.reserve(80, 2, false, shares(false)), Err(Conflict(1)), "pending keeps others out, too");
+//! seats.reserve(80, 3, true, shares(true))?; // both share
+//! assert!(seats.commit(&80, 1));
+//! assert_eq!(seats.release(&80, 3), Some(true));
+//! # Ok::<(), Conflict>(())
+//! ```
 
 use laneway_sync::padded::Padded;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -7,6 +7,31 @@
 //! number has no order. A meaning is written by `emit`, and `parse` and `emit` are each other's inverse; the
 //! property tests hold them to that, and an independent parser is the outside oracle.
 //!
+//! ```
+//! use laneway_wire::tcp::{Flags, Header, Segment, SeqNum, UnscaledWindow};
+//!
+//! let bytes = [
+//!     0x13, 0x88, 0x00, 0x50, // port 5000 to port 80
+//!     0x00, 0x00, 0x00, 0x07, // SEG.SEQ
+//!     0x00, 0x00, 0x00, 0x09, // SEG.ACK
+//!     0x50, 0x10, 0x04, 0x00, // 20 bytes of header, ACK, SEG.WND
+//!     0x00, 0x00, 0x00, 0x00, // checksum, which is verified elsewhere; no urgent pointer
+//!     b'h', b'i',
+//! ];
+//! let segment = Segment::parse(&bytes)?;
+//! assert_eq!((segment.seq, segment.ack), (SeqNum::new(7), SeqNum::new(9)));
+//! assert_eq!((segment.flags, segment.window), (Flags::ACK, UnscaledWindow::new(1_024)));
+//! assert_eq!(segment.payload, b"hi");
+//!
+//! let header: Header = segment.to_header();
+//! let mut written = [0; 20];
+//! header.emit(&mut written);
+//! assert_eq!(written, bytes[..20]);
+//!
+//! assert!(Segment::parse(&bytes[..19]).is_err(), "no header is so short");
+//! # Ok::<(), laneway_wire::Malformed>(())
+//! ```
+//!
 //! What fails the check is [`error::Malformed`]: always the sender's fault, never ours. Whether well-formed bytes are
 //! *acceptable* (a multicast source, a closed port) is not asked here; the protocol core decides that.
 //!

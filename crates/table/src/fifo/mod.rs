@@ -3,6 +3,16 @@
 //! A position is a count of all records ever pushed (modulo 2³²), so it stays true while the record is queued, however
 //! the queue grows. The records lie in chunks of 1024 that never move; a chunk that has been emptied is used again, so
 //! a queue that stays about as long as it is calls no allocator.
+//!
+//! ```
+//! use laneway_table::Fifo;
+//!
+//! let mut queue = Fifo::new();
+//! let (first, second) = (queue.push("first"), queue.push("second"));
+//! *queue.get_mut(second).expect("it waits") = "changed";
+//! assert_eq!(queue.pop_front(), Some("first"));
+//! assert_eq!((queue.get(first), queue.front()), (None, Some((second, &"changed"))));
+//! ```
 
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,25 @@
 //! costs the wheel nothing at all; the rule that keeps the wheel small is *one entry per key*: arm only if no entry
 //! would expire in time.
 //!
+//! ```
+//! use laneway_table::Wheel;
+//!
+//! let mut wheel = Wheel::new(/* now_tick= */ 100);
+//! let mut deadline = 150; // of key 7, as its owner knows it
+//! wheel.arm(7, deadline);
+//! deadline = 400; // pushed back: the wheel is not told
+//!
+//! let mut rings = Vec::new();
+//! for now in [200, 400] {
+//!     let mut due = Vec::new();
+//!     while wheel.advance(now, /* budget= */ 64, |key, _| due.push(key)) {}
+//!     for key in due {
+//!         if now < deadline { wheel.arm(key, deadline) } else { rings.push((key, now)) }
+//!     }
+//! }
+//! assert_eq!(rings, [(7, 400)]);
+//! ```
+//!
 //! # Bounds
 //!
 //! * [`Wheel::advance`] handles at most `budget` entries, dealing out included; what is left waits for the next call, and
