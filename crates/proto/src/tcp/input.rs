@@ -53,7 +53,7 @@ fn carried(bytes: usize, size: usize) -> u32 {
     bytes.div_ceil(size.max(1)).max(1) as u32
 }
 
-// The tokens: each can be made only by the step that it is named after, so the steps cannot be reordered.
+// The tokens: each is made in the step that it is named after, and the next step takes nothing else, so the steps cannot be reordered.
 struct InWindow<'s, 'a>(&'s Segment<'a>);
 struct NotReset<'s, 'a>(&'s Segment<'a>);
 struct NotSyn<'s, 'a>(&'s Segment<'a>);
