@@ -101,7 +101,8 @@ impl Connection {
         if board.is_reneged(self.snd.una) {
             board.clear();
         }
-        if board.is_empty() && !board.is_overdue(self.snd.una) {
+        // In a recovery nothing may be reported any more, and what is missing still be late.
+        if board.is_empty() && !board.is_overdue(self.snd.una) && self.phase != Phase::Recovery {
             self.board = None;
         }
         newly
@@ -162,6 +163,7 @@ impl Connection {
                 }
                 self.congestion.on_recovered(cx.now);
                 self.phase = Phase::Open;
+                self.board = self.board.take().filter(|board| !board.is_empty());
                 self.dup_acks = 0;
                 self.facts.clear(Facts::FORCE);
                 if is_first && self.retries < DUP_THRESH as u8 {
@@ -172,7 +174,7 @@ impl Connection {
                 self.suspect(cx);
             }
             Phase::Recovery => {
-                if self.facts.has(Facts::SACK) && self.answers_the_repair(seg, acked) {
+                if self.facts.has(Facts::SACK) && self.answers_the_repair(seg, acked, cx.now) {
                     let (recover, was_sent) = (self.recover, !self.facts.has(Facts::FORCE));
                     let board = self.board.get_or_insert_default();
                     board.presume_lost_below(recover);
@@ -244,10 +246,14 @@ impl Connection {
     }
 
     /// Whether what was sent again is acknowledged, and because of that: all that had left before it, and is not reported by now, is lost as well
-    /// (RFC 8985 section 6.2). Without timestamps what was late cannot be told from it.
-    fn answers_the_repair(&self, seg: &Segment<'_>, acked: u32) -> bool {
+    /// (RFC 8985 section 6.2). No answer comes sooner than the soonest ever did, and of what was late nothing is known but that.
+    fn answers_the_repair(&self, seg: &Segment<'_>, acked: u32, now: Instant) -> bool {
         let was_repeated = (seg.ack - acked).before(self.rexmit_nxt);
+        //= https://www.rfc-editor.org/rfc/rfc8985#section-6.2
+        //# If RTT_since_retransmission < RACK.min_RTT:
+        let is_late = self.rtt.min_rtt_us().is_some_and(|least| now.since_us(self.rtt_at) < u64::from(least));
         was_repeated
+            && !is_late
             && match seg.options.timestamps {
                 Some(ts) => !self.is_from_before_the_repair(ts.echo),
                 None => !self.rtt.has_seen_reordering(),

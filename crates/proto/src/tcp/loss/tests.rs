@@ -187,7 +187,8 @@ fn what_did_not_fit_is_not_sent_again_faster_than_the_rest_arrives() {
 /// once: one of them with each round trip would take as long as the timer, and half of the window each.
 #[test]
 fn what_was_lost_twice_is_sent_at_once() {
-    let mut rig = Rig::new(established(&Config::default(), NOW));
+    let agreed = Agreed { rtt_us: Some(200), ..agreed() };
+    let mut rig = Rig::new(Connection::new(&agreed, 1_500, &Config::default(), NOW));
     rig.write(10 * MSS);
     rig.write(20 * MSS);
     let mut under_way: std::collections::VecDeque<u32> = (0..10).collect();
