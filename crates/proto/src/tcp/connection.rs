@@ -169,6 +169,8 @@ pub struct Connection {
     pub(super) recover: SeqNum,
     /// What lies before this has been retransmitted in the current phase (HighRxt).
     pub(super) rexmit_nxt: SeqNum,
+    /// How much was in the last fast recovery, and is not reported as come twice; 0 if there was none, or it was taken back.
+    pub(super) unreturned: u32,
     pub(super) board: Option<Box<Scoreboard>>,
     pub(super) ts_recent: u32,
     pub(super) ts_offset: u32,
@@ -275,6 +277,7 @@ impl Connection {
             rtt_at: now,
             recover: agreed.iss,
             rexmit_nxt: una,
+            unreturned: 0,
             board: None,
             ts_recent: agreed.ts_recent,
             ts_offset: agreed.ts_offset,

@@ -311,6 +311,10 @@ impl Connection {
         self.heard_at = cx.now;
         self.note_timestamp(seg);
         let window = (seg.window << self.snd.scale).get();
+        if self.unreturned > 0 {
+            cold_path();
+            self.heed_repetition(seg);
+        }
         if seg.ack.after(self.snd.una) {
             self.on_new_ack(seg, cx);
             arrival.acked = true;

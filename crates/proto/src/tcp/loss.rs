@@ -11,7 +11,7 @@
 //!
 //! Where both ends use timestamps, the first ACK that acknowledges something new says whether a repair was needed: if it answers
 //! what was sent before the repair began, nothing was lost, and the repair is taken back (Eifel: RFC 3522, RFC 4015). So it is if that ACK
-//! comes before anything was sent again.
+//! comes before anything was sent again. Whether they do or not, reports that all of it has come twice say the same (RFC 3708).
 
 use super::Cx;
 use super::congestion::{Controller, initial_window};
@@ -265,6 +265,29 @@ impl Connection {
         (echo.wrapping_sub(self.ts_now(self.rtt_at)) as i32) < 0
     }
 
+    /// What was sent again in a fast recovery and has come twice was not lost. If all of it has, the recovery was a mistake (RFC 3708 section 2), even
+    /// if it is over by then. So a peer without timestamps is heard as well, and one that is nearer than a tick of theirs.
+    ///
+    /// Not of a timeout: then perhaps only the ACKs were lost. A fast recovery begins because ACKs come.
+    #[cold]
+    pub(super) fn heed_repetition(&mut self, seg: &Segment<'_>) {
+        let Some(block) = repetition(seg) else { return };
+        // Some of what comes twice was made two by the network.
+        if block.end.after(self.rexmit_nxt.earliest(seg.ack)) || block.len() > self.unreturned {
+            return;
+        }
+        self.unreturned -= block.len();
+        if self.unreturned > 0 {
+            return;
+        }
+        if self.phase == Phase::Recovery {
+            self.take_back();
+        } else {
+            self.rtt.on_impatience();
+            self.congestion.undo();
+        }
+    }
+
     /// Nothing was lost: sending goes on where it was, and as fast.
     fn take_back(&mut self) {
         if self.phase == Phase::Recovery {
@@ -276,8 +299,9 @@ impl Connection {
         }
         self.congestion.undo();
         self.phase = Phase::Open;
+        self.unreturned = 0;
         self.dup_acks = 0;
-        self.facts.clear(Facts::FORCE);
+        self.facts.clear(Facts::FORCE | Facts::DOUBTED);
     }
 
     /// An ACK that moved nothing while data is in flight.
@@ -388,6 +412,7 @@ impl Connection {
         self.phase = Phase::Recovery;
         self.recover = self.snd.nxt;
         self.rexmit_nxt = self.snd.una;
+        self.unreturned = 0;
         self.facts.set(Facts::FORCE);
         self.facts.clear(Facts::TIMING);
     }
@@ -397,6 +422,7 @@ impl Connection {
         self.phase = Phase::Tail;
         self.recover = self.snd.nxt;
         self.rexmit_nxt = self.snd.una;
+        self.unreturned = 0;
         self.dup_acks = 0;
         self.facts.set(Facts::FORCE);
         self.rtt.on_probe();
@@ -467,6 +493,7 @@ impl Connection {
         self.phase = Phase::Loss;
         self.recover = self.snd.nxt;
         self.rexmit_nxt = self.snd.una;
+        self.unreturned = 0;
         self.dup_acks = 0;
         // The receiver may have thrown away what it selectively acknowledged (RFC 2018 section 8).
         self.board = None;
@@ -525,7 +552,12 @@ impl Connection {
 
 /// It reports what was received twice (D-SACK, RFC 2883 section 4.1).
 fn reports_a_repetition(seg: &Segment<'_>) -> bool {
-    seg.options.sack.iter().next().is_some_and(|block| block.start.before(seg.ack))
+    repetition(seg).is_some()
+}
+
+/// What it reports as received twice, and acknowledges.
+fn repetition(seg: &Segment<'_>) -> Option<SeqRange> {
+    seg.options.sack.iter().next().filter(|block| block.start.before(seg.ack))
 }
 
 #[cfg(test)]

@@ -663,6 +663,9 @@ impl Connection {
                 if self.phase != Phase::Tail {
                     self.rexmit_nxt = self.rexmit_nxt.latest(end);
                 }
+                if self.phase == Phase::Recovery {
+                    self.unreturned = self.unreturned.saturating_add(plan.len);
+                }
                 if let Some(board) = &mut self.board {
                     board.note_repeated(self.snd.nxt);
                     board.spend(plan.len);

@@ -1,6 +1,6 @@
 //! Property: a loss makes its sender slower, and is repaired as soon as enough speaks for it (RFC 5681, RFC 6675, RFC 6298 section 5).
 //!
-//! Judged by what the sender can know. What it may take for a mistake (RFC 3522), or for the doing of a router, is not judged.
+//! Judged by what the sender can know. What it may take for a mistake (RFC 3522, RFC 3708), or for the doing of a router, is not judged.
 
 use laneway_proto::tcp::congestion::Algorithm;
 use laneway_wire::tcp::SeqNum;
@@ -80,6 +80,8 @@ pub struct Heard {
     pub ack: SeqNum,
     /// What it reports selectively, in bytes and in blocks; `None` if that was not agreed.
     pub sacked: Option<(u32, u32)>,
+    /// It reports what has come twice.
+    pub twice: bool,
     /// It was acceptable: the host has not dropped it unread, with all that it says (RFC 9293 section 3.10.7.4, first).
     pub acceptable: bool,
     /// Neither text nor FIN, and the window as before.
@@ -185,7 +187,7 @@ impl Repair {
             };
             // A hole behind the repair: what is in flight can no longer be told from the numbers.
             let holes = self.duplicates >= 3 || heard.sacked.is_some_and(|(bytes, _)| bytes > 0);
-            if mistaken || holes && heard.una.at_or_after(slower.recover) {
+            if mistaken || heard.twice || holes && heard.una.at_or_after(slower.recover) {
                 self.slower = None;
             }
         }

@@ -311,6 +311,7 @@ impl Rfc {
                     top: me.top,
                     ack: base,
                     sacked: sack.then(|| blocks.fold((0, 0), total)),
+                    twice: twice > 0,
                     acceptable: end > before || seg.seq_len() == 0 && start >= before,
                     bare,
                     echo: seg.options.timestamps.map(|ts| ts.echo),
