@@ -169,8 +169,9 @@ pub struct Connection {
     pub(super) recover: SeqNum,
     /// What lies before this has been retransmitted in the current phase (HighRxt).
     pub(super) rexmit_nxt: SeqNum,
-    /// How much was in the last fast recovery, and is not reported as come twice; 0 if there was none, or it was taken back.
-    pub(super) unreturned: u32,
+    /// How much the last repair has sent again that is not reported as come twice, below zero if a timeout began it; 0 if there was none, or it was taken
+    /// back.
+    pub(super) unreturned: i32,
     pub(super) board: Option<Box<Scoreboard>>,
     pub(super) ts_recent: u32,
     pub(super) ts_offset: u32,

@@ -311,7 +311,7 @@ impl Connection {
         self.heard_at = cx.now;
         self.note_timestamp(seg);
         let window = (seg.window << self.snd.scale).get();
-        if self.unreturned > 0 {
+        if self.unreturned != 0 {
             cold_path();
             self.heed_repetition(seg);
         }

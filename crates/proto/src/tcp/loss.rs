@@ -137,12 +137,15 @@ impl Connection {
             self.facts.clear(Facts::DOUBTED);
             // What was missing has come before it was sent again.
             if self.phase == Phase::Recovery && self.facts.has(Facts::FORCE) {
+                self.rtt.on_impatience();
                 self.take_back();
                 return self.suspect(cx);
             }
             if let Some(age_us) = self.mistaken_for(seg, cx.now) {
                 if self.phase == Phase::Loss {
                     self.rtt.on_sample(age_us);
+                } else {
+                    self.rtt.on_impatience();
                 }
                 return self.take_back();
             }
@@ -265,34 +268,45 @@ impl Connection {
         (echo.wrapping_sub(self.ts_now(self.rtt_at)) as i32) < 0
     }
 
-    /// What was sent again in a fast recovery and has come twice was not lost. If all of it has, the recovery was a mistake (RFC 3708 section 2), even
-    /// if it is over by then. So a peer without timestamps is heard as well, and one that is nearer than a tick of theirs.
-    ///
-    /// Not of a timeout: then perhaps only the ACKs were lost. A fast recovery begins because ACKs come.
+    /// So much is sent again. A timeout in a recovery goes on with it: what either has repeated is of one repair.
+    pub(super) fn expect_twice(&mut self, len: u32) {
+        let is_recovery = self.phase == Phase::Recovery || self.unreturned > 0;
+        let len = if is_recovery { len as i32 } else { -(len as i32) };
+        self.unreturned = self.unreturned.saturating_add(len);
+    }
+
+    /// What was sent again and has come twice was not lost. If all of it has, the repair was a mistake (RFC 3708 section 2), even if it is over by
+    /// then. So a peer without timestamps is heard as well, and one that is nearer than a tick of theirs.
     #[cold]
     pub(super) fn heed_repetition(&mut self, seg: &Segment<'_>) {
         let Some(block) = repetition(seg) else { return };
+        // The first that is heard after a timeout answers what was sent again, and not what was sent before: only ACKs were lost, and the path is no
+        // better for that. Since this does not count, all of it never can.
+        if self.phase == Phase::Loss && self.facts.has(Facts::DOUBTED) {
+            return;
+        }
+        let (len, left) = (block.len(), self.unreturned.unsigned_abs());
         // Some of what comes twice was made two by the network.
-        if block.end.after(self.rexmit_nxt.earliest(seg.ack)) || block.len() > self.unreturned {
+        if block.end.after(self.rexmit_nxt.earliest(seg.ack)) || len > left {
             return;
         }
-        self.unreturned -= block.len();
-        if self.unreturned > 0 {
+        let is_recovery = self.unreturned > 0;
+        self.unreturned -= self.unreturned.signum() * len as i32;
+        if len < left {
             return;
         }
-        if self.phase == Phase::Recovery {
+        if is_recovery {
+            self.rtt.on_impatience();
+        }
+        if matches!(self.phase, Phase::Recovery | Phase::Loss) {
             self.take_back();
         } else {
-            self.rtt.on_impatience();
             self.congestion.undo();
         }
     }
 
     /// Nothing was lost: sending goes on where it was, and as fast.
     fn take_back(&mut self) {
-        if self.phase == Phase::Recovery {
-            self.rtt.on_impatience();
-        }
         self.board = self.board.take().filter(|board| !board.is_empty());
         if let Some(board) = &mut self.board {
             board.presume_nothing();
@@ -488,12 +502,12 @@ impl Connection {
             self.congestion.on_timeout(cx.now, in_flight);
         }
         if matches!(self.phase, Phase::Open | Phase::Tail) {
+            self.unreturned = 0;
             self.doubt(cx.now);
         }
         self.phase = Phase::Loss;
         self.recover = self.snd.nxt;
         self.rexmit_nxt = self.snd.una;
-        self.unreturned = 0;
         self.dup_acks = 0;
         // The receiver may have thrown away what it selectively acknowledged (RFC 2018 section 8).
         self.board = None;

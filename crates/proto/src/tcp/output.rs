@@ -662,9 +662,7 @@ impl Connection {
                 cold_path();
                 if self.phase != Phase::Tail {
                     self.rexmit_nxt = self.rexmit_nxt.latest(end);
-                }
-                if self.phase == Phase::Recovery {
-                    self.unreturned = self.unreturned.saturating_add(plan.len);
+                    self.expect_twice(plan.len);
                 }
                 if let Some(board) = &mut self.board {
                     board.note_repeated(self.snd.nxt);
