@@ -422,8 +422,11 @@ impl Connection {
         if self.phase == Phase::Loss {
             bytes = bytes.min(self.sent_since_loss(ack - acked, ack));
         }
+        let rtt_ms = echo.map(|echo| self.ts_now(now).wrapping_sub(echo));
+        if let Some(rtt_ms) = rtt_ms {
+            self.rtt.on_longer(rtt_ms.saturating_mul(1_000));
+        }
         if self.congestion.is_first_slow_start() {
-            let rtt_ms = echo.map(|echo| self.ts_now(now).wrapping_sub(echo));
             let growth = self.hystart.on_ack(ack, self.snd.nxt, bytes, rtt_ms);
             if growth.is_over {
                 self.congestion.leave_slow_start();

@@ -407,6 +407,10 @@ impl Connection {
             None => self.dup_acks >= DUP_THRESH && self.snd.una != self.recover,
         };
         if lost {
+            if self.facts.has(Facts::TIMING) {
+                // What is timed is lost, or behind what is. An answer to what is sent again will not come sooner.
+                self.rtt.on_longer(cx.now.since_us(self.rtt_at).min(u32::MAX.into()) as u32);
+            }
             self.enter_recovery(cx);
         }
     }

@@ -93,6 +93,18 @@ impl RttEstimator {
         self.take(now.since_us(sent).clamp(1, RTO_MAX_US.into()) as u32);
     }
 
+    /// A round trip of which a timestamp tells, beside the one that is measured in each: it counts if it is longer by an eighth. A window that doubles fills
+    /// a queue within a round trip, and the time-out would be that of the round trip before.
+    ///
+    /// Nothing beyond two time-outs is believed, nor without a sample of our own clock: what is echoed is the peer's to forge.
+    #[inline]
+    pub fn on_longer(&mut self, rtt_us: u32) {
+        let srtt_us = self.srtt_x8 / 8;
+        if rtt_us > srtt_us + srtt_us / 8 && rtt_us / 2 < self.rto_us && self.srtt_x8 != 0 && self.backoffs == 0 {
+            self.take(rtt_us);
+        }
+    }
+
     #[inline(always)]
     fn take(&mut self, rtt: u32) {
         if self.srtt_x8 == 0 {

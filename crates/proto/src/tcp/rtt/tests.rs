@@ -75,6 +75,30 @@ fn later_samples_are_smoothed() {
 }
 
 #[test]
+fn a_round_trip_that_is_much_longer_counts_as_soon_as_it_is_told() {
+    let mut rtt = RttEstimator::new();
+    rtt.on_longer(100_000);
+    assert_eq!(rtt, RttEstimator::new(), "nothing was measured");
+    rtt.on_sample(100_000);
+    let before = rtt;
+    for told in [0, 1_000, 112_500, 2 * before.rto_us(), u32::MAX] {
+        rtt.on_longer(told);
+        assert_eq!(rtt, before, "{told} us: no longer than by an eighth, or beyond belief");
+    }
+    // It follows a queue that doubles the round trip within one, and stops where it has caught up.
+    for told in (100_000..200_000).step_by(1_000) {
+        rtt.on_longer(told);
+    }
+    (0..100).for_each(|_| rtt.on_longer(200_000));
+    assert!(rtt.srtt_us().is_some_and(|srtt| srtt * 9 / 8 >= 199_000) && rtt.rto_us() > 350_000, "{rtt:?}");
+    // Who is waited for longer than ever is not asked how long he took.
+    rtt.on_timeout();
+    let before = rtt;
+    rtt.on_longer(300_000);
+    assert_eq!(rtt, before);
+}
+
+#[test]
 fn a_steady_path_keeps_room_for_a_delayed_ack() {
     let mut rtt = RttEstimator::new();
     for _ in 0..1_000 {
