@@ -93,6 +93,8 @@ pub struct Server {
     retry_at_us: u64,
     sweep_at_us: u64,
     sweep_from: usize,
+    /// The last sweep was put off.
+    put_off: bool,
     stopping: bool,
     /// An answer is put together here.
     out: Vec<u8>,
@@ -116,6 +118,7 @@ impl Server {
             retry_at_us: u64::MAX,
             sweep_at_us: u64::MAX,
             sweep_from: 0,
+            put_off: false,
             stopping: false,
             out: Vec::with_capacity(64 << 10),
             chunk: vec![0; CHUNK].into(),
@@ -420,7 +423,14 @@ impl App for Server {
             self.continue_all(cx, list);
         }
         if now_us >= self.sweep_at_us {
-            self.sweep(cx, now_us);
+            // A lane that stood still has not read what peers have said meanwhile: that comes first. Once, or one that always comes late would
+            // wait for everybody.
+            self.put_off = !self.put_off && now_us - self.sweep_at_us > SWEEP_US;
+            if self.put_off {
+                self.sweep_at_us = now_us + SWEEP_US;
+            } else {
+                self.sweep(cx, now_us);
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use laneway::TcpStream;
-use laneway::on_lane::Config;
+use laneway::on_lane::{Config, Instant};
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -16,7 +16,7 @@ const SHORT: u64 = 100_000;
 struct Shop {
     dir: PathBuf,
     client: laneway::Stack,
-    _server: Stack,
+    server: Stack,
 }
 
 impl Drop for Shop {
@@ -27,6 +27,10 @@ impl Drop for Shop {
 
 impl Shop {
     fn new(name: &str, patience: Patience) -> Shop {
+        Shop::with(name, patience, |server| server)
+    }
+
+    fn with<A: App + Send + 'static>(name: &str, patience: Patience, app: impl Fn(Server) -> A) -> Shop {
         let dir = std::env::temp_dir().join(format!("laneway-slow-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::write(dir.join("file"), vec![7; LEN]).unwrap();
@@ -34,14 +38,14 @@ impl Shop {
         let warmer = Warmer::start(1).unwrap();
         let root = Root::open(&dir).unwrap();
         let builder = Stack::builder(here).address("10.0.0.1/24").unwrap().pin(false);
-        let server = builder.start(|_| Server::new(root.clone(), warmer.clone(), patience)).unwrap();
+        let server = builder.start(|_| app(Server::new(root.clone(), warmer.clone(), patience))).unwrap();
         warmer.attach(server.waker());
         server.listen("0.0.0.0:80".parse().unwrap(), 64).unwrap();
         let mut config = Config::default();
         config.tcp.tcp_rmem = (32_768, 32_768);
         let client = laneway::Stack::builder(there).config(config).address("10.0.0.2/24").unwrap();
         let client = client.pin(false).start().unwrap();
-        Shop { dir, client, _server: server }
+        Shop { dir, client, server }
     }
 
     fn ask(&self, fields: &str) -> TcpStream {
@@ -128,4 +132,53 @@ fn an_empty_line_is_no_request() {
     write!(stream, "GET /file HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let (got, end) = take(&mut stream, Duration::ZERO, false);
     assert!(end.is_ok() && got > LEN, "{got} bytes, then {end:?}");
+}
+
+/// A server whose lane stands still for so many milliseconds when it is told so, as if its process were stopped or its core taken.
+struct Standing(Server, Arc<AtomicUsize>);
+
+impl App for Standing {
+    fn on_poll(&mut self, cx: &mut Context<'_>) {
+        sleep(Duration::from_millis(self.1.swap(0, Relaxed) as u64));
+        self.0.on_poll(cx);
+    }
+    fn poll_timeout(&self) -> Instant {
+        self.0.poll_timeout()
+    }
+    fn on_accept(&mut self, cx: &mut Context<'_>, id: ConnId) {
+        self.0.on_accept(cx, id);
+    }
+    fn on_data(&mut self, cx: &mut Context<'_>, id: ConnId, data: &[u8]) -> usize {
+        self.0.on_data(cx, id, data)
+    }
+    fn on_peer_closed(&mut self, cx: &mut Context<'_>, id: ConnId) {
+        self.0.on_peer_closed(cx, id);
+    }
+    fn on_closed(&mut self, cx: &mut Context<'_>, id: ConnId, token: u64, reason: CloseReason) {
+        self.0.on_closed(cx, id, token, reason);
+    }
+}
+
+/// More of them than a poll reads frames.
+#[test]
+fn who_spoke_in_time_to_a_lane_that_stood_still_was_in_time() {
+    const CLIENTS: usize = 200;
+    let stand = Arc::new(AtomicUsize::new(0));
+    let patience = Patience { head_us: 3_000_000, ..Patience::default() };
+    let shop = Shop::with("stood", patience, |server| Standing(server, stand.clone()));
+    let ask = || {
+        let mut stream = TcpStream::connect_on(&shop.client, "10.0.0.1:80").unwrap();
+        write!(stream, "GET /file HTTP/1.1\r\nHo").unwrap();
+        stream
+    };
+    let mut streams: Vec<_> = (0..CLIENTS).map(|_| ask()).collect();
+    stand.store(3_500, Relaxed);
+    shop.server.waker().wake_all();
+    sleep(Duration::from_millis(200));
+    streams.iter_mut().for_each(|stream| write!(stream, "st: x\r\nRange: bytes=0-0\r\n\r\n").unwrap());
+    let mut status = [0; 12];
+    for stream in &mut streams {
+        stream.read_exact(&mut status).unwrap();
+        assert_eq!(String::from_utf8_lossy(&status), "HTTP/1.1 206");
+    }
 }
