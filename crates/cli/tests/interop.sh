@@ -429,7 +429,12 @@ check_tls() {
         ok "axum and rustls, wrk" "$(awk '/ requests in / { print $1 }' <<<"$out") requests, 0 failed, $rate/s"
     fi
     kill -0 $server 2>/dev/null && ok "axum and rustls" "still serves" || bad "axum and rustls" "has ended: $(cat "$work/server")"
+    ip -n "$net" link del lw2
+    for _ in $(seq 40); do kill -0 $server 2>/dev/null || break; sleep 0.05; done
+    kill -0 $server 2>/dev/null && out="goes on" || out=
     stop_server
+    [ -z "$out" ] && [ "$server_code" = 1 ] && grep -q 'the interface lw2 is gone' "$work/server" && ok "axum and rustls" "ends with its interface, and says so" ||
+        bad "axum and rustls" "interface deleted: $out, code $server_code: $(cat "$work/server")"
 }
 
 echo "Laneway and real clients: $("$binary" --version), $(uname -sr), $(nproc) cores${quick:+, quick}"

@@ -66,7 +66,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     let ip = address.split('/').next().unwrap_or_default().to_owned();
-    let stack = Stack::builder(Device::tun(tun)).address(address)?.start()?;
+    // axum goes on accepting whatever its listener says. Where the interface is deleted, nobody comes any more.
+    let end = |why: &str| {
+        eprintln!("{why}");
+        std::process::exit(1);
+    };
+    let stack = Stack::builder(Device::tun(tun)).address(address)?.on_failure(end).start()?;
     let app = || Router::new().route("/", get(|| async { "hello from a lane\n" }));
     let plain = TcpListener::bind_on(&stack, format!("{ip}:80")).await?;
     let tls = Tls {
