@@ -514,17 +514,18 @@ impl Connection {
         beyond && self.facts.has(Facts::ACK_NOW) && !self.facts.has(Facts::SACK)
     }
 
-    /// The application has read, and the window can open by two segments or half of the buffer.
+    /// The application has read, and the window can open by two segments or half of the buffer; or, where it is open by more than a SYN can
+    /// say, become twice as wide: what has waited is read in pieces, and the first of them is all that the peer would hear of for a round trip.
     #[inline]
     fn window_update_is_due(&self) -> bool {
         let open = self.rcv.adv.offset_from(self.rcv.nxt).max(0) as u32;
-        // The window of a SYN, which cannot be scaled, is wide enough not to be worth a segment of its own.
         let half = self.widest() / 2;
-        if open >= half.min(65_535) || !self.state.can_receive() {
+        // The window of a SYN, which cannot be scaled, is wide enough not to be worth a segment of its own.
+        if open >= half || open == 65_535 || !self.state.can_receive() {
             return false;
         }
         let (_, edge) = self.advertise();
-        let step = (2 * u32::from(self.rcv.mss)).min(half);
+        let step = if open < 65_535 { (2 * u32::from(self.rcv.mss)).min(half) } else { open };
         edge.offset_from(self.rcv.adv) >= step as i32
     }
 

@@ -5,7 +5,7 @@ use crate::tcp::buffer::BufferPool;
 use crate::tcp::config::Config;
 use crate::tcp::connection::Agreed;
 use crate::tcp::nagle::Lane;
-use laneway_wire::tcp::{Flags, Options, Segment, Timestamps};
+use laneway_wire::tcp::{Flags, Options, Segment, Timestamps, WindowScale};
 
 const NOW: Instant = Instant::from_us(5_000_000);
 
@@ -84,4 +84,44 @@ fn the_window_asks_for_no_more_than_can_be_kept_beyond_a_gap() {
     let early = Segment { seq: connection.sequence().2 + 7_000, ..early };
     let arrival = connection.on_segment(&early, &mut Cx { now: NOW, config: &config, pool: &mut pool });
     assert_eq!(arrival.discard, None);
+}
+
+/// So many segments arrive, and nobody reads.
+fn leave_unread(connection: &mut Connection, segments: u32, pool: &mut BufferPool, config: &Config, now: Instant) {
+    for _ in 0..segments {
+        let seg = text(connection, &[7; 1_448]);
+        let mut cx = Cx { now, config, pool };
+        let arrival = connection.on_segment(&seg, &mut cx);
+        connection.finish(&arrival, 0, &mut cx);
+        while let Some(plan) = connection.decide::<Lane>(now) {
+            connection.commit(&plan, now);
+        }
+    }
+}
+
+/// A thread that was away takes what has waited in pieces. The sender hears of the first, and of more than that before its text comes: else it would have
+/// no more than one piece's room for a round trip.
+#[test]
+fn a_window_that_opens_in_pieces_is_told_as_it_becomes_twice_as_wide() {
+    let config = Config { tcp_rmem: (1 << 20, 1 << 20), ..Config::default() };
+    let agreed = Agreed { rcv_scale: WindowScale::new(7), rcv_adv: agreed().irs + 65_536, ..agreed() };
+    let (mut connection, mut pool) = (Connection::new(&agreed, 1_500, &config, NOW), BufferPool::new(1 << 26));
+    assert_eq!(connection.decide::<Lane>(NOW), None, "what the SYN said is enough for a beginning");
+    leave_unread(&mut connection, 700, &mut pool, &config, NOW);
+    assert_eq!(connection.buffered(), 700 * 1_448);
+    let (mut updates, mut read) = (0, 0);
+    loop {
+        let n = connection.recv(&mut [0; 65_536], &mut Cx { now: NOW, config: &config, pool: &mut pool });
+        if n == 0 {
+            break;
+        }
+        read += n as i32;
+        while let Some(plan) = connection.decide::<Lane>(NOW) {
+            updates += 1;
+            connection.commit(&plan, NOW);
+        }
+    }
+    let told = connection.rcv.adv.offset_from(connection.rcv.nxt);
+    assert!(told >= read / 2, "{told} bytes of {read}");
+    assert!(updates <= 6, "{updates} updates");
 }
