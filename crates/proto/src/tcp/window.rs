@@ -90,15 +90,16 @@ impl Connection {
         let age_ms = now_ms.wrapping_sub(self.rcv.tuned_ms);
         let affordable = self.rcv.buf.lent().max(cx.pool.largest()) as u32;
         let most = cx.config.tcp_rmem.1.min(affordable).max(self.rcv.buf_max);
-        // What a reader leaves who lags only grows old in a larger buffer, and out of the cache: he has room enough.
+        // What a reader leaves who lags only grows old in a larger buffer, and out of the cache: he has room enough. But who comes now and then
+        // leaves something each time until he has caught up, and all that counts.
         let lags = self.rcv.buf.len() > self.rcv.buf_max / 4;
-        let grows = !lags && self.rcv.buf_max < most;
-        if grows {
+        let grown = self.rcv.buf_max >= most;
+        if !lags && !grown {
             let in_a_round = u64::from(self.rcv.read) * u64::from(round_ms) / u64::from(age_ms.max(round_ms));
             let room = 2 * in_a_round + u64::from(HEADROOM_SEGMENTS) * u64::from(self.rcv.mss);
             self.rcv.buf_max = room.clamp(self.rcv.buf_max.into(), most.into()) as u32;
         }
-        if !grows || age_ms > round_ms {
+        if grown || age_ms > round_ms {
             (self.rcv.read, self.rcv.tuned_ms) = (0, now_ms);
         }
         // An urgent mark that was passed would lie ahead again after half of the circle. Here it is noticed long before.

@@ -125,3 +125,28 @@ fn a_window_that_opens_in_pieces_is_told_as_it_becomes_twice_as_wide() {
     assert!(told >= read / 2, "{told} bytes of {read}");
     assert!(updates <= 6, "{updates} updates");
 }
+
+/// A thread that comes every few milliseconds finds more than a quarter of its buffer full, and empties it: the next flight is twice as large, and has room.
+#[test]
+fn who_comes_now_and_then_is_no_reader_who_lags() {
+    let config = Config::default();
+    let agreed = Agreed { rtt_us: Some(100_000), rcv_scale: WindowScale::new(7), ..agreed() };
+    let (mut connection, mut pool) = (Connection::new(&agreed, 1_500, &config, NOW), BufferPool::new(1 << 26));
+    let mut now = NOW;
+    for _ in 0..8 {
+        let window = connection.rcv.adv.offset_from(connection.rcv.nxt) as u32;
+        leave_unread(&mut connection, window / 1_448, &mut pool, &config, now);
+        let mut at = now;
+        while connection.buffered() > 0 {
+            let mut out = vec![0; window as usize / 2];
+            connection.recv(&mut out, &mut Cx { now: at, config: &config, pool: &mut pool });
+            while let Some(plan) = connection.decide::<Lane>(at) {
+                connection.commit(&plan, at);
+            }
+            at = at.after_us(20_000);
+        }
+        now = now.after_us(100_000);
+    }
+    let window = connection.rcv.adv.offset_from(connection.rcv.nxt);
+    assert!(window > 2_000_000, "{window} bytes after eight flights");
+}
