@@ -632,6 +632,9 @@ impl Connection {
                 // Changed here, and written once.
                 let mut facts = self.facts;
                 if facts.has(Facts::PROBE_DUE | Facts::ASKED | Facts::HELD | Facts::CORK_OVER) {
+                    if facts.has(Facts::ASKED) {
+                        self.quick_acks = 0; // they are for a stream, and this is an answer: the next ACK may ride on one
+                    }
                     facts = facts.spoken(plan.flags.psh());
                 }
                 // After the segment, and never by a retransmission: what is noted is the last small one of new data.

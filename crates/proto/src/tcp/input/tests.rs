@@ -193,6 +193,23 @@ fn whoever_has_long_spoken_in_turns_is_waited_for_longer() {
     assert_eq!(ask_with(&mut connection, &mut pool, b"?"), LATE_ANSWER_US);
 }
 
+/// What begins as a conversation is none of the streams that quick ACKs are for: what is asked next is acknowledged by its answer.
+#[test]
+fn an_answer_ends_the_quick_acks_of_the_start() {
+    let (mut connection, mut pool) = (established(&Config::default(), NOW), pool());
+    connection.set_answers_later(true);
+    let ask = |connection: &mut Connection, pool: &mut BufferPool| {
+        let ask = Segment { flags: Flags::ACK | Flags::PSH, ..text(connection, b"?") };
+        take_in(connection, &ask, 1, pool, NOW);
+        connection.decide::<Lane>(NOW)
+    };
+    let first = ask(&mut connection, &mut pool).expect("it is acknowledged before it is answered");
+    connection.commit(&first, NOW);
+    exchange(&mut connection, &mut pool, NOW);
+    assert_eq!(ask(&mut connection, &mut pool), None);
+    assert_eq!(connection.deadline().since_us(NOW), LATE_ANSWER_US);
+}
+
 /// A segment larger than the memory there is: a reader of small pieces would otherwise be sent all of it for each of them.
 #[test]
 fn as_much_is_kept_as_there_is_memory_for() {
