@@ -272,13 +272,17 @@ impl Connection {
     pub(super) fn expect_twice(&mut self, len: u32) {
         let is_recovery = self.phase == Phase::Recovery || self.unreturned > 0;
         let len = if is_recovery { len as i32 } else { -(len as i32) };
-        self.unreturned = self.unreturned.saturating_add(len);
+        self.unreturned = self.unreturned.saturating_add(len).max(-i32::MAX);
     }
 
     /// What was sent again and has come twice was not lost. If all of it has, the repair was a mistake (RFC 3708 section 2), even if it is over by
     /// then. So a peer without timestamps is heard as well, and one that is nearer than a tick of theirs.
     #[cold]
     pub(super) fn heed_repetition(&mut self, seg: &Segment<'_>) {
+        // What is not reported before a window more is acknowledged was lost, and so says nothing of a copy that comes long after.
+        if self.snd.una.offset_from(self.recover) > self.snd.max_wnd as i32 {
+            self.unreturned = 0;
+        }
         let Some(block) = repetition(seg) else { return };
         // The first that is heard after a timeout answers what was sent again, and not what was sent before: only ACKs were lost, and the path is no
         // better for that. Since this does not count, all of it never can.
@@ -287,7 +291,7 @@ impl Connection {
         }
         let (len, left) = (block.len(), self.unreturned.unsigned_abs());
         // Some of what comes twice was made two by the network.
-        if block.end.after(self.rexmit_nxt.earliest(seg.ack)) || len > left {
+        if left == 0 || len > left || block.end.after(self.rexmit_nxt.earliest(seg.ack)) {
             return;
         }
         let is_recovery = self.unreturned > 0;

@@ -80,8 +80,8 @@ pub struct Heard {
     pub ack: SeqNum,
     /// What it reports selectively, in bytes and in blocks; `None` if that was not agreed.
     pub sacked: Option<(u32, u32)>,
-    /// It reports what has come twice.
-    pub twice: bool,
+    /// It reports that what ends here has come twice.
+    pub twice: Option<SeqNum>,
     /// It was acceptable: the host has not dropped it unread, with all that it says (RFC 9293 section 3.10.7.4, first).
     pub acceptable: bool,
     /// Neither text nor FIN, and the window as before.
@@ -187,7 +187,9 @@ impl Repair {
             };
             // A hole behind the repair: what is in flight can no longer be told from the numbers.
             let holes = self.duplicates >= 3 || heard.sacked.is_some_and(|(bytes, _)| bytes > 0);
-            if mistaken || heard.twice || holes && heard.una.at_or_after(slower.recover) {
+            // Only of what it had sent by then can it have repeated anything.
+            let twice = heard.twice.is_some_and(|end| end.at_or_before(slower.recover));
+            if mistaken || twice || holes && heard.una.at_or_after(slower.recover) {
                 self.slower = None;
             }
         }

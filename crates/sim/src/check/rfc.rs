@@ -311,7 +311,7 @@ impl Rfc {
                     top: me.top,
                     ack: base,
                     sacked: sack.then(|| blocks.fold((0, 0), total)),
-                    twice: twice > 0,
+                    twice: seg.options.sack.iter().take(twice).map(|block| block.end).next(),
                     acceptable: end > before || seg.seq_len() == 0 && start >= before,
                     bare,
                     echo: seg.options.timestamps.map(|ts| ts.echo),

@@ -212,3 +212,32 @@ fn what_was_lost_twice_is_sent_at_once() {
     assert_eq!(sent[0], (Kind::Again, MSS, 2 * MSS));
     assert_eq!(rig.connection.phase(), Phase::Recovery);
 }
+
+/// One segment of ten is late, and sent again. That it has come twice takes the recovery back if it is said soon, and not if it is said of a copy that the
+/// network made, long after.
+#[test]
+fn what_comes_twice_long_after_takes_nothing_back() {
+    for (windows_x4, is_taken_back) in [(0, true), (3, true), (5, false), (20, false)] {
+        let mut rig = Rig::new(established(&Config::default(), NOW));
+        rig.hear(0, &[]);
+        let more = rig.connection.snd.max_wnd / MSS * windows_x4 / 4;
+        rig.write(10 * MSS);
+        let before = rig.connection.congestion.window();
+        rig.pass(1_000);
+        assert_eq!(rig.hear(0, &[(MSS, 4 * MSS)]), [(Kind::Again, 0, MSS)]);
+        rig.pass(1_000);
+        rig.hear(10 * MSS, &[]);
+        let after = rig.connection.congestion.window();
+        assert!(after < before, "{after} of {before}");
+        for i in 0..more {
+            rig.write(MSS);
+            rig.pass(1_000);
+            rig.hear((11 + i) * MSS, &[]);
+        }
+        assert_eq!(rig.connection.congestion.window(), after, "one segment at a time asks for no more");
+        rig.hear((10 + more) * MSS, &[(0, MSS)]);
+        let window = rig.connection.congestion.window();
+        assert_eq!(window, if is_taken_back { before } else { after }, "{more} segments later");
+        assert_eq!(rig.connection.unreturned, 0);
+    }
+}
