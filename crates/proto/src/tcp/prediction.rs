@@ -43,6 +43,7 @@ impl Connection {
         // What waits to be read, or beyond a gap, lies in memory that was lent for it.
         debug_assert!(self.rcv.buf.is_lent() || self.rcv.buf.is_empty() && !self.rcv.has_gap());
         self.phase == Phase::Open
+            && self.snd.wnd > 0
             && self.dup_acks == 0
             && self.board.is_none()
             && !self.rcv.buf.is_lent()

@@ -241,6 +241,15 @@ fn requests_and_responses_are_predicted() {
     assert_eq!(compare(true, false, &events), 60);
 }
 
+/// A window that was closed ends the back-off when it opens, though nothing waits for it.
+#[test]
+fn what_opens_a_closed_window_is_not_predicted() {
+    let said =
+        |ack: u8, window: u8| Event::Segment { seq: 9, ack, len: 2, flags: 7, ts: 1, window, taken: 5, sack: false };
+    let closed = [Event::Send(1), Event::Wait(201_000), said(9, 0)];
+    assert_eq!(compare(false, false, &[closed.as_slice(), &[said(2, 1)]].concat()), compare(false, false, &closed));
+}
+
 /// The peer's last segment, and our FIN when nothing else is left to say.
 #[test]
 fn the_end_of_a_conversation_is_predicted() {
