@@ -377,7 +377,7 @@ impl Connection {
             self.rexmt_at = self.rexmt_at.min(now.after_us(self.rtt.rto_us().into()));
         }
         if self.facts.has(Facts::PERSIST) {
-            self.restart_window(now);
+            self.restart_window(now.since_us(self.sent_at));
             self.progress_ms = now.as_ms() as u32;
         }
     }
@@ -409,8 +409,8 @@ impl Connection {
             self.facts.clear(Facts::TIMING);
             self.snd.peak = in_flight.max(self.snd.peak - self.snd.peak / 8);
         }
-        let limited = self.facts.has(Facts::CWND_LIMITED);
-        if self.phase != Phase::Recovery && self.congestion.may_grow(now, in_flight, limited) {
+        let (limited, lately) = (self.facts.has(Facts::CWND_LIMITED), in_flight.max(self.snd.peak));
+        if self.phase != Phase::Recovery && self.congestion.may_grow(now, lately, limited) {
             self.grow_window(ack, acked, bytes, echo, now);
         }
     }
@@ -502,15 +502,18 @@ impl Connection {
         }
         self.facts.clear(Facts::PERSIST);
         self.rtt.on_window_open();
-        self.restart_window(now);
+        // While the window was closed no text but that of probes left.
+        self.restart_window(now.since_us(self.sent_at));
     }
 
-    /// While the window was closed no text but that of probes left, and no ACK says any more what the path carries.
+    /// Nothing has left for so long, and no ACK may say any more what the path carries.
     //= https://www.rfc-editor.org/rfc/rfc5681#section-4.1
     //# Therefore, a TCP SHOULD set cwnd to no more than RW before beginning transmission if the TCP has not sent data in an
     //# interval exceeding the retransmission timeout.
-    fn restart_window(&mut self, now: Instant) {
-        self.congestion.on_idle(now.since_us(self.sent_at), self.rtt.rto_us());
+    pub(super) fn restart_window(&mut self, idle_us: u64) {
+        if self.congestion.on_idle(idle_us, self.rtt.rto_us()) {
+            self.snd.peak = 0; // what was under way before says nothing of what will be
+        }
     }
 
     /// Sixth: the urgent pointer (RFC 6093: it points behind the last urgent byte, which stays in line).

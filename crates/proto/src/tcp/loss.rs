@@ -420,9 +420,11 @@ impl Connection {
     }
 
     /// FlightSize when what is lost was sent. The ACK that tells of it may acknowledge nearly all of that: where a receiver acknowledges a whole
-    /// window at once (GRO, or a lane's poll), what is still in flight then says nothing of what the path has carried.
+    /// window at once (GRO, or a lane's poll), what is still in flight then says nothing of what the path has carried. And where the window was used
+    /// whole it is the window: what ACKs of this very poll have let go would be in flight, had each had a poll of its own.
     fn lately_in_flight(&self) -> u32 {
-        self.flight().max(self.snd.peak)
+        let whole = if self.facts.has(Facts::CWND_LIMITED) { self.congestion.window() } else { 0 };
+        self.flight().max(self.snd.peak).max(whole)
     }
 
     /// Something is lost, and is sent again at once.
@@ -504,7 +506,7 @@ impl Connection {
 
     /// The retransmission timer ran out (RFC 6298 section 5.4 to 5.7).
     pub(super) fn enter_loss(&mut self, cx: &mut Cx<'_>) {
-        let in_flight = self.flight();
+        let in_flight = self.lately_in_flight();
         self.rtt.on_timeout();
         if self.phase != Phase::Loss || self.rexmit_nxt.after(self.snd.una) {
             self.congestion.on_timeout(cx.now, in_flight);

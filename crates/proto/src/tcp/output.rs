@@ -624,7 +624,7 @@ impl Connection {
                 if plan.usual || self.snd.nxt == self.snd.una {
                     let idle_ms = self.idle_ms(now);
                     if idle_ms > 0 {
-                        self.congestion.on_idle(u64::from(idle_ms) * 1_000, self.rtt.rto_us());
+                        self.restart_window(u64::from(idle_ms) * 1_000);
                         self.progress_ms = now.as_ms() as u32;
                     }
                 }

@@ -35,10 +35,9 @@ impl Connection {
         let unsent = fin_waits || self.snd.queued > self.flight();
         if !unsent {
             // Only what is lost may wait.
-            if self.phase != Phase::Open && self.repair_waits() {
-                self.facts.set(Facts::CWND_LIMITED);
-            } else {
-                self.facts.clear(Facts::CWND_LIMITED);
+            let is_limited = self.phase != Phase::Open && self.repair_waits();
+            if is_limited || self.sent_at == cx.now {
+                self.note_use(is_limited);
             }
             return None;
         }
@@ -49,7 +48,29 @@ impl Connection {
     /// window that held the connection back, and so it must not grow for it (RFC 7661).
     #[inline]
     pub fn pause(&mut self) {
-        self.facts.clear(Facts::CWND_LIMITED);
+        self.note_use(false);
+    }
+
+    /// Whether the congestion window is what held the connection back. If it was, that is true for the round: the ACKs of what then filled the
+    /// window come when there may be nothing left to send.
+    #[inline(always)]
+    fn note_use(&mut self, is_limited: bool) {
+        if is_limited || self.facts.has(Facts::CWND_LIMITED) {
+            self.note_limited(is_limited);
+        }
+    }
+
+    #[inline(never)]
+    fn note_limited(&mut self, is_limited: bool) {
+        let is_first = self.congestion.is_first_slow_start(); // it counts rounds itself, and asks for half the window
+        if is_limited {
+            self.facts.set(Facts::CWND_LIMITED);
+            if !is_first {
+                self.hystart.window_end = self.snd.nxt;
+            }
+        } else if is_first || self.snd.una.at_or_after(self.hystart.window_end) {
+            self.facts.clear(Facts::CWND_LIMITED);
+        }
     }
 
     /// Data waits.
@@ -69,11 +90,7 @@ impl Connection {
         }
         // What is lost waits for the congestion window, whatever holds back what is new.
         let repair_waits = self.phase != Phase::Open && self.repair_waits();
-        if repair_waits || matches!(held, Held::Congestion | Held::Deferred) {
-            self.facts.set(Facts::CWND_LIMITED);
-        } else {
-            self.facts.clear(Facts::CWND_LIMITED);
-        }
+        self.note_use(repair_waits || matches!(held, Held::Congestion | Held::Deferred));
         let news = !self.facts.has(Facts::HELD);
         self.facts.set(Facts::HELD);
         news.then_some(held)
@@ -96,7 +113,7 @@ impl Connection {
     /// Whether [`on_timeout`](Self::on_timeout) will now send a tail loss probe.
     #[inline]
     pub fn is_loss_probe_due(&self, now: Instant) -> bool {
-        self.rexmt_at <= now && self.asks_early(now) && self.snd.wnd > 0 && self.board.is_none() && self.has_tail()
+        self.rexmt_at <= now && self.asks_early(now) && self.snd.wnd > 0 && self.board.is_none() && self.may_probe(now)
     }
 
     /// When to ask what became of what is under way: when its ACK is overdue, or a gap can no longer be mere reordering; and at the
@@ -107,7 +124,7 @@ impl Connection {
             return now.after_us(rto_us.into());
         }
         let soon_us = if self.board.is_some() {
-            self.rtt.reordering_us().map(|us| us + PTO_MARGIN_US)
+            self.rtt.reordering_us().map(|us| us.max(PTO_MARGIN_US))
         } else if self.has_tail() {
             self.rtt.pto_us()
         } else {
@@ -131,8 +148,8 @@ impl Connection {
             && self.rtt.pto_us().is_some()
     }
 
-    /// Enough is under way for its ACK not to be delayed. One segment alone is left to the retransmission timer, which leaves its peer as
-    /// long for that as a probe would have to.
+    /// Enough is under way for its ACK not to be delayed. One segment alone is asked for when the retransmission timer would end, which leaves its peer
+    /// as long for that as it may take.
     //= https://www.rfc-editor.org/rfc/rfc8985#section-7.2
     //# Third, when the FlightSize is one segment, the sender MAY inflate the PTO by TLP.max_ack_delay to accommodate a potentially delayed
     //# acknowledgment and reduce the risk of spurious retransmissions.
@@ -150,10 +167,13 @@ impl Connection {
     //#     PTO = TCP_RTO_expiration() - Now()
     #[inline]
     fn asks_early(&self, now: Instant) -> bool {
-        self.flight() > 0
-            && (self.may_ask_early() && (self.board.is_some() || self.has_tail() || self.is_early(now))
-                || self.is_closed_early(now))
-            && !self.is_user_timeout_over(now)
+        self.flight() > 0 && (self.may_ask_early() || self.is_closed_early(now)) && !self.is_user_timeout_over(now)
+    }
+
+    /// Whether the ACK is overdue: that of one segment alone only when the retransmission timer ends.
+    #[inline]
+    fn may_probe(&self, now: Instant) -> bool {
+        self.has_tail() || !self.is_early(now)
     }
 
     /// Whether the retransmission timer has not ended.
@@ -245,7 +265,7 @@ impl Connection {
         if let Some(board) = &mut self.board {
             board.presume_lost(cx.now);
             self.enter_recovery(cx);
-        } else if self.has_tail() {
+        } else if self.may_probe(cx.now) {
             self.enter_tail();
         } else {
             self.rexmt_at = self.ask_at(cx.now);

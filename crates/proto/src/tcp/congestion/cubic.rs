@@ -187,13 +187,15 @@ impl Controller for Cubic {
         }
     }
 
-    fn on_idle(&mut self, idle_us: u64, rto_us: u32) {
-        if self.window.restart_if_idle(idle_us, rto_us) {
+    fn on_idle(&mut self, idle_us: u64, rto_us: u32) -> bool {
+        let restarts = self.window.restart_if_idle(idle_us, rto_us);
+        if restarts {
             self.end_epoch();
         } else if self.clock != Instant::NEVER {
             // The idle time is not on the curve.
             self.clock = self.clock.after_us(idle_us);
         }
+        restarts
     }
 
     fn on_mss(&mut self, mss: u32) {

@@ -25,8 +25,8 @@ const NEVER: u16 = u16::MAX;
 /// What the first slow start of a connection knows of its rounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HyStart {
-    /// The present round lasts until this is acknowledged.
-    window_end: SeqNum,
+    /// The present round lasts until this is acknowledged. After the first slow start: the last in which the whole window was used.
+    pub(in crate::tcp) window_end: SeqNum,
     /// The smallest round trips of the round before, and of this one, in milliseconds.
     last_ms: u16,
     current_ms: u16,

@@ -24,7 +24,7 @@ pub struct Acked {
     /// Bytes newly acknowledged. Bytes that SACK reported earlier should not be counted again, or the hole that a
     /// retransmission fills looks like a whole window of progress.
     pub bytes: u32,
-    /// Bytes in flight before this ACK.
+    /// The most bytes that were in flight at once lately, up to this ACK.
     pub in_flight: u32,
     /// Smoothed round trip in microseconds; 0 if there is none yet.
     pub srtt_us: u32,
@@ -74,8 +74,8 @@ pub trait Controller {
     fn undo(&mut self);
 
     /// About to send after `idle_us` without sending; `rto_us` is the current retransmission time-out. After more than
-    /// one time-out the ACK clock is gone and the window restarts (RFC 5681 section 4.1).
-    fn on_idle(&mut self, idle_us: u64, rto_us: u32);
+    /// one time-out the ACK clock is gone and the window restarts (RFC 5681 section 4.1): true if so.
+    fn on_idle(&mut self, idle_us: u64, rto_us: u32) -> bool;
 
     /// The sender's segment size (bytes of payload) changed: handshake agreed, or path MTU. Before the first event this
     /// chooses the initial window anew.
@@ -213,8 +213,8 @@ impl Controller for Congestion {
         each!(self, it => it.undo());
     }
 
-    fn on_idle(&mut self, idle_us: u64, rto_us: u32) {
-        each!(self, it => it.on_idle(idle_us, rto_us));
+    fn on_idle(&mut self, idle_us: u64, rto_us: u32) -> bool {
+        each!(self, it => it.on_idle(idle_us, rto_us))
     }
 
     fn on_mss(&mut self, mss: u32) {

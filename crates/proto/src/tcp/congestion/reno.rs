@@ -64,8 +64,8 @@ impl Controller for Reno {
         self.window.undo();
     }
 
-    fn on_idle(&mut self, idle_us: u64, rto_us: u32) {
-        self.window.restart_if_idle(idle_us, rto_us);
+    fn on_idle(&mut self, idle_us: u64, rto_us: u32) -> bool {
+        self.window.restart_if_idle(idle_us, rto_us)
     }
 
     fn on_mss(&mut self, mss: u32) {

@@ -150,9 +150,9 @@ fn a_mistake_is_taken_back_once() {
 fn restarts_after_idling_longer_than_the_timeout() {
     for mut it in both() {
         it.on_ack(ack(0, 90_000));
-        it.on_idle(200_000, 200_000);
+        assert!(!it.on_idle(200_000, 200_000));
         assert_eq!(it.window(), 100_000);
-        it.on_idle(200_001, 200_000);
+        assert!(it.on_idle(200_001, 200_000));
         assert_eq!(it.window(), 10_000);
         it.on_timeout(Instant::ZERO, 10_000);
         it.on_idle(u64::MAX, 0);
@@ -252,7 +252,7 @@ proptest! {
                     Event::Timeout(in_flight) => it.on_timeout(now, in_flight),
                     Event::Recovered => it.on_recovered(now),
                     Event::Undo => it.undo(),
-                    Event::Idle(idle_us, rto_us) => it.on_idle(idle_us, rto_us),
+                    Event::Idle(idle_us, rto_us) => _ = it.on_idle(idle_us, rto_us),
                     Event::Mss(mss) => it.on_mss(mss),
                     Event::SynLost => it.on_syn_lost(),
                 }

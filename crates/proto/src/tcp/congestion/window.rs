@@ -69,7 +69,7 @@ impl Window {
         (self.phase == Phase::Open || self.leaves_phase()) && (is_cwnd_limited || self.is_nearly_used(in_flight))
     }
 
-    /// In slow start a window counts as used if more than half of it is: it is about to double, and a sender of bursts that
+    /// In slow start a window counts as used if more than half of it was lately: it is about to double, and a sender of bursts that
     /// just fit would not find it larger when one does not (RFC 7661; Linux's `tcp_is_cwnd_limited`).
     #[inline]
     fn is_nearly_used(&self, in_flight: u32) -> bool {

@@ -56,7 +56,7 @@ facts! {
     URGENT_OUT,
     /// The peer has announced urgent data up to `rcv.up`.
     URGENT_IN,
-    /// The send phase was limited by the congestion window when it last stopped.
+    /// The congestion window is used: it held the connection back when it last stopped sending, or earlier in this round.
     CWND_LIMITED,
     /// TCP_CORK: no small segment leaves.
     CORK,

@@ -107,7 +107,11 @@ pub(super) fn on_text(
         mss: peer.offer.mss,
         ts: seg.options.timestamps.map(|ts| ts.val),
         timed: seg.seq.before(me.top)
-            && me.again.is_some_and(|again| again.seq == seg.seq && again.at_us == now_us && again.gap_us.is_some()),
+            && me.again.is_some_and(|again| {
+                // The first time, and if it is all that is under way, it may only ask (RFC 8985 section 7.2).
+                let asks = again.since_first && end == me.top;
+                again.seq == seg.seq && again.at_us == now_us && again.gap_us.is_some() && !asks
+            }),
         asked,
         probe,
         behind: astray.is_some_and(|late_us| now_us <= me.una_us + late_us),
