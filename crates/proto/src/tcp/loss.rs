@@ -101,8 +101,9 @@ impl Connection {
         if board.is_reneged(self.snd.una) {
             board.clear();
         }
-        // In a recovery nothing may be reported any more, and what is missing still be late.
-        if board.is_empty() && !board.is_overdue(self.snd.una) && self.phase != Phase::Recovery {
+        // In a repair nothing may be reported any more, or nothing yet, and what is missing still be late, or lost for the second time.
+        let repairs = matches!(self.phase, Phase::Recovery | Phase::Loss);
+        if board.is_empty() && !board.is_overdue(self.snd.una) && !repairs {
             self.board = None;
         }
         newly

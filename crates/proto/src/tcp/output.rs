@@ -668,6 +668,10 @@ impl Connection {
                     self.rexmit_nxt = self.rexmit_nxt.latest(end);
                     self.expect_twice(plan.len);
                 }
+                // Of what a timeout or a narrower path has sent again, something may be lost before anything is reported.
+                if self.phase == Phase::Loss && self.facts.has(Facts::SACK) {
+                    self.board.get_or_insert_default();
+                }
                 if let Some(board) = &mut self.board {
                     board.note_repeated(self.snd.nxt);
                     board.spend(plan.len);
