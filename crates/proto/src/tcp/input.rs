@@ -392,18 +392,24 @@ impl Connection {
         self.snd.max_wnd = self.snd.max_wnd.max(window);
     }
 
-    /// SND.UNA moves by `acked`, of which so many are bytes: count and time it. `echo` is the timestamp that came with it.
+    /// SND.UNA moves, by so many bytes and perhaps our FIN. Says how much was under way before.
     #[inline(always)]
-    pub(super) fn count_acked(&mut self, ack: SeqNum, acked: u32, bytes: u32, echo: Option<u32>, cx: &Cx<'_>) {
-        let (now, in_flight) = (cx.now, self.flight());
-        debug_assert!(acked <= in_flight, "more was acknowledged than is under way");
+    pub(super) fn count_acked(&mut self, ack: SeqNum, bytes: u32, cx: &Cx<'_>) -> u32 {
+        let in_flight = self.flight();
+        debug_assert!(bytes <= in_flight, "more was acknowledged than is under way");
         self.snd.una = ack;
         self.tally.bytes_acked += u64::from(bytes);
         // Its memory is given back in `settle`: mostly the application sends again before that.
         self.snd.buf.drop_front(bytes);
         self.snd.queued -= bytes.min(self.snd.queued);
-        self.progress_ms = now.as_ms() as u32;
+        self.progress_ms = cx.now.as_ms() as u32;
+        in_flight
+    }
 
+    /// What the ACK of `acked` bytes tells of the path: how long a round trip takes, and that more may be under way. `echo` is the timestamp that
+    /// came with it. That of our FIN is not asked: whoever has said all waits for no round trip any more, and for no window.
+    #[inline(always)]
+    pub(super) fn learn(&mut self, ack: SeqNum, acked: u32, in_flight: u32, echo: Option<u32>, now: Instant) {
         if self.facts.has(Facts::TIMING) && ack.at_or_after(self.rtt_seq) {
             self.rtt.on_round_trip(self.rtt_at, now);
             self.facts.clear(Facts::TIMING);
@@ -411,14 +417,14 @@ impl Connection {
         }
         let (limited, lately) = (self.facts.has(Facts::CWND_LIMITED), in_flight.max(self.snd.peak));
         if self.phase != Phase::Recovery && self.congestion.may_grow(now, lately, limited) {
-            self.grow_window(ack, acked, bytes, echo, now);
+            self.grow_window(ack, acked, echo, now);
         }
     }
 
     /// The window grows for what was acknowledged. (By itself: most ACKs find it unused.)
     #[inline(never)]
-    fn grow_window(&mut self, ack: SeqNum, acked: u32, bytes: u32, echo: Option<u32>, now: Instant) {
-        let mut bytes = bytes;
+    fn grow_window(&mut self, ack: SeqNum, acked: u32, echo: Option<u32>, now: Instant) {
+        let mut bytes = acked;
         if self.phase == Phase::Loss {
             bytes = bytes.min(self.sent_since_loss(ack - acked, ack));
         }
@@ -460,8 +466,10 @@ impl Connection {
         let acked = seg.ack.offset_from(self.snd.una) as u32;
         let fin_acked = self.facts.has(Facts::FIN_SENT) && seg.ack == self.snd.nxt;
         let progress_ms = self.progress_ms;
-        let echo = seg.options.timestamps.map(|ts| ts.echo);
-        self.count_acked(seg.ack, acked, acked - u32::from(fin_acked), echo, cx);
+        let in_flight = self.count_acked(seg.ack, acked - u32::from(fin_acked), cx);
+        if !fin_acked {
+            self.learn(seg.ack, acked, in_flight, seg.options.timestamps.map(|ts| ts.echo), now);
+        }
         if self.phase != Phase::Open || self.dup_acks != 0 || self.board.is_some() || !seg.options.sack.is_empty() {
             cold_path();
             self.repair_on_ack(seg, acked, cx);

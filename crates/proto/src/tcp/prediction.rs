@@ -66,8 +66,10 @@ impl Connection {
         let acked = ack.offset_from(self.snd.una) as u32;
         if acked > 0 {
             let fin_acked = self.state != State::Established;
-            let echo = seg.timestamps().echo;
-            self.count_acked(ack, acked, acked - u32::from(fin_acked), Some(echo), cx);
+            let in_flight = self.count_acked(ack, acked - u32::from(fin_acked), cx);
+            if !fin_acked {
+                self.learn(ack, acked, in_flight, Some(seg.timestamps().echo), cx.now);
+            }
             self.rearm_rexmt(ack, cx);
             if fin_acked {
                 self.on_fin_acked(&mut cx.again());
