@@ -12,7 +12,9 @@ use laneway_sync::prefetch::prefetch_line;
 
 /// Places at the most, of 8 bytes: with what else is touched for a packet they stay in a core's cache.
 const PLACES_MAX: usize = 1 << 14;
-const PLACES_MIN: usize = 1 << 10;
+const PLACES_MIN: usize = 1 << 12;
+/// So many for each connection: of nine, one has its place taken by another then.
+const PLACES_EACH: usize = 4;
 
 /// Handles by [`FlowKey::mix`](laneway_wire::flow::FlowKey::mix).
 pub struct RecentFlows {
@@ -26,7 +28,7 @@ pub struct RecentFlows {
 impl RecentFlows {
     /// For about so many connections.
     pub fn new(connections: usize) -> Self {
-        let places = connections.clamp(PLACES_MIN, PLACES_MAX).next_power_of_two();
+        let places = connections.saturating_mul(PLACES_EACH).clamp(PLACES_MIN, PLACES_MAX).next_power_of_two();
         RecentFlows { places: vec![0; places].into_boxed_slice(), hashes: vec![0; places].into_boxed_slice() }
     }
 
