@@ -29,7 +29,6 @@ use laneway_proto::ip::reassembly::Reassembled;
 use laneway_proto::tcp::Connection;
 use laneway_proto::time::Instant;
 use laneway_wire::ethernet::Mac;
-use std::cell::Cell;
 
 /// Connections told in one poll that there is memory again.
 const FEED_MAX: usize = 64;
@@ -116,7 +115,7 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
 /// A batch in four passes: fetch the place where the flow was found last; fetch the connection that was there, or else hash and fetch the
 /// bucket; fetch what the bucket leads to; process. By the time a segment is looked at, everything that it needs is in the cache: also the
 /// bucket of a flow that is found without it, if its place there is about to change. Of few flows there is nothing to fetch: they are there,
-/// and the first pass finds them.
+/// the first pass finds them, and whom it does not find is looked for in an index that is there, too.
 #[inline]
 fn batch<'a, S: Sharing, T: Tx>(
     lane: &mut Lane<S>,
@@ -126,10 +125,10 @@ fn batch<'a, S: Sharing, T: Tx>(
     app: &mut dyn App,
 ) {
     let mut arriving = Batch::new();
-    let far = lane.shared.peek().is_some_and(Tables::are_far);
-    let all_known = read(lane, (n, far), frame, &mut arriving, tx, app);
-    if far || !all_known {
-        look_ahead(lane, far, &mut arriving, app);
+    let far = lane.shared.peek().is_none_or(Tables::are_far);
+    read(lane, (n, far), frame, &mut arriving, tx, app);
+    if far {
+        look_ahead(lane, &mut arriving, app);
     }
     let mut rest = arriving.as_slice();
     if S::UNSHARED {
@@ -147,7 +146,7 @@ fn batch<'a, S: Sharing, T: Tx>(
     }
 }
 
-/// The first pass; true if it found all flows. By itself: what a frame says at which offset is held in more registers than the rest of the loop has to
+/// The first pass. By itself: what a frame says at which offset is held in more registers than the rest of the loop has to
 /// spare.
 #[inline(never)]
 fn read<'a, S: Sharing, T: Tx>(
@@ -157,25 +156,18 @@ fn read<'a, S: Sharing, T: Tx>(
     arriving: &mut Batch<'a>,
     tx: &mut T,
     app: &mut dyn App,
-) -> bool {
+) {
     let ours = Mac(tx.capabilities().mac);
-    let all_known = &Cell::new(true);
     for i in 0..n {
         let (frame, mailed) = frame(i);
         let (local, tables) = (&mut lane.local, lane.shared.peek());
-        let recent = move |mix| {
-            let hint = match tables {
-                Some(tables) if far => {
-                    tables.prefetch_recent(mix);
-                    None
-                }
-                Some(tables) => tables.recent_near(mix),
-                None => None,
-            };
-            if hint.is_none_or(|hint| hint.kind() != Kind::Connection) {
-                all_known.set(false);
+        let recent = move |mix| match tables {
+            Some(tables) if far => {
+                tables.prefetch_recent(mix);
+                None
             }
-            hint
+            Some(tables) => tables.recent_near(mix),
+            None => None,
         };
         let other = match mailed {
             Some(note) => post::mailed_packet(local, frame, note, recent, arriving),
@@ -190,17 +182,14 @@ fn read<'a, S: Sharing, T: Tx>(
             }
         }
     }
-    all_known.get()
 }
 
 /// The second pass and the third.
 #[inline(never)]
-fn look_ahead<S: Sharing>(lane: &Lane<S>, far: bool, arriving: &mut [ingress::Arriving<'_>], app: &mut dyn App) {
+fn look_ahead<S: Sharing>(lane: &Lane<S>, arriving: &mut [ingress::Arriving<'_>], app: &mut dyn App) {
     let tables = lane.shared.peek();
     for segment in arriving.iter_mut() {
-        if far {
-            segment.hint = tables.and_then(|tables| tables.recent(segment.mix));
-        }
+        segment.hint = tables.and_then(|tables| tables.recent(segment.mix));
         match segment.hint {
             None => {
                 segment.hash = segment.key.hash(&lane.local.hash_key.get());
@@ -226,7 +215,7 @@ fn look_ahead<S: Sharing>(lane: &Lane<S>, far: bool, arriving: &mut [ingress::Ar
             Some(hint) if segment.is_last() && hint.kind() == Kind::Connection => {
                 tables.prefetch_bucket_of(hint.index());
             }
-            Some(hint) if far && segment.is_pushed() && hint.kind() == Kind::Connection => {
+            Some(hint) if segment.is_pushed() && hint.kind() == Kind::Connection => {
                 let bytes = segment.text_len();
                 soon.extend(tables.prefetch_sent(hint.index()).map(|token| Soon { token, bytes }));
             }

@@ -7,13 +7,16 @@ use laneway_sync::prefetch::{LINE, prefetch_line_to_write};
 
 /// So many flows stay in the caches of a core by themselves.
 const NEAR_FLOWS: usize = 2_048;
+/// So many places of the index, too: 256 KiB.
+const NEAR_PLACES: usize = 1 << 15;
 
 impl Tables {
     /// There is more here than a core has at hand, so that it pays to ask for it ahead. Half-open entries do not count: nobody asks for those of a
-    /// flood again, and the others are complete before they are far.
+    /// flood again, and the others are complete before they are far. Of an index that is made for many any place may be asked for, however few
+    /// are taken: a flow that is new may have it.
     #[inline]
     pub fn are_far(&self) -> bool {
-        self.flows.len() > NEAR_FLOWS + self.half_open.len()
+        self.flows.len() > NEAR_FLOWS + self.half_open.len() || self.flows.capacity() > NEAR_PLACES
     }
 
     /// Brings what [`recent`](Self::recent) will read into the cache.
