@@ -1,52 +1,48 @@
 //! Owns the order in which connections that something happened to have their turn at the end of a poll.
 
-use laneway_sync::Padded;
-
-/// Indices to a piece of the list.
-const PIECE: usize = 32;
+/// Unused words at either end of the list: the lines between them are its own.
+const APART: usize = 32;
+/// Places of a list that begins.
+const LEAST: usize = 64;
 
 /// Connections by the index of their slot, each once: whoever adds one marks its slot.
 ///
 /// Mostly all of them have had their turn when the poll ends; so this is a list that is walked and then begun anew, and not a ring. It
-/// is written in every poll and mostly short, and the heap lays what is short beside what another lane has: so its pieces are on lines of
-/// their own.
-#[derive(Default)]
+/// is written in every poll and mostly short, and the heap lays what is short beside what another lane has: so it begins, and ends, some way
+/// inside its memory.
 pub(crate) struct Turns {
-    list: Vec<Padded<[u32; PIECE]>>,
+    list: Vec<u32>,
     /// Behind the last one's place.
     end: usize,
     /// The next one's place. Those before it have had theirs.
     next: usize,
 }
 
+impl Default for Turns {
+    fn default() -> Self {
+        Turns { list: Vec::new(), end: APART, next: APART }
+    }
+}
+
 impl Turns {
     /// One more, behind the others.
     #[inline(always)]
     pub(crate) fn add(&mut self, index: u32) {
-        match self.list.get_mut(self.end / PIECE) {
-            Some(piece) => piece[self.end % PIECE] = index,
+        match self.list.get_mut(self.end) {
+            Some(place) => *place = index,
             None => self.grow(index),
         }
         self.end += 1;
     }
 
-    /// A piece that begins with this one.
+    /// Twice as many places, of which this is the next.
     #[cold]
     #[inline(never)]
     fn grow(&mut self, index: u32) {
-        let mut piece = [0; PIECE];
-        piece[0] = index;
-        self.list.push(Padded(piece));
-    }
-
-    #[inline]
-    fn put(&mut self, place: usize, index: u32) {
-        self.list[place / PIECE][place % PIECE] = index;
-    }
-
-    #[inline]
-    fn at(&self, place: usize) -> u32 {
-        self.list[place / PIECE][place % PIECE]
+        let places = (2 * self.list.len()).max(APART + LEAST);
+        self.list.reserve_exact(places + APART - self.list.len());
+        self.list.resize(places, 0);
+        self.list[self.end] = index;
     }
 
     /// How many have not had their turn.
@@ -61,8 +57,9 @@ impl Turns {
         if self.len() <= later {
             return None;
         }
+        let index = *self.list.get(self.next)?;
         self.next += 1;
-        Some(self.at(self.next - 1))
+        Some(index)
     }
 
     /// The one just taken could do nothing: it is the first in the next poll.
@@ -70,21 +67,14 @@ impl Turns {
         self.next -= 1;
     }
 
-    /// The end of the poll: forgets those that have had their turn.
+    /// The end of the poll: forgets those that have had their turn, and those that are left become the first.
     #[inline]
     pub(crate) fn rest(&mut self) {
         if self.next != self.end {
-            self.keep();
+            self.list.copy_within(self.next..self.end, APART);
         }
-        self.end -= self.next;
-        self.next = 0;
-    }
-
-    /// Those that are left become the first.
-    fn keep(&mut self) {
-        for place in self.next..self.end {
-            self.put(place - self.next, self.at(place));
-        }
+        self.end -= self.next - APART;
+        self.next = APART;
     }
 }
 
