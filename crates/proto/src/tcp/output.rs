@@ -483,7 +483,7 @@ impl Connection {
     /// (Nagle), and the two would wait for each other until a timer ends it. The delay of RFC 9293 section 3.8.6.3 is for
     /// what is neither pushed nor a second full segment.
     #[inline]
-    fn ack_is_due(&self, turn_is_over: bool) -> bool {
+    pub(super) fn ack_is_due(&self, turn_is_over: bool) -> bool {
         if self.facts.has(Facts::ACK_NOW) {
             return true;
         }
@@ -533,7 +533,7 @@ impl Connection {
     /// would take it for unacceptable, and with it what it acknowledges. (What the scale rounds off is no closed window; but
     /// one that is probed is closed, whatever the scale.)
     #[inline]
-    fn acceptable_seq(&self) -> SeqNum {
+    pub(super) fn acceptable_seq(&self) -> SeqNum {
         let edge = self.snd.una + self.snd.wnd;
         let beyond = self.snd.nxt.offset_from(edge);
         let probed = beyond > 0 && self.facts.has(Facts::PERSIST) && self.snd.wnd == 0;

@@ -5,7 +5,7 @@
 //! under way or carries text while nothing is, and says nothing else but that it is the last; and what follows our own FIN nearly
 //! always acknowledges that. What happens to it is what the steps of [`input`](super::input) do, which are asked about everything that
 //! is not just so. And where requests and responses take turns, nearly all that is ever said is what was just queued, in one segment,
-//! and in the end the FIN: [`output`](super::output) would plan the same. A test does both to the same connections and compares.
+//! and in the end the FIN; of who only receives, an acknowledgement: [`output`](super::output) would plan the same. A test does both to the same connections and compares.
 //!
 //! path: `device::rx → ingress → ethernet → ip::input → demux → [tcp::input] → tcp::state → [tcp::output] → ip::output → egress → device::tx`
 
@@ -121,6 +121,33 @@ impl Connection {
             mss: self.snd.mss,
             segments: 1,
             small: len > 0 && S::notes_small(len, mss),
+            usual: true,
+            window: self.advertise(),
+        })
+    }
+
+    /// The same of what is mostly left to say by those who only receive, and in the end: an acknowledgement, and nothing else. Nothing is left to say
+    /// when that is committed.
+    #[inline(always)]
+    pub fn decide_usual_ack(&self) -> Option<Plan> {
+        const ASKED: u32 = Facts::TIMESTAMPS | Facts::URGENT_OUT | Facts::PROBE_DUE | Facts::PERSIST;
+        const LAST: u32 = Facts::FIN_QUEUED | Facts::FIN_SENT;
+        let usual = self.facts.are(ASKED, Facts::TIMESTAMPS)
+            && !self.facts.are(LAST, Facts::FIN_QUEUED)
+            && self.snd.queued <= self.flight()
+            && self.phase == Phase::Open
+            && self.rcv.ooo.is_none()
+            && self.state != State::Closed
+            && self.ack_is_due(/* turn_is_over= */ true);
+        usual.then(|| Plan {
+            kind: Kind::Ack,
+            seq: self.acceptable_seq(),
+            len: 0,
+            flags: Flags::ACK,
+            header_len: PLAIN_HEADER,
+            mss: self.snd.mss,
+            segments: 1,
+            small: false,
             usual: true,
             window: self.advertise(),
         })

@@ -137,21 +137,13 @@ fn settle_any<G: Segmentation, T: Tx>(
         end(tables, local, app, index);
         return Settled::Done;
     }
-    let mut segments = 0;
-    // The plan stays where it was made: it is not small, and a copy would wait until it is written.
-    while let Some(plan) = &connection.decide::<G>(now) {
-        if let Some(stopped) = send((connection, slot.path), plan, &mut tables.counters, local, tx) {
-            connection.pause();
-            return stopped;
-        }
-        if !connection.has_more() {
-            break;
-        }
-        segments += 1 + plan.segments / 4;
-        if segments >= SEGMENTS_MAX {
-            connection.pause();
-            return Settled::Later;
-        }
+    let stopped = match connection.decide_usual_ack() {
+        Some(plan) => send((connection, slot.path), plan, &mut tables.counters, local, tx),
+        None => send_all::<G, T>((connection, slot.path), &mut tables.counters, local, tx),
+    };
+    if let Some(stopped) = stopped {
+        connection.pause();
+        return stopped;
     }
     match connection.settle::<G>(&mut Cx { now, config: &local.config.tcp, pool: &mut tables.pool }) {
         Some(Held::Small) => tables.counters.count(Mib::TcpHeldSmall),
@@ -177,6 +169,29 @@ fn settle_any<G: Segmentation, T: Tx>(
         }
     }
     Settled::Done
+}
+
+/// All that a connection has to say, as far as one may in a poll. If that was not all: how far it came.
+#[inline(always)]
+fn send_all<G: Segmentation, T: Tx>(
+    (connection, path): (&mut Connection, PathPlace),
+    counters: &mut Counters,
+    local: &mut Local,
+    tx: &mut T,
+) -> Option<Settled> {
+    let mut segments = 0;
+    // The plan stays where it was made: it is not small, and a copy would wait until it is written.
+    while let Some(plan) = &connection.decide::<G>(local.now) {
+        let stopped = send((connection, path), plan, counters, local, tx);
+        if stopped.is_some() || !connection.has_more() {
+            return stopped;
+        }
+        segments += 1 + plan.segments / 4;
+        if segments >= SEGMENTS_MAX {
+            return Some(Settled::Later);
+        }
+    }
+    None
 }
 
 /// A connection that is finished goes, and the application is told.

@@ -193,6 +193,10 @@ impl Side {
             assert!(!c.has_more());
             return (said + "None", predicted + 1);
         }
+        if *predicts && let Some(plan) = c.decide_usual_ack() {
+            said += &carry_out(c, plan, now);
+            assert!(!c.has_more());
+        }
         while let Some(plan) = c.decide::<Lane>(now) {
             said += &carry_out(c, plan, now);
         }
