@@ -294,7 +294,7 @@ impl Connection {
     #[inline]
     pub fn time_wait(&self, now: Instant, tag: u32) -> Parts {
         debug_assert_eq!(self.state, State::TimeWait);
-        let (window, _) = self.advertise();
+        let window = self.shown();
         Parts(Memory {
             snd_nxt: self.snd.nxt,
             rcv_nxt: self.rcv.nxt,

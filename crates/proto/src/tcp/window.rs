@@ -34,6 +34,14 @@ impl Connection {
         (UnscaledWindow::new(field as u16), told.latest(self.rcv.adv))
     }
 
+    /// What the window field said last, for one that says it again: the edge has not moved since.
+    #[inline]
+    pub(super) fn shown(&self) -> UnscaledWindow {
+        let open = self.rcv.adv.offset_from(self.rcv.nxt).max(0) as u32;
+        let scale = self.rcv.scale.get();
+        UnscaledWindow::new(((open + ((1 << scale) - 1)) >> scale) as u16)
+    }
+
     /// The widest window: what rounding may promise beyond the edge has room in the buffer, too, which would become four times as large for it. (Only the
     /// window of a SYN, which is not rounded, may leave too little.)
     #[inline]

@@ -18,14 +18,13 @@ struct Begins {
     beyond: Option<SeqNum>,
 }
 
+/// What was found is the record of another flow, or none any more.
+struct AnotherFlows;
+
 impl<T: Tx> Stage<'_, T> {
     /// For a flow that has no connection, nor is about to: at the most it has a record. False, with nothing done, if that is another flow's.
     #[inline(never)]
     pub(super) fn no_connection(&mut self, record: Option<Handle>, came: &ingress::Arriving<'_>) -> bool {
-        if record.is_some_and(|record| !self.tables.is_flow(record, &came.key)) {
-            cold_path();
-            return false;
-        }
         let segment = match Segment::usual_syn(came.tcp) {
             Some(segment) => segment,
             None => match read(came, self.local) {
@@ -35,7 +34,13 @@ impl<T: Tx> Stage<'_, T> {
         };
         let hash = came.hash(&self.local.hash_key);
         let begins = match record {
-            Some(record) => self.time_wait(record, came, &segment),
+            Some(record) => match self.time_wait(record, came, &segment) {
+                Ok(begins) => begins,
+                Err(AnotherFlows) => {
+                    cold_path();
+                    return false;
+                }
+            },
             None => self.nobody((came, hash), &segment),
         };
         if let Some(Begins { beyond }) = begins {
@@ -44,24 +49,31 @@ impl<T: Tx> Stage<'_, T> {
         true
     }
 
-    /// For a flow in TIME_WAIT; nothing more is to be done unless a SYN takes it over.
+    /// For a flow in TIME_WAIT, if this is its record; nothing more is to be done unless a SYN takes it over.
     #[inline(always)]
-    fn time_wait(&mut self, handle: Handle, came: &ingress::Arriving<'_>, segment: &Segment<'_>) -> Option<Begins> {
+    fn time_wait(
+        &mut self,
+        handle: Handle,
+        came: &ingress::Arriving<'_>,
+        segment: &Segment<'_>,
+    ) -> Result<Option<Begins>, AnotherFlows> {
         let now = self.local.now;
         let (key, secrets, config) = (&came.key, &self.local.secrets, &self.local.config.tcp);
         let ts_offset = || isn::ts_offset(&secrets.get().timestamp, &key.local, &key.remote);
         let tables = &mut *self.tables;
         let outcome = if handle.kind() == Kind::TimeWaitV4 {
             let at = position(&tables.tw4, handle);
-            tables.tw4.get_mut(at).map(|tw| tw.on_segment(segment, ts_offset, config, now))
+            let record = tables.tw4.get_mut(at).filter(|tw| !tw.is_dead() && tw.is_of(key));
+            record.map(|tw| tw.on_segment(segment, ts_offset, config, now))
         } else {
             let at = position(&tables.tw6, handle);
-            tables.tw6.get_mut(at).map(|tw| tw.on_segment(segment, ts_offset, config, now))
+            let record = tables.tw6.get_mut(at).filter(|tw| !tw.is_dead() && tw.is_of(key));
+            record.map(|tw| tw.on_segment(segment, ts_offset, config, now))
         };
         match outcome {
             Some(timewait::Outcome::Reuse(least)) => match self.local.successor(key) {
                 Some(owner) => self.give_back(handle, least, owner, came),
-                None => return Some(Begins { beyond: Some(least) }),
+                None => return Ok(Some(Begins { beyond: Some(least) })),
             },
             Some(timewait::Outcome::Answer { header, restart }) => {
                 if restart {
@@ -71,9 +83,9 @@ impl<T: Tx> Stage<'_, T> {
                 let _ = egress::header(self.local, self.tx, key, &header);
             }
             Some(timewait::Outcome::Ignore(discard)) => tables.counters.discard(discard),
-            None => {}
+            None => return Err(AnotherFlows),
         }
-        None
+        Ok(None)
     }
 
     /// For nothing that exists; nothing more is to be done unless a SYN begins something here.
