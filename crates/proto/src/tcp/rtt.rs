@@ -19,7 +19,7 @@ pub const RTO_MAX_US: u32 = 120_000_000;
 /// Time-out with which data starts when a SYN was lost and nothing was measured: RFC 6298 section 5.7.
 pub const RTO_AFTER_LOST_SYN_US: u32 = 3_000_000;
 
-/// What is added to a time that is only a matter of round trips, in microseconds: on a short one it is the other end's scheduler that
+/// What is added to a time that is only a matter of round trips, or is the least of it, in microseconds: on a short one it is the other end's scheduler that
 /// an ACK waits for, and not the path. As much as two ticks of a common kernel, which Linux adds.
 pub const PTO_MARGIN_US: u32 = 10_000;
 
@@ -139,7 +139,7 @@ impl RttEstimator {
     }
 
     /// How long a gap may be mere reordering, in microseconds (RFC 8985 section 6.2, step 4): a quarter of a round trip at the
-    /// least and a whole one at the most. Who has heard nothing meanwhile adds [`PTO_MARGIN_US`]. `None` as for [`pto_us`](Self::pto_us).
+    /// least and a whole one at the most. Who has heard nothing meanwhile waits for [`PTO_MARGIN_US`] at the least. `None` as for [`pto_us`](Self::pto_us).
     #[inline]
     pub fn reordering_us(&self) -> Option<u32> {
         let patience = u64::from(self.patience.max(PATIENCE_LEAST));
