@@ -146,8 +146,14 @@ impl<T: Tx> Stage<'_, T> {
         let found = self.tables.lookup(came.hash(&self.local.hash_key), &came.key);
         match found.map(|handle| (handle.kind(), handle)) {
             Some((Kind::Connection, handle)) => {
+                let index = handle.index();
                 self.tables.recent.note(came.mix, handle);
-                return Some((handle.index(), self.connection(handle.index(), came)));
+                // Mostly it is as nearly all are here, too: another flow took its place where flows were found last.
+                let fate = match self.usual(index, came) {
+                    Fate::Elsewhere => self.connection(index, came),
+                    fate => fate,
+                };
+                return Some((index, fate));
             }
             Some((Kind::HalfOpen, handle)) => self.half_open(handle, came),
             _ => self.no_connection(found, came),
