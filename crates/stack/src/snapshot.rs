@@ -200,9 +200,9 @@ impl AddressSet {
     /// The same for IPv4.
     #[inline(always)]
     pub fn contains_v4(&self, octets: [u8; 4]) -> bool {
-        // Most hosts have one, and 0 is no address.
-        let word = word_v4(octets);
-        (word == self.first_v4 && word != 0) || self.is_another_v4(octets)
+        // Most hosts have one, others a few, each in the place where it is looked for first; and 0 is no address.
+        let (word, first) = (word_v4(octets), mix_v4(octets) & (self.places_v4.len() - 1));
+        word != 0 && (word == self.first_v4 || word == self.places_v4[first] || self.is_another_v4(octets))
     }
 
     #[inline(never)]
