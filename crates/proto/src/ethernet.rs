@@ -25,15 +25,31 @@ pub fn accept(frame: &[u8], ours: Mac) -> Result<(EtherType, &[u8], bool), Disca
     Ok((EtherType(u16::from_be_bytes([t0, t1])), payload, multicast))
 }
 
+/// A link address of ours.
+#[derive(Clone, Copy, Debug)]
+pub struct Ours {
+    /// As it is.
+    pub mac: Mac,
+    /// As [`plain_v4`] compares it: the upper six bytes of a word.
+    upper: u64,
+}
+
+impl Ours {
+    /// It is no group's; should it be set to one, nothing is plain, because what is compared ends in zeros, and `accept` sees to that.
+    #[inline]
+    pub fn new(mac: Mac) -> Self {
+        Ours { mac, upper: if mac.is_multicast() { 1 } else { word(mac) << 16 } }
+    }
+}
+
 /// What `frame` carries, if it is what nearly every frame is: sent to `ours` and nobody else, with a packet of IPv4. `None` says nothing bad: look
 /// closely then, with [`accept`].
 #[inline(always)]
-pub fn plain_v4(frame: &[u8], ours: Mac) -> Option<&[u8]> {
+pub fn plain_v4(frame: &[u8], ours: Ours) -> Option<&[u8]> {
     let (header, payload) = frame.split_first_chunk::<HEADER_LEN>()?;
     let [d0, d1, d2, d3, d4, d5, s0, s1, _, _, _, _, ethertype @ ..] = *header;
-    let for_us = u64::from_le_bytes([d0, d1, d2, d3, d4, d5, s0, s1]) << 16 == word(ours) << 16;
-    // A link address of ours is no group's; should it be set to one, `accept` sees to that.
-    (for_us && ethertype == EtherType::IPV4.0.to_be_bytes() && d0 & 1 == 0).then_some(payload)
+    let for_us = u64::from_le_bytes([d0, d1, d2, d3, d4, d5, s0, s1]) << 16 == ours.upper;
+    (for_us && ethertype == EtherType::IPV4.0.to_be_bytes()).then_some(payload)
 }
 
 #[inline]
@@ -80,17 +96,17 @@ mod tests {
     #[test]
     fn what_is_plain_is_what_a_close_look_finds() {
         let good = frame(OURS);
-        assert_eq!(plain_v4(&good, OURS), Some(&b"data"[..]));
+        assert_eq!(plain_v4(&good, Ours::new(OURS)), Some(&b"data"[..]));
         for (at, value) in (0..good.len()).flat_map(|at| (0..=255).map(move |value| (at, value))) {
             let mut other = good.clone();
             other[at] = value;
             for ours in [OURS, Mac::BROADCAST] {
                 let close = accept(&other, ours).ok().filter(|found| (found.0, found.2) == (EtherType::IPV4, false));
-                assert_eq!(plain_v4(&other, ours), close.map(|found| found.1), "byte {at} is {value}");
+                assert_eq!(plain_v4(&other, Ours::new(ours)), close.map(|found| found.1), "byte {at} is {value}");
             }
         }
         for len in 0..HEADER_LEN {
-            assert_eq!(plain_v4(&good[..len], OURS), None);
+            assert_eq!(plain_v4(&good[..len], Ours::new(OURS)), None);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::tables::Handle;
 use arrayvec::ArrayVec;
 use laneway_device::{BATCH_MAX, Medium, RxChecksum, RxFrame, RxMeta};
 use laneway_proto::discard::Discard;
-use laneway_proto::ethernet;
+use laneway_proto::ethernet::{self, Ours};
 use laneway_proto::icmp::Problem;
 use laneway_proto::ip::input::{self, Packet, PlainTcp};
 use laneway_wire::checksum::{verify_transport, verify_transport_v4};
@@ -204,7 +204,7 @@ fn supersedes(before: &Arriving<'_>, next: &Arriving<'_>) -> bool {
 pub fn frame<'a>(
     local: &mut Local,
     frame: RxFrame<'a>,
-    ours: Mac,
+    ours: Ours,
     recent: impl Fn(u64) -> Option<Handle> + Copy,
     batch: &mut Batch<'a>,
 ) -> Other<'a> {
@@ -228,7 +228,7 @@ pub fn frame<'a>(
             return look_closely(local, (bytes, frame.meta), false, recent, batch);
         }
     }
-    any_frame(local, frame.bytes, frame.meta, (ours, recent), batch)
+    any_frame(local, frame.bytes, frame.meta, (ours.mac, recent), batch)
 }
 
 /// One with anything else, or of which anything is wrong.

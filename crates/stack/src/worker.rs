@@ -25,6 +25,7 @@ use crate::slow_path::{self, Slow};
 use crate::tables::{Kind, Tables};
 use arrayvec::ArrayVec;
 use laneway_device::{BATCH_MAX, Medium, Rx, RxFrame, RxMeta, Tx};
+use laneway_proto::ethernet::Ours;
 use laneway_proto::ip::reassembly::Reassembled;
 use laneway_proto::tcp::Connection;
 use laneway_proto::time::Instant;
@@ -157,7 +158,7 @@ fn read<'a, S: Sharing, T: Tx>(
     tx: &mut T,
     app: &mut dyn App,
 ) {
-    let ours = Mac(tx.capabilities().mac);
+    let ours = Ours::new(Mac(tx.capabilities().mac));
     for i in 0..n {
         let (frame, mailed) = frame(i);
         let (local, tables) = (&mut lane.local, lane.shared.peek());
