@@ -108,7 +108,7 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
         }
         let handle = self.vacant;
         let (at, slot) = Self::split(handle);
-        let chunk = &mut self.chunks[at];
+        let chunk = &mut *self.chunks[at];
         self.vacant = chunk.sides[slot].next_vacant;
         self.len += 1;
         chunk.slots[slot] = Some(value);
@@ -127,7 +127,7 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
         }
         let handle = self.vacant;
         let (at, slot) = Self::split(handle);
-        let chunk = &mut self.chunks[at];
+        let chunk = &mut *self.chunks[at];
         let Side { generation, next_vacant: next } = chunk.sides[slot];
         // It is vacant: there is nothing that would have to be dropped first.
         mem::forget(chunk.slots[slot].replace(make(handle)));
@@ -160,19 +160,23 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
     /// Takes a value out. Its handle will be used again, in a new generation.
     #[inline]
     pub fn remove(&mut self, handle: u32) -> Option<T> {
-        let value = self.slot_mut(handle)?.take()?;
-        self.vacated(handle);
+        let (at, slot) = Self::split(handle);
+        let chunk = &mut **self.chunks.get_mut(at)?;
+        let value = chunk.slots[slot].take()?;
+        (self.vacant, self.len) = (chunk.sides[slot].vacated(self.vacant, handle), self.len - 1);
         Some(value)
     }
 
     /// Drops a value in its place, without moving it out first. `false`: there was none.
     #[inline]
     pub fn discard(&mut self, handle: u32) -> bool {
-        let Some(slot @ Some(_)) = self.slot_mut(handle) else {
+        let (at, slot) = Self::split(handle);
+        let Some(chunk) = self.chunks.get_mut(at).map(Box::as_mut) else { return false };
+        if chunk.slots[slot].is_none() {
             return false;
-        };
-        *slot = None;
-        self.vacated(handle);
+        }
+        chunk.slots[slot] = None;
+        (self.vacant, self.len) = (chunk.sides[slot].vacated(self.vacant, handle), self.len - 1);
         true
     }
 
@@ -181,21 +185,13 @@ impl<T, const ENTRIES: usize> Slab<T, ENTRIES> {
     #[inline(always)]
     pub fn forget_if(&mut self, handle: u32, last: impl FnOnce(&mut T) -> bool) -> bool {
         let (at, slot) = Self::split(handle);
-        let Some(chunk) = self.chunks.get_mut(at) else { return false };
+        let Some(chunk) = self.chunks.get_mut(at).map(Box::as_mut) else { return false };
         if !chunk.slots[slot].as_mut().is_some_and(last) {
             return false;
         }
         mem::forget(chunk.slots[slot].take());
-        let side = &mut chunk.sides[slot];
-        (self.vacant, self.len) = (side.vacated(self.vacant, handle), self.len - 1);
+        (self.vacant, self.len) = (chunk.sides[slot].vacated(self.vacant, handle), self.len - 1);
         true
-    }
-
-    #[inline(always)]
-    fn vacated(&mut self, handle: u32) {
-        let (at, slot) = Self::split(handle);
-        let side = &mut self.chunks[at].sides[slot];
-        (self.vacant, self.len) = (side.vacated(self.vacant, handle), self.len - 1);
     }
 
     /// The value, if the handle has one.
