@@ -251,31 +251,14 @@ pub(super) fn timestamps_only(bytes: &[u8; 12]) -> Option<Timestamps> {
 /// The options of a SYN as Linux writes them, and we do: segment size, SACK permitted, timestamps, window scale.
 #[inline(always)]
 pub(super) fn usual_syn(bytes: &[u8; 20]) -> Option<Options> {
-    let &[
-        MSS,
-        4,
-        m0,
-        m1,
-        SACK_PERMITTED,
-        2,
-        TIMESTAMPS,
-        10,
-        v0,
-        v1,
-        v2,
-        v3,
-        e0,
-        e1,
-        e2,
-        e3,
-        NOP,
-        WINDOW_SCALE,
-        3,
-        scale,
-    ] = bytes
-    else {
+    // In two words and not byte by byte: each byte would be a comparison of its own.
+    const BEFORE: u64 = u64::from_be_bytes([MSS, 4, 0, 0, SACK_PERMITTED, 2, TIMESTAMPS, 10]);
+    const BEHIND: u32 = u32::from_be_bytes([NOP, WINDOW_SCALE, 3, 0]);
+    let &[a, b, m0, m1, c, d, e, f, v0, v1, v2, v3, e0, e1, e2, e3, g, h, i, scale] = bytes;
+    let before = u64::from_be_bytes([a, b, m0, m1, c, d, e, f]) & 0xffff_0000_ffff_ffff;
+    if before != BEFORE || u32::from_be_bytes([g, h, i, scale]) & 0xffff_ff00 != BEHIND {
         return None;
-    };
+    }
     Some(Options {
         mss: Some(u16::from_be_bytes([m0, m1])),
         window_scale: Some(WindowScale::new(scale)),
