@@ -92,7 +92,8 @@ impl Header {
     pub fn usual_syn(&self) -> Option<UsualSyn> {
         let [mss, sack_and_timestamps, val, echo, scale] = self.options.usual_syn_words()?;
         let [ports, seq, ack, control, urgent] = self.words(UsualSyn::LEN);
-        Some(UsualSyn([(ports, seq), (ack, control), (urgent, mss), (sack_and_timestamps, val), (echo, scale)]))
+        let words = [(ports, seq), (ack, control), (urgent, mss), (sack_and_timestamps, val), (echo, scale)];
+        Some(UsualSyn(words.map(eight)))
     }
 
     /// Without options: in the pieces in which it is summed, as [`put`] has it.
@@ -135,9 +136,10 @@ impl Header {
     }
 }
 
-/// The header of a SYN or SYN-ACK as nearly all are, in words, ready to be written.
+/// The header of a SYN or SYN-ACK as nearly all are, in the eights in which it is written: put together while each word is in a register, and not
+/// when they are read again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UsualSyn([(u32, u32); 5]);
+pub struct UsualSyn([u64; 5]);
 
 impl UsualSyn {
     /// Bytes of the header with its options.
@@ -151,16 +153,24 @@ impl UsualSyn {
     pub fn emit(self, buf: &mut [u8]) {
         let have = buf.len();
         let Some(out) = buf.first_chunk_mut::<{ UsualSyn::LEN }>() else { too_short(have, UsualSyn::LEN) };
-        put(self.0, out);
+        for (place, eight) in out.as_chunks_mut::<8>().0.iter_mut().zip(self.0) {
+            *place = eight.to_be_bytes();
+        }
     }
+}
+
+/// Two words as they are written together.
+#[inline(always)]
+fn eight((first, second): (u32, u32)) -> u64 {
+    u64::from(first) << 32 | u64::from(second)
 }
 
 /// Writes words in the eights in which whoever sums them reads them: a processor waits for what it reads in other pieces than it has just
 /// written.
 #[inline(always)]
 fn put<const PAIRS: usize, const LEN: usize>(words: [(u32, u32); PAIRS], out: &mut [u8; LEN]) {
-    for (place, (first, second)) in out.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-        *place = (u64::from(first) << 32 | u64::from(second)).to_be_bytes();
+    for (place, words) in out.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *place = eight(words).to_be_bytes();
     }
 }
 
