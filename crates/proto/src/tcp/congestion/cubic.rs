@@ -90,8 +90,9 @@ impl Cubic {
         // Section 4.3: W_est grows by α segments per window, and by one once it is back where the loss was.
         let weighted = if self.w_est < self.window.prior_cwnd { (u64::from(acked) * 9 / 17) as u32 } else { acked };
         self.est_credit = self.est_credit.saturating_add(weighted);
-        if self.est_credit >= cwnd {
-            self.est_credit = (self.est_credit - cwnd).min(cwnd);
+        let whole = self.window.whole_segments();
+        if self.est_credit >= whole {
+            self.est_credit = (self.est_credit - whole).min(whole);
             self.w_est = self.w_est.saturating_add(self.window.mss()).min(WINDOW_MAX);
         }
 
@@ -103,8 +104,8 @@ impl Cubic {
         // Sections 4.4 and 4.5: aim at where the curve will be in one round trip, and go there in one round trip; but
         // never by more than half a window.
         let target = self.curve(epoch_us + u64::from(srtt_us)).clamp(cwnd, cwnd.saturating_add(cwnd / 2));
-        // `cwnd` is at least one byte; `acked` counts for no more than the window that it answers.
-        let grown = u64::from(target - cwnd) * u64::from(acked.min(cwnd)) / u64::from(cwnd);
+        // `cwnd` is at least one segment; `acked` counts for no more than the window that it answers.
+        let grown = u64::from(target - cwnd) * u64::from(acked.min(whole)) / u64::from(whole);
         self.window.grow(grown as u32);
     }
 

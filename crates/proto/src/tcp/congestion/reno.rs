@@ -37,11 +37,12 @@ impl Controller for Reno {
     fn grow(&mut self, _now: Instant, bytes: u32, _srtt_us: u32) {
         let window = &mut self.window;
         let bytes = window.slow_start(bytes);
-        // RFC 3465 section 2.1: a window of acknowledged bytes is worth one segment. One at a time: an ACK of several
-        // windows is the echo of an older, larger window.
+        // RFC 3465 section 2.1: a window of acknowledged bytes is worth one segment; of a window of segments, for no round trip has more. One at a
+        // time: an ACK of several windows is the echo of an older, larger window.
         window.credit = window.credit.saturating_add(bytes);
-        if window.credit >= window.cwnd {
-            window.credit = (window.credit - window.cwnd).min(window.cwnd);
+        let whole = window.whole_segments();
+        if window.credit >= whole {
+            window.credit = (window.credit - whole).min(whole);
             window.grow(window.mss());
         }
     }

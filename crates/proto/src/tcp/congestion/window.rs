@@ -102,6 +102,13 @@ impl Window {
         bytes - grown
     }
 
+    /// As much of the window as full segments fill. A round trip acknowledges that; what is left over, of which a loss leaves half a segment, stays
+    /// empty, and to wait for its ACK would take more than a round trip (RFC 5681 section 3.1: a segment in each).
+    #[inline]
+    pub fn whole_segments(&self) -> u32 {
+        self.cwnd - self.cwnd % self.mss()
+    }
+
     pub fn leave_slow_start(&mut self) {
         self.ssthresh = self.ssthresh.min(self.cwnd);
     }

@@ -100,6 +100,20 @@ fn is_no_slower_than_reno_on_short_paths() {
 }
 
 #[test]
+fn what_is_less_than_a_segment_costs_no_round_trip() {
+    let mut path = Path::after_loss_at(14, 1_000);
+    while path.segments() < 14.0 {
+        path.round();
+    }
+    let begin = path.cubic.window();
+    assert_eq!(begin % MSS, 800);
+    for round in 1..=20 {
+        path.round();
+        assert_eq!(path.cubic.window(), begin + round * MSS);
+    }
+}
+
+#[test]
 fn who_loses_early_gives_way() {
     let mut path = Path::after_loss_at(1_000, 100_000);
     assert_eq!(path.cubic.w_max, 1_000 * MSS);

@@ -39,6 +39,18 @@ fn congestion_avoidance_is_one_segment_per_window() {
 }
 
 #[test]
+fn what_is_less_than_a_segment_costs_no_round_trip() {
+    let mut reno = after_loss_at(19_999);
+    assert_eq!(reno.window(), 9_999);
+    for round in 1..=10 {
+        for _ in 0..reno.window() / MSS {
+            reno.on_ack(ack(MSS));
+        }
+        assert_eq!(reno.window(), 9_999 + round * MSS);
+    }
+}
+
+#[test]
 fn one_ack_crosses_the_threshold_and_is_counted_on_both_sides() {
     let mut reno = Reno::new(MSS);
     reno.on_timeout(Instant::ZERO, 10_000);
