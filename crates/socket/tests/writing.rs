@@ -59,6 +59,7 @@ fn a_write_whose_time_is_over_says_what_it_took() {
     assert!(start.elapsed() >= Duration::from_millis(200) && (1..MUCH).contains(&taken), "{taken}");
     // What silly-window avoidance holds back leaves after about as long, and there is room for as much once more.
     let refused = loop {
+        assert!(taken < MUCH, "nobody reads");
         match stream.write(&data[taken..]) {
             Ok(more) => taken += more,
             Err(refused) => break refused,

@@ -4,8 +4,8 @@
 //! and is sent again under slow start (RFC 5681 section 3.1).
 //!
 //! Where what was sent last is lost, or the one ACK of it, nothing speaks for a loss. Then a tail loss probe asks (RFC 8985 section 7), long before the
-//! retransmission timer would. And a gap that reordering does not explain any more is a loss, however little lies beyond it: so
-//! far section 6 of it, without the times at which each segment left.
+//! retransmission timer would; of one segment alone, whose ACK may be delayed, when that would end. And a gap that reordering does not explain any
+//! more is a loss, however little lies beyond it: so far section 6 of it, without the times at which each segment left.
 //!
 //! Where reordering was ever seen it is for the clock alone to say what is lost (its section 6.2).
 //!
