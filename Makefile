@@ -22,7 +22,7 @@ interop: ## real clients (curl, ab, wrk, h2load, nmap, …) through a TUN device
 	cargo build --release --bin laneway
 	cargo build --release -p laneway --features axum --example axum_tls
 	@crates/cli/tests/interop.sh
-	@scripts/some.sh cargo test -q --workspace --all-features --test tun --test any_stream --test any_datagram -- --ignored --nocapture
+	@scripts/some.sh cargo test -q --workspace --all-features --test tun --test stopped --test any_stream --test any_datagram -- --ignored --nocapture
 
 nginx: ## what a connection costs the whole machine, beside nginx on the kernel; needs root, and that nothing else runs
 	@scripts/need.sh rust nginx

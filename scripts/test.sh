@@ -76,7 +76,7 @@ elif ! scripts/need.sh clients; then
 else
     step "example for interop" cargo build -q --workspace --all-features --example axum_tls
     step "interop, quick" crates/cli/tests/interop.sh --quick
-    step "the kernel at the other end" scripts/some.sh cargo test -q --workspace --all-features --test tun --test any_stream --test any_datagram -- --ignored
+    step "the kernel at the other end" scripts/some.sh cargo test -q --workspace --all-features --test tun --test stopped --test any_stream --test any_datagram -- --ignored
 fi
 
 if scripts/need.sh fuzz; then

@@ -1,5 +1,6 @@
 //! Owns the sockets that Rust programmers know: blocking, on any thread, with the methods of `std::net`.
 
+mod late;
 mod listener;
 mod poller;
 mod stack;
@@ -94,8 +95,4 @@ fn deadline(place: &AtomicU32) -> Option<Instant> {
 /// When so much time is over. `None`: never, for it is more than can be counted.
 fn after(timeout: Duration) -> Option<Instant> {
     Instant::now().checked_add(timeout)
-}
-
-fn left(deadline: Option<Instant>) -> Option<Duration> {
-    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }

@@ -1,5 +1,6 @@
 //! Owns waiting for many sockets at once.
 
+use super::late::sleep_until;
 use super::{TcpListener, TcpStream, UdpSocket};
 use crate::error::Why;
 use laneway_stack::runtime::awake;
@@ -332,10 +333,9 @@ impl Poller {
                 waiting.queue.disarm();
                 continue;
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if !sleep_until(deadline, |left| waiting.queue.sleep(left)) {
                 return Ok(0); // and stays armed, for whoever waits for the descriptor
             }
-            waiting.queue.sleep(super::left(deadline));
             waiting.queue.disarm();
         }
     }
@@ -347,7 +347,7 @@ impl Poller {
             if let Some(waiting) = place.take() {
                 return Some(Turn { poller: self, waiting: Some(waiting) });
             }
-            let left = super::left(deadline);
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return None;
             }

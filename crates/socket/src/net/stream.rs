@@ -1,7 +1,8 @@
 //! Owns a TCP connection that threads use.
 
+use super::late::sleep_until;
 use super::stack::Stack;
-use super::{after, deadline, each, left, named, no_time_at_all, set_timeout, set_ttl, timeout};
+use super::{after, deadline, each, named, no_time_at_all, set_timeout, set_ttl, timeout};
 use crate::error::Why;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::words::{
@@ -146,7 +147,7 @@ impl TcpStream {
         let event = &self.talk().lane().event;
         let seen = event.now();
         self.talk().flags().want(bits);
-        ready(self) || event.sleep(seen, left(deadline))
+        ready(self) || sleep_until(deadline, |left| event.sleep(seen, left))
     }
 
     #[inline]

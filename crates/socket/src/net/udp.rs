@@ -1,7 +1,8 @@
 //! Owns a UDP socket that threads use.
 
+use super::late::sleep_until;
 use super::stack::{Inner, Stack};
-use super::{deadline, each, left, named, set_timeout, set_ttl, timeout};
+use super::{deadline, each, named, set_timeout, set_ttl, timeout};
 use crate::error::Why;
 use crate::on_lane::BindOptions;
 use laneway_stack::threads::desk::{Desk, UdpTicket};
@@ -148,7 +149,7 @@ impl UdpSocket {
             let until = until.get_or_insert_with(|| deadline(timeout));
             let seen = socket.event.now();
             socket.want(bits);
-            if socket.ready() & bits == 0 && !socket.event.sleep(seen, left(*until)) {
+            if socket.ready() & bits == 0 && !sleep_until(*until, |left| socket.event.sleep(seen, left)) {
                 return Err(Why::WouldBlock.into());
             }
         }

@@ -262,19 +262,14 @@ impl Event {
         let _ = futex::wake(&self.0, futex::Flags::PRIVATE, i32::MAX as u32);
     }
 
-    /// Sleeps until it is woken, unless that has happened since `seen`; for as long as `left` at the most. False if nothing
-    /// is left.
-    pub fn sleep(&self, seen: u32, left: Option<Duration>) -> bool {
-        if left.is_some_and(|left| left.is_zero()) {
-            return false;
-        }
+    /// Sleeps until it is woken, unless that has happened since `seen`; for as long as `left` at the most.
+    pub fn sleep(&self, seen: u32, left: Option<Duration>) {
         let left = left.map(|left| Timespec {
             tv_sec: left.as_secs().min(i64::MAX as u64) as i64,
             tv_nsec: left.subsec_nanos().into(),
         });
         // Woken, already changed, interrupted, or late: the caller looks.
         let _ = futex::wait(&self.0, futex::Flags::PRIVATE, seen, left.as_ref());
-        true
     }
 }
 
