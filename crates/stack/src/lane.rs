@@ -103,6 +103,8 @@ pub struct Local {
     pub(crate) housekeeping_at: Instant,
     /// The last millisecond whose timers and TIME_WAIT records were dealt with to the end.
     pub(crate) expired_to: u64,
+    /// Polls since the lane was stopped in which frames came before timers.
+    pub(crate) taken_in_first: u8,
 }
 
 impl Local {
@@ -181,6 +183,7 @@ impl<S: Sharing> Lane<S> {
             cookies_until: Instant::ZERO,
             housekeeping_at: Instant::ZERO,
             expired_to: 0,
+            taken_in_first: 0,
             config,
         };
         Lane { shared, local }

@@ -76,7 +76,7 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
     rx.release();
     let moving = lane.local.moving.is_under_way() && moving::go_on(lane, frames);
     let mailed = post::lane_mail(lane, tx, app);
-    let timers = expiry::expire(lane, tx, app);
+    let timers = expiry::expire(lane, frames, tx, app);
     if !lane.local.resumed.is_empty() {
         lane.resume(tx, app);
     }

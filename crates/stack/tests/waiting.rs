@@ -169,6 +169,31 @@ fn a_message_that_wraps_in_the_kept_bytes_is_shown_whole() {
     assert!(taken.iter().enumerate().all(|(at, got)| *got == byte(at)));
 }
 
+/// A lane that is stopped with its process, or gets no core.
+#[test]
+fn an_acknowledgement_that_came_while_the_lane_was_stopped_is_not_late() {
+    const CONNECTIONS: usize = 200;
+    let mut world = World::new(&Config::default(), CONNECTIONS);
+    let ids = world.server.seats[0].app.connections.clone();
+    let say = move |cx: &mut Context<'_>| {
+        for id in &ids {
+            cx.set_user_timeout_ms(*id, 3_000);
+            assert_eq!(cx.send(*id, b"word"), 4);
+        }
+    };
+    world.server.seats[0].app.verbs.push_back(Box::new(say));
+    while world.server.turn(world.now).busy {}
+    world.client.seats[0].app.message = 1;
+    while world.client.turn(world.now).busy {}
+    assert_eq!(world.client.seats[0].app.taken.len(), 4 * CONNECTIONS);
+
+    world.now = world.now.after_us(5_000_000);
+    world.turn(20);
+    let counters = world.server.counters();
+    let late = [Mib::TcpRetransSegs, Mib::TcpExtTCPTimeouts, Mib::TcpExtTCPAbortOnTimeout];
+    assert_eq!(late.map(|mib| counters.get(mib)), [0; 3]);
+}
+
 const FROM_V4: Address = Address::from_v4([10, 0, 0, 2]);
 const TO_V4: Address = Address::from_v4([10, 0, 0, 1]);
 
@@ -281,6 +306,25 @@ fn syn(from_port: u16) -> Vec<u8> {
     segment[16..18].copy_from_slice(&sum.checksum());
     emit(&HeaderSpec::new(FROM_V4, TO_V4, protocol::TCP), &mut packet, 20);
     packet
+}
+
+#[test]
+fn who_has_much_to_take_in_after_a_stop_looks_at_what_is_due_all_the_same() {
+    let mut now = Instant::from_us(3_600_000_000);
+    let (mut a, b) = link(LinkConfig::default());
+    let wire = &mut a[0];
+    let mut host = host(&Config::default(), &["10.0.0.1/24"], b, now);
+    host.listen("0.0.0.0:80".parse().unwrap(), 256, now).unwrap();
+    send(wire, &syn(1_001));
+    host.turn(now);
+    assert_eq!(received(wire).len(), 1);
+    now = now.after_us(5_000_000);
+    let repeated = (1..).find(|_| {
+        (0..64).for_each(|_| send(wire, &[0x45; 20]));
+        host.turn(now);
+        !received(wire).is_empty()
+    });
+    assert_eq!(repeated, Some(33), "the answer is repeated, and behind what may have lain in the device");
 }
 
 /// A hundred peers, each at its port.

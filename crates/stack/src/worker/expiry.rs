@@ -6,7 +6,7 @@ use crate::demux::{Stage, next_tick};
 use crate::lane::{Lane, Local};
 use crate::sharing::{Sharing, Site};
 use crate::tables::{Handle, Kind, Tables, Tcb};
-use laneway_device::Tx;
+use laneway_device::{BATCH_MAX, Tx};
 use laneway_proto::tcp::Cx;
 
 /// TIME_WAIT records reaped in one poll at the most, so that a wave of expiries cannot starve input.
@@ -18,8 +18,13 @@ pub(crate) const TIMERS_MAX: usize = 256;
 /// So many before its turn a slot is fetched whose timer has run out.
 const TIMERS_AHEAD: usize = 8;
 
-/// Everything whose time has come.
-pub(super) fn expire<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) -> bool {
+/// A lane that has looked at no timer for so long has slept, or could not run: it was stopped with its process.
+const STOPPED_MS: u64 = 100;
+/// Polls in which such a lane takes in what has come meanwhile, before it looks at what was due meanwhile.
+const FIRST_MAX: u8 = 32;
+
+/// Everything whose time has come. In the poll so many `frames` were taken in.
+pub(super) fn expire<S: Sharing, T: Tx>(lane: &mut Lane<S>, frames: usize, tx: &mut T, app: &mut dyn App) -> bool {
     let now = lane.local.now;
     // Records and timers have ticks of a millisecond: one that was dealt with to its end has nothing more.
     let tick = now.as_ms();
@@ -29,6 +34,9 @@ pub(super) fn expire<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mu
             tables.maintain(MAINTAIN_MAX);
             return false;
         }
+    }
+    if lane.local.takes_in_first(frames, tick) {
+        return true;
     }
     let reaped = lane.shared.reap(now, lane.local.config.tcp.msl_us, REAP_MAX);
     let mut guard = lane.shared.timers(now);
@@ -61,6 +69,18 @@ pub(super) fn expire<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mu
     let unfinished = more || reaped == REAP_MAX;
     local.expired_to = if unfinished { 0 } else { tick };
     any || unfinished
+}
+
+impl Local {
+    /// What was waited for may lie in the device: no acknowledgement is late that has come before anyone could look.
+    fn takes_in_first(&mut self, frames: usize, tick: u64) -> bool {
+        let was_stopped = self.expired_to != 0 && tick.saturating_sub(self.expired_to) > STOPPED_MS;
+        self.taken_in_first = if was_stopped && frames == BATCH_MAX { self.taken_in_first + 1 } else { 0 };
+        if self.taken_in_first > FIRST_MAX {
+            self.taken_in_first = 0;
+        }
+        self.taken_in_first > 0
+    }
 }
 
 fn connection_timer(tables: &mut Tables, local: &mut Local, app: &mut dyn App, handle: Handle) {
