@@ -205,7 +205,8 @@ impl Context<'_> {
         self.with(connection, |c, _| c.set_cork(on));
     }
 
-    /// `TCP_NODELAY`: a small segment leaves although another is unacknowledged. Off at first, as sockets have it.
+    /// `TCP_NODELAY`: a small segment leaves although another is unacknowledged. Off at first, as sockets have it. To ask for it pushes
+    /// what a cork holds back.
     pub fn set_nodelay(&mut self, connection: ConnId, on: bool) {
         self.with(connection, |c, _| c.set_nodelay(on));
     }

@@ -193,9 +193,15 @@ impl Connection {
         if on { self.facts.set(Facts::ANSWERS_LATER) } else { self.facts.clear(Facts::ANSWERS_LATER) }
     }
 
-    /// `TCP_NODELAY`.
+    /// `TCP_NODELAY`. As the kernel has it, to ask for it pushes what a cork holds back; for what is written next the cork is in again.
     pub fn set_nodelay(&mut self, on: bool) {
-        if on { self.facts.set(Facts::NODELAY) } else { self.facts.clear(Facts::NODELAY) }
+        if !on {
+            return self.facts.clear(Facts::NODELAY);
+        }
+        self.facts.set(Facts::NODELAY);
+        if self.facts.has(Facts::CORK | Facts::MORE) && self.snd.queued > self.flight() {
+            self.facts.set(Facts::CORK_OVER);
+        }
     }
 
     /// `TCP_CORK`: full segments leave, and what is left of the data waits until the cork is out, for 200 ms at the most.
