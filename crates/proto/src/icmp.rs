@@ -406,6 +406,7 @@ fn is_icmp_error(packet: &Packet<'_>) -> bool {
         (protocol, message) = (upper, message.get(offset..).unwrap_or_default());
     }
     match (protocol, v4) {
+        // Router discovery, timestamps, information and mask: the queries of RFC 792 and its successors.
         (protocol::ICMPV4, true) => !matches!(message.first(), Some(0 | 8 | 9 | 10 | 13..=18)),
         //= https://www.rfc-editor.org/rfc/rfc4443#section-2.4
         //# An ICMPv6 redirect message [IPv6-DISC].

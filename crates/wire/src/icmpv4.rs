@@ -137,17 +137,6 @@ impl<'a> Message<'a> {
         Ok(View::new(bytes)?.message())
     }
 
-    /// Is it an error message, to which no error may be sent (RFC 1122 section 3.2.2)? Types that we do not know
-    /// count as errors, to be safe.
-    pub fn is_error(&self) -> bool {
-        match self {
-            Message::EchoRequest(_) | Message::EchoReply(_) => false,
-            // Router discovery, timestamps, information and mask: the queries of RFC 792 and its successors.
-            Message::Other { kind, .. } => !matches!(kind, 0 | 8 | 9 | 10 | 13..=18),
-            _ => true,
-        }
-    }
-
     /// Bytes of the message.
     #[allow(clippy::len_without_is_empty, reason = "a message is never empty")]
     pub fn len(&self) -> usize {

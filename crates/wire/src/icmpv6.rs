@@ -151,15 +151,6 @@ impl<'a> Message<'a> {
         View::new(bytes, src, dst)?.message()
     }
 
-    /// Is it an error message, to which no error may be sent (RFC 4443 section 2.4 (e))? The type tells.
-    pub fn is_error(&self) -> bool {
-        match self {
-            Message::EchoRequest(_) | Message::EchoReply(_) | Message::Ndp(_) => false,
-            Message::Other { kind, .. } => *kind < 128,
-            _ => true,
-        }
-    }
-
     /// Bytes of the message.
     #[allow(clippy::len_without_is_empty, reason = "a message is never empty")]
     pub fn len(&self) -> usize {
