@@ -68,11 +68,6 @@ pub const fn multicast_mac_v6(octets: [u8; 16]) -> Mac {
     Mac([0x33, 0x33, octets[12], octets[13], octets[14], octets[15]])
 }
 
-/// The group address of an IPv4 multicast address (RFC 1112 section 6.4).
-pub const fn multicast_mac_v4(octets: [u8; 4]) -> Mac {
-    Mac([0x01, 0x00, 0x5e, octets[1] & 0x7f, octets[2], octets[3]])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,7 +85,6 @@ mod tests {
         assert_eq!(accept(&frame(Mac::BROADCAST), OURS), Ok((EtherType::IPV4, &b"data"[..], true)));
         let group = multicast_mac_v6([0xff; 16]);
         assert_eq!(accept(&frame(group), OURS), Ok((EtherType::IPV4, &b"data"[..], true)));
-        assert!(multicast_mac_v4([224, 0, 0, 1]).is_multicast());
     }
 
     #[test]

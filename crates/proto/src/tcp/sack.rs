@@ -365,11 +365,6 @@ impl Scoreboard {
         self.ranges.first().is_some_and(|r| r.start.at_or_before(una))
     }
 
-    /// The reported ranges, from low to high.
-    pub fn iter(&self) -> impl Iterator<Item = SeqRange> + '_ {
-        self.ranges.iter().copied()
-    }
-
     /// No range more.
     fn is_full(&self) -> bool {
         let beyond = (self.ranges.len() + 1).saturating_sub(RANGES_LEAST);

@@ -154,12 +154,6 @@ impl Congestion {
         }
     }
 
-    /// Whether the window is still below the threshold.
-    #[inline]
-    pub fn is_slow_start(&self) -> bool {
-        self.window() < self.slow_start_threshold()
-    }
-
     /// Whether nothing has ended it yet: no loss was found, nor a queue.
     #[inline]
     pub fn is_first_slow_start(&self) -> bool {
