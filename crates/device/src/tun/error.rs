@@ -40,6 +40,10 @@ impl fmt::Display for TunError {
                     "this machine has no /dev/net/tun: load the module with `modprobe tun`, or in a container pass the device in (`--device /dev/net/tun`)",
                 ),
                 Some(libc::EACCES | libc::EPERM) => f.write_str("/dev/net/tun may not be opened by this user: run as root, or allow it with `chmod 666 /dev/net/tun`"),
+                Some(libc::EMFILE | libc::ENFILE) => write!(
+                    f,
+                    "/dev/net/tun cannot be opened: {error}; each queue needs two descriptors: allow more with `ulimit -n`, or ask for fewer"
+                ),
                 _ => write!(f, "/dev/net/tun cannot be opened: {error}"),
             },
             TunError::Config(what) => f.write_str(what),

@@ -219,6 +219,8 @@ fn errors_are_one_sentence_with_the_fix() {
     assert!(none.unwrap_err().to_string().contains("1 to 256 queues"));
     let missing = TunError::Node(io::Error::from_raw_os_error(libc::ENOENT)).to_string();
     assert!(missing.contains("modprobe tun"));
+    let full = TunError::Node(io::Error::from_raw_os_error(libc::EMFILE)).to_string();
+    assert!(full.contains("ulimit -n"), "{full}");
     let forbidden =
         TunError::Attach { name: "x%d".into(), error: io::Error::from_raw_os_error(libc::EPERM) }.to_string();
     assert!(forbidden.contains("CAP_NET_ADMIN") && forbidden.contains("ip tuntap add dev x0 "), "{forbidden}");
