@@ -87,7 +87,9 @@ pub(super) fn host_gateways(host: &[Cidr]) -> Vec<IpAddr> {
 
 /// What cannot be an address of a host.
 fn check_own(cidr: &Cidr) -> Result<(), StartError> {
-    no_host(cidr).map_or(Ok(()), |why| {
+    // A gateway may be known by it; and a kernel that forwards has it itself, so that nothing sent to it would come here.
+    let anycast = is_routers(cidr).then_some("it is the anycast address of its network's routers");
+    no_host(cidr).or(anycast).map_or(Ok(()), |why| {
         Err(StartError::Misuse(format!(
             "{cidr} cannot be the stack's address, because {why}: choose a host's address, for example 10.0.0.2/24 or fd00::2/64"
         )))
@@ -112,6 +114,11 @@ fn no_host(cidr: &Cidr) -> Option<&'static str> {
         IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => "it is an IPv4 address in disguise: write it as IPv4",
         _ => return None,
     })
+}
+
+/// Whether it is the address that all routers of its network have (RFC 4291 section 2.6.1). Of two addresses both are hosts (RFC 6164).
+fn is_routers(cidr: &Cidr) -> bool {
+    matches!(cidr.address, IpAddr::V6(ip) if cidr.prefix < 127 && ip.to_bits() & !mask_v6(cidr.prefix) == 0)
 }
 
 fn mask_v4(prefix: u8) -> u32 {
@@ -163,8 +170,7 @@ pub fn other_usable(network: &Cidr, taken: &[IpAddr]) -> Option<Cidr> {
         }
         IpAddr::V6(ip) => {
             let (first, last) = (ip.to_bits() & mask_v6(prefix), ip.to_bits() | !mask_v6(prefix));
-            // The first address of a network is the routers' anycast address (RFC 4291 section 2.6.1).
-            let first = if prefix >= 127 { first } else { first + 1 };
+            let first = first + u128::from(is_routers(&Cidr { address: Ipv6Addr::from_bits(first).into(), prefix }));
             (first..=last).take(taken.len() + 1).map(|bits| Ipv6Addr::from_bits(bits).into()).collect()
         }
     };

@@ -117,10 +117,15 @@ fn misuse_is_answered_in_a_sentence() {
         ("240.0.0.2/24", "reserved"),
         ("0.1.2.3/24", "reserved"),
         ("::/64", "any address"),
+        ("fd00::/64", "anycast"),
+        ("fd00::4/126", "anycast"),
     ] {
         let (here, _there) = Device::memory_pair(1).unwrap();
         let error = Stack::builder(here).address(bad).unwrap().start(|_| Echo).unwrap_err().to_string();
         assert!(error.contains(says), "{bad}: {error}");
+    }
+    for good in ["10.0.0.0/31", "fd00::/127", "fd00::/128", "fd00::1:0/64"] {
+        assert!(check_addresses(&[good.parse().unwrap()]).is_ok(), "{good}");
     }
     let (here, _there) = Device::memory_pair(2).unwrap();
     let error = Stack::builder(here).address("10.0.0.1/24").unwrap().lanes(3).start(|_| Echo).unwrap_err().to_string();
