@@ -5,6 +5,7 @@
 
 use laneway::{Device, Stack, TcpListener, TcpStream};
 use std::io::{self, Read, Write};
+use std::net::IpAddr;
 use std::thread;
 
 fn serve(listener: TcpListener) -> io::Result<()> {
@@ -26,8 +27,8 @@ fn serve(listener: TcpListener) -> io::Result<()> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Some(address) = std::env::args().nth(1) {
         let stack = Stack::builder(Device::tun("laneway0")).address(&address)?.start()?;
-        let ip = address.split('/').next().unwrap_or_default();
-        let listener = TcpListener::bind_on(&stack, format!("{ip}:7"))?;
+        let ip: IpAddr = address.split('/').next().unwrap_or_default().parse()?;
+        let listener = TcpListener::bind_on(&stack, (ip, 7))?;
         println!("{} · {} lanes · echoes on {}", stack.device(), stack.lanes(), listener.local_addr()?);
         return Ok(serve(listener)?);
     }
