@@ -79,25 +79,35 @@ pub struct Selected {
     pub bytes: Range<u64>,
 }
 
-/// Conditions and ranges, in the order of RFC 9110 section 13.2.2.
-pub fn select(request: &Request<'_>, stamp: &Stamp) -> Selected {
-    let status = |status| Selected { status, bytes: 0..0 };
-    let modified = whole_seconds(stamp.modified);
+/// Whether the conditions can be met by what is there: `Ok`, or why there is no body, in the order of RFC 9110 section 13.2.2. What has no
+/// stamp is there, too; but no tag is its, and it was changed at no time that is known.
+pub fn condition(request: &Request<'_>, stamp: Option<&Stamp>) -> Status {
+    let etag = stamp.map(|stamp| stamp.etag.as_bytes());
+    let modified = stamp.map(|stamp| whole_seconds(stamp.modified));
+    let since = |field| date(field).zip(modified);
     let is_same = match (&request.if_match, request.if_unmodified_since) {
-        (Some(tags), _) => is_listed(tags, |tag| tag == stamp.etag.as_bytes()),
-        (None, Some(since)) => date(since).is_none_or(|since| modified <= since),
+        (Some(tags), _) => is_listed(tags, |tag| Some(tag) == etag),
+        (None, Some(field)) => since(field).is_none_or(|(since, modified)| modified <= since),
         (None, None) => true,
     };
-    if !is_same {
-        return status(Status::PreconditionFailed);
-    }
     let is_known = match (&request.if_none_match, request.if_modified_since) {
-        (Some(tags), _) => is_listed(tags, |tag| tag.strip_prefix(b"W/").unwrap_or(tag) == stamp.etag.as_bytes()),
-        (None, Some(since)) => date(since).is_some_and(|since| modified <= since),
+        (Some(tags), _) => is_listed(tags, |tag| Some(tag.strip_prefix(b"W/").unwrap_or(tag)) == etag),
+        (None, Some(field)) => since(field).is_some_and(|(since, modified)| modified <= since),
         (None, None) => false,
     };
-    if is_known {
-        return status(Status::NotModified);
+    match (is_same, is_known) {
+        (false, _) => Status::PreconditionFailed,
+        (true, true) => Status::NotModified,
+        (true, false) => Status::Ok,
+    }
+}
+
+/// Conditions and ranges of a file.
+pub fn select(request: &Request<'_>, stamp: &Stamp) -> Selected {
+    let status = |status| Selected { status, bytes: 0..0 };
+    let met = condition(request, Some(stamp));
+    if met != Status::Ok {
+        return status(met);
     }
     let asked = match request.if_range {
         // Section 14.2: a range means something to GET alone.

@@ -208,8 +208,12 @@ impl Server {
             }
             Found::Page(bytes) => {
                 let (kind, end) = ("text/html; charset=utf-8", bytes.len());
-                respond::page_head(out, Status::Ok, kind, end, &[("Cache-Control", "no-cache")], &manner);
-                if !request.head_only {
+                let status = respond::condition(request, None);
+                if refused(out, status, request.head_only, end as u64, &manner) {
+                    return;
+                }
+                respond::page_head(out, status, kind, end, &[("Cache-Control", "no-cache")], &manner);
+                if !request.head_only && status == Status::Ok {
                     conn.body = Body::Bytes { bytes, at: 0, end };
                 }
             }

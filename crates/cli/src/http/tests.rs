@@ -418,6 +418,20 @@ fn ranges_and_conditions() {
         assert_eq!(site.get("/hello.txt", &format!("{condition}\r\n")).0, says, "{condition}");
     }
     assert_eq!(site.get("/none", "If-Match: *\r\n").0, "404 Not Found");
+    // The page of a directory is there, and has neither tag nor date.
+    for (condition, says) in [
+        ("If-Match: *", "200 OK"),
+        ("If-Match: \"x\"", "412 Precondition Failed"),
+        ("If-Match: \"x\", \"\"", "412 Precondition Failed"),
+        ("If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT", "200 OK"),
+        ("If-None-Match: \"x\"", "200 OK"),
+        ("If-None-Match: *", "304 Not Modified"),
+        ("If-Modified-Since: Fri, 31 Dec 9999 23:59:59 GMT", "200 OK"),
+    ] {
+        let (status, _, body) = site.get("/sub/", &format!("{condition}\r\n"));
+        assert_eq!((status.as_str(), body.is_empty()), (says, says.starts_with("304")), "{condition}");
+    }
+    assert_eq!(site.get("/sub", "If-Match: \"x\"\r\n").0, "301 Moved Permanently");
     let part = |validator: &str| site.get("/hello.txt", &format!("Range: bytes=0-0\r\nIf-Range: {validator}\r\n")).0;
     assert_eq!(
         (part(&etag).as_str(), part(&date).as_str(), part("\"x\"").as_str()),
