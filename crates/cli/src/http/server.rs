@@ -20,8 +20,6 @@ const SWEEP_MAX: usize = 4_096;
 const TURN_MAX: usize = 128 << 10;
 /// Bytes read from a file at a time.
 const CHUNK: usize = 64 << 10;
-/// Wait before asking again for memory that there was not.
-const RETRY_US: u64 = 10_000;
 
 /// What is left of an answer.
 #[derive(Default)]
@@ -88,9 +86,6 @@ pub struct Server {
     free: Vec<usize>,
     /// Answers that go on in the next poll.
     runnable: Vec<(usize, ConnId)>,
-    /// Answers that wait for memory.
-    retry: Vec<(usize, ConnId)>,
-    retry_at_us: u64,
     sweep_at_us: u64,
     sweep_from: usize,
     /// The last sweep was put off.
@@ -114,8 +109,6 @@ impl Server {
             conns: Vec::new(),
             free: Vec::new(),
             runnable: Vec::new(),
-            retry: Vec::new(),
-            retry_at_us: u64::MAX,
             sweep_at_us: u64::MAX,
             sweep_from: 0,
             put_off: false,
@@ -299,17 +292,13 @@ impl Server {
         self.answered(cx, slot);
     }
 
-    /// A send was short. Usually the send buffer is full, and `on_writable` follows; but the lane may be out of memory.
+    /// A send was short, because the send buffer is full or the lane has no memory: `on_writable` follows in either case.
     fn blocked(&mut self, cx: &mut Context<'_>, slot: usize, taken: usize) {
-        let now_us = cx.now().as_us();
         let conn = &mut self.conns[slot];
-        let Some(id) = conn.id else { return };
-        if taken > 0 {
+        if let Some(id) = conn.id
+            && taken > 0
+        {
             conn.wait(cx, id, &self.patience);
-        }
-        if cx.inspect(id, |c| c.room() > 0 && c.flight() == 0).unwrap_or(false) {
-            self.retry.push((slot, id));
-            self.retry_at_us = self.retry_at_us.min(now_us + RETRY_US);
         }
     }
 
@@ -421,11 +410,6 @@ impl App for Server {
                 self.pump(cx, slot);
             }
         }
-        if now_us >= self.retry_at_us {
-            self.retry_at_us = u64::MAX;
-            let list = std::mem::take(&mut self.retry);
-            self.continue_all(cx, list);
-        }
         if now_us >= self.sweep_at_us {
             // A lane that stood still has not read what peers have said meanwhile: that comes first. Once, or one that always comes late would
             // wait for everybody.
@@ -442,7 +426,7 @@ impl App for Server {
         if !self.runnable.is_empty() {
             return Instant::ZERO;
         }
-        match self.retry_at_us.min(self.sweep_at_us) {
+        match self.sweep_at_us {
             u64::MAX => Instant::NEVER,
             at_us => Instant::from_us(at_us),
         }

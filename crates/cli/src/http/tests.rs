@@ -16,6 +16,7 @@ use std::time::Duration;
 
 mod replaced;
 mod slow;
+mod starved;
 
 /// Pieces of a request; each is sent in a poll of its own.
 type Script = Vec<Vec<u8>>;

@@ -9,11 +9,11 @@ use std::net::Shutdown;
 use std::thread::sleep;
 
 /// More than a client's buffer holds, and less than the server's: all of it is queued at once.
-const LEN: usize = 1_500_000;
+pub const LEN: usize = 1_500_000;
 const LONG: u64 = 60_000_000;
 const SHORT: u64 = 100_000;
 
-struct Shop {
+pub struct Shop {
     dir: PathBuf,
     client: laneway::Stack,
     server: Stack,
@@ -27,17 +27,22 @@ impl Drop for Shop {
 
 impl Shop {
     fn new(name: &str, patience: Patience) -> Shop {
-        Shop::with(name, patience, |server| server)
+        Shop::with(name, patience, Config::default(), |server| server)
     }
 
-    fn with<A: App + Send + 'static>(name: &str, patience: Patience, app: impl Fn(Server) -> A) -> Shop {
+    pub fn with<A: App + Send + 'static>(
+        name: &str,
+        patience: Patience,
+        config: Config,
+        app: impl Fn(Server) -> A,
+    ) -> Shop {
         let dir = std::env::temp_dir().join(format!("laneway-slow-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::write(dir.join("file"), vec![7; LEN]).unwrap();
         let (here, there) = Device::memory_pair(1).unwrap();
         let warmer = Warmer::start(1).unwrap();
         let root = Root::open(&dir).unwrap();
-        let builder = Stack::builder(here).address("10.0.0.1/24").unwrap().pin(false);
+        let builder = Stack::builder(here).config(config).address("10.0.0.1/24").unwrap().pin(false);
         let server = builder.start(|_| app(Server::new(root.clone(), warmer.clone(), patience))).unwrap();
         warmer.attach(server.waker());
         server.listen("0.0.0.0:80".parse().unwrap(), 64).unwrap();
@@ -48,7 +53,7 @@ impl Shop {
         Shop { dir, client, server }
     }
 
-    fn ask(&self, fields: &str) -> TcpStream {
+    pub fn ask(&self, fields: &str) -> TcpStream {
         let mut stream = TcpStream::connect_on(&self.client, "10.0.0.1:80").unwrap();
         write!(stream, "GET /file HTTP/1.1\r\nHost: x\r\n{fields}\r\n").unwrap();
         stream
@@ -56,7 +61,7 @@ impl Shop {
 }
 
 /// Reads a little at a time until the end, or until there is as much as a file and its head.
-fn take(stream: &mut TcpStream, pause: Duration, until_end: bool) -> (usize, std::io::Result<()>) {
+pub fn take(stream: &mut TcpStream, pause: Duration, until_end: bool) -> (usize, std::io::Result<()>) {
     let (mut got, mut buffer) = (0, vec![0; 16_000]);
     loop {
         match stream.read(&mut buffer) {
@@ -165,7 +170,7 @@ fn who_spoke_in_time_to_a_lane_that_stood_still_was_in_time() {
     const CLIENTS: usize = 200;
     let stand = Arc::new(AtomicUsize::new(0));
     let patience = Patience { head_us: 3_000_000, ..Patience::default() };
-    let shop = Shop::with("stood", patience, |server| Standing(server, stand.clone()));
+    let shop = Shop::with("stood", patience, Config::default(), |server| Standing(server, stand.clone()));
     let ask = || {
         let mut stream = TcpStream::connect_on(&shop.client, "10.0.0.1:80").unwrap();
         write!(stream, "GET /file HTTP/1.1\r\nHo").unwrap();
