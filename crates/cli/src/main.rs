@@ -71,6 +71,8 @@ fn read<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) -> Result
 }
 
 fn main() -> ExitCode {
+    // Where that is refused, it is as it was.
+    let _ = signals::outlive_limits();
     let cli = match read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {

@@ -1,8 +1,9 @@
 //! Owns what the operator says to a running command: print counters (SIGUSR1), end (SIGINT, SIGTERM, and SIGHUP
-//! when the terminal is gone).
+//! when the terminal is gone). And what the kernel says, and need not end it: a file is as long as it may be (SIGXFSZ).
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,12 @@ impl Requests {
             Some(_) => Request::Impatient,
         }
     }
+}
+
+/// A file that may grow no further (`ulimit -f`) is an error for whoever writes it. By itself the kernel's signal ends the process, and with a
+/// capture all connections of a server.
+pub fn outlive_limits() -> std::io::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 /// Passes signals on. A second request to end, if it is not the first once more, is not waited for: the process is gone at once.

@@ -380,6 +380,21 @@ fn a_short_demo_ends_well_and_is_captured() {
     let _ = std::fs::remove_file(&capture);
 }
 
+/// A file that may grow no further is as a full disk: its writer hears of it, and the program goes on.
+#[test]
+fn a_capture_longer_than_files_may_be_ends_no_program() {
+    let capture = std::env::temp_dir().join(format!("laneway-longest-{}.pcapng", std::process::id()));
+    let demo = "ulimit -f 64; exec \"$0\" demo --cores 1 --rounds 1 --seconds 0.2 --pcap \"$1\"";
+    let mut command = Command::new("sh");
+    let command = command.args(["-c", demo, env!("CARGO_BIN_EXE_laneway")]).arg(&capture);
+    let output = command.output().expect("a shell");
+    std::fs::remove_file(&capture).expect("it is ours");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{}: {message}", output.status);
+    assert!(message.contains("the capture could not be written") && message.contains("File too large"), "{message}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("Linux loopback"), "{message}");
+}
+
 /// A demonstration of nothing is no success.
 #[test]
 fn a_demo_without_a_connection_fails() {
