@@ -21,6 +21,8 @@ struct Talk {
     /// Bytes still to be passed over.
     swallow: usize,
     closing: bool,
+    /// The client has said all, and still listens.
+    heard_out: bool,
 }
 
 /// One lane's server.
@@ -70,7 +72,7 @@ impl KvServer {
     }
 
     fn put_back(&mut self, cx: &mut Context<'_>, id: ConnId, talk: Talk) {
-        if talk.closing && talk.outbox.is_empty() {
+        if (talk.closing || talk.heard_out) && talk.outbox.is_empty() {
             cx.close(id);
         } else if talk.closing || talk.swallow > 0 || !talk.inbox.is_empty() || !talk.outbox.is_empty() {
             self.talks.insert(id, talk);
@@ -122,6 +124,12 @@ impl App for KvServer {
         self.put_back(cx, id, talk);
     }
 
+    fn on_peer_closed(&mut self, cx: &mut Context<'_>, id: ConnId) {
+        let mut talk = self.talks.remove(&id).unwrap_or_default();
+        talk.heard_out = true;
+        self.put_back(cx, id, talk);
+    }
+
     fn on_closed(&mut self, _: &mut Context<'_>, id: ConnId, _: u64, _: CloseReason) {
         self.talks.remove(&id);
     }
@@ -132,12 +140,13 @@ mod tests {
     use super::*;
     use laneway::{Device, TcpStream, on_lane};
     use std::io::{Read, Write};
+    use std::net::Shutdown;
 
     /// What a server closes over is a reset, and takes the answers before it away.
     #[test]
     fn who_says_goodbye_has_his_answers_first() {
         let (here, there) = Device::memory_pair(/* lanes of each */ 1).expect("a link");
-        let store = Arc::new(Store::new(1 << 20));
+        let store = Arc::new(Store::new(1 << 21));
         let server = on_lane::Stack::builder(here).address("10.0.0.1/24").expect("an address");
         let server = server.start(move |_| KvServer::new(store.clone())).expect("a stack");
         server.listen("10.0.0.1:11211".parse().expect("an address"), 16).expect("nobody else listens");
@@ -154,5 +163,17 @@ mod tests {
             let end = stream.read_to_string(&mut said).map_err(|error| error.kind());
             assert_eq!((end, &*said), (Ok(answered.len()), answered), "{asked}");
         }
+        // Whoever has said all that he will may still listen, for longer than the send buffer holds.
+        let mut stream = TcpStream::connect_on(&client, "10.0.0.1:11211").expect("a server");
+        let value = "x".repeat(1_000_000);
+        let asked = format!("set a 0 0 1000000\r\n{value}\r\n{}get b\r\n", "get a a a\r\n".repeat(3));
+        stream.write_all(asked.as_bytes()).expect("it is taken");
+        stream.shutdown(Shutdown::Write).expect("nobody has yet");
+        let mut said = String::new();
+        let end = stream.read_to_string(&mut said).map_err(|error| error.kind());
+        let item = format!("VALUE a 0 1000000\r\n{value}\r\n");
+        let answered = format!("STORED\r\n{}END\r\n", format!("{}END\r\n", item.repeat(3)).repeat(3));
+        assert_eq!(end, Ok(answered.len()));
+        assert!(said == answered, "it begins {:?}", &said[..40]);
     }
 }
