@@ -235,7 +235,9 @@ impl Builder {
         self
     }
 
-    /// Writes every frame that the stack receives or sends into a pcapng file.
+    /// Writes every frame that the stack receives or sends into a pcapng file. Where that cannot go on, mostly for want of room, the capture ends
+    /// with a warning and the stack does not. But a limit of the length of files (`ulimit -f`) is a signal first, which ends a process unless it is
+    /// ignored or handled: SIGXFSZ.
     pub fn pcap(mut self, path: impl Into<PathBuf>) -> Self {
         self.pcap = Some(path.into());
         self
