@@ -24,7 +24,7 @@ const HALF_OPEN_MAX: usize = 32;
 /// TIME_WAIT records that the host holds.
 const TIME_WAIT_MAX: usize = 64;
 /// Bytes of buffers that the host lends.
-const TCP_MEM: usize = 1 << 22;
+const LANE_MEM: usize = 1 << 22;
 /// Where the clock stands at the start.
 const START_US: u64 = 3_600_000_000;
 
@@ -137,7 +137,7 @@ impl<M: Mind> Rig<M> {
         let mut config = Config {
             tcp_max_syn_backlog: HALF_OPEN_MAX,
             tcp_max_tw_buckets: TIME_WAIT_MAX,
-            tcp_mem: TCP_MEM,
+            lane_mem: LANE_MEM,
             connections: 16,
             ..Config::default()
         };
@@ -214,7 +214,7 @@ impl<M: Mind> Rig<M> {
         self.seat().lane.tables(|tables| {
             assert!(tables.half_open.len() <= HALF_OPEN_MAX, "{} half-open entries", tables.half_open.len());
             assert!(tables.time_waits <= TIME_WAIT_MAX, "{} TIME_WAIT records", tables.time_waits);
-            assert!(tables.pool.lent() <= TCP_MEM, "{} bytes lent", tables.pool.lent());
+            assert!(tables.pool.lent() <= LANE_MEM, "{} bytes lent", tables.pool.lent());
             assert!(tables.slots.len() <= 2 * CONNECTIONS_MAX, "{} connections", tables.slots.len());
             // What is over, and only waits to be read, has no flow any more.
             let has_flow = |at: &u32| tables.slots.get(*at).is_some_and(|slot| slot.flow().is_some());

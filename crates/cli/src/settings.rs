@@ -179,7 +179,7 @@ pub const TUNABLES: &[Tunable] = &[
     time!("msl", "", S, parse::MSL_US, tcp.msl_us),
     time!("delayed_ack", "", MS, 0..=500 * MS, tcp.delayed_ack_us),
     number!("quick_acks", "", 0..=255, tcp.quick_acks),
-    number!("lane_mem", "", 1 << 20..=1 << 40, tcp_mem),
+    number!("lane_mem", "", 1 << 20..=1 << 40, lane_mem),
     number!("connections", "", 1..=1 << 26, connections),
     switch!("software_checksums", "", software_checksums),
 ];

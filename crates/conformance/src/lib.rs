@@ -33,7 +33,7 @@
 //! - `state(4) = ESTABLISHED`, `cwnd(4) = 14600`, `urgent(4) = 1`, `counter(TcpExtTW) = 1`, `half_open() = 0`,
 //!   `time_waits() = 1` look inside. `idle()` only lets time pass. `anew()`: our next SYN starts a new sequence space, which
 //!   must lie beyond the old one.
-//! - `--tcp_sack=0` and the like at the top set what `Config` has under that name, `--lane_mem` its `tcp_mem`; `--tcp_rmem` both
+//! - `--tcp_sack=0` and the like at the top set what `Config` has under that name; `--tcp_rmem` both
 //!   sizes of the buffer, `--tcp_rmem_max` behind it the larger alone; `--ip_version=ipv6`, `--mtu=1280`, `--remote_isn=5`
 //!   where the peer's numbers start on the circle (by default such that every script crosses zero).
 //!

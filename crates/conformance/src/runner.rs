@@ -606,7 +606,7 @@ fn configure(config: &mut Config, setting: &Setting) -> Result<(), String> {
         "tcp_syncookies" => tcp.tcp_syncookies = on()?,
         "tcp_invalid_ratelimit_us" => tcp.tcp_invalid_ratelimit_us = value(setting)?,
         "tcp_max_syn_backlog" => config.tcp_max_syn_backlog = value(setting)?,
-        "lane_mem" => config.tcp_mem = value(setting)?,
+        "lane_mem" => config.lane_mem = value(setting)?,
         "tcp_max_tw_buckets" => config.tcp_max_tw_buckets = value(setting)?,
         other => return Err(format!("there is no setting --{other}")),
     }

@@ -455,7 +455,7 @@ fn host(dice: &mut Dice, kind: &str, path: &PathPlan) -> HostPlan {
         config.tcp_max_syn_backlog = dice.below(3) as usize;
     }
     if kind == "memory" {
-        config.tcp_mem = dice.magnitude(8_192, 262_144) as usize;
+        config.lane_mem = dice.magnitude(8_192, 262_144) as usize;
     }
     if kind == "crowd" && dice.chance(300) {
         config.tcp_max_tw_buckets = dice.between(1, 20) as usize;

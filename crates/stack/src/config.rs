@@ -22,9 +22,9 @@ pub struct Config {
     pub ip_local_reserved_ports: Vec<u16>,
     /// Hop limit of what we send.
     pub ip_default_ttl: u8,
-    /// Bytes of TCP buffers that one lane may lend: the setting `lane_mem`. Not the kernel's `tcp_mem`, which is three numbers of pages for
-    /// all connections of the host.
-    pub tcp_mem: usize,
+    /// Bytes of TCP buffers that one lane may lend. Not the kernel's `tcp_mem`, which is three numbers of pages for all connections of the
+    /// host.
+    pub lane_mem: usize,
     /// Connections that one lane's tables have room for at the start. They grow by themselves.
     pub connections: usize,
     /// Compute and verify transport checksums in software even where the device offers to.
@@ -42,7 +42,7 @@ impl Default for Config {
             ip_local_port_range: (32_768, 60_999),
             ip_local_reserved_ports: Vec::new(),
             ip_default_ttl: 64,
-            tcp_mem: 1 << 30,
+            lane_mem: 1 << 30,
             connections: 1_024,
             software_checksums: false,
         }
@@ -74,10 +74,10 @@ impl Config {
                 return wrong(name, format!("is {bytes}, less than a segment: it must be {BUFFER_MIN} bytes at least"));
             }
         }
-        if self.tcp_mem < BUFFER_MIN as usize {
+        if self.lane_mem < BUFFER_MIN as usize {
             return wrong(
                 "lane_mem",
-                format!("is {}, too little for any buffer: it must be {BUFFER_MIN} bytes at least", self.tcp_mem),
+                format!("is {}, too little for any buffer: it must be {BUFFER_MIN} bytes at least", self.lane_mem),
             );
         }
         if self.connections > CONNECTIONS_MAX {

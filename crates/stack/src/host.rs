@@ -121,7 +121,7 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
             steering: steering.clone(),
         };
         let shared = spread(lanes, &mut || {
-            Tables::new(secrets.flow, config.connections, config.tcp_mem, now, ports(parts.clone()))
+            Tables::new(secrets.flow, config.connections, config.lane_mem, now, ports(parts.clone()))
         });
         let seats = queues.into_iter().zip(lane_mail).zip(shared).enumerate().map(|(id, ((queue, mail), shared))| {
             let lane_parts = LaneParts {

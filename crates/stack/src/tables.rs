@@ -157,11 +157,11 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Empty tables with room for `connections`, lending at most `tcp_mem` bytes of buffers.
+    /// Empty tables with room for `connections`, lending at most `lane_mem` bytes of buffers.
     pub fn new(
         hash_key: HashKey,
         connections: usize,
-        tcp_mem: usize,
+        lane_mem: usize,
         now: Instant,
         ports: Box<dyn PortChoice>,
     ) -> Self {
@@ -173,7 +173,7 @@ impl Tables {
             half_open: Slab::new(),
             tw4: Fifo::new(),
             tw6: Fifo::new(),
-            pool: BufferPool::new(tcp_mem),
+            pool: BufferPool::new(lane_mem),
             timers: Timers::new(now),
             listeners: Listeners::default(),
             ports,

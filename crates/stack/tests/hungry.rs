@@ -259,7 +259,7 @@ fn two_that_have_written_all_their_memory_full_hear_each_other() {
         let network = Network { addresses: vec![ip.parse().unwrap()], gateways: vec![] };
         let (desk, servers) = Desk::with_pool(1, Bells::new(1).unwrap(), POOL);
         let mut servers = servers.into_iter();
-        let config = Config { tcp_mem: 100_000, ..Config::default() };
+        let config = Config { lane_mem: 100_000, ..Config::default() };
         let secrets = BootSecrets::from_seed(1);
         let host = Host::<_, _, _>::new(config, &network, &secrets, queues, now, |_| servers.next().unwrap()).unwrap();
         (host, desk)

@@ -112,7 +112,7 @@ impl World {
 
 /// A server without memory: what it does not read on its first two connections is all that it has.
 fn without_memory(connections: usize) -> World {
-    let mut world = World::new(&Config { tcp_mem: 8_192 + 2_048, ..Config::default() }, connections);
+    let mut world = World::new(&Config { lane_mem: 8_192 + 2_048, ..Config::default() }, connections);
     for (n, bytes) in [5_000, 1_000].into_iter().enumerate() {
         let id = world.client.seats[0].app.connections[n];
         world.tell_client(move |cx| assert_eq!(cx.send(id, &[1; 5_000][..bytes]), bytes));

@@ -195,7 +195,7 @@ impl Shape {
         // TIME_WAIT is where the connection was closed first: at the server.
         let time_waits = if end == End::Server && self.presized { self.tuples() / config_lanes(self) } else { 0 };
         config.connections = self.conns + time_waits;
-        config.tcp_mem = 8 << 30;
+        config.lane_mem = 8 << 30;
         if let Some(buffer) = self.buffer {
             config.tcp.tcp_rmem = (buffer, buffer);
             config.tcp.tcp_wmem = buffer;

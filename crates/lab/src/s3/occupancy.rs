@@ -189,7 +189,7 @@ impl Subject {
     fn new(name: &'static str, ports: Ports, plans: &Plans, destinations: usize, seed: u64) -> Result<Self, Failure> {
         let now = Instant::from_us(3_600_000_000);
         let count = usize::from(plans.range.1 - plans.range.0) + 1;
-        let config = Config { connections: count * destinations, tcp_mem: 8 << 30, ..Config::default() };
+        let config = Config { connections: count * destinations, lane_mem: 8 << 30, ..Config::default() };
         let plan = Plan { ports, range: plans.range, destinations, config, seed };
         let rig = rig::build(&plan, now, Acceptor, Opener::new(destinations, plans.closing))?;
         Ok(Subject { name, rig, now, spent: Tallies::default() })

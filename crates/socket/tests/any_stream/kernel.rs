@@ -61,7 +61,7 @@ impl Kernel {
         let v6 = dice.one_in(3);
         let least = if v6 { 1_280 } else { 576 };
         // Where memory is scarce, a segment of a wide link may be larger than what the window can be.
-        let is_poor = plan.config.tcp_mem < 1 << 20;
+        let is_poor = plan.config.lane_mem < 1 << 20;
         let mtu = dice.pick(&[least, 1_400, 1_500, 1_500, 9_000, 65_000]).min(if is_poor { 1_500 } else { 65_000 });
         let mut sysctls: Vec<_> = SETTINGS.iter().map(|(name, of)| (*name, dice.pick(of).to_owned())).collect();
         // As with the plan's own: where something is lost, nothing else ends the back-off.

@@ -69,7 +69,7 @@ impl Plan {
             config.tcp.tcp_wmem = 4_096 << dice.below(8);
         }
         if dice.one_in(4) {
-            config.tcp_mem = dice.pick(&[20_000, 60_000, 200_000, 1 << 20]);
+            config.lane_mem = dice.pick(&[20_000, 60_000, 200_000, 1 << 20]);
         }
         let loses = rates.loss_ppm > 0 || rates.corrupt_ppm > 0;
         // Without them nothing ends the back-off while much is sent again (RFC 6298 section 5), and each loss is waited for twice as long as the one
@@ -82,7 +82,7 @@ impl Plan {
         let (most, rounds_max) = if rates == Rates::default() { (4 << 20, 4_000) } else { (300_000, 50) };
         // An RST is sent once; where that is lost, the other may wait for a long time before he asks again. And who hears no more holds what he was
         // sent; where memory is scarce, all wait for him.
-        let may_leave = !loses && config.tcp_mem == Config::default().tcp_mem;
+        let may_leave = !loses && config.lane_mem == Config::default().lane_mem;
         let pairs = (0..1 + dice.below(4)).map(|_| Pair::from(&mut dice, most, rounds_max, may_leave)).collect();
         Plan {
             seed,

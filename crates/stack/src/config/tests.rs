@@ -35,7 +35,7 @@ fn what_nothing_could_be_done_with_is_refused_by_name() {
         ("tcp_rmem", |c| c.tcp.tcp_rmem = (0, 1 << 20)),
         ("tcp_rmem", |c| c.tcp.tcp_rmem = (1 << 20, 0)),
         ("tcp_wmem", |c| c.tcp.tcp_wmem = 0),
-        ("lane_mem", |c| c.tcp_mem = 0),
+        ("lane_mem", |c| c.lane_mem = 0),
         ("connections", |c| c.connections = usize::MAX),
     ];
     for (name, change) in senseless {

@@ -36,10 +36,11 @@ impl Plan {
             (tcp.tcp_rmem, tcp.tcp_wmem) = ((4_096, 8_192), 4_096);
         }
         // Blocks are scarce, or buffers, or both, or neither.
-        let (block_bytes, tcp_mem) = dice.pick(&[(MUCH, MUCH), (64 << 10, MUCH), (MUCH, 100_000), (64 << 10, 100_000)]);
+        let (block_bytes, lane_mem) =
+            dice.pick(&[(MUCH, MUCH), (64 << 10, MUCH), (MUCH, 100_000), (64 << 10, 100_000)]);
         let config = Config {
             tcp,
-            tcp_mem,
+            lane_mem,
             somaxconn: dice.pick(&[4, 64]),
             tcp_max_syn_backlog: dice.pick(&[COOKIES_FROM, 4_096]),
             ip_local_port_range: dice.pick(&[(40_000, 40_200), (32_768, 60_999)]),

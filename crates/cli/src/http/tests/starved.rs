@@ -7,7 +7,7 @@ use laneway::on_lane::Config;
 #[test]
 fn who_was_refused_memory_goes_on_when_there_is_some() {
     const CLIENTS: usize = 24;
-    let config = Config { tcp_mem: 1 << 20, ..Config::default() };
+    let config = Config { lane_mem: 1 << 20, ..Config::default() };
     let shop = Shop::with("starved", Patience::default(), config, |server| server);
     let streams: Vec<_> = (0..CLIENTS).map(|_| shop.ask("Connection: close\r\n")).collect();
     std::thread::scope(|scope| {
