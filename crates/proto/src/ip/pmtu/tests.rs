@@ -84,3 +84,15 @@ fn a_flood_of_messages_is_not_believed() {
     assert_eq!(believed(&mut cache, NOW), 0);
     assert_eq!(believed(&mut cache, NOW.after_us(500_000)), 64);
 }
+
+/// One destination whose MTU becomes less again and again leaves no record behind for each time.
+#[test]
+fn records_are_bounded_however_often_one_estimate_shrinks() {
+    let mut cache = PathMtuCache::new(Config { entries_max: 4, ..Config::default() });
+    for i in 0..100 {
+        let now = NOW.after_us(u64::from(i) * 100_000);
+        assert_eq!(cache.on_packet_too_big(v4(1), 1400 - i, 1500, now), Some(1400 - i));
+        assert!(cache.expiry.len() <= 9, "{} records of one destination", cache.expiry.len());
+    }
+    assert_eq!(cache.get(v4(1), NOW.after_us(10_000_000)), Some(1301));
+}

@@ -337,3 +337,115 @@ proptest! {
         prop_assert!(reassembly.is_empty() && reassembly.bytes() == 0);
     }
 }
+
+/// Its memory is that of one before it; what was seen of that one's fragments is not.
+#[test]
+fn who_takes_the_place_of_another_has_none_of_its_marks() {
+    let mut reassembly = Reassembly::new(Config { entries_max: 1, ..Config::default() });
+    feed(&mut reassembly, &Fragment { id: 1, ecn: 3, ..fragment(0, 8, true) }, NOW).unwrap();
+    assert_eq!(feed(&mut reassembly, &Fragment { id: 2, ..fragment(0, 8, true) }, NOW), Ok(None));
+    let whole = feed(&mut reassembly, &Fragment { id: 2, ..fragment(8, 8, false) }, NOW).unwrap().unwrap();
+    assert_eq!(input(&whole.packet, false).unwrap().ecn, 0, "marked, and by the datagram before it");
+}
+
+/// RFC 791 section 3.2: the protocol says which fragments belong together, too. RFC 8200 section 4.5: over IPv6 it does not, and what the first
+/// fragment says follows counts.
+#[test]
+fn protocols_are_told_apart_over_ipv4_alone() {
+    let mut reassembly = Reassembly::new(Config::default());
+    assert_eq!(feed(&mut reassembly, &fragment(0, 8, true), NOW), Ok(None));
+    let other = Fragment { protocol: protocol::ICMPV4, ..fragment(8, 8, false) };
+    assert_eq!(feed(&mut reassembly, &other, NOW), Ok(None));
+    assert_eq!(reassembly.len(), 2);
+    let first = packet_v6(false, protocol::UDP, 0, true, &[1; 8]);
+    let last = packet_v6(false, protocol::TCP, 8, false, &[2; 8]);
+    assert_eq!(reassembly.on_fragment(&input(&first, false).unwrap(), &SECRET, NOW), Ok(None));
+    let whole = reassembly.on_fragment(&input(&last, false).unwrap(), &SECRET, NOW).unwrap().unwrap();
+    assert_eq!(input(&whole.packet, false).unwrap().protocol, protocol::UDP);
+}
+
+/// The first fragment's header may be longer than that by which the length of the others was judged.
+#[test]
+fn a_whole_that_is_too_long_with_the_first_header_is_none() {
+    let mut reassembly = Reassembly::new(Config::default());
+    let mut header = vec![0; 60];
+    let options_len = 40;
+    ipv4::Header {
+        dscp: 0,
+        ecn: 0,
+        id: 7,
+        dont_fragment: false,
+        more_fragments: true,
+        fragment_offset: 0,
+        ttl: 64,
+        protocol: protocol::UDP,
+        src: v4(1),
+        dst: v4(2),
+        payload_len: options_len + 32_000,
+    }
+    .emit(&mut header[..20]);
+    header[0] = 0x4f;
+    header[20..].fill(1); // no operation
+    header[10..12].fill(0);
+    let checksum = Sum::of(&header).checksum();
+    header[10..12].copy_from_slice(&checksum);
+    header.resize(60 + 32_000, 0);
+    assert_eq!(reassembly.on_fragment(&input(&header, false).unwrap(), &SECRET, NOW), Ok(None));
+    let rest = fragment(32_000, 65_515 - 32_000, false);
+    assert_eq!(feed(&mut reassembly, &rest, NOW), Err(Discard::FragmentMalformed));
+    assert!(reassembly.is_empty());
+}
+
+/// RFC 5722: two of them that say otherwise whether more follows do not belong to one datagram.
+#[test]
+fn a_repetition_that_says_otherwise_is_an_overlap() {
+    let mut reassembly = Reassembly::new(Config::default());
+    feed(&mut reassembly, &fragment(8, 8, true), NOW).unwrap();
+    assert_eq!(feed(&mut reassembly, &fragment(8, 8, false), NOW), Err(Discard::FragmentOverlap));
+}
+
+/// Where its own datagram is the oldest, a fragment makes no room for itself.
+#[test]
+fn a_datagram_does_not_outlive_the_room_that_it_makes() {
+    let config = Config { bytes_max: 2_400, ..Config::default() };
+    let mut reassembly = Reassembly::new(config);
+    feed(&mut reassembly, &Fragment { id: 1, ..fragment(0, 800, true) }, NOW).unwrap();
+    feed(&mut reassembly, &Fragment { id: 2, ..fragment(0, 800, true) }, NOW).unwrap();
+    let more = Fragment { id: 1, ..fragment(800, 800, true) };
+    assert_eq!(feed(&mut reassembly, &more, NOW), Err(Discard::FragmentBudget));
+    assert_eq!((reassembly.len(), reassembly.evicted()), (1, 0));
+    assert!(feed(&mut reassembly, &Fragment { id: 2, ..fragment(800, 8, false) }, NOW).unwrap().is_some());
+    assert_eq!(reassembly.bytes(), 0);
+}
+
+/// It was counted when it was refused.
+#[test]
+fn a_refused_datagram_makes_room_without_a_word() {
+    let mut reassembly = Reassembly::new(Config { entries_max: 1, ..Config::default() });
+    feed(&mut reassembly, &Fragment { id: 1, ..fragment(0, 16, true) }, NOW).unwrap();
+    feed(&mut reassembly, &Fragment { id: 1, ..fragment(8, 16, true) }, NOW).unwrap_err();
+    feed(&mut reassembly, &Fragment { id: 2, ..fragment(0, 16, true) }, NOW).unwrap();
+    assert_eq!((reassembly.len(), reassembly.evicted()), (1, 0));
+}
+
+/// A fragment header inside a fragment would have it put together twice, whatever stands before it.
+#[test]
+fn nothing_is_fragmented_twice() {
+    let mut reassembly = Reassembly::new(Config::default());
+    let mut inner = [0; 24];
+    ipv6::Fragment { offset: 0, more: false, id: 3 }.emit(protocol::UDP, &mut inner[..8]);
+    let direct = packet_v6(false, 44, 0, true, &inner);
+    let mut options = vec![44, 0, 1, 4, 0, 0, 0, 0];
+    options.extend_from_slice(&inner);
+    let behind_options = packet_v6(false, 60, 0, true, &options);
+    // Nor where what stands behind that header has no place there.
+    let mut broken = inner;
+    broken[0] = 0;
+    broken[8..12].copy_from_slice(&[protocol::UDP, 0, 1, 4]);
+    let broken = packet_v6(false, 44, 0, true, &broken);
+    for packet in [direct, behind_options, broken] {
+        let packet = input(&packet, false).unwrap();
+        assert_eq!(reassembly.on_fragment(&packet, &SECRET, NOW), Err(Discard::FragmentTiny));
+    }
+    assert!(reassembly.is_empty());
+}
