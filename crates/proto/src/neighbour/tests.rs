@@ -516,3 +516,76 @@ proptest! {
         prop_assert_eq!(cache.poll_timeout(), None);
     }
 }
+
+/// RFC 4861 section 7.3.3: as often as one who is not known is who does not answer any more.
+#[test]
+fn who_has_left_is_asked_three_times_as_well() {
+    let mut cache = cache();
+    hear_arp(&mut cache, Ask, (v4(2), PEER), v4(1), NOW).unwrap();
+    cache.lookup(NOW, v4(2));
+    let mut asked = 0;
+    while let Some(deadline) = cache.poll_timeout() {
+        cache.on_timeout(deadline);
+        asked += std::iter::from_fn(|| cache.poll_transmit()).count();
+    }
+    assert_eq!((asked, cache.poll_failed()), (3, Some(v4(2))));
+}
+
+/// What is acknowledged went there: who is only heard of so is used as well.
+#[test]
+fn who_is_vouched_for_stays() {
+    let mut cache = NeighbourCache::new(Config { entries_max: 2, ..Config::default() });
+    for (last, now) in [(2, NOW), (3, at(1))] {
+        cache.lookup(now, v4(last));
+        hear_arp(&mut cache, Reply, (v4(last), PEER), v4(1), now).unwrap();
+    }
+    cache.confirm(v4(2), at(2));
+    cache.lookup(at(3), v4(4));
+    assert_eq!((cache.peek(v4(2)), cache.peek(v4(3))), (Some(PEER), None));
+}
+
+/// An answer to somebody else's question is no answer to ours, though we have asked the same.
+#[test]
+fn an_answer_to_another_confirms_nothing() {
+    let mut cache = cache();
+    cache.lookup(NOW, v4(2));
+    hear_arp(&mut cache, Reply, (v4(2), PEER), v4(9), NOW).unwrap();
+    assert_eq!(state(&cache, v4(2)), "stale");
+}
+
+/// The lock counts from the last change, and not from the first word.
+#[test]
+fn a_link_address_is_locked_anew_when_it_changes() {
+    let mut cache = cache();
+    hear_arp(&mut cache, Ask, (v4(2), PEER), v4(1), NOW).unwrap();
+    hear_arp(&mut cache, Ask, (v4(2), EVIL), v4(1), at(2 * SECOND)).unwrap();
+    hear_arp(&mut cache, Ask, (v4(2), PEER), v4(1), at(2 * SECOND + 500_000)).unwrap();
+    assert_eq!(cache.peek(v4(2)), Some(EVIL));
+    hear_arp(&mut cache, Ask, (v4(2), PEER), v4(1), at(3 * SECOND)).unwrap();
+    assert_eq!(cache.peek(v4(2)), Some(PEER));
+}
+
+/// Who asks from one of our addresses is somebody who has taken it, unless it is our own question that has come back.
+#[test]
+fn a_question_from_our_own_address_is_a_conflict() {
+    let ask = |source_link| Message::NeighbourSolicit { target: v6(1), source_link };
+    let hear = |mac| hear_ndp(&mut cache(), v6(1), v6(1), 255, ask(mac), NOW);
+    assert_eq!(hear(Some(OURS)), Ok(None));
+    assert_eq!(hear(Some(EVIL)), Err(Discard::NeighbourConflict));
+    assert_eq!(hear(None), Err(Discard::NeighbourConflict));
+}
+
+/// The link address of a group belongs to no station, whoever names it as his own.
+#[test]
+fn a_group_is_nobodys_link_address() {
+    use laneway_wire::ndp::RouterAdvert;
+    let group = Some(Mac([0x33, 0x33, 0, 0, 0, 1]));
+    let solicit = Message::NeighbourSolicit { target: v6(1), source_link: group };
+    let router = Message::RouterAdvert(RouterAdvert { source_link: group, ..RouterAdvert::default() });
+    for said in [solicit, router] {
+        let mut cache = cache();
+        cache.lookup(NOW, v6(2));
+        assert_eq!(hear_ndp(&mut cache, v6(2), v6(1), 255, said, NOW), Err(Discard::NeighbourMalformed));
+        assert_eq!(cache.peek(v6(2)), None);
+    }
+}

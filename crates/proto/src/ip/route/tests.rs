@@ -63,7 +63,9 @@ fn the_builder_says_what_is_wrong() {
     };
     assert!(matches!(build(&[on_link(net, 8, 0), on_link(net, 8, 1)]), RouteError::Duplicate(_)));
     assert!(matches!(build(&[via(net, 8, v6("fe80::1"), 0)]), RouteError::FamilyMismatch(_)));
-    assert!(matches!(build(&[via(net, 8, v4([224, 0, 0, 1]), 0)]), RouteError::NextHopUnusable(_)));
+    for hop in [[0; 4], [127, 0, 0, 1], [224, 0, 0, 1], [255; 4]] {
+        assert!(matches!(build(&[via(net, 8, v4(hop), 0)]), RouteError::NextHopUnusable(_)), "{hop:?}");
+    }
     assert!(matches!(build(&[via(net, 8, v4([9, 0, 0, 1]), 0)]), RouteError::NextHopUnreachable(_)));
     // The router's network is there, but on another interface.
     assert!(matches!(
@@ -72,9 +74,14 @@ fn the_builder_says_what_is_wrong() {
     ));
     let small = Route { mtu: Some(1279), ..on_link(v6("2001:db8::"), 32, 0) };
     assert!(matches!(build(&[small]), RouteError::MtuTooSmall { mtu: 1279, .. }));
-    let sourced = Route { source: Some(v4([255; 4])), ..on_link(net, 8, 0) };
-    assert!(matches!(build(&[sourced]), RouteError::SourceUnusable(_)));
+    for source in [[0; 4], [224, 0, 0, 1], [255; 4]] {
+        let sourced = Route { source: Some(v4(source)), ..on_link(net, 8, 0) };
+        assert!(matches!(build(&[sourced]), RouteError::SourceUnusable(_)), "{source:?}");
+    }
     assert!(build(&[small]).to_string().contains("1279"));
+    // The least that a link may carry is enough.
+    let least = [Route { mtu: Some(MTU_MIN_V6), ..small }, Route { mtu: Some(MTU_MIN_V4), ..on_link(net, 8, 0) }];
+    assert!(least.iter().fold(RouteTable::builder(), |builder, route| builder.add(*route)).build().is_ok());
 }
 
 /// Against the definition: of all prefixes that contain the address, the longest.
