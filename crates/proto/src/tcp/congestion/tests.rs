@@ -146,6 +146,56 @@ fn a_mistake_is_taken_back_once() {
     }
 }
 
+/// A mistake of the timer alone is one, too; and who has heard of it goes on at once, without an end of what was no recovery.
+#[test]
+fn what_was_taken_back_is_over() {
+    for mut it in both() {
+        it.on_ack(ack(0, 90_000));
+        it.on_timeout(Instant::ZERO, 100_000);
+        it.undo();
+        assert_eq!(it.window(), 100_000);
+        it.on_congestion(Instant::ZERO, 100_000);
+        it.undo();
+        it.on_ack(ack(1_000, 10_000));
+        assert_eq!(it.window(), 110_000);
+
+        // A threshold that lies higher than the one before the loss stays there.
+        it.leave_slow_start();
+        it.on_idle(2_000_000, 1_000_000);
+        it.on_timeout(Instant::ZERO, 10_000);
+        it.on_recovered(Instant::ZERO);
+        let before = it.slow_start_threshold();
+        (0..100).for_each(|i| it.on_ack(ack(i, 1_000)));
+        it.on_congestion(Instant::ZERO, u32::MAX);
+        let threshold = it.slow_start_threshold();
+        it.undo();
+        assert!(before < threshold && threshold == it.slow_start_threshold(), "{before} {threshold}");
+    }
+}
+
+/// What has happened since stands: the window that has grown beyond the one before the loss, and the one that a pause has closed.
+#[test]
+fn a_mistake_that_is_told_late_takes_nothing_away_and_gives_nothing_twice() {
+    for mut it in both() {
+        it.on_ack(ack(0, 90_000));
+        it.on_congestion(Instant::ZERO, 100_000);
+        it.on_recovered(Instant::ZERO);
+        for i in 1..=1_000 {
+            it.on_ack(ack(i * 50_000, it.window()));
+        }
+        let grown = it.window();
+        assert!(grown > 100_000);
+        it.undo();
+        assert_eq!(it.window(), grown);
+
+        let threshold = it.slow_start_threshold();
+        assert!(it.on_idle(2_000_000, 1_000_000));
+        let restarted = it.window();
+        it.undo();
+        assert_eq!((it.window(), it.slow_start_threshold()), (restarted, threshold));
+    }
+}
+
 #[test]
 fn restarts_after_idling_longer_than_the_timeout() {
     for mut it in both() {

@@ -62,3 +62,39 @@ fn one_ack_crosses_the_threshold_and_is_counted_on_both_sides() {
     reno.on_ack(ack(1_000_000));
     assert_eq!(reno.window(), 7_000);
 }
+
+/// RFC 3465 section 2.1: what was acknowledged before a loss, or a pause, opened a window that is gone.
+#[test]
+fn what_was_acknowledged_before_a_loss_counts_for_nothing_behind_it() {
+    let lost = |reno: &mut Reno| {
+        reno.on_congestion(Instant::ZERO, 20_000);
+        reno.on_recovered(Instant::ZERO);
+    };
+    let timed_out = |reno: &mut Reno| {
+        reno.on_timeout(Instant::ZERO, 20_000);
+        reno.on_ack(ack(9_000)); // up to the threshold
+    };
+    let paused = |reno: &mut Reno| {
+        reno.on_idle(2_000_000, 1_000_000);
+        reno.on_ack(ack(reno.slow_start_threshold() - reno.window()));
+    };
+    for happens in [&lost as &dyn Fn(&mut Reno), &timed_out, &paused] {
+        let mut reno = after_loss_at(40_000);
+        reno.on_ack(ack(19_999));
+        happens(&mut reno);
+        reno.on_ack(ack(1));
+        assert_eq!(reno.window(), reno.slow_start_threshold());
+    }
+}
+
+/// It is the echo of an older, larger window: it is worth a segment, and nearly another one, and no more.
+#[test]
+fn an_ack_of_many_windows_is_worth_two() {
+    let mut reno = after_loss_at(40_000);
+    reno.on_ack(ack(200_000));
+    assert_eq!(reno.window(), 21_000);
+    reno.on_ack(ack(1_000));
+    assert_eq!(reno.window(), 22_000);
+    (0..10).for_each(|_| reno.on_ack(ack(1_000)));
+    assert_eq!(reno.window(), 22_000);
+}
