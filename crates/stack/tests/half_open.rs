@@ -167,3 +167,17 @@ fn who_is_reset_after_its_own_fin_was_not_cut_off() {
     assert_eq!(world.host.seats[0].lane.tables(|tables| tables.slots.len()), 0);
     assert_eq!(world.host.counters().get(Mib::TcpEstabResets), 0);
 }
+
+/// Its SYN has come twice, and it believes in the first answer, which was a cookie: the entry that the second has made is not waited for.
+#[test]
+fn who_answers_a_cookie_leaves_no_entry() {
+    let mut world = World::new();
+    let crowd = 2_001..2_001 + BACKLOG as u16;
+    crowd.for_each(|port| drop(world.say(port, 0, 0, Flags::SYN)));
+    let cookie = world.say(3_000, 0, 0, Flags::SYN).pop().expect("a cookie");
+    world.say(2_001, 1, 0, Flags::RST);
+    let other = world.say(3_000, 0, 0, Flags::SYN).pop().expect("a SYN-ACK");
+    assert!(cookie.seq != other.seq && world.under_way().0 == BACKLOG, "there was room for an entry by then");
+    assert!(world.say(3_000, 1, cookie.seq + 1, Flags::ACK).pop().expect("a FIN").flags.fin());
+    assert_eq!(world.under_way().0, BACKLOG - 1);
+}
