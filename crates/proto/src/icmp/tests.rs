@@ -273,6 +273,8 @@ fn no_error_answers_an_error_a_group_or_a_later_fragment() {
         assert!(!answered(Packet { fragment: Some(FragmentInfo { id: 1, offset: 8, more: true }), ..good }));
         let group = if v4 { Address::from_v4([224, 0, 0, 1]) } else { Address::from_v6([0xff; 16]) };
         assert!(!answered(Packet { dst: group, ..good }));
+        let nobody = if v4 { Address::UNSPECIFIED_V4 } else { Address::UNSPECIFIED_V6 };
+        assert!(!answered(Packet { src: nobody, ..good }));
         let protocol = if v4 { protocol::ICMPV4 } else { protocol::ICMPV6 };
         // 5 and 137 are redirects.
         for (kind, ok) in [(3, false), (1, false), (5, false), (8, v4), (128, !v4), (137, false), (200, !v4)] {

@@ -138,6 +138,15 @@ fn extension_headers_are_walked() {
     assert_eq!(judge(60, &[6]), Err(Discard::IpMalformed));
 }
 
+/// RFC 4443 section 2.4 (e): who is no host is told nothing of what is wrong with his packet.
+#[test]
+fn only_hosts_are_told_what_their_packet_was_refused_for() {
+    let unknown = [&[6, 0, 0x80, 4, 0, 0, 0, 0][..], b"data"].concat();
+    let told = |src| refused(&packet(src, v6("2001:db8::2"), 60, &unknown)).is_some();
+    assert!(told(v6("2001:db8::1")));
+    assert!(![v6("ff02::1"), v6("::1"), v4([192, 0, 2, 1])].into_iter().any(told));
+}
+
 /// The short way takes nothing that a close look would refuse, or read otherwise: whatever single byte of the header is another.
 #[test]
 fn what_is_plain_is_what_a_close_look_finds() {

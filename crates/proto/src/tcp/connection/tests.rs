@@ -97,6 +97,32 @@ fn the_send_buffer_follows_what_is_under_way() {
     assert_eq!(connection.room(), SEND_FLOOR);
 }
 
+/// Whoever was refused is not woken for each segment that is acknowledged, but when a third of the buffer is free.
+#[test]
+fn there_is_room_again_when_a_third_is_free() {
+    let config = Config::default();
+    let (mut pool, now) = (BufferPool::new(1 << 26), Instant::from_us(5_000_000));
+    let mut connection = established(&config, now);
+    let mut cx = Cx { now, config: &config, pool: &mut pool };
+    let limit = SEND_FLOOR as usize;
+    assert_eq!(connection.send(&vec![0; limit + 1], &mut cx), limit);
+    while let Some(plan) = connection.decide::<Lane>(now) {
+        connection.commit(&plan, now);
+    }
+    let mut freed = 0;
+    while !connection.takes_room() {
+        let ack = Segment { ack: connection.snd.una + 1_460, ..text(&connection, &[]) };
+        let arrival = connection.on_segment(&ack, &mut cx);
+        connection.finish(&arrival, 0, &mut cx);
+        while let Some(plan) = connection.decide::<Lane>(now) {
+            connection.commit(&plan, now);
+        }
+        freed += 1_460;
+    }
+    assert!((limit / 3..limit / 3 + 1_460).contains(&freed), "{freed}");
+    assert!(!connection.takes_room(), "it is said once");
+}
+
 fn round_of_one(connection: &mut Connection, config: &Config, pool: &mut BufferPool, now: &mut Instant) {
     while let Some(plan) = connection.decide::<Lane>(*now) {
         connection.commit(&plan, *now);
