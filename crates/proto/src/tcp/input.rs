@@ -190,6 +190,9 @@ impl Connection {
     /// RFC 7323 section 5.3, R3, and only of a segment whose acknowledgement is acceptable, too, as the kernel has it: whoever met the window
     /// with a timestamp of his own choice would else have all that the peer says refused as old. And so would, by itself, what was overtaken by
     /// a repetition: of text that we have only that which ends where we stand is heard.
+    ///
+    //= https://www.rfc-editor.org/rfc/rfc7323#section-4.3
+    //# SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent
     #[inline]
     fn note_timestamp(&mut self, seg: &Segment<'_>) {
         if self.facts.has(Facts::TIMESTAMPS)

@@ -279,12 +279,6 @@ impl HalfOpen {
             cold_path();
             return Outcome::Unacceptable;
         }
-        //= https://www.rfc-editor.org/rfc/rfc7323#section-4.3
-        //# SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent
-        let ts_recent = match seg.options.timestamps {
-            Some(ts) if seg.seq == expected => ts.val,
-            _ => self.ts_recent,
-        };
         let snd_scale = self.scales.peers();
         // The SYN-ACK went out so long before it was due again.
         let sent_ms = self.retry_at_ms.wrapping_sub((syn_timeout_us(self.retries) / 1_000) as u32);
@@ -304,7 +298,7 @@ impl HalfOpen {
             rcv_scale: self.scales.ours(),
             sack: self.flags & SACK != 0,
             timestamps: self.flags & TIMESTAMPS != 0,
-            ts_recent,
+            ts_recent: self.ts_recent, // that of this segment is taken when the connection is shown it
             ts_offset: self.ts_offset,
             snd_wnd: seg.window << snd_scale,
             rcv_adv: expected + window,
