@@ -474,9 +474,6 @@ impl Collecting {
 
     /// The datagram as one packet, under the first fragment's header.
     fn join(self) -> Result<Reassembled, Discard> {
-        if self.first.is_none() {
-            return Err(Discard::FragmentMalformed);
-        }
         let header = self.header;
         let v4 = header.first().is_some_and(|first| first >> 4 == 4);
         let header_len = if v4 { header.len() } else { header.len().saturating_sub(ipv6::FRAGMENT_HEADER_LEN) };
