@@ -156,9 +156,7 @@ impl Window {
 
     /// The loss is repaired.
     pub fn recovered(&mut self) {
-        if self.phase != Phase::Initial {
-            self.phase = Phase::Open;
-        }
+        self.phase = Phase::Open;
     }
 
     /// Takes the last loss's reductions back. False if there is nothing to take back.
