@@ -202,7 +202,7 @@ impl Connection {
                 }
                 self.rexmit_nxt = self.rexmit_nxt.latest(seg.ack);
             }
-            Phase::Loss => self.rexmit_nxt = self.rexmit_nxt.latest(seg.ack),
+            Phase::Loss => {}
         }
     }
 
