@@ -202,9 +202,7 @@ impl Connection {
         }
         if self.delack_at <= now {
             self.delack_at = Instant::NEVER;
-            if self.facts.has(Facts::ACK_PENDING) {
-                self.facts.set(Facts::ACK_NOW);
-            }
+            self.facts.set(Facts::ACK_NOW);
         }
         if self.rexmt_at <= now {
             self.on_silence(cx);
