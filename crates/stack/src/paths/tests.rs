@@ -216,6 +216,48 @@ fn what_is_kept_is_what_would_be_looked_up() {
     assert!((1_000..19_000).contains(&begun), "{begun} of 20,000 might have begun a connection");
 }
 
+/// Whoever is answered in passing is answered by way of the link address that his gateway has now, and not of the one that it had for the last.
+#[test]
+fn strangers_are_answered_where_their_gateway_is_now() {
+    let (gateway, stranger) = (v4([10, 0, 0, 2]), v4([192, 0, 2, 9]));
+    let on_link = Prefix::of(gateway, 24).expect("a length");
+    let link = Route { prefix: on_link, next_hop: None, interface: 0, mtu: None, source: None };
+    let beyond = Route { prefix: Prefix::default_v4(), next_hop: Some(gateway), ..link };
+    let (mut kept, mut newest) = (paths(), Snapshot::default());
+    newest.follow(&Snapshot::default());
+    newest.addresses = Arc::new(AddressSet::new(&[v4([10, 0, 0, 1])]));
+    newest.routes = Arc::new(table(&[link, beyond]));
+    for mac in [None, Some(Mac([2, 0, 0, 0, 0, 7])), Some(Mac([2, 0, 0, 0, 0, 8]))] {
+        let before = newest.clone();
+        newest.neighbours = Arc::new(HashMap::from_iter([(gateway, mac)]));
+        newest.follow(&before);
+        let path = kept.passing(&newest, stranger).expect("a route");
+        assert_eq!(path.resolved.then(|| path.header.link()[..6].to_vec()), mac.map(|mac| mac.0.to_vec()));
+    }
+}
+
+/// Who has no address yet sends from the one that the route prefers, and else from the first that is ours and of its family; and no more at a time
+/// than the link carries, whatever the route says, nor than is said of datagrams since.
+#[test]
+fn who_has_no_address_goes_by_what_the_route_says() {
+    let (preferred, far) = (v4([10, 0, 1, 1]), v4([10, 0, 1, 9]));
+    let lies_in = |address, source, mtu| {
+        let prefix = Prefix::of(address, 24).expect("a length");
+        Route { prefix, next_hop: None, interface: 0, mtu, source }
+    };
+    let mut newest = Snapshot::default();
+    newest.follow(&Snapshot::default());
+    newest.addresses = Arc::new(AddressSet::new(&[v6(1), v4([10, 0, 0, 1]), preferred]));
+    newest.routes =
+        Arc::new(table(&[lies_in(far, Some(preferred), Some(9_000)), lies_in(v4([10, 0, 0, 9]), None, None)]));
+    let mut kept = paths();
+    let says = |kept: &mut Paths, dst| kept.get(&newest, dst).map(|path| (path.source, path.mtu));
+    assert_eq!(says(&mut kept, far), Some((Some(preferred), 1_500)));
+    assert_eq!(says(&mut kept, v4([10, 0, 0, 9])), Some((Some(v4([10, 0, 0, 1])), 1_500)));
+    assert!(kept.on_unverified_too_big(&newest, Unverified::Datagrams, (far, 1_300), Instant::from_us(1)));
+    assert_eq!(says(&mut kept, far), Some((Some(preferred), 1_300)));
+}
+
 /// The table of the lab's flapping: the network in use, and others that nobody is in.
 fn flapping(mtu: u32, unused: u32) -> Arc<RouteTable> {
     let of = |octets, len| Prefix::new(v4(octets), len).expect("no host bits");
