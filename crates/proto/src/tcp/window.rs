@@ -16,6 +16,9 @@ const LEAST_SEGMENTS: u32 = 4;
 /// And so many segments more than what it is tuned to, as Linux has it: the round that is measured is not quite the sender's.
 const HEADROOM_SEGMENTS: u32 = 16;
 
+/// The buffer is to hold what is read in so many round trips.
+const PACED_ROUNDS: u64 = 3;
+
 impl Connection {
     /// What the window field says next, and the right edge that this means. RFC 9293 section 3.8.6.2.2: the edge moves
     /// only by steps worth moving (RCV.BUFF is all of the buffer, of which it may open less, of a tiny one less than half); rounding by the scale is upwards, so that the edge
@@ -88,9 +91,10 @@ impl Connection {
         self.rcv.buf_max = self.rcv.buf_max.min(most.max(least));
     }
 
-    /// Dynamic right-sizing (Fisk and Feng, 2001): a buffer twice what was read in a round trip, so that slow start is never held back by us.
-    /// Until the round is over it grows with each read: who has a window that is too small has read a little more than half of it when he first
-    /// finds it so, and twice of that is no more than he has. A round begins late, when a quarter has been read.
+    /// Dynamic right-sizing (Fisk and Feng, 2001): a buffer of what was read in a round trip, several times, so that slow start is never held back by us.
+    /// Twice would do if a flight came all at once. Where a line sets the pace, slow start has twice of the last round under way when the next begins,
+    /// and three times when half of it is over; by then as much was read as in all of the last. So it is three times, and until the round is over it
+    /// grows with each read. A round begins late, when a quarter has been read.
     /// Memory is lent only when something is in the buffer; but that there is none is no time to ask for more.
     #[inline(never)]
     fn tune(&mut self, cx: &Cx<'_>) {
@@ -104,7 +108,7 @@ impl Connection {
         let grown = self.rcv.buf_max >= most;
         if !lags && !grown {
             let in_a_round = u64::from(self.rcv.read) * u64::from(round_ms) / u64::from(age_ms.max(round_ms));
-            let room = 2 * in_a_round + u64::from(HEADROOM_SEGMENTS) * u64::from(self.rcv.mss);
+            let room = PACED_ROUNDS * in_a_round + u64::from(HEADROOM_SEGMENTS) * u64::from(self.rcv.mss);
             self.rcv.buf_max = room.clamp(self.rcv.buf_max.into(), most.into()) as u32;
         }
         if grown || age_ms > round_ms {

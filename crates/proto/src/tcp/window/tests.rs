@@ -6,6 +6,7 @@ use crate::tcp::config::Config;
 use crate::tcp::connection::Agreed;
 use crate::tcp::nagle::Lane;
 use laneway_wire::tcp::{Flags, Options, Segment, Timestamps, WindowScale};
+use std::collections::VecDeque;
 
 const NOW: Instant = Instant::from_us(5_000_000);
 
@@ -31,7 +32,8 @@ fn take_in(
 /// The path of the sender becomes narrower: every second segment of those that fit it is acknowledged, and not every thirteenth.
 #[test]
 fn what_is_a_full_segment_is_learned_anew() {
-    let config = Config { quick_acks: 0, ..Config::default() };
+    // (A buffer that grows is news, too, and no answer to a second segment.)
+    let config = Config { quick_acks: 0, tcp_rmem: (131_072, 131_072), ..Config::default() };
     let (mut connection, mut pool) = (established(&config, NOW), BufferPool::new(1 << 26));
     let mut acks = [0, 0];
     for (phase, size) in [(0, 8_948); 4].into_iter().chain([(1, 1_448); 8]) {
@@ -149,4 +151,71 @@ fn who_comes_now_and_then_is_no_reader_who_lags() {
     }
     let window = connection.rcv.adv.offset_from(connection.rcv.nxt);
     assert!(window > 2_000_000, "{window} bytes after eight flights");
+}
+
+const SIZE: u32 = 1_448;
+
+/// A sender in slow start, 20 ms away over a line that carries so many bytes in a millisecond, and one who asks for no window: how many bytes have come
+/// from either after half a second.
+struct Paced {
+    bytes_a_ms: u32,
+    /// Sent, and not yet on the line; and what the line could have carried of it.
+    waiting: u32,
+    budget: u32,
+    sent: u32,
+    arrived: u32,
+    /// Segments of each millisecond on their way, and ACKs on theirs: what has arrived, and the right edge.
+    there: VecDeque<u32>,
+    back: VecDeque<(u32, u32)>,
+}
+
+impl Paced {
+    fn new(bytes_a_ms: u32) -> Paced {
+        let (there, back) = (vec![0; 20].into(), vec![(0, 65_535); 20].into());
+        Paced { bytes_a_ms, waiting: 0, budget: 0, sent: 0, arrived: 0, there, back }
+    }
+
+    /// A millisecond. `take` is handed what arrives in it, in segments, and says where the right edge is.
+    fn pass(&mut self, take: impl FnOnce(u32) -> u32) {
+        let (acked, edge) = self.back.pop_front().expect("an ACK for each millisecond");
+        // So many bytes more than at the beginning as were acknowledged.
+        let most = (acked + 10 * SIZE + acked).min(edge);
+        let sends = most.saturating_sub(self.sent) / SIZE;
+        self.sent += sends * SIZE;
+        self.waiting += sends * SIZE;
+        self.budget += self.bytes_a_ms;
+        let leave = self.waiting.min(self.budget) / SIZE;
+        self.waiting -= leave * SIZE;
+        self.budget = if self.waiting == 0 { 0 } else { self.budget - leave * SIZE };
+        self.there.push_back(leave);
+        let come = self.there.pop_front().unwrap_or(0);
+        self.arrived += come * SIZE;
+        let edge = take(come);
+        self.back.push_back((self.arrived, edge));
+    }
+}
+
+/// Where a line sets the pace, what a sender in slow start has under way grows all through the round trip, and not at its beginning alone.
+#[test]
+fn slow_start_at_the_pace_of_a_line_is_not_held_back() {
+    let config = Config::default();
+    for mbit in [20, 50, 100, 200, 400] {
+        let agreed = Agreed { rtt_us: Some(40_000), rcv_scale: WindowScale::new(7), ..agreed() };
+        let (mut connection, mut pool) = (Connection::new(&agreed, 1_500, &config, NOW), BufferPool::new(1 << 26));
+        let first = connection.rcv.nxt;
+        let (mut ours, mut free) = (Paced::new(mbit * 125), Paced::new(mbit * 125));
+        for ms in 0..500 {
+            let now = NOW.after_us(ms * 1_000);
+            ours.pass(|come| {
+                for _ in 0..come {
+                    let seg = Segment { flags: Flags::ACK, ..text(&connection, &[7; SIZE as usize]) };
+                    take_in(&mut connection, &seg, &config, &mut pool, now);
+                }
+                connection.rcv.adv.offset_from(first) as u32
+            });
+            free.pass(|_| u32::MAX);
+        }
+        let (came, would) = (u64::from(ours.arrived), u64::from(free.arrived));
+        assert!(came * 100 >= would * 98, "{mbit} Mbit/s: {came} bytes of {would}");
+    }
 }
