@@ -7,6 +7,7 @@ use laneway_stack::device::steering_ebpf::{Steering, even_table};
 use laneway_stack::device::tun::{Tun, TunConfig, TunError};
 use laneway_stack::runtime::cores;
 use rustix::process::{Gid, Resource, getegid, geteuid, getgroups, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 use serde_json::json;
 use std::fs;
 
@@ -154,13 +155,7 @@ fn node() -> Line {
 }
 
 fn capability() -> Line {
-    const CAP_NET_ADMIN: u32 = 12;
-    let status = read("/proc/self/status").unwrap_or_default();
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    if effective.is_some_and(|set| set & (1 << CAP_NET_ADMIN) != 0) {
+    if capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN)) {
         return Line::good("CAP_NET_ADMIN", "held: interfaces can be made and given addresses");
     }
     Line::missing(
@@ -286,7 +281,10 @@ fn processes() -> Line {
 
 fn forwarding() -> Line {
     let is_on = |path: &str| read(path).map(|value| value != "0");
-    let v4 = is_on("/proc/sys/net/ipv4/ip_forward").unwrap_or(false);
+    let Some(v4) = is_on("/proc/sys/net/ipv4/ip_forward") else {
+        let found = "not known: /proc/sys is not there, and says who reaches a TUN interface's network";
+        return Line::limited("IP forwarding", found, "sudo mount -t proc proc /proc");
+    };
     // A kernel without IPv6 has nothing of it to forward.
     let v6 = is_on("/proc/sys/net/ipv6/conf/all/forwarding").unwrap_or(v4);
     let found = match (v4, v6) {
