@@ -89,7 +89,8 @@ impl Connection {
         let (known, edge) = (board.sacked_bytes(), board.lost_edge(self.snd.mss.into()));
         let newly = board.on_ack(self.snd.una, &seg.options.sack, self.snd.nxt);
         let arrived = (acked + board.sacked_bytes()).saturating_sub(known);
-        if self.phase != Phase::Recovery {
+        // An ACK that ends one recovery may begin the next, and what has arrived up to it was the first one's.
+        if self.phase != Phase::Recovery || self.snd.una.at_or_after(self.recover) {
             board.forget_recovery();
         }
         let is_safe = acked > 0 && board.lost_edge(self.snd.mss.into()) == edge;

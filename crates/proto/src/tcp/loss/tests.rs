@@ -156,31 +156,72 @@ fn copies_of_an_ack_do_not_repeat_what_left_in_the_same_poll() {
     assert_eq!(again, [(Kind::Again, MSS, MSS)], "three that come later say that it is lost");
 }
 
-/// Of forty segments the queue before a slow line had room for each third. Its window falls by three with each report, and one has left the
-/// queue: no more than that is sent again, or it would not fit either.
-#[test]
-fn what_did_not_fit_is_not_sent_again_faster_than_the_rest_arrives() {
+/// A window of forty segments is under way, from the 30th on.
+fn forty_under_way() -> Rig {
     let mut rig = Rig::new(established(&Config::default(), NOW));
     for (from, to) in [(0, 10), (10, 30), (30, 70)] {
-        assert_eq!(rig.write((to - from) * MSS).iter().map(|(_, _, len)| len).sum::<u32>(), (to - from) * MSS);
+        assert_eq!(bytes(&rig.write((to - from) * MSS)), (to - from) * MSS);
         rig.pass(1_000);
         if to < 70 {
             rig.hear(to * MSS, &[]);
         }
     }
+    rig
+}
+
+fn bytes(sent: &[(Kind, u32, u32)]) -> u32 {
+    sent.iter().map(|(_, _, len)| len).sum()
+}
+
+/// Of forty segments the queue before a slow line had room for each third. Its window falls by three with each report, and one has left the
+/// queue: no more than that is sent again, or it would not fit either.
+fn two_thirds_lost() -> Rig {
+    let mut rig = forty_under_way();
     let (mut arrived, mut again) = (0, 0);
     for third in (32..70).step_by(3) {
         let blocks = [third, third - 3, third - 6].map(|at| (at * MSS, (at + 1) * MSS));
         let known = ((third - 32) / 3 + 1).min(3) as usize;
-        again += rig.hear(30 * MSS, &blocks[..known]).iter().map(|(_, _, len)| len).sum::<u32>();
+        again += bytes(&rig.hear(30 * MSS, &blocks[..known]));
         arrived += MSS;
         assert!(again <= arrived, "{again} bytes again for {arrived} that arrived");
     }
     assert!(again >= 8 * MSS, "nor is anybody silent");
-    // What comes first shows that no more was lost than was known: now it is sent twice as fast, until the window is full.
     rig.pass(1_000);
-    let sent: u32 = rig.hear(33 * MSS, &[]).iter().map(|(_, _, len)| len).sum();
-    assert_eq!(sent, 4 * MSS, "for two");
+    rig
+}
+
+#[test]
+fn what_did_not_fit_is_not_sent_again_faster_than_the_rest_arrives() {
+    // What comes first shows that no more was lost than was known: now it is sent twice as fast, until the window is full.
+    assert_eq!(bytes(&two_thirds_lost().hear(33 * MSS, &[])), 4 * MSS, "for two");
+    // Not if more is known to be lost by the same report, nor before what comes first has come.
+    assert_eq!(bytes(&two_thirds_lost().hear(33 * MSS, &[(68 * MSS, 70 * MSS)])), 3 * MSS, "for three");
+    assert_eq!(bytes(&two_thirds_lost().hear(30 * MSS, &[(31 * MSS, 33 * MSS)])), MSS, "for one");
+}
+
+/// One segment of forty was lost, and while that was repaired more has arrived than could be sent. Of what was, next to nothing arrives: to repair that,
+/// no more is sent than a first window and what has arrived since, whether its loss is told by the ACK that ends the one repair or by the next.
+#[test]
+fn what_arrived_in_one_repair_lets_nothing_go_in_the_next() {
+    for is_told_at_once in [true, false] {
+        let mut rig = forty_under_way();
+        let again: Vec<_> = (31..70).flat_map(|at| rig.hear(30 * MSS, &[(31 * MSS, (at + 1) * MSS)])).collect();
+        assert_eq!(again, [(Kind::Again, 30 * MSS, MSS)]);
+        let new = bytes(&rig.write(40 * MSS)) / MSS;
+        assert!(new > 24, "{new} segments in a window that was of forty");
+        rig.pass(1_000);
+        let end = 70 + new;
+        let blocks = [(end - 2, end), (end - 5, end - 4), (end - 8, end - 7)].map(|(from, to)| (from * MSS, to * MSS));
+        let sent = if is_told_at_once {
+            bytes(&rig.hear(70 * MSS, &blocks))
+        } else {
+            rig.hear(70 * MSS, &blocks[2..]);
+            assert_eq!(rig.connection.phase(), Phase::Open);
+            bytes(&rig.hear(70 * MSS, &blocks))
+        };
+        assert_eq!(rig.connection.phase(), Phase::Recovery);
+        assert!((MSS..=10 * MSS).contains(&sent), "{sent} bytes, told at once: {is_told_at_once}");
+    }
 }
 
 /// Three segments are lost, and all three once more. When the first of them is acknowledged the others, which had left before it, are sent at
