@@ -191,8 +191,13 @@ impl Connection {
                 }
                 // A partial ACK: the segment behind it is lost too (RFC 6582 section 3.2, step 3).
                 if self.board.is_none() {
+                    // A segment less than it acknowledges: that one may be sent in the place of what is sent again. Where ACKs were lost it may acknowledge
+                    // more than duplicates told of; then nothing of what they let go is left, and the window is what it was halved to.
+                    //= https://www.rfc-editor.org/rfc/rfc6582#section-3.2
+                    //# Deflate the congestion window by the amount of new data acknowledged by the Cumulative Acknowledgment field. If the partial ACK
+                    //# acknowledges at least one SMSS of new data, then add back SMSS bytes to the congestion window.
                     let segments = (acked / u32::from(self.snd.mss)).min(u16::MAX.into()) as u16;
-                    self.dup_acks = self.dup_acks.saturating_sub(segments).max(1);
+                    self.dup_acks = self.dup_acks.saturating_sub(segments.saturating_sub(1));
                     self.rexmit_nxt = seg.ack;
                     self.facts.set(Facts::FORCE);
                 } else {
