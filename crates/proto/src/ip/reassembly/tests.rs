@@ -200,6 +200,20 @@ fn a_datagram_that_is_late_is_given_up() {
     assert_eq!((reassembly.bytes(), reassembly.poll_timeout()), (0, None));
 }
 
+/// An error about a datagram that is given up fits the least MTU of IPv6: 1,280 bytes, of which its own headers take 48.
+#[test]
+fn no_more_is_quoted_than_fits_an_error() {
+    for len in [1_200, 1_208, 1_216, 1_400] {
+        let mut reassembly = Reassembly::new(Config::default());
+        feed(&mut reassembly, &fragment(0, len, true), NOW).unwrap();
+        let expired = reassembly.poll_expired(reassembly.poll_timeout().unwrap()).unwrap();
+        let first = expired.first_fragment.unwrap();
+        let quoted = first.packet();
+        assert_eq!(quoted.header.len() + quoted.payload.len(), (20 + len).min(1_232));
+        assert_eq!(quoted.payload, &fragment(0, len, true).bytes[..quoted.payload.len()]);
+    }
+}
+
 #[test]
 fn the_oldest_makes_room() {
     let config = Config { entries_max: 4, ..Config::default() };

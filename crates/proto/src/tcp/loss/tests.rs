@@ -2,6 +2,7 @@ use super::super::connection::tests::{agreed, established, text};
 use super::*;
 use crate::tcp::buffer::BufferPool;
 use crate::tcp::config::Config;
+use crate::tcp::congestion::Algorithm;
 use crate::tcp::connection::Agreed;
 use crate::tcp::nagle::Lane;
 use crate::tcp::output::Kind;
@@ -44,6 +45,12 @@ impl Rig {
 
     /// The peer acknowledges up to there, and reports these ranges.
     fn hear(&mut self, ack: u32, reported: &[(u32, u32)]) -> Vec<(Kind, u32, u32)> {
+        self.take(ack, reported);
+        self.sent()
+    }
+
+    /// The same, with more to come in this poll before anything leaves.
+    fn take(&mut self, ack: u32, reported: &[(u32, u32)]) {
         let mut sack = SackBlocks::default();
         for (from, to) in reported {
             sack.push(SeqRange::new(self.first + *from, self.first + *to));
@@ -54,7 +61,6 @@ impl Rig {
         let cx = &mut Cx { now: self.now, config: &self.config, pool: &mut self.pool };
         let arrival = self.connection.on_segment(&seg, cx);
         self.connection.finish(&arrival, 0, cx);
-        self.sent()
     }
 
     fn pass(&mut self, us: u64) {
@@ -224,6 +230,71 @@ fn what_arrived_in_one_repair_lets_nothing_go_in_the_next() {
     }
 }
 
+/// Where reordering was seen it is for the clock to say what is lost, and a hole that it does not call lost is not sent again because nothing else may leave.
+#[test]
+fn the_last_hole_waits_where_it_may_be_late() {
+    let mut rig = Rig::new(established(&Config::default(), NOW));
+    rig.connection.rtt.on_reordering();
+    rig.write(10 * MSS);
+    rig.pass(1_000);
+    assert_eq!(rig.hear(0, &[(MSS, 8 * MSS)]), []);
+    rig.pass(300);
+    assert_eq!(rig.hear(0, &[(9 * MSS, 10 * MSS), (MSS, 8 * MSS)]), [(Kind::Again, 0, MSS)]);
+    rig.pass(300);
+    assert_eq!(rig.hear(8 * MSS, &[(9 * MSS, 10 * MSS)]), [(Kind::Again, 8 * MSS, MSS)], "now it is too late");
+}
+
+/// Each time that what was taken for lost comes before it was sent again, a gap has longer by a quarter of a round trip, up to a whole one. Sixteen
+/// repairs that were needed take one such quarter back, and the first stays.
+#[test]
+fn a_gap_has_longer_after_each_mistake() {
+    let mut rig = Rig::new(established(&Config::default(), NOW));
+    let (mut end, window) = (0, rig.connection.congestion);
+    let mut repair = |is_late: bool| {
+        rig.connection.congestion = window;
+        rig.write(10 * MSS);
+        rig.pass(1_000);
+        rig.take(end, &[(end + MSS, end + 5 * MSS)]);
+        rig.pass(rig.connection.rtt.srtt_us().map_or(1_000, u64::from)); // as long as any gap may last
+        rig.take(end, &[(end + MSS, end + 6 * MSS)]);
+        assert_eq!(rig.connection.phase(), Phase::Recovery);
+        if !is_late {
+            assert_eq!(bytes(&rig.sent()), MSS);
+            rig.pass(1_000);
+        }
+        end += 10 * MSS;
+        rig.hear(end, &[]);
+        assert_eq!(rig.connection.phase(), Phase::Open);
+        let rtt = &rig.connection.rtt;
+        (rtt.reordering_us().unwrap_or(0) * 64).div_ceil(rtt.srtt_us().unwrap_or(1))
+    };
+    let late: Vec<u32> = (0..5).map(|_| repair(true)).collect();
+    assert_eq!(late, [16, 32, 48, 64, 64]);
+    let lost: Vec<u32> = (0..64).map(|_| repair(false)).collect();
+    assert!(lost.iter().take(48).copied().eq((16..64).rev()), "{lost:?}");
+    assert!(lost[48..].iter().all(|left| *left == 16), "{lost:?}");
+}
+
+/// Two segments were sent again. A report that three came twice is of what the network made two of, and takes nothing back.
+#[test]
+fn a_repetition_of_more_than_was_repeated_says_nothing() {
+    let mut rig = Rig::new(established(&Config::default(), NOW));
+    rig.write(10 * MSS);
+    let before = rig.connection.congestion.window();
+    rig.pass(1_000);
+    let mut again = rig.hear(0, &[(3 * MSS, 9 * MSS), (MSS, 2 * MSS)]);
+    again.extend(rig.hear(0, &[(3 * MSS, 10 * MSS), (MSS, 2 * MSS)]));
+    assert_eq!(again, [(Kind::Again, 0, MSS), (Kind::Again, 2 * MSS, MSS)]);
+    rig.pass(1_000);
+    rig.hear(10 * MSS, &[]);
+    rig.hear(10 * MSS, &[(0, 3 * MSS)]);
+    assert!(rig.connection.congestion.window() < before);
+    rig.hear(10 * MSS, &[(0, MSS)]);
+    assert!(rig.connection.congestion.window() < before);
+    rig.hear(10 * MSS, &[(2 * MSS, 3 * MSS)]);
+    assert_eq!(rig.connection.congestion.window(), before, "both have come twice");
+}
+
 /// Three segments are lost, and all three once more. When the first of them is acknowledged the others, which had left before it, are sent at
 /// once: one of them with each round trip would take as long as the timer, and half of the window each.
 #[test]
@@ -281,4 +352,20 @@ fn what_comes_twice_long_after_takes_nothing_back() {
         assert_eq!(window, if is_taken_back { before } else { after }, "{more} segments later");
         assert_eq!(rig.connection.unreturned, 0);
     }
+}
+
+/// What waits for the ACK that is about to come, because more can leave together with it, waits for the congestion window: that is in use, and grows.
+#[test]
+fn a_window_that_is_spared_for_a_moment_is_in_use() {
+    let config = Config { tcp_congestion_control: Algorithm::Reno, ..Config::default() };
+    let mut rig = Rig::new(established(&config, NOW));
+    rig.connection.congestion.leave_slow_start();
+    assert_eq!(bytes(&rig.write(8 * MSS)), 8 * MSS);
+    rig.pass(600);
+    assert_eq!(rig.write(20 * MSS), [], "of ten there is room for two");
+    rig.pass(400);
+    assert_eq!(bytes(&rig.hear(8 * MSS, &[])), 10 * MSS);
+    rig.pass(1_000);
+    rig.hear(10 * MSS, &[]);
+    assert_eq!(rig.connection.congestion.window(), 11 * MSS, "ten were acknowledged");
 }
