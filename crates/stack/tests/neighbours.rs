@@ -656,3 +656,20 @@ fn a_connect_to_nobody_fails_when_nobody_answers() {
         assert_eq!(host.counters().get(Mib::TcpAttemptFails), 2);
     }
 }
+
+/// So does one whose questions nobody answers and nobody gives up, for the thread that asks them does not run: the lane waits for it no longer than that.
+#[test]
+fn a_connect_fails_though_nobody_asks() {
+    let (queues, _other) = memory::link(LinkConfig { medium: Medium::Ethernet, ..LinkConfig::default() });
+    let mut now = Instant::from_us(3_600_000_000);
+    let network = Network { addresses: vec!["10.0.0.1/16".parse().unwrap()], gateways: vec![] };
+    let app = |_| Caller { calls: vec![NEIGHBOUR], ..Caller::default() };
+    let secrets = BootSecrets::from_seed(1);
+    let mut host = Host::<_, _, Caller>::new(Config::default(), &network, &secrets, queues, now, app).unwrap();
+    for _ in 0..600 {
+        host.seats[0].turn(now);
+        now = now.after_us(10_000);
+    }
+    let ended = &host.seats[0].app.ended;
+    assert!(matches!(ended[..], [(_, CloseReason::HostUnreachable)]), "{ended:?}");
+}

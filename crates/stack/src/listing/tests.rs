@@ -19,7 +19,7 @@ pub(crate) struct Talker {
     pub(crate) to_open: usize,
     pub(crate) to_close: usize,
     /// What comes is left unread, and who is closed hears only that all has been said.
-    leaves: bool,
+    pub(crate) leaves: bool,
     open: Vec<ConnId>,
 }
 

@@ -319,6 +319,16 @@ fn memory_for_indexes_is_bounded() {
     }
 }
 
+/// Nor does it take memory to ask in vain: a destination without a flow is remembered as one that rests.
+#[test]
+fn destinations_that_no_port_is_free_for_are_forgotten() {
+    let mut model = Model::new(7, 1, (40_000, 40_003), &[]);
+    (40_000..=40_003).for_each(|port| model.ports.reserve(port));
+    assert!((0..2_000).all(|i| model.open(peer(i), 80, 0).is_none()));
+    let remembered = model.ports.slices_end();
+    assert!(remembered < 400, "{remembered} destinations");
+}
+
 #[test]
 fn ports_that_are_bound_or_reserved_are_kept_out_and_come_back() {
     let mut model = Model::new(8, 1, (40_000, 40_199), &[40_007, 40_008]);

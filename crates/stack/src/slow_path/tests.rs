@@ -284,6 +284,25 @@ fn a_path_is_no_narrower_for_datagrams_that_nobody_sends() {
     }
 }
 
+/// Over IPv4 a router cuts a datagram that is too long for it, so what one says of that is believed of none.
+#[test]
+fn a_path_over_ipv4_is_no_narrower_for_datagrams() {
+    let mut world = World::on(Medium::Ip, 1);
+    world.host.control.bind_udp("10.0.0.1:53".parse().unwrap()).unwrap();
+    world.host.turn(world.now);
+    let mut sent = vec![0; udp::HEADER_LEN + 10];
+    udp::emit(&FlowKey { local: HERE, remote: THERE, local_port: 53, remote_port: 7 }, &[7; 10], &mut sent);
+    let spec = HeaderSpec::new(HERE, THERE, protocol::UDP);
+    let mut quoted = vec![0; spec.len()];
+    output::emit(&spec, &mut quoted, sent.len());
+    quoted.extend_from_slice(&sent);
+    let message = icmpv4::Message::DestinationUnreachable { code: 4, next_hop_mtu: 576, quoted: &quoted };
+    let mut bytes = vec![0; message.len()];
+    message.emit(&mut bytes);
+    assert_eq!(world.ask(&whole(protocol::ICMPV4, &bytes)), None);
+    assert_eq!(world.host.counters().discarded(Discard::IcmpIgnored), 1);
+}
+
 /// RFC 1122 section 4.1.3.3: a hard error is passed on, by the name that the kernel has for it; what may be over soon is not.
 #[test]
 fn why_a_datagram_did_not_get_there_is_passed_on() {

@@ -1,7 +1,8 @@
-//! Who gets a datagram, told in one walk over all sockets; the index by port must say the same.
+//! Who gets a datagram, told in one walk over all sockets, and the index by port must say the same; and from which address one leaves.
 
 use super::*;
 use crate::binding::BindOptions;
+use crate::snapshot::AddressSet;
 use proptest::prelude::*;
 
 /// What is said of `find`, word for word: the best rank of all; of those a member of the group, or the one that was bound last.
@@ -65,6 +66,11 @@ proptest! {
                 let (gone, ..) = all.remove(all.len() / 2);
                 sockets.unbind(gone);
                 prop_assert!(!sockets.has(gone));
+            } else if unbinds == 1 {
+                // It is still there to send, and hears nothing.
+                let (closed, ..) = all.remove(all.len() / 2);
+                sockets.close(closed);
+                prop_assert!(sockets.has(closed));
             }
         }
         prop_assert!(all.iter().all(|(id, ..)| sockets.has(*id)));
@@ -76,5 +82,40 @@ proptest! {
             let copies = std::iter::from_fn(|| sockets.next_copy(&flow, &mut place, peer_is));
             prop_assert_eq!(copies.collect::<Vec<_>>(), told_all(&all, &flow, peer_is));
         }
+    }
+}
+
+/// What goes to one family leaves from an address of that family which is ours: the one that the socket was given, or that it is bound to, or that of the
+/// route. Where there is none of these nothing leaves.
+#[test]
+fn a_datagram_leaves_from_an_address_of_ours_in_its_family() {
+    let (here, six) = (address(2), address(5));
+    let snapshot = Snapshot {
+        addresses: std::sync::Arc::new(AddressSet::in_networks(&[(here, 24), (address(3), 24), (six, 64)])),
+        ..Snapshot::default()
+    };
+    let mut counters = Counters::default();
+    let any = Address::UNSPECIFIED_V6;
+    let (to_four, to_six) = ("10.0.0.2:7", "[fd00::2]:7");
+    for (bound, given, to, from) in [
+        (any, any, to_four, Some(here)),
+        (any, any, to_six, Some(six)),
+        (any, address(3), to_four, Some(address(3))),
+        // It was given one, for another peer.
+        (any, address(3), to_six, Some(six)),
+        (any, six, to_four, Some(here)),
+        // It had that once.
+        (any, Address::from_v4([10, 0, 0, 9]), to_four, Some(here)),
+        (here, any, to_four, Some(here)),
+        (here, any, to_six, None),
+        (six, any, to_four, None),
+        (six, any, to_six, Some(six)),
+    ] {
+        let mut sockets = UdpSockets::default();
+        sockets.bind(UdpId(1), Binding { address: bound, options: BindOptions::default(), listens: false }, 53);
+        let sending = Sending { from: given, to: to.parse().unwrap(), to_all: false, data: &[7] };
+        let leaves = sockets.send(UdpId(1), sending, &snapshot, &mut counters);
+        let left = sockets.outgoing.pop_front().map(|datagram| datagram.local);
+        assert_eq!((leaves, left), (from.is_some(), from), "bound to {bound:?}, given {given:?}, to {to}");
     }
 }
