@@ -21,6 +21,8 @@ use laneway_wire::tcp::{Segment, SeqNum, SeqRange};
 
 /// Duplicate ACKs that mean a loss (RFC 5681 section 3.2).
 const DUP_THRESH: u16 = 3;
+/// The clock of timestamps ticks once in so long, in microseconds.
+const TIMESTAMP_TICK_US: u32 = 1_000;
 
 impl Connection {
     /// Bytes believed to be in the network.
@@ -256,17 +258,19 @@ impl Connection {
     }
 
     /// Whether what was sent again is acknowledged, and because of that: all that had left before it, and is not reported by now, is lost as well
-    /// (RFC 8985 section 6.2). No answer comes sooner than the soonest ever did, and of what was late nothing is known but that.
+    /// (RFC 8985 section 6.2). Where no timestamp says so, no answer comes sooner than the soonest ever did, and of what was late nothing is known but that.
     fn answers_the_repair(&self, seg: &Segment<'_>, acked: u32, now: Instant) -> bool {
         let was_repeated = (seg.ack - acked).before(self.rexmit_nxt);
         //= https://www.rfc-editor.org/rfc/rfc8985#section-6.2
         //# If RTT_since_retransmission < RACK.min_RTT:
-        let is_late = self.rtt.min_rtt_us().is_some_and(|least| now.since_us(self.rtt_at) < u64::from(least));
+        let least_us = self.rtt.min_rtt_us().unwrap_or(0);
+        let is_late = now.since_us(self.rtt_at) < u64::from(least_us);
         was_repeated
-            && !is_late
             && match seg.options.timestamps {
-                Some(ts) => !self.is_from_before_the_repair(ts.echo),
-                None => !self.rtt.has_seen_reordering(),
+                // What is echoed tells the copies apart, unless both may have left in one tick. That the answer came a little sooner than any
+                // before says nothing beside that: none had found the queue empty, and the timer alone would be left to ask again.
+                Some(ts) => !self.is_from_before_the_repair(ts.echo) && (!is_late || least_us >= TIMESTAMP_TICK_US),
+                None => !is_late && !self.rtt.has_seen_reordering(),
             }
     }
 
