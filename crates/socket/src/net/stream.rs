@@ -104,8 +104,7 @@ impl TcpStream {
         let stream = Self::begin(stack, addr)?;
         while !stream.poll_connected()? {
             if !stream.wait(WRITE, deadline, |s| s.is_decided()) {
-                stream.desk.note(stream.talk(), Op::Abort);
-                // What `std` says itself, so that no errno is in it.
+                // What `std` says itself, so that no errno is in it. The stream is dropped, and with it what was begun.
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));
             }
         }

@@ -1,0 +1,44 @@
+//! Who gives up is through with it: nothing of what was begun goes on, and what was asked for of the lane the lane knows.
+
+mod common;
+
+use laneway::on_lane::{self, App, ConnId, Context, Mib};
+use laneway::{Device, Stack, TcpStream};
+use std::io::{Read, Write};
+use std::time::Duration;
+
+#[test]
+fn a_connect_whose_time_is_over_asks_no_more() {
+    let (_server, client) = common::stacks();
+    let nobody = "10.0.0.3:80".parse().unwrap();
+    let error = TcpStream::connect_timeout_on(&client, &nobody, Duration::from_millis(50)).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+    // A SYN is sent again after a second.
+    std::thread::sleep(Duration::from_millis(1_200));
+    let counters = client.counters().unwrap();
+    assert_eq!((counters.get(Mib::TcpActiveOpens), counters.get(Mib::ConnectRetries)), (1, 0));
+}
+
+/// Its lane stands still as soon as somebody speaks, so that nobody is answered.
+struct Standing;
+
+impl App for Standing {
+    fn on_data(&mut self, _: &mut Context<'_>, _: ConnId, data: &[u8]) -> usize {
+        std::thread::sleep(Duration::from_secs(2));
+        data.len()
+    }
+}
+
+#[test]
+fn a_user_timeout_is_the_lane_s() {
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let server = on_lane::Stack::builder(here).address("10.0.0.1/24").unwrap().start(|_| Standing).unwrap();
+    server.listen("10.0.0.1:80".parse().unwrap(), 16).unwrap();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+    let mut stream = TcpStream::connect_on(&client, "10.0.0.1:80").unwrap();
+    stream.set_tcp_user_timeout(Some(Duration::from_millis(300))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(1_800))).unwrap();
+    stream.write_all(b"is anybody there?").unwrap();
+    let error = stream.read(&mut [0]).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(110), "ETIMEDOUT, and not {error}");
+}
