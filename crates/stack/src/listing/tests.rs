@@ -19,7 +19,7 @@ pub(crate) struct Talker {
     pub(crate) to_open: usize,
     pub(crate) to_close: usize,
     /// What comes is left unread, and who is closed hears only that all has been said.
-    pub(crate) leaves: bool,
+    leaves: bool,
     open: Vec<ConnId>,
 }
 
@@ -83,6 +83,17 @@ impl World {
         let client = host(2, "10.0.0.2/24", second);
         server.listen("0.0.0.0:80".parse().unwrap(), 4_096, now).unwrap();
         World { now, server, client }
+    }
+
+    /// With a connection on which the server has said something, and the client has not read it.
+    pub(crate) fn with_unread() -> Self {
+        let mut world = World::new();
+        world.client.seats[0].app.leaves = true;
+        world.client.seats[0].app.to_open = 1;
+        world.turn(20);
+        world.server.seats[0].app.to_say = 100;
+        world.turn(20);
+        world
     }
 
     pub(crate) fn turn(&mut self, times: usize) {
@@ -223,12 +234,7 @@ fn half_open_and_time_wait_are_shown_with_their_time() {
 #[test]
 fn what_is_over_and_unread_is_no_row_beside_its_record() {
     for server_closes_first in [true, false] {
-        let mut world = World::new();
-        world.client.seats[0].app.leaves = true;
-        world.client.seats[0].app.to_open = 1;
-        world.turn(20);
-        world.server.seats[0].app.to_say = 100;
-        world.turn(20);
+        let mut world = World::with_unread();
         // Of one that has closed second the peer has the record.
         if server_closes_first {
             world.server.seats[0].app.to_close = 1;

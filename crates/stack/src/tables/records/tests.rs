@@ -99,12 +99,7 @@ fn the_oldest_that_is_alive_makes_room() {
 /// Whoever has yet to read what came on a connection that only waits gives nothing back of it when he has: its port is the record's.
 #[test]
 fn the_port_of_what_is_still_to_be_read_is_the_record_s() {
-    let mut world = World::new();
-    world.client.seats[0].app.leaves = true;
-    world.client.seats[0].app.to_open = 1;
-    world.turn(20);
-    world.server.seats[0].app.to_say = 100;
-    world.turn(20);
+    let mut world = World::with_unread();
     world.client.seats[0].app.to_close = 1;
     world.turn(5);
     world.server.seats[0].app.to_close = 1;
