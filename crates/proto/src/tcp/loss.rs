@@ -432,9 +432,10 @@ impl Connection {
 
     /// FlightSize when what is lost was sent. The ACK that tells of it may acknowledge nearly all of that: where a receiver acknowledges a whole
     /// window at once (GRO, or a lane's poll), what is still in flight then says nothing of what the path has carried. And where the window was used
-    /// whole it is the window: what ACKs of this very poll have let go would be in flight, had each had a poll of its own.
+    /// whole, what ACKs of this very poll have let go counts too: it would be in flight, had each had a poll of its own.
     fn lately_in_flight(&self) -> u32 {
-        let whole = if self.facts.has(Facts::CWND_LIMITED) { self.congestion.window() } else { 0 };
+        let is_whole = self.facts.has(Facts::CWND_LIMITED);
+        let whole = if is_whole { self.congestion.window().min(self.snd.queued).min(self.snd.wnd) } else { 0 };
         self.flight().max(self.snd.peak).max(whole)
     }
 

@@ -65,6 +65,7 @@ impl Connection {
         let is_first = self.congestion.is_first_slow_start(); // it counts rounds itself, and asks for half the window
         if is_limited {
             self.facts.set(Facts::CWND_LIMITED);
+            self.snd.peak = self.snd.peak.max(self.flight());
             if !is_first {
                 self.hystart.window_end = self.snd.nxt;
             }
