@@ -1,4 +1,4 @@
-//! Owns when things are due on a lane: one wheel entry per connection or half-open entry, lazily re-armed.
+//! Owns when things are due on a lane: as a rule one wheel entry per connection or half-open entry, lazily re-armed.
 //!
 //! The entry belongs to the *slot* and not to what lives in it. A connection that dies leaves its entry in the wheel,
 //! and the next one in that slot finds it there, early; when it fires, the real deadline is looked up and armed. So a
