@@ -28,6 +28,26 @@ fn a_socket_moves_from_one_poller_to_another() {
     stream.read_exact(&mut [0]).unwrap();
 }
 
+/// What is refused says which name it is about, and what to do.
+#[test]
+fn a_name_that_cannot_be_is_said() {
+    let (server, client) = stacks();
+    let (stream, other) = pair(&server, &client);
+    let poller = Poller::new().unwrap();
+    let add = |key| poller.add(&stream, key, Interest::READABLE, Mode::Level);
+    let says = |result: std::io::Result<()>| result.unwrap_err().to_string();
+    add(7).unwrap();
+    assert_eq!(says(add(7)), "a socket is watched under the name 7 already: delete it, or choose another name");
+    assert_eq!(
+        says(poller.modify(8, Interest::BOTH, Mode::Level)),
+        "no socket is watched under the name 8: add it first"
+    );
+    let no_such =
+        |key| format!("this socket is not watched under the name {key}: give the name that it was added under");
+    assert_eq!(says(poller.delete(&stream, 8)), no_such(8));
+    assert_eq!(says(poller.delete(&other, 7)), no_such(7));
+}
+
 /// A name is deleted with its own socket, by any handle of it, and with no other, of whatever kind.
 #[test]
 fn who_has_another_name_is_not_deleted_by_this_one() {
@@ -78,7 +98,7 @@ fn a_socket_is_watched_by_so_many_and_no_more() {
         poller.add(&stream, key, Interest::READABLE, Mode::Edge).unwrap();
     }
     let refused = poller.add(&stream, 256, Interest::READABLE, Mode::Edge).unwrap_err();
-    assert_eq!(refused.to_string(), "256 watch this socket already");
+    assert_eq!(refused.to_string(), "256 watch this socket already: delete it under a name that nobody needs");
     // Who does not watch any more makes room, whichever way he has left.
     poller.delete(&stream, 7).unwrap();
     poller.add(&stream, 256, Interest::READABLE, Mode::Edge).unwrap();

@@ -251,28 +251,35 @@ impl Poller {
     }
 
     /// Watches a socket, under a name that no other of this poller has, until it is [deleted](Self::delete) or its last handle is dropped.
+    /// `AlreadyExists`: another has this name.
     pub fn add(&self, source: &impl Source, key: usize, interest: Interest, mode: Mode) -> io::Result<()> {
         if !source.desk().is_here() {
             return Err(Why::Forked.into());
         }
         let watch = self.list.watch(source.source(), key, word(interest, mode));
-        let watch = watch.ok_or_else(|| io::Error::other(format!("{WATCHES_MAX} watch this socket already")))?;
+        let watch = watch.ok_or_else(|| {
+            io::Error::other(format!(
+                "{WATCHES_MAX} watch this socket already: delete it under a name that nobody needs"
+            ))
+        })?;
         if !lock(&self.watched).add(&watch) {
             watch.forget();
-            return Err(io::Error::from(io::ErrorKind::AlreadyExists));
+            let why = format!("a socket is watched under the name {key} already: delete it, or choose another name");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
         source.desk().watch(&watch);
         Watched::look(&watch);
         Ok(())
     }
 
-    /// Changes what one wants to know; after [`Mode::Oneshot`] it is how one is told again.
+    /// Changes what one wants to know; after [`Mode::Oneshot`] it is how one is told again. `NotFound`: under this name there is none.
     pub fn modify(&self, key: usize, interest: Interest, mode: Mode) -> io::Result<()> {
         self.check()?;
-        let watch = lock(&self.watched).by_key.get(&key).cloned().ok_or(io::ErrorKind::NotFound)?;
+        let none = || not_found(format!("no socket is watched under the name {key}: add it first"));
+        let watch = lock(&self.watched).by_key.get(&key).cloned().ok_or_else(none)?;
         // In one step: whether it is listed, and whether it is watched at all, changes on other threads meanwhile.
         if !watch.set_interest(|now| word(interest, mode) | now & LISTED) {
-            return Err(io::ErrorKind::NotFound.into());
+            return Err(none());
         }
         Watched::look(&watch);
         Ok(())
@@ -285,7 +292,11 @@ impl Poller {
         }
         let watch = match lock(&self.watched).by_key.entry(key) {
             Entry::Occupied(found) if found.get().source.is(&source.source()) => found.remove(),
-            _ => return Err(io::ErrorKind::NotFound.into()),
+            _ => {
+                return Err(not_found(format!(
+                    "this socket is not watched under the name {key}: give the name that it was added under"
+                )));
+            }
         };
         watch.forget();
         source.desk().unwatch(&watch.source);
@@ -366,6 +377,10 @@ impl Poller {
             self.list.wake();
         }
     }
+}
+
+fn not_found(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, what)
 }
 
 fn word(interest: Interest, mode: Mode) -> u32 {
