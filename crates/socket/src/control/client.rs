@@ -66,7 +66,10 @@ impl From<io::Error> for AskError {
     fn from(error: io::Error) -> Self {
         AskError::Broken(match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                format!("nothing came for {} s", PATIENCE.as_secs())
+                format!(
+                    "nothing came for {} s: its process is stopped or hangs, so continue or end it",
+                    PATIENCE.as_secs()
+                )
             }
             _ => error.to_string(),
         })

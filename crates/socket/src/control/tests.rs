@@ -540,6 +540,11 @@ fn whose_queue_is_full_is_somebody() {
     let refused = Client::connect(&path).map(drop).unwrap_err();
     assert!(matches!(&refused, AskError::Stuck(at) if *at == path), "{refused}");
     drop(waits);
+    // Who was let in, and hears nothing, is told the same.
+    let unheard = AskError::from(std::io::Error::from(std::io::ErrorKind::WouldBlock));
+    for said in [refused, unheard].map(|error| error.to_string()) {
+        assert!(said.contains("its process is stopped or hangs, so continue or end it"), "{said}");
+    }
 }
 
 /// The capture may be that of the stack which has the place, and what lies there is of last time at least.
