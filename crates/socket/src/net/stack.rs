@@ -272,6 +272,20 @@ impl Builder {
     }
 
     /// Settings of TCP and of the tables.
+    ///
+    /// ```
+    /// use laneway::on_lane::Algorithm;
+    /// use laneway::{Config, Device, Stack};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut config = Config::default();
+    /// config.tcp.tcp_congestion_control = Algorithm::Reno;
+    /// config.tcp.msl_us = 1_000_000;
+    /// let (device, _other_end) = Device::memory_pair(1)?;
+    /// Stack::builder(device).address("10.0.0.1/24")?.config(config).start()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn config(self, config: Config) -> Self {
         self.change(|inner| inner.config(config))
     }

@@ -28,8 +28,16 @@ impl Device {
         Self::memory_pair_with(LinkConfig { queues: lanes, ..LinkConfig::default() })
     }
 
-    /// Like [`memory_pair`](Self::memory_pair), with sizes, offloads and MTU of your choice. What `config` says of
-    /// steering and interrupts is replaced: each stack has its own.
+    /// Like [`memory_pair`](Self::memory_pair), with sizes, offloads and MTU of your choice, and with Ethernet if you like. What `config`
+    /// says of steering and interrupts is replaced: each stack has its own.
+    ///
+    /// ```
+    /// use laneway::on_lane::{Device, LinkConfig, Medium};
+    /// let config = LinkConfig { medium: Medium::Ethernet, mtu: 9_000, ..LinkConfig::default() };
+    /// let (here, there) = Device::memory_pair_with(config)?;
+    /// assert_eq!((here.medium(), there.medium()), (Medium::Ethernet, Medium::Ethernet));
+    /// # Ok::<(), laneway::StartError>(())
+    /// ```
     pub fn memory_pair_with(mut config: LinkConfig) -> Result<(Device, Device), StartError> {
         let queues = [config.queues, config.second_queues.unwrap_or(config.queues)];
         if let Some(n) = queues.iter().find(|n| !(1..=QUEUES_MAX).contains(*n)) {

@@ -227,3 +227,21 @@ fn a_device_that_tells_is_not_asked() {
     let (told, not_told) = (asked(Some(OwnedFd::from(silent).into())), asked(None));
     assert!(told < 10 && not_told > 20, "asked {told} times where it tells, {not_told} times where it does not");
 }
+
+/// What the API takes or gives has a name here, so that a program needs no other crate of ours to say it.
+#[test]
+fn what_is_counted_refused_and_set_can_be_named() {
+    let mut counters = Counters::default();
+    counters.discard(Discard::IpNoRoute);
+    assert_eq!(counters.discarded(Discard::IpNoRoute), 1);
+    let nowhere: Result<RouteTable, RouteError> = RouteTableBuilder::default().build();
+    assert!(nowhere.is_ok_and(|table| table.is_empty()));
+    let tcp = TcpConfig { tcp_congestion_control: Algorithm::Reno, ..TcpConfig::default() };
+    assert!(Config { tcp, ..Config::default() }.check().is_ok());
+    let (device, _) =
+        Device::memory_pair_with(LinkConfig { medium: Medium::Ethernet, ..LinkConfig::default() }).unwrap();
+    assert_eq!(device.medium(), Medium::Ethernet);
+    let refused =
+        Stack::builder(Device::tun("")).address("10.0.0.1/24").unwrap().start(|_| Echo).map(drop).unwrap_err();
+    assert!(matches!(&refused, StartError::Tun(TunError::Config(_))), "{refused}");
+}
