@@ -67,7 +67,7 @@ impl TcpStream {
     ///
     /// # Errors
     /// `ECONNREFUSED` if nobody listens there; `ETIMEDOUT` if the peer is silent through all `tcp_syn_retries`, 191 s unless they are set;
-    /// `EHOSTUNREACH` after three seconds if no link address is found for it; `ENETUNREACH` without a route, and to the stack's own addresses;
+    /// `EHOSTUNREACH` after three seconds if no link address is found for it, which only Ethernet asks for; `ENETUNREACH` without a route, and to the stack's own addresses;
     /// `EADDRNOTAVAIL` if no local port is left. All others are in [the table of the crate](crate#errors). Of several addresses it is what the last one gave.
     pub fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpStream> {
         each(addr, |addr| Self::open(stack, &addr, None))

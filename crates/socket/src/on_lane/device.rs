@@ -23,7 +23,8 @@ pub(super) enum Kind {
 }
 
 impl Device {
-    /// The two ends of a link in memory, each with as many queues as its stack shall have lanes.
+    /// The two ends of a link in memory, each with as many queues as its stack shall have lanes. It carries bare IP: an address that the
+    /// other end does not have is silent, since nobody is asked who has it.
     pub fn memory_pair(lanes: usize) -> Result<(Device, Device), StartError> {
         Self::memory_pair_with(LinkConfig { queues: lanes, ..LinkConfig::default() })
     }
