@@ -28,6 +28,8 @@ pub struct Repair {
     peak: u32,
     peak_now: u32,
     round_end: Option<SeqNum>,
+    /// What was acknowledged since it last sent new text: its window may be wider by as much, and be measured so if the same poll tells of a loss.
+    opened: u32,
     /// It has known since then that what is oldest is lost, and has not sent it again.
     pub known_since_us: Option<u64>,
 }
@@ -108,7 +110,7 @@ impl Repair {
         if again && sent.seq == sent.una {
             self.known_since_us = None;
             let flight = std::mem::take(&mut self.flight_then).max(sent.top.offset_from(sent.una) as u32);
-            let lately = flight.max(self.peak).max(self.peak_now);
+            let lately = flight.max(self.peak.max(self.peak_now) + self.opened);
             let settled = self.recover.is_none_or(|recover| sent.una.at_or_after(recover));
             // Another repair before the last is over, or for a router's sake, says nothing of the window.
             self.slower = None;
@@ -125,6 +127,7 @@ impl Repair {
         if !again {
             self.peak_now = self.peak_now.max(sent.end.offset_from(sent.una) as u32);
             self.round_end.get_or_insert(sent.end);
+            self.opened = 0;
         }
         if again && !sent.probe {
             self.recover = Some(self.recover.map_or(sent.top, |recover| recover.latest(sent.top)));
@@ -165,6 +168,7 @@ impl Repair {
         if moved {
             self.known_since_us = None;
             self.duplicates = 0;
+            self.opened += heard.una.offset_from(heard.was) as u32;
             if self.round_end.is_some_and(|end| heard.una.at_or_after(end)) {
                 // Slower than the host forgets it, which may measure fewer round trips than there are.
                 self.peak = std::mem::take(&mut self.peak_now).max(self.peak - self.peak / 16);
