@@ -550,15 +550,26 @@ impl Connection {
         Plan { kind, seq, len, flags, header_len, mss, segments, small: false, usual: false, window }
     }
 
-    /// Payload that fits beside the options of the next segment.
+    /// Payload that fits beside the options of the next segment, and twice into the widest window that the peer has shown, as Linux has it
+    /// (`tcp_bound_to_half_wnd`). The ACK of one segment may be delayed, and that of the second is not; and what they leave of the window is always
+    /// worth sending (RFC 9293 section 3.8.6.2.1).
     #[inline]
     fn segment_room(&self) -> u32 {
         let mss = u32::from(self.snd.mss);
+        let mss = if mss <= self.snd.max_wnd / 2 { mss } else { self.small_window_room() };
         if self.rcv.ooo.is_none() {
             return mss;
         }
         let fixed = if self.facts.has(Facts::TIMESTAMPS) { 12 } else { 0 };
         mss.saturating_sub(self.options_len() as u32 - fixed).max(1)
+    }
+
+    /// The same of a window that does not hold two full segments. One of 536 bytes or less is that of a peer with room for one small segment.
+    #[cold]
+    #[inline(never)]
+    fn small_window_room(&self) -> u32 {
+        let (mss, widest) = (u32::from(self.snd.mss), self.snd.max_wnd);
+        mss.min(if widest > 536 { widest / 2 } else { widest.max(64) })
     }
 
     #[inline]

@@ -105,7 +105,7 @@ impl Connection {
         let has_to_say = len > 0 || (self.facts.are(LAST, Facts::FIN_QUEUED) && self.state != State::Closed);
         let usual = has_to_say
             && len <= mss
-            && len + u32::from(fin) <= self.snd.wnd
+            && 2 * len + u32::from(fin) <= self.snd.wnd // two segments fit into it: see `segment_room`
             && self.snd.nxt == self.snd.una
             && self.facts.are(ASKED, Facts::TIMESTAMPS)
             && self.rcv.ooo.is_none();
