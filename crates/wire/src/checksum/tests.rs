@@ -45,6 +45,7 @@ fn folding_keeps_both_zeroes_apart() {
         assert_eq!(Sum(sum).fold(), 0xffff, "{sum:#x}");
     }
     assert!((Sum(u64::MAX) + Sum(u64::MAX)).is_valid());
+    assert!(!Sum(0xfffe).is_valid() && !Sum(0x1_0000).is_valid());
 }
 
 fn any_address(v4: bool) -> BoxedStrategy<Address> {

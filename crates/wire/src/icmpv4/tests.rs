@@ -67,3 +67,19 @@ fn a_wrong_checksum_is_refused() {
     bytes[11] ^= 1;
     assert_eq!(Message::parse(&bytes), Err(Malformed::new(Layer::Icmpv4, Why::Checksum)));
 }
+
+#[test]
+fn what_has_no_meaning_is_sent_as_zero() {
+    let sent = |message: Message<'_>| {
+        let mut bytes = [0xaa; HEADER_LEN];
+        message.emit(&mut bytes);
+        (bytes[1], bytes[4..].to_vec())
+    };
+    let (echo, quoted) = (Echo { id: 0x0102, seq: 0x0304, data: &[] }, &[][..]);
+    assert_eq!(sent(Message::EchoRequest(echo)), (0, vec![1, 2, 3, 4]));
+    assert_eq!(sent(Message::EchoReply(echo)), (0, vec![1, 2, 3, 4]));
+    let unreachable = Message::DestinationUnreachable { code: 4, next_hop_mtu: 0x0506, quoted };
+    assert_eq!(sent(unreachable), (4, vec![0, 0, 5, 6]));
+    assert_eq!(sent(Message::TimeExceeded { code: 1, quoted }), (1, vec![0; 4]));
+    assert_eq!(sent(Message::ParameterProblem { code: 0, pointer: 7, quoted }), (0, vec![7, 0, 0, 0]));
+}

@@ -65,3 +65,19 @@ fn the_checksum_covers_the_addresses() {
     assert_eq!(wrong, Err(Malformed::new(Layer::Icmpv6, Why::Checksum)));
     assert_eq!(Message::parse(&bytes[..7], &src, &dst).unwrap_err().why, Why::Truncated);
 }
+
+#[test]
+fn what_has_no_meaning_is_sent_as_zero() {
+    let ends = (Address::from_v6([1; 16]), Address::from_v6([2; 16]));
+    let sent = |message: Message<'_>| {
+        let mut bytes = [0xaa; 8];
+        message.emit(&mut bytes, &ends.0, &ends.1);
+        (bytes[1], bytes[4..].to_vec())
+    };
+    let (echo, quoted) = (Echo { id: 0x0102, seq: 0x0304, data: &[] }, &[][..]);
+    assert_eq!(sent(Message::EchoRequest(echo)), (0, vec![1, 2, 3, 4]));
+    assert_eq!(sent(Message::EchoReply(echo)), (0, vec![1, 2, 3, 4]));
+    assert_eq!(sent(Message::DestinationUnreachable { code: 4, quoted }), (4, vec![0; 4]));
+    assert_eq!(sent(Message::PacketTooBig { mtu: 1280, quoted }), (0, vec![0, 0, 5, 0]));
+    assert_eq!(sent(Message::TimeExceeded { code: 1, quoted }), (1, vec![0; 4]));
+}

@@ -64,6 +64,12 @@ proptest! {
         let view = View::new(&bytes).unwrap();
         prop_assert_eq!(view.options(), &[1u8; 40][..words * 4]);
         prop_assert_eq!(view.payload(), &payload[..]);
+        let mut verified = bytes.clone();
+        verified[10] ^= 0x10;
+        prop_assert!(View::new_checksum_verified(&verified).is_ok(), "the device has looked at it");
+        // Nor may a packet end among its options.
+        verified[2..4].copy_from_slice(&(16 + words as u16 * 4).to_be_bytes());
+        prop_assert_eq!(View::new_checksum_verified(&verified).unwrap_err().why, Why::TotalLength);
         bytes[30 % (20 + words * 4)] ^= 0x10;
         prop_assert!(View::new(&bytes).is_err());
     }

@@ -30,6 +30,8 @@ proptest! {
         bytes.extend(&payload);
         bytes.extend(&padding);
         prop_assert_eq!(Header::parse(&bytes), Ok((header, &payload[..])));
+        let view = View::new(&bytes).unwrap();
+        prop_assert_eq!((view.next_header(), view.hop_limit()), (header.next_header, header.hop_limit));
 
         let (oracle, _) = etherparse::Ipv6Header::from_slice(&bytes).unwrap();
         prop_assert_eq!((oracle.source, oracle.destination), (header.src.octets(), header.dst.octets()));
@@ -51,6 +53,7 @@ proptest! {
         prop_assume!(!fragment.is_atomic());
         let mut bytes = [0xaa; FRAGMENT_HEADER_LEN];
         fragment.emit(next, &mut bytes);
+        prop_assert_eq!((bytes[1], bytes[3] & 6), (0, 0), "reserved");
         prop_assert_eq!(walk(44, &bytes), Ok(Upper { protocol: next, offset: 8, fragment: Some(fragment) }));
         let (oracle, _) = etherparse::Ipv6FragmentHeader::from_slice(&bytes).unwrap();
         prop_assert_eq!((u32::from(oracle.fragment_offset.value()) * 8, oracle.more_fragments, oracle.identification, oracle.next_header.0), (fragment.offset, more, id, next));
@@ -103,6 +106,11 @@ fn an_atomic_fragment_is_walked_on() {
     let fragment = Some(Fragment { offset: 0, more: false, id: 7 });
     assert_eq!(walk(44, &bytes), Ok(Upper { protocol: 6, offset: 16, fragment }));
     assert_eq!(why(walk(44, &[atomic(44), atomic(6)].concat())), Why::ExtensionOrder);
+    assert_eq!(why(walk(44, &[0, 0, 0, 1, 0, 0, 0, 7])), Why::ExtensionOrder, "nor hop-by-hop options");
+    // The last fragment of several is none.
+    let bytes = [vec![60, 0, 0, 8, 0, 0, 0, 7], options(6, PADDED)].concat();
+    let fragment = Some(Fragment { offset: 8, more: false, id: 7 });
+    assert_eq!(walk(44, &bytes), Ok(Upper { protocol: 60, offset: 8, fragment }));
 }
 
 #[test]

@@ -46,6 +46,15 @@ proptest! {
         message.emit(&mut bytes);
         prop_assert_eq!(Message::parse(&bytes), Ok(message));
         prop_assert_eq!(&bytes[1..4], &[0, 0, 0]);
+        prop_assert_eq!(reserved(&message, &bytes), vec![0; 4]);
+        // What is reserved is not looked at.
+        let mut filled = bytes.clone();
+        match message {
+            Message::RouterAdvert(_) => filled[5] |= 0x3f,
+            Message::NeighbourAdvert { .. } => filled[4] |= 0x1f,
+            _ => filled[4..8].fill(0xff),
+        }
+        prop_assert_eq!(Message::parse(&filled), Ok(message));
         // An option that we do not know changes nothing.
         bytes.extend([14, 1, 0, 0, 0, 0, 0, 0]);
         prop_assert_eq!(Message::parse(&bytes), Ok(message));
@@ -67,6 +76,19 @@ proptest! {
     #[test]
     fn no_bytes_harm_us(kind in 132u8..138, bytes: Vec<u8>) {
         let _ = Message::parse(&[&[kind, 0, 0, 0][..], &bytes].concat());
+    }
+}
+
+/// What has no meaning in these bytes of a message: four of them, fewer padded with zeroes.
+fn reserved(message: &Message, bytes: &[u8]) -> Vec<u8> {
+    match message {
+        Message::RouterAdvert(advert) => {
+            let at = 16 + if advert.source_link.is_some() { 8 } else { 0 };
+            let of_mtu = if advert.mtu.is_some() { [bytes[at + 2], bytes[at + 3]] } else { [0; 2] };
+            vec![bytes[5] & 0x3f, of_mtu[0], of_mtu[1], 0]
+        }
+        Message::NeighbourAdvert { .. } => vec![bytes[4] & 0x1f, bytes[5], bytes[6], bytes[7]],
+        _ => bytes[4..8].to_vec(),
     }
 }
 

@@ -240,6 +240,7 @@ fn lengths_that_cannot_be_are_refused() {
         &[4, 3, 0],
         &[5, 2],
         &[5, 9, 0, 0, 0, 0, 0, 0, 0],
+        &[5, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0],
         &[8, 10, 0, 0, 0, 0, 0],
         &[99, 0],
         &[99, 5, 0],
@@ -258,6 +259,28 @@ fn unknown_options_and_what_follows_the_end_are_skipped() {
     let mut five = vec![5, 42];
     five.extend([1; 40]);
     assert_eq!(Options::parse(&five).unwrap().sack.len(), 4);
+}
+
+#[test]
+fn options_that_begin_as_those_of_nearly_every_syn_may_end_otherwise() {
+    let usual = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7];
+    let options = Options::parse(&usual).unwrap();
+    assert_eq!(options.window_scale, Some(WindowScale::new(7)));
+    let mut other = usual;
+    other[16..].fill(1);
+    assert_eq!(Options::parse(&other), Ok(Options { window_scale: None, ..options }));
+    let mut longer = usual;
+    longer[7] = 11;
+    assert_eq!(Options::parse(&longer), Err(Malformed::new(Layer::Tcp, Why::OptionLength)));
+}
+
+#[test]
+fn of_an_option_that_comes_twice_the_last_counts() {
+    let sack = |n| [5, 10, 0, 0, 0, n, 0, 0, 0, n + 1];
+    let bytes = [&[2, 4, 1, 1, 3, 3, 1, 1][..], &sack(3), &sack(6), &[2, 4, 2, 2, 3, 3, 2, 0]].concat();
+    let options = Options::parse(&bytes).unwrap();
+    assert_eq!((options.mss, options.window_scale), (Some(0x0202), Some(WindowScale::new(2))));
+    assert_eq!(options.sack.as_slice(), [SeqRange::new(SeqNum::new(6), SeqNum::new(7))]);
 }
 
 #[test]

@@ -54,6 +54,8 @@ fn a_checksum_of_zero_is_sent_as_ones() {
     fill_checksum(&mut bytes, pseudo);
     assert_eq!(bytes[6..8], [0xff, 0xff]);
     assert!(View::new(&bytes).unwrap().checksum_is_valid(&src, &dst));
+    bytes[6..8].fill(0);
+    assert!(!View::new(&bytes).unwrap().checksum_is_valid(&src, &dst), "it is none, though the sum is the same");
 }
 
 #[test]
@@ -68,4 +70,21 @@ fn the_length_is_checked() {
     assert_eq!(with(12), Ok(4));
     assert_eq!(with(13), Err(Why::TotalLength));
     assert_eq!(View::new(&[0; 7]).unwrap_err().why, Why::Truncated);
+}
+
+#[test]
+fn a_wrong_checksum_is_none() {
+    let (src, dst) = (Address::from_v4([10, 0, 0, 1]), Address::from_v4([10, 0, 0, 2]));
+    let mut bytes = [0; 10];
+    Header { src_port: 1, dst_port: 2, payload_len: 2 }.emit(&mut bytes);
+    let is_valid = |bytes: &[u8]| View::new(bytes).unwrap().checksum_is_valid(&src, &dst);
+    assert!(!is_valid(&bytes), "there is none");
+    fill_checksum(&mut bytes, pseudo_header(&src, &dst, protocol::UDP, 10));
+    assert_eq!(View::new(&bytes).unwrap().checksum(), Some([bytes[6], bytes[7]]));
+    for at in 0..10 {
+        let mut spoilt = bytes;
+        spoilt[at] ^= 0x10;
+        // The length cannot be spoilt and the datagram still be one.
+        assert!(matches!(at, 4 | 5) || !is_valid(&spoilt), "byte {at}");
+    }
 }

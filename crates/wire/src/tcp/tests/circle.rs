@@ -61,6 +61,7 @@ proptest! {
         let range = SeqRange::new(start, start + len);
         prop_assert_eq!((range.len(), range.is_empty()), (len, len == 0));
         prop_assert_eq!(range.contains(start + d), d < len);
+        prop_assert!(!range.contains(range.end));
         let backward = SeqRange::new(range.end, range.start);
         prop_assert!(backward.is_empty() && !backward.contains(start));
         prop_assert_eq!(backward.len(), 0u32);
