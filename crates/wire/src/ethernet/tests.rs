@@ -30,5 +30,7 @@ fn addresses_know_what_they_are() {
     assert!(Mac::BROADCAST.is_broadcast() && Mac::BROADCAST.is_multicast());
     assert!(Mac([0x33, 0x33, 0, 0, 0, 1]).is_multicast());
     assert!(Mac([2, 0, 0, 0, 0, 1]).is_unicast() && !Mac::default().is_unicast());
+    assert!(Mac([1, 0, 0, 0, 0, 0]).is_multicast() && !Mac([1, 0, 0, 0, 0, 0]).is_unicast());
+    assert!(Mac([2, 1, 1, 1, 1, 1]).is_unicast() && !Mac([0xff; 6].map(|b| b - 2)).is_broadcast());
     assert_eq!(format!("{:?}", Mac([0, 1, 0xab, 3, 4, 0xff])), "00:01:ab:03:04:ff");
 }

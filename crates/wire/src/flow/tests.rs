@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashSet;
-use std::{boxed::Box, format, string::ToString};
+use std::{boxed::Box, format, string::ToString, vec::Vec};
 
 /// The secret key in Microsoft's "Verifying the RSS hash calculation".
 const MICROSOFT: [u8; 40] = [
@@ -63,6 +63,8 @@ fn any_ip() -> impl Strategy<Value = IpAddr> {
     let v4 = prop_oneof![
         any::<[u8; 4]>(),
         any::<u8>().prop_map(|b| [169, 254, b, 1]),
+        (prop::sample::select(&[0u32, u32::MAX, 0x7f00_0001, 0xa9fe_0001][..]), 0..32u32)
+            .prop_map(|(special, bit): (u32, u32)| (special ^ 1 << bit).to_be_bytes()),
         prop::sample::select(&[[0; 4], [255; 4], [127, 0, 0, 1], [224, 0, 0, 1], [239, 9, 9, 9], [240, 0, 0, 1]][..]),
     ];
     let v6 = prop_oneof![
@@ -72,6 +74,9 @@ fn any_ip() -> impl Strategy<Value = IpAddr> {
             (o[0], o[1], o[15]) = (first, a, b & 1);
             o
         }),
+        // One bit away from those that a predicate means.
+        (prop::sample::select(&[0u128, 1, 0xffff << 32, u128::MAX][..]), 0..128u32)
+            .prop_map(|(special, bit): (u128, u32)| (special ^ 1 << bit).to_be_bytes()),
     ];
     prop_oneof![v4.prop_map(|o| IpAddr::V4(o.into())), v6.prop_map(|o| IpAddr::V6(o.into())),]
 }
@@ -149,5 +154,29 @@ fn hash_words_use_every_bit_of_the_key() {
             ..flow
         };
         assert!(seen.insert(key.hash_words()));
+    }
+}
+
+#[test]
+fn who_differs_in_one_bit_is_another_flow_and_hashes_so() {
+    let secret = HashKey::new(1, 2);
+    for flow in [received("2001:db8::1", 1, "2001:db8::2", 2), received("10.0.0.1", 1, "10.0.0.2", 2)] {
+        let (local, remote) = (flow.local.octets(), flow.remote.octets());
+        let flipped = |octets, bit: usize| Address::from_v6((u128::from_be_bytes(octets) ^ (1 << bit)).to_be_bytes());
+        let mut others = Vec::new();
+        // In IPv4 the upper bits are no part of an address.
+        for bit in 0..if flow.is_v4() { 32 } else { 128 } {
+            others.push(FlowKey { local: flipped(local, bit), ..flow });
+            others.push(FlowKey { remote: flipped(remote, bit), ..flow });
+        }
+        for bit in 0..16 {
+            others.push(FlowKey { local_port: flow.local_port ^ 1 << bit, ..flow });
+            others.push(FlowKey { remote_port: flow.remote_port ^ 1 << bit, ..flow });
+        }
+        let mut hashes = HashSet::from([flow.hash(&secret)]);
+        for other in others {
+            assert!(other != flow && other.is_v4() == flow.is_v4(), "{other:?}");
+            assert!(hashes.insert(other.hash(&secret)) && other.mix() != flow.mix(), "{other:?}");
+        }
     }
 }
