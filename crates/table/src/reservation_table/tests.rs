@@ -24,6 +24,26 @@ fn who_comes_first_keeps_others_out_until_it_goes() {
 }
 
 #[test]
+fn a_holder_of_two_keys_has_two_reservations_though_they_lie_in_one_bucket() {
+    let table = ReservationTable::with_buckets(1, |_| 0);
+    for key in [7, 8] {
+        table.reserve(key, 1, key == 7, |_| true).unwrap();
+    }
+    let is_pending = |key| {
+        let mut pending = false;
+        let _ = table.reserve(key, 2, false, |other| {
+            pending = other.pending;
+            true
+        });
+        pending
+    };
+    assert!(table.commit(&8, 1));
+    assert_eq!((is_pending(7), is_pending(8)), (true, false));
+    assert_eq!(table.release(&8, 1), Some(false));
+    assert!(table.is_reserved(&7) && !table.is_reserved(&8));
+}
+
+#[test]
 fn a_holder_changes_only_if_nobody_minds() {
     let table = ReservationTable::with_buckets(1, |_| 0);
     table.reserve(7, 1, true, unless_shared(true)).unwrap();
@@ -32,6 +52,9 @@ fn a_holder_changes_only_if_nobody_minds() {
     assert_eq!(table.change(&7, 1, |_| false, |mine| *mine = false), Ok(true));
     assert_eq!(table.change(&7, 2, |other| !other.value, |_| ()), Err(Conflict(1)));
     assert_eq!(table.change(&8, 1, |_| true, |_| ()), Ok(false));
+    assert_eq!(table.change(&7, 1, |_| false, |mine| *mine = true), Ok(true));
+    assert_eq!(table.change(&7, 2, |_| false, |mine| *mine = false), Ok(true));
+    assert_eq!((table.release(&7, 1), table.release(&7, 2)), (Some(true), Some(false)), "each has its own");
 }
 
 #[test]
