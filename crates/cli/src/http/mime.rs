@@ -3,7 +3,7 @@
 /// The media type for a file name.
 pub fn of(name: &[u8]) -> &'static str {
     let extension = name.rsplit(|b| *b == b'.').next().unwrap_or(b"");
-    if extension.len() == name.len() || extension.len() > 11 {
+    if extension.len() == name.len() {
         return UNKNOWN;
     }
     let lower = extension.to_ascii_lowercase();

@@ -17,7 +17,7 @@ pub enum Asked {
 pub fn parse(field: Option<&[u8]>, len: u64) -> Asked {
     let Some(field) = field.and_then(|f| std::str::from_utf8(f).ok()) else { return Asked::All };
     let Some((unit, set)) = field.split_once('=') else { return Asked::All };
-    if !unit.trim().eq_ignore_ascii_case("bytes") || set.contains(',') {
+    if !unit.trim().eq_ignore_ascii_case("bytes") {
         return Asked::All;
     }
     let Some((first, last)) = set.trim().split_once('-') else { return Asked::All };
@@ -29,7 +29,7 @@ pub fn parse(field: Option<&[u8]>, len: u64) -> Asked {
     match (number(first.trim()), number(last.trim())) {
         (None, Some(0)) if first.trim().is_empty() => Asked::Unsatisfiable,
         // The last bytes of nothing can be had (RFC 9110 section 14.1.2), but no `Content-Range` can name them.
-        (None, Some(_)) if first.trim().is_empty() && len == 0 => Asked::All,
+        (None, Some(_)) if len == 0 => Asked::All,
         (None, Some(suffix)) if first.trim().is_empty() => Asked::Part(len.saturating_sub(suffix)..len),
         (Some(first), None) if last.trim().is_empty() => from(first, u64::MAX, len),
         (Some(first), Some(last)) if first <= last => from(first, last, len),
@@ -62,14 +62,24 @@ mod tests {
         for unsatisfiable in ["bytes=1000-", "bytes=1000-1001", "bytes=-0", "bytes=99999999999999999999999-"] {
             assert_eq!(ask(unsatisfiable), Asked::Unsatisfiable, "{unsatisfiable}");
         }
-        for ignored in
-            ["bytes=5-4", "bytes=0-1,5-6", "lines=1-2", "bytes", "bytes=a-b", "bytes=--1", "bytes=-", "bytes=1"]
-        {
+        for ignored in [
+            "bytes=5-4",
+            "bytes=0-1,5-6",
+            "bytes=-1,5-6",
+            "bytes=5-,-1",
+            "lines=1-2",
+            "bytes",
+            "bytes=a-b",
+            "bytes=--1",
+            "bytes=-",
+            "bytes=1",
+        ] {
             assert_eq!(ask(ignored), Asked::All, "{ignored}");
         }
         assert_eq!(parse(None, 5), Asked::All);
         assert_eq!(parse(Some(b"bytes=0-"), 0), Asked::Unsatisfiable);
         assert_eq!(parse(Some(b"bytes=-1"), 0), Asked::All);
+        assert_eq!(parse(Some(b"bytes=a-0"), 0), Asked::All);
         assert_eq!(parse(Some(b"bytes=-0"), 0), Asked::Unsatisfiable);
         assert_eq!(parse(Some(b"bytes=\xff-"), 9), Asked::All);
     }
