@@ -65,6 +65,15 @@ mod tests {
         let table = table(&counters);
         assert!(table.lines().any(|line| line.trim_end() == "#IpIn octets per packet         62.5"), "{table}");
         assert!(!table.contains("#IpOut"), "none was counted: {table}");
+        let words: Vec<_> = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
+        for line in [&["#laneway"][..], &["IpInReceives", "2"], &["IpExtInOctets", "125"], &["IpOutRequests", "4"]] {
+            assert!(words.iter().any(|words| words == line), "{line:?}: {table}");
+        }
+        assert_eq!((words.len(), table.ends_with('\n')), (5, true));
+        counters.add(Mib::IpExtOutOctets, 1);
+        assert!(self::table(&counters).contains("#IpOut octets per packet"), "though it is a quarter of one");
+        let no_packets = octets_per_packet([("IpExtInOctets", 9)].into_iter());
+        assert_eq!(no_packets, [], "octets of no packets have no mean");
         let said = json(&counters);
         assert_eq!(
             (&said["counters"]["IpExtInOctets"], &said["octets_per_packet"]["IpIn"]),

@@ -238,6 +238,40 @@ mod tests {
     }
 
     #[test]
+    fn what_did_not_happen_is_not_said() {
+        let new = info(r#"{"nodelay":true}"#);
+        assert_eq!(
+            details(&new),
+            "cubic rto:200 mss:1448 rcvmss:536 cwnd:10 segs_out:0 segs_in:0 lastrcv:0 lastack:0 nodelay rcv_space:65536 snd_wnd:0"
+        );
+        let said = |changed: &str| {
+            let (new, then) = (details(&new), details(&info(changed)));
+            then.split(' ').filter(|word| !new.split(' ').any(|w| w == *word)).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(said(r#"{"snd_wscale":7}"#), "wscale:7,0");
+        assert_eq!(said(r#"{"rcv_wscale":7}"#), "wscale:0,7");
+        assert_eq!(said(r#"{"rtt_us":0}"#), "rtt:0/0", "a rate of so quick a path is no number");
+        assert_eq!(said(r#"{"bytes_sent":1,"bytes_retrans":1}"#), "bytes_sent:1 bytes_retrans:1");
+        assert_eq!(said(r#"{"bytes_acked":1,"bytes_received":1}"#), "bytes_acked:1 bytes_received:1");
+        assert_eq!(said(r#"{"unacked_bytes":1,"retrans":1}"#), "unacked:1 retrans:0/1");
+    }
+
+    /// Of a connection over which nothing went yet, but for this.
+    fn info(but: &str) -> SsInfo {
+        let mut all: serde_json::Value = serde_json::from_str(
+            r#"{"ts":false,"sack":false,"nodelay":false,"congestion":"cubic","phase":"open","snd_wscale":0,"rcv_wscale":0,
+            "rto_us":200000,"rtt_us":null,"rttvar_us":0,"minrtt_us":null,"mss":1448,"rcvmss":536,"cwnd_bytes":14480,
+            "ssthresh_bytes":null,"bytes_sent":0,"bytes_retrans":0,"bytes_acked":0,"bytes_received":0,"segs_out":0,
+            "segs_in":0,"retrans":0,"retrans_out":0,"unacked_bytes":0,"snd_wnd":0,"rcv_space":65536,"lastack_ms":0,
+            "lastrcv_ms":0}"#,
+        )
+        .expect("an object");
+        let but: serde_json::Map<_, _> = serde_json::from_str(but).expect("members");
+        all.as_object_mut().expect("an object").extend(but);
+        serde_json::from_value(all).expect("an info")
+    }
+
+    #[test]
     fn times_of_timers() {
         assert_eq!((due(7), due(59_999), due(61_000)), ("7ms".into(), "59.999sec".into(), "1min1sec".into()));
     }

@@ -144,6 +144,7 @@ mod tests {
     #[test]
     fn a_move_is_a_bucket_and_a_lane() {
         assert_eq!("17=1".parse(), Ok(Moved { bucket: 17, lane: 1 }));
+        assert_eq!("127=0".parse(), Ok(Moved { bucket: 127, lane: 0 }));
         for wrong in ["17", "17=", "=1", "a=1", "17=-1", "128=0", "1=2=3"] {
             let said = wrong.parse::<Moved>().unwrap_err();
             assert!(said.contains("17=1") || said.contains("0 to 127"), "{wrong}: {said}");

@@ -42,6 +42,29 @@ fn what_the_stack_writes_is_understood() {
     );
 }
 
+/// Its bytes are padded to whole words, behind which it says which way it went.
+#[test]
+fn a_frame_of_any_length_is_described() {
+    for len in 34..38 {
+        let mut frame = vec![0u8; len];
+        frame[12..14].copy_from_slice(&[0x08, 0x00]);
+        frame[14] = 0x45;
+        frame[23] = 1;
+        frame[26..34].copy_from_slice(&[10, 0, 0, 2, 10, 0, 0, 1]);
+        let mut file = PcapngWriter::new(Vec::new()).unwrap();
+        let interface = file.interface("lane0", Medium::Ethernet).unwrap();
+        file.frame(interface, Direction::In, 7, &frame, None).unwrap();
+        let blocks = blocks(file.get_ref().clone());
+        assert_eq!(Link::of(&blocks[1]), Link::Ethernet);
+        assert_eq!(
+            describe(&blocks[2], Link::Ethernet),
+            json!({"time_us": 7, "lane": 0, "direction": "in", "len": len, "protocol": 1, "src": "10.0.0.2", "dst": "10.0.0.1"})
+        );
+        frame[12..14].copy_from_slice(&[0x08, 0x06]);
+        assert!(Link::Ethernet.packet(&frame).is_empty(), "ARP");
+    }
+}
+
 #[test]
 fn what_is_no_pcapng_is_refused() {
     for bytes in [&[0u8; 8][..], &[0xff; 64], &[1, 2, 3], &[6, 0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0, 0]] {
