@@ -190,6 +190,8 @@ struct Watches {
     by_key: HashMap<usize, Arc<Watch>>,
     /// The most of them that there were after it was last looked whether somebody still has each.
     looked: usize,
+    /// How many were added since what is queued was last gone through.
+    added: usize,
 }
 
 /// While there are fewer than so many it is not worth the look.
@@ -208,6 +210,16 @@ impl Watches {
         }
         self.by_key.insert(watch.key, watch.clone());
         true
+    }
+
+    /// One was added and is queued. True: it is time to go through what is, of which there may be twice as many as are watched.
+    fn queues(&mut self) -> bool {
+        self.added += 1;
+        let is_time = self.added >= FEW.max(2 * self.by_key.len());
+        if is_time {
+            self.added = 0;
+        }
+        is_time
     }
 
     /// Forgets one, unless its name is another's by now.
@@ -262,14 +274,29 @@ impl Poller {
                 "{WATCHES_MAX} watch this socket already: delete it under a name that nobody needs"
             ))
         })?;
-        if !lock(&self.watched).add(&watch) {
+        let mut watched = lock(&self.watched);
+        if !watched.add(&watch) {
             watch.forget();
             let why = format!("a socket is watched under the name {key} already: delete it, or choose another name");
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
+        let is_time = watched.queues();
+        drop(watched);
         source.desk().watch(&watch);
         Watched::look(&watch);
+        // Whoever waits takes what is queued himself.
+        if is_time && let Some(waiting) = &mut *lock(&self.waiting) {
+            waiting.tidy();
+            self.forget_abandoned(waiting);
+        }
         Ok(())
+    }
+
+    fn forget_abandoned(&self, waiting: &mut Waiting) {
+        if !waiting.abandoned.is_empty() {
+            let mut watched = lock(&self.watched);
+            waiting.abandoned.drain(..).for_each(|watch| watched.forget(&watch));
+        }
     }
 
     /// Changes what one wants to know; after [`Mode::Oneshot`] it is how one is told again. `NotFound`: under this name there is none.
@@ -328,10 +355,7 @@ impl Poller {
         let mut ways = if was_told_many && timeout != Some(Duration::ZERO) { WAYS_MAX } else { 0 };
         loop {
             waiting.collect(events);
-            if !waiting.abandoned.is_empty() {
-                let mut watched = lock(&self.watched);
-                waiting.abandoned.drain(..).for_each(|watch| watched.forget(&watch));
-            }
+            self.forget_abandoned(waiting);
             if events.len() > before || self.notified.swap(false, AcqRel) {
                 waiting.told = events.len() - before;
                 return Ok(waiting.told);
@@ -393,6 +417,23 @@ fn word(interest: Interest, mode: Mode) -> u32 {
 }
 
 impl Waiting {
+    /// What is queued stays so until somebody waits, and has its socket: of those that nobody wants to be told of any more there could be any number.
+    fn tidy(&mut self) {
+        let mut queued = Vec::new();
+        // What is left of a round, and what has come since.
+        for _ in 0..2 {
+            self.queue.begin_round();
+            queued.extend(std::iter::from_fn(|| self.queue.pop()));
+        }
+        for watch in queued.into_iter().filter(|watch| !watch.is_forgotten()) {
+            if is_abandoned(&watch) {
+                self.abandoned.push(watch);
+            } else {
+                Watched::look(&watch);
+            }
+        }
+    }
+
     /// Takes in turn from those that are listed and from those that something has happened to, so that neither keep the others from being told,
     /// however many they are. Who is told and stays listed goes behind all others.
     fn collect(&mut self, events: &mut Vec<Event>) {
@@ -473,3 +514,6 @@ impl std::fmt::Debug for Poller {
         f.debug_struct("Poller").field("watched", &lock(&self.watched).by_key.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,7 +34,7 @@ impl Watches {
         self.all().first()
     }
 
-    /// One more is to be told from now on, and looks at once; `None`: one of them does not want to know any more.
+    /// One more is to be told from now on, and looks at once, unless it does not want to know any more; `None`: one of them does not.
     pub(super) fn change(&mut self, one_more: Option<Arc<Watch>>) {
         let mut watches = match std::mem::take(self) {
             Watches::None => Vec::new(),
@@ -42,7 +42,7 @@ impl Watches {
             Watches::Several(watches) => *watches,
         };
         watches.retain(|watch| !watch.is_forgotten());
-        if let Some(watch) = one_more {
+        if let Some(watch) = one_more.filter(|watch| !watch.is_forgotten()) {
             Watched::look(&watch);
             watches.push(watch);
         }
@@ -102,5 +102,9 @@ mod tests {
         all[2].forget();
         watches.change(None);
         assert!(watches.is_none());
+        let late = watch(4);
+        late.forget();
+        watches.change(Some(late));
+        assert!(watches.is_none() && told().is_empty(), "one that was forgotten before the lane heard of it");
     }
 }
