@@ -13,7 +13,7 @@ use crate::network::Network;
 use crate::offload;
 use crate::packet::{self, Frame};
 use crate::pattern::Pattern;
-use crate::scenario::{SECOND, Scenario, Segmentation};
+use crate::scenario::{MS, SECOND, Scenario, Segmentation};
 use crate::stage::{Finding, Stage};
 use laneway_device::memory::LinkQueue;
 use laneway_device::{Rx, Tx};
@@ -26,8 +26,11 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// The clock of every host begins here, as the product's does.
+/// The clock of every host begins here, as the product's does, in a world of four.
 const HEAD_START_US: u64 = 3_600 * SECOND;
+
+/// What a count of 32 bits begins anew at, or changes its sign, on clocks of processes that live long: microseconds, and milliseconds.
+const WRAPS_US: [u64; 3] = [1 << 32, 1_000 << 31, 1_000 << 32];
 
 /// A lane that is left out has its next turn so much later at the most, if it is not left out again.
 const LAG_US: u64 = 500;
@@ -77,6 +80,8 @@ pub struct Verdict {
 pub struct World {
     pub(crate) scenario: Scenario,
     pub(crate) now_us: u64,
+    /// When that began, on the clock of the hosts.
+    begin_us: u64,
     pub(crate) actors: [Actor; 2],
     network: Network,
     pub(crate) stage: Rc<RefCell<Stage>>,
@@ -116,17 +121,28 @@ impl Actor {
     }
 }
 
+/// In most worlds some count wraps while they last. Whole milliseconds, so that clocks that tick in them do so when they would.
+fn begin_us(seed: u64) -> u64 {
+    let mut dice = Dice::new(seed, "begin");
+    match WRAPS_US.get(dice.below(1 + WRAPS_US.len() as u64) as usize) {
+        Some(wrap_us) => (wrap_us - dice.magnitude(MS, 32 * SECOND)) / MS * MS,
+        None => HEAD_START_US,
+    }
+}
+
 impl World {
     /// The world of a scenario; lanes share their connections as is said.
     pub fn new(scenario: Scenario, sharing: SharingName, pattern: Rc<Pattern>, trace: bool) -> Self {
         let stage = Rc::new(RefCell::new(Stage::new(&scenario, Rc::clone(&pattern))));
-        let actors = [0, 1].map(|host| actor(&scenario, sharing, host, &stage));
+        let begin_us = begin_us(scenario.seed);
+        let actors = [0, 1].map(|host| actor(&scenario, sharing, host, Instant::from_us(begin_us), &stage));
         let network = network(&scenario);
         let dice = Dice::new(scenario.seed, "world");
         World {
             rfc: rfc::Rfc::new(&scenario),
             scenario,
             now_us: 0,
+            begin_us,
             actors,
             network,
             stage,
@@ -190,7 +206,7 @@ impl World {
     }
 
     pub(crate) fn now(&self) -> Instant {
-        Instant::from_us(HEAD_START_US + self.now_us)
+        Instant::from_us(self.begin_us + self.now_us)
     }
 
     pub(crate) fn trace(&mut self, line: impl FnOnce() -> String) {
@@ -231,7 +247,7 @@ impl World {
         actor.wake_us = match turn.deadline {
             _ if turn.busy => self.now_us,
             Instant::NEVER => u64::MAX,
-            at => at.as_us().saturating_sub(HEAD_START_US).max(self.now_us + 1),
+            at => at.as_us().saturating_sub(self.begin_us).max(self.now_us + 1),
         };
         self.collect(host);
         // In a turn that is not the last of this instant a neighbour may be waited for that is asked for only in the next.

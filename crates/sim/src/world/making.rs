@@ -1,6 +1,6 @@
 //! Owns how a world is made of a scenario: its hosts with their addresses and lanes, and the nodes between them.
 
-use super::{Actor, HEAD_START_US, Listening};
+use super::{Actor, Listening};
 use crate::dice::Dice;
 use crate::host::{self, HostParts, SharingName};
 use crate::network::{Network, Node, Way};
@@ -45,7 +45,13 @@ pub(crate) fn link_header(medium: Medium, to: usize, v4: bool) -> Vec<u8> {
 }
 
 /// A host of the scenario, at its end of the wire.
-pub(super) fn actor(scenario: &Scenario, sharing: SharingName, host: usize, stage: &Rc<RefCell<Stage>>) -> Actor {
+pub(super) fn actor(
+    scenario: &Scenario,
+    sharing: SharingName,
+    host: usize,
+    now: Instant,
+    stage: &Rc<RefCell<Stage>>,
+) -> Actor {
     let plan = &scenario.hosts[host];
     let secrets = BootSecrets::from_seed(scenario.seed.wrapping_mul(2).wrapping_add(host as u64));
     let steering = Steering::new(secrets.steering, plan.lanes);
@@ -84,7 +90,6 @@ pub(super) fn actor(scenario: &Scenario, sharing: SharingName, host: usize, stag
         addresses: [0, 1].map(|h| [address(h, true), address(h, false)]),
         stage: Rc::clone(stage),
     };
-    let now = Instant::from_us(HEAD_START_US);
     let parts = HostParts { config: plan.config.clone(), network: &addresses, secrets: &secrets, queues, now };
     let host_ = host::host(sharing, parts, puppet);
     let listeners = scenario.listeners.iter().enumerate().filter(|(_, l)| l.host == host);
