@@ -2,6 +2,7 @@
 
 use crate::scenario::{ListenPlan, MS, SECOND, Scenario};
 use crate::stage::Talk;
+use laneway_device::Medium;
 use laneway_proto::tcp::CloseReason;
 
 /// Turns at one instant after which the clock moves anyway.
@@ -62,7 +63,7 @@ pub fn judge(scenario: &Scenario, talk: &Talk) -> Option<String> {
             Some(CloseReason::Reset) if !talk.rude && !timed_out && !refused && !unheard => {
                 "was reset, and nobody had a reason to"
             }
-            Some(CloseReason::HostUnreachable) if path.loss() == 0 && !hopeless => {
+            Some(CloseReason::HostUnreachable) if path.loss() == 0 && !hopeless && !is_unfound(scenario, talk) => {
                 "was told that nobody answers, on a network that works"
             }
             Some(CloseReason::Refused) if !refused && !talk.rude && !scenario.crossing => {
@@ -100,11 +101,7 @@ fn is_refused(scenario: &Scenario, talk: &Talk) -> bool {
 /// Whether nothing passed for longer than its ends need to despair.
 fn is_cut_off(scenario: &Scenario, talk: &Talk) -> bool {
     let path = &scenario.path;
-    let Some((from_us, until_us)) = path.blackout else { return false };
-    let over_us = talk.ends.iter().filter_map(|end| end.over_us).max().unwrap_or(u64::MAX);
-    if talk.opened_us > until_us || over_us < from_us {
-        return false;
-    }
+    let (Some(dark_us), Some((from_us, _))) = (dark_us(scenario, talk), path.blackout) else { return false };
     let under_way = talk.ends.iter().any(|end| end.began_us.is_none_or(|at| at > from_us));
     let patience = |end: usize| {
         let plan = &talk.plan.ends[end];
@@ -131,8 +128,21 @@ fn is_cut_off(scenario: &Scenario, talk: &Talk) -> bool {
     };
     // Chance may add to it at either end, and each time it does, what remains to be lost is half as long.
     let luck = if path.loss() > 0 { 8 } else { 1 };
+    dark_us >= patience(0).min(patience(1)) / luck
+}
+
+/// How long no answer came while somebody waited for one, at the most.
+fn dark_us(scenario: &Scenario, talk: &Talk) -> Option<u64> {
+    let path = &scenario.path;
+    let (from_us, until_us) = path.blackout?;
+    let over_us = talk.ends.iter().filter_map(|end| end.over_us).max().unwrap_or(u64::MAX);
     let round_trip_us = 2 * (path.delay_us + path.jitter_us + path.reorder_us);
-    until_us - from_us + round_trip_us >= patience(0).min(patience(1)) / luck
+    (talk.opened_us <= until_us && over_us >= from_us).then_some(until_us - from_us + round_trip_us)
+}
+
+/// Whether all three questions for a link address may have been lost, a second apart, from the first to the last.
+fn is_unfound(scenario: &Scenario, talk: &Talk) -> bool {
+    scenario.medium == Medium::Ethernet && dark_us(scenario, talk).is_some_and(|dark_us| dark_us >= 2 * SECOND)
 }
 
 /// The longest that an end may wait before it repeats what it says first.
