@@ -28,7 +28,7 @@ pub struct Repair {
     peak: u32,
     peak_now: u32,
     round_end: Option<SeqNum>,
-    /// What was acknowledged since it last sent new text: its window may be wider by as much, and be measured so if the same poll tells of a loss.
+    /// What was acknowledged since it last sent text: its window may be wider by as much, and be measured so if the same poll tells of a loss.
     opened: u32,
     /// It has known since then that what is oldest is lost, and has not sent it again.
     pub known_since_us: Option<u64>,
@@ -104,13 +104,14 @@ impl Repair {
     pub fn on_sent(&mut self, sent: &Sent, now_us: u64, algorithm: Algorithm) -> Option<String> {
         let len = sent.end.offset_from(sent.seq) as u32;
         let again = sent.seq.before(sent.top);
+        let opened = std::mem::take(&mut self.opened);
         if !again && self.left.is_none_or(|(at_us, _)| at_us != now_us) {
             self.left = Some((now_us, sent.seq));
         }
         if again && sent.seq == sent.una {
             self.known_since_us = None;
             let flight = std::mem::take(&mut self.flight_then).max(sent.top.offset_from(sent.una) as u32);
-            let lately = flight.max(self.peak.max(self.peak_now) + self.opened);
+            let lately = flight.max(self.peak.max(self.peak_now) + opened);
             let settled = self.recover.is_none_or(|recover| sent.una.at_or_after(recover));
             // Another repair before the last is over, or for a router's sake, says nothing of the window.
             self.slower = None;
@@ -127,7 +128,6 @@ impl Repair {
         if !again {
             self.peak_now = self.peak_now.max(sent.end.offset_from(sent.una) as u32);
             self.round_end.get_or_insert(sent.end);
-            self.opened = 0;
         }
         if again && !sent.probe {
             self.recover = Some(self.recover.map_or(sent.top, |recover| recover.latest(sent.top)));
