@@ -1,8 +1,8 @@
 //! Sockets for programs that run on `tokio`.
 //!
-//! A runtime learns of a stack's sockets through one descriptor: the stack keeps a [`Poller`](crate::Poller) for each runtime
-//! that uses it, and a task in that runtime waits for the poller's descriptor and wakes the tasks whose sockets are ready. No
-//! lane calls a waker, so no lane runs, or waits for, code of the runtime's.
+//! A runtime learns of its sockets through one descriptor: there is a [`Poller`](crate::Poller) for each runtime that has any, and a task in that
+//! runtime waits for the poller's descriptor and wakes the tasks whose sockets are ready. No lane calls a waker, so no lane runs, or waits
+//! for, code of the runtime's.
 //!
 //! A socket itself has no descriptor. So `try_io` and `async_io`, which are for calls of one's own on it, are not here, nor is `TcpSocket`: what
 //! it sets before `listen` is in [`BindOptions`](crate::BindOptions).
@@ -16,7 +16,6 @@ mod stream;
 mod udp;
 mod waiters;
 
-pub(crate) use driver::Drivers;
 pub use listener::TcpListener;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use stream::TcpStream;

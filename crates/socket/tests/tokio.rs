@@ -234,7 +234,7 @@ async fn a_task_that_waits_for_bytes_hears_that_reading_was_shut() {
     let stream = laneway::TcpStream::connect_on(&client, listener.local_addr().unwrap()).unwrap();
     let _far = listener.accept().unwrap();
     let other = stream.try_clone().unwrap();
-    let mut stream = TcpStream::from_std(&client, stream).unwrap();
+    let mut stream = TcpStream::from_std(stream).unwrap();
     let reader = tokio::spawn(async move { stream.read(&mut [0; 4]).await });
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!reader.is_finished());
@@ -645,8 +645,8 @@ fn a_listener_in_two_runtimes() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (first, second) = (runtime(), runtime());
     let clone = listener.try_clone().unwrap();
-    let first_listener = first.block_on(async { TcpListener::from_std(&server, clone) }).unwrap();
-    let second_listener = second.block_on(async { TcpListener::from_std(&server, listener) }).unwrap();
+    let first_listener = first.block_on(async { TcpListener::from_std(clone) }).unwrap();
+    let second_listener = second.block_on(async { TcpListener::from_std(listener) }).unwrap();
     let accepts = |runtime: &tokio::runtime::Runtime, listener: &TcpListener| {
         runtime.block_on(async {
             let connect = tokio::task::spawn_blocking({
@@ -676,8 +676,8 @@ async fn a_stream_is_handed_over_to_read_from_and_to_write_to() {
     let listener = TcpListener::bind_on(&server, "10.0.0.1:80").await.unwrap();
     let stream = laneway::TcpStream::connect_on(&client, "10.0.0.1:80").unwrap(); // the lanes have threads of their own
     let mut other = listener.accept().await.unwrap().0;
-    let mut reader = TcpStream::from_std(&client, stream.try_clone().unwrap()).unwrap();
-    let mut writer = TcpStream::from_std(&client, stream).unwrap();
+    let mut reader = TcpStream::from_std(stream.try_clone().unwrap()).unwrap();
+    let mut writer = TcpStream::from_std(stream).unwrap();
     let read = tokio::spawn(async move { (reader.read_u8().await.unwrap(), reader) });
     tokio::time::sleep(Duration::from_millis(50)).await; // it waits by now
     other.write_all(b"x").await.unwrap();

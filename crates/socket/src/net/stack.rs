@@ -59,8 +59,6 @@ pub(crate) struct Inner {
     stack: Mutex<Option<on_lane::Stack>>,
     lanes: usize,
     backlog: usize,
-    #[cfg(feature = "tokio")]
-    pub(crate) drivers: crate::tokio::Drivers,
 }
 
 static INSTALLED: RwLock<Option<Stack>> = RwLock::new(None);
@@ -398,14 +396,7 @@ impl Builder {
             desk.set_look_us(look.as_micros().min(1_000) as u32);
         }
         let lanes = stack.lanes();
-        Ok(Stack(Arc::new(Inner {
-            desk,
-            stack: Mutex::new(Some(stack)),
-            lanes,
-            backlog,
-            #[cfg(feature = "tokio")]
-            drivers: Arc::default(),
-        })))
+        Ok(Stack(Arc::new(Inner { desk, stack: Mutex::new(Some(stack)), lanes, backlog })))
     }
 
     fn change(mut self, change: impl FnOnce(on_lane::Builder) -> on_lane::Builder) -> Self {

@@ -1,4 +1,4 @@
-//! Owns what ties a stack's sockets to a runtime: the task that learns which are ready, and each socket's place with it.
+//! Owns what ties sockets to a runtime: the task that learns which are ready, and each socket's place with it.
 
 use super::waiters::{Side, Waits};
 use crate::net::{self, Event, Interest, Mode, Poller, Source};
@@ -22,7 +22,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the sockets of one stack in one runtime share with the task that wakes them.
+/// What the sockets of one runtime, of whichever stack, share with the task that wakes them.
 struct Shared {
     poller: Arc<Poller>,
     waits: Mutex<HashMap<usize, Arc<Mutex<Waits>>>>,
@@ -59,8 +59,8 @@ impl AsRawFd for Descriptor {
     }
 }
 
-/// A runtime's task for one stack.
-pub(crate) struct Driver {
+/// A runtime's task.
+struct Driver {
     runtime: Id,
     shared: Weak<Shared>,
 }
@@ -82,13 +82,13 @@ impl Drop for Task {
     }
 }
 
-/// The drivers of one stack. Sockets have them and not the stack, which would not end while one of them is there.
-pub(crate) type Drivers = Arc<Mutex<Vec<Driver>>>;
+/// Those of all runtimes that have sockets. No socket needs its stack for this, which would not end while one of them is there.
+static DRIVERS: Mutex<Vec<Driver>> = Mutex::new(Vec::new());
 
 /// The driver of this runtime, begun if this is the first socket. Those of runtimes that are gone are forgotten.
-fn driver(drivers: &Drivers) -> io::Result<Arc<Shared>> {
+fn driver() -> io::Result<Arc<Shared>> {
     let runtime = Handle::try_current().map_err(io::Error::other)?;
-    let mut drivers = lock(drivers);
+    let mut drivers = lock(&DRIVERS);
     drivers.retain(|driver| driver.shared.upgrade().is_some_and(|shared| !shared.over.load(Acquire)));
     if let Some(shared) = drivers.iter().find(|d| d.runtime == runtime.id()).and_then(|d| d.shared.upgrade()) {
         return Ok(shared);
@@ -142,8 +142,8 @@ net::outlives_panics! { Registration }
 
 impl Registration {
     /// A place with the driver of the runtime that this is called in.
-    pub(super) fn new(drivers: &Drivers, source: &impl Source) -> io::Result<Self> {
-        let shared = driver(drivers)?;
+    pub(super) fn new(source: &impl Source) -> io::Result<Self> {
+        let shared = driver()?;
         let key = shared.next_key.fetch_add(1, Relaxed);
         let waits = Arc::new(Mutex::new(Waits::default()));
         lock(&shared.waits).insert(key, waits.clone());

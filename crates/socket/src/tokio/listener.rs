@@ -1,7 +1,7 @@
 //! Owns a TCP listener that tasks use.
 
 use super::TcpStream;
-use super::driver::{Drivers, Registration};
+use super::driver::Registration;
 use super::waiters::Side;
 use crate::net::Stack;
 use crate::on_lane::BindOptions;
@@ -35,7 +35,6 @@ use std::task::{Context, Poll};
 pub struct TcpListener {
     registration: Registration,
     inner: crate::TcpListener,
-    drivers: Drivers,
 }
 
 impl TcpListener {
@@ -46,18 +45,17 @@ impl TcpListener {
 
     /// Listens on a stack. Port 0: one that is free.
     pub async fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpListener> {
-        Self::from_std(stack, crate::TcpListener::bind_on(stack, addr)?)
+        Self::from_std(crate::TcpListener::bind_on(stack, addr)?)
     }
 
     /// As [`bind_on`](Self::bind_on), with these options and no others: see [`TcpListener::bind_with`](crate::TcpListener::bind_with).
     pub async fn bind_with<A: ToSocketAddrs>(stack: &Stack, addr: A, options: BindOptions) -> io::Result<TcpListener> {
-        Self::from_std(stack, crate::TcpListener::bind_with(stack, addr, options)?)
+        Self::from_std(crate::TcpListener::bind_with(stack, addr, options)?)
     }
 
     /// Hands a listener to the runtime that this is called in.
-    pub fn from_std(stack: &Stack, listener: crate::TcpListener) -> io::Result<TcpListener> {
-        let registration = Registration::new(&stack.0.drivers, &listener)?;
-        Ok(TcpListener { registration, inner: listener, drivers: stack.0.drivers.clone() })
+    pub fn from_std(listener: crate::TcpListener) -> io::Result<TcpListener> {
+        Ok(TcpListener { registration: Registration::new(&listener)?, inner: listener })
     }
 
     /// Takes it away from the runtime. It stays non-blocking, as tokio's does, until [`set_nonblocking`](crate::TcpListener::set_nonblocking)
@@ -70,17 +68,12 @@ impl TcpListener {
     /// Waits for a connection. Any number of tasks may wait; each connection is one task's.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let accepted = self.registration.wait(Side::Reader, || self.inner.try_accept()).await;
-        self.taken(accepted)
+        taken(accepted)
     }
 
     /// Takes a connection, or has the task woken when there is one. Of the tasks that ask, the last is.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        self.registration.poll(cx, Side::Reader, || self.inner.try_accept()).map(|accepted| self.taken(accepted))
-    }
-
-    fn taken(&self, accepted: io::Result<(crate::TcpStream, SocketAddr)>) -> io::Result<(TcpStream, SocketAddr)> {
-        let (stream, peer) = accepted?;
-        Ok((TcpStream::new(&self.drivers, stream)?, peer))
+        self.registration.poll(cx, Side::Reader, || self.inner.try_accept()).map(taken)
     }
 
     /// Where it listens.
@@ -97,6 +90,11 @@ impl TcpListener {
     pub fn ttl(&self) -> io::Result<u32> {
         self.inner.ttl()
     }
+}
+
+fn taken(accepted: io::Result<(crate::TcpStream, SocketAddr)>) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, peer) = accepted?;
+    Ok((TcpStream::from_std(stream)?, peer))
 }
 
 impl std::fmt::Debug for TcpListener {

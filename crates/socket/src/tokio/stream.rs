@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::driver::{Drivers, Registration};
+use super::driver::Registration;
 use super::growing;
 use super::readiness::tells_readiness;
 use super::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
@@ -59,7 +59,7 @@ impl TcpStream {
         let addresses: Vec<SocketAddr> = addr.to_socket_addrs()?.collect();
         let mut last = io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses");
         for addr in addresses {
-            let stream = Self::from_std(stack, crate::TcpStream::begin(stack, &addr)?)?;
+            let stream = Self::from_std(crate::TcpStream::begin(stack, &addr)?)?;
             let connected = || match stream.inner.poll_connected() {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(io::ErrorKind::WouldBlock.into()),
@@ -74,19 +74,15 @@ impl TcpStream {
     }
 
     /// Hands a connection to the runtime that this is called in.
-    pub fn from_std(stack: &Stack, stream: crate::TcpStream) -> io::Result<TcpStream> {
-        Self::new(&stack.0.drivers, stream)
+    pub fn from_std(stream: crate::TcpStream) -> io::Result<TcpStream> {
+        stream.set_nonblocking(true)?; // its thread has other tasks, and does no lane's work
+        Ok(TcpStream { registration: Registration::new(&stream)?, inner: stream })
     }
 
     /// Takes it away from the runtime. It stays non-blocking, as tokio's does, until [`set_nonblocking`](crate::TcpStream::set_nonblocking)
     /// says otherwise.
     pub fn into_std(self) -> io::Result<crate::TcpStream> {
         Ok(self.inner)
-    }
-
-    pub(super) fn new(drivers: &Drivers, stream: crate::TcpStream) -> io::Result<TcpStream> {
-        stream.set_nonblocking(true)?; // its thread has other tasks, and does no lane's work
-        Ok(TcpStream { registration: Registration::new(drivers, &stream)?, inner: stream })
     }
 
     /// The local address.

@@ -46,18 +46,18 @@ impl UdpSocket {
 
     /// A socket on a stack. Port 0: one that is free.
     pub async fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<UdpSocket> {
-        Self::from_std(stack, crate::UdpSocket::bind_on(stack, addr)?)
+        Self::from_std(crate::UdpSocket::bind_on(stack, addr)?)
     }
 
     /// As [`bind_on`](Self::bind_on), with socket options.
     pub async fn bind_with<A: ToSocketAddrs>(stack: &Stack, addr: A, options: BindOptions) -> io::Result<UdpSocket> {
-        Self::from_std(stack, crate::UdpSocket::bind_with(stack, addr, options)?)
+        Self::from_std(crate::UdpSocket::bind_with(stack, addr, options)?)
     }
 
     /// Hands a socket to the runtime that this is called in.
-    pub fn from_std(stack: &Stack, socket: crate::UdpSocket) -> io::Result<UdpSocket> {
+    pub fn from_std(socket: crate::UdpSocket) -> io::Result<UdpSocket> {
         socket.set_nonblocking(true)?;
-        Ok(UdpSocket { registration: Registration::new(&stack.0.drivers, &socket)?, inner: socket })
+        Ok(UdpSocket { registration: Registration::new(&socket)?, inner: socket })
     }
 
     /// Takes it away from the runtime. It stays non-blocking, as tokio's does, until [`set_nonblocking`](crate::UdpSocket::set_nonblocking)

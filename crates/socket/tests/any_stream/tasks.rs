@@ -139,7 +139,7 @@ fn runtime(dice: &mut Dice) -> Runtime {
 pub fn run_in_two(end: End<laneway::TcpStream>, stack: &Stack) {
     let End { stream, mut mouth, mut ear, .. } = end;
     runtime(&mut mouth.dice).block_on(async {
-        let (mut reader, mut writer) = TcpStream::from_std(stack, stream).unwrap().into_split();
+        let (mut reader, mut writer) = TcpStream::from_std(stream).unwrap().into_split();
         let speaker = tokio::spawn(async move {
             while speak(&mut mouth, &mut writer).await != Came::TheEnd {}
             writer
@@ -159,7 +159,7 @@ pub fn run_in_one(end: End<laneway::TcpStream>, stack: &Stack) {
         assert!(Instant::now() < until, "it takes for ever, {stream:?}");
         let stay = mouth.dice.pick(&[Duration::from_millis(1), Duration::from_millis(30), LONG]);
         stream = runtime(&mut mouth.dice).block_on(async {
-            let mut here = TcpStream::from_std(stack, stream).unwrap();
+            let mut here = TcpStream::from_std(stream).unwrap();
             let (mut reader, mut writer) = here.split();
             let all = async {
                 while let Some(step) = steps.peek() {

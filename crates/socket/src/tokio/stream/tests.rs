@@ -14,7 +14,7 @@ async fn who_was_late_is_told_of_room() {
     let listener = crate::TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
     let stream = crate::TcpStream::connect_on(&client, listener.local_addr().unwrap()).unwrap();
     let mut far = listener.accept().unwrap().0;
-    let near = TcpStream::from_std(&client, stream).unwrap();
+    let near = TcpStream::from_std(stream).unwrap();
     let talk = near.inner.talk();
 
     let (mut sent, mut full_since) = (0, Instant::now());
