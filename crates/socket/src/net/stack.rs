@@ -317,9 +317,9 @@ impl Builder {
         self
     }
 
-    /// How many bytes the conversations of a lane may hold, of each of the three sizes of blocks that they are made of: what was written and
-    /// is not sent, and what has come and is not read. 256 MiB. Beyond that a write waits, and what comes, for which there is a sixteenth of
-    /// that besides, stays with TCP, until others have let go of theirs.
+    /// How many bytes the conversations of a lane may hold, of each of the three sizes of blocks that they are made of (256 bytes, 4 KiB and 64 KiB):
+    /// what was written and is not sent, and what has come and is not read. 256 MiB; however little this says, there is one block of each. Beyond
+    /// that a write waits, and what comes, for which there is a sixteenth of that besides, stays with TCP, until others have let go of theirs.
     pub fn blocks(mut self, bytes: usize) -> Self {
         self.blocks = bytes;
         self

@@ -329,9 +329,12 @@ impl Builder {
         };
         let lanes = self.lanes.unwrap_or(queues);
         if lanes != queues || !(1..=256).contains(&lanes) {
-            return Err(StartError::Misuse(format!(
-                "{lanes} lanes on a device with {queues} queues: a stack has one lane per queue, 1 to 256"
-            )));
+            let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+            let (lanes, queues) = (count(lanes, "lane"), count(queues, "queue"));
+            return Err(StartError::Misuse(match self.device.0 {
+                Kind::Tun { .. } => format!("{lanes}: a TUN interface has one queue for each, 1 to 256"),
+                _ => format!("{lanes} on a device with {queues}: a stack has one lane for each queue, 1 to 256"),
+            }));
         }
         self.lanes = Some(lanes);
         let crowded = matches!(self.device.0, Kind::Tun { .. }) && lanes >= cores().len();

@@ -127,9 +127,17 @@ fn misuse_is_answered_in_a_sentence() {
     for good in ["10.0.0.0/31", "fd00::/127", "fd00::/128", "fd00::1:0/64"] {
         assert!(check_addresses(&[good.parse().unwrap()]).is_ok(), "{good}");
     }
-    let (here, _there) = Device::memory_pair(2).unwrap();
-    let error = Stack::builder(here).address("10.0.0.1/24").unwrap().lanes(3).start(|_| Echo).unwrap_err().to_string();
-    assert!(error.contains("one lane per queue"), "{error}");
+    for (queues, lanes, says) in
+        [(2, 3, "3 lanes on a device with 2 queues"), (1, 0, "0 lanes on a device with 1 queue:")]
+    {
+        let (here, _there) = Device::memory_pair(queues).unwrap();
+        let builder = Stack::builder(here).address("10.0.0.1/24").unwrap().lanes(lanes);
+        let error = builder.start(|_| Echo).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    let builder = Stack::builder(Device::tun("lane0")).address("10.0.0.1/24").unwrap().lanes(257);
+    let error = builder.start(|_| Echo).unwrap_err().to_string();
+    assert!(error.contains("257 lanes: a TUN interface has one queue for each, 1 to 256"), "{error}");
     let (here, _there) = Device::memory_pair(1).unwrap();
     let config = Config { ip_default_ttl: 0, ..Config::default() };
     let builder = Stack::builder(here).address("10.0.0.1/24").unwrap().config(config);
