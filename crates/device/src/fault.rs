@@ -7,7 +7,9 @@
 //! For delay and rates see [`crate::memory::Impair`].
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use crate::chance::{Dice, Fate};
 use crate::memory::offload;
@@ -198,6 +200,22 @@ impl<R: Rx> Rx for FaultRx<R> {
     /// The wrapped device's. A frame that is held back does not make it readable: poll now and then.
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.inner.readiness()
+    }
+
+    fn aside(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.aside()
+    }
+
+    fn aside_rests(&self) -> Duration {
+        self.inner.aside_rests()
+    }
+
+    fn look_aside(&mut self) {
+        self.inner.look_aside();
+    }
+
+    fn vouch(&mut self, peer: IpAddr) {
+        self.inner.vouch(peer);
     }
 
     fn failed(&self) -> Option<&str> {

@@ -48,7 +48,9 @@
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 use std::any::Any;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 pub mod chance;
 pub mod fault;
@@ -189,6 +191,25 @@ pub trait Rx {
     /// A descriptor that polls readable when a frame waits; `None` when the device has none and must be asked.
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
+    /// A second descriptor, which polls readable when a frame waits that can wait: [`poll`](Rx::poll) looks there now and then by itself, and
+    /// the next time if it is [told to](Rx::look_aside).
+    fn aside(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// For so long from now on what waits [aside](Rx::aside) is not looked at, and need wake nobody.
+    fn aside_rests(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Something waits [aside](Rx::aside).
+    fn look_aside(&mut self) {}
+
+    /// This peer has completed a handshake with us. A device that keeps the SYNs of strangers apart takes his from now on with everything else.
+    fn vouch(&mut self, peer: IpAddr) {
+        let _ = peer;
+    }
+
     /// Why there will never be another frame, in a sentence, if that is so: the device is gone.
     fn failed(&self) -> Option<&str> {
         None
@@ -291,6 +312,18 @@ impl<R: Rx + ?Sized> Rx for Box<R> {
     #[inline]
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         (**self).readiness()
+    }
+    fn aside(&self) -> Option<BorrowedFd<'_>> {
+        (**self).aside()
+    }
+    fn aside_rests(&self) -> Duration {
+        (**self).aside_rests()
+    }
+    fn look_aside(&mut self) {
+        (**self).look_aside();
+    }
+    fn vouch(&mut self, peer: IpAddr) {
+        (**self).vouch(peer);
     }
     fn failed(&self) -> Option<&str> {
         (**self).failed()

@@ -8,10 +8,12 @@
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::memory::offload::{complete_checksum, unfinished};
 use crate::{Capabilities, Medium, PartialChecksum, Queue, Rx, RxFrame, Tx, TxMeta};
@@ -325,6 +327,22 @@ impl<R: Rx> Rx for Tap<R> {
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.inner.readiness()
+    }
+
+    fn aside(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.aside()
+    }
+
+    fn aside_rests(&self) -> Duration {
+        self.inner.aside_rests()
+    }
+
+    fn look_aside(&mut self) {
+        self.inner.look_aside();
+    }
+
+    fn vouch(&mut self, peer: IpAddr) {
+        self.inner.vouch(peer);
     }
 
     fn failed(&self) -> Option<&str> {

@@ -19,12 +19,25 @@
 //! obvious thing: a verifier of 2025 takes `s>>= 31` and `&=` for a hidden branch, walks both sides of each, and gives up.
 //! That is 480 instructions for IPv4 and 1,440 for IPv6, which a core does several of in a cycle.
 //!
-//! The table is a map that the program reads as memory, so it can be changed ([`Steering::set_table`]) while packets flow.
+//! The table is a map that the program reads as memory, so it can be changed ([`Steering::set_table`]) while packets flow. Where all flows
+//! have one queue nothing is hashed.
+//!
+//! # Strangers
+//! A device may have a second queue for each of the first, with numbers from `queues` on. Into those go the SYNs of
+//! strangers, of whom nobody has [vouched](Peers::vouch) that a handshake with them was completed: a flood of SYNs, which bears addresses that nobody
+//! answers to, then fills a queue in which nothing else waits, and whoever reads it may leave it alone for a while.
+//!
+//! ```text
+//! queue  = table[bucket]            as above
+//!        = table[bucket] + queues   if SYN is set, ACK, RST and FIN are not, and the source is not among the peers
+//! ```
 
 use std::fmt;
 use std::io;
 use std::mem;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
 
 use crate::{BUCKETS, Medium};
 
@@ -50,11 +63,39 @@ pub(crate) fn detach(tun: BorrowedFd<'_>) -> io::Result<()> {
     crate::tun::ioctl_int(tun, TUNSETSTEERINGEBPF, -1)
 }
 
+/// The most addresses that are known as peers' at a time. From then on the kernel forgets whoever has not been asked for lately.
+const PEERS_MAX: u32 = 65_536;
+
+/// Who has completed a handshake with us, for a program that keeps strangers apart. Clones are the same peers.
+#[derive(Clone, Debug)]
+pub struct Peers(Arc<OwnedFd>);
+
+impl Peers {
+    /// Nobody yet.
+    pub fn new() -> Result<Peers, SteeringError> {
+        let map = create_map(BPF_MAP_TYPE_LRU_HASH, PEER_LEN, 1, PEERS_MAX, 0).map_err(SteeringError::Table)?;
+        Ok(Peers(Arc::new(map)))
+    }
+
+    /// This address is no stranger's. If the kernel has no room for it, it remains one.
+    pub fn vouch(&self, peer: IpAddr) {
+        // In words of the machine's order, as the program loads them.
+        let words: [u32; 4] = match peer {
+            IpAddr::V4(ip) => [ip.to_bits(), 0, 0, 0],
+            IpAddr::V6(ip) => std::array::from_fn(|i| (ip.to_bits() >> (96 - 32 * i)) as u32),
+        };
+        // SAFETY: `words` has the map's key size (PEER_LEN), and a byte its value size (1).
+        let _ = unsafe { update(&self.0, &words, &1u8) };
+    }
+}
+
 /// A loaded steering program and its table. The kernel keeps the program while a device uses it, even after this is dropped.
 #[derive(Debug)]
 pub struct Steering {
     program: OwnedFd,
     table: OwnedFd,
+    /// How many queues there are before those of strangers, if those are apart.
+    apart: Option<u8>,
     /// The interface that uses it, once it is known by name.
     pub(crate) interface: Option<String>,
 }
@@ -88,12 +129,23 @@ impl fmt::Display for SteeringError {
 impl std::error::Error for SteeringError {}
 
 impl Steering {
-    /// Makes the program for this key and medium, and loads it with its table.
-    pub fn load(key: &[u8; 40], medium: Medium, table: &[u8; BUCKETS]) -> Result<Steering, SteeringError> {
-        let map = create_table().map_err(SteeringError::Table)?;
-        update_table(&map, table).map_err(SteeringError::Table)?;
-        let program = load_program(&assemble(key, medium, map.as_raw_fd())).map_err(SteeringError::Load)?;
-        Ok(Steering { program, table: map, interface: None })
+    /// Makes the program for this key and medium, and loads it with its table. With `apart` it sends strangers' SYNs to the queues behind the first so
+    /// many, of which each must have its second then: at most 128.
+    pub fn load(
+        key: &[u8; 40],
+        medium: Medium,
+        table: &[u8; BUCKETS],
+        apart: Option<(&Peers, usize)>,
+    ) -> Result<Steering, SteeringError> {
+        let queues = apart.map(|(_, queues)| u8::try_from(queues).expect("at most 128 queues have a second one"));
+        let map =
+            create_map(BPF_MAP_TYPE_ARRAY, 4, ENTRIES as u32, 1, BPF_F_RDONLY_PROG).map_err(SteeringError::Table)?;
+        update_table(&map, table, queues).map_err(SteeringError::Table)?;
+        // One queue for all: no question which.
+        let key = (queues != Some(1)).then_some(key);
+        let peers = apart.map(|(peers, _)| peers.0.as_raw_fd());
+        let program = load_program(&assemble(key, medium, map.as_raw_fd(), peers)).map_err(SteeringError::Load)?;
+        Ok(Steering { program, table: map, apart: queues, interface: None })
     }
 
     /// Has the TUN device behind this descriptor (any of its queues) use the program, in place of an earlier one.
@@ -109,7 +161,7 @@ impl Steering {
 
     /// Changes which queue each bucket goes to. Packets that the kernel is queueing at this moment may see some of both.
     pub fn set_table(&self, table: &[u8; BUCKETS]) -> Result<(), SteeringError> {
-        update_table(&self.table, table).map_err(SteeringError::Table)
+        update_table(&self.table, table, self.apart).map_err(SteeringError::Table)
     }
 }
 
@@ -132,10 +184,14 @@ mod reg {
     pub const WORD: u8 = 1;
     /// Scratch.
     pub const TERM: u8 = 2;
+    /// The frame of the program's memory ends here.
+    pub const FRAME: u8 = 10;
     /// Packet loads want the context here.
     pub const CONTEXT: u8 = 6;
     pub const HASH: u8 = 7;
     pub const PROTOCOL: u8 = 8;
+    /// The same register, when the protocol is known: 0, or 1 for a stranger.
+    pub const STRANGER: u8 = 8;
     pub const PORTS: u8 = 9;
 }
 
@@ -160,8 +216,18 @@ const H: u8 = 0x08;
 const B: u8 = 0x10;
 const LOAD_BYTE: u8 = 0x71; // BPF_LDX | BPF_MEM | BPF_B
 const LOAD_IMM64: u8 = 0x18;
+const PSEUDO_MAP: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;
+const STORE_WORD: u8 = 0x63; // BPF_STX | BPF_MEM | BPF_W
+const STORE_WORD_IMM: u8 = 0x62; // BPF_ST | BPF_MEM | BPF_W
+const CALL: u8 = 0x85;
+const MAP_LOOKUP_ELEM: i32 = 1;
 const EXIT: u8 = 0x95;
+
+/// Entries of the table: for each bucket its queue, and behind those its queue for strangers.
+const ENTRIES: usize = 2 * BUCKETS;
+/// Bytes of an address among the peers.
+const PEER_LEN: u32 = 16;
 
 /// An assembler with forward jumps.
 struct Program(Vec<Insn>);
@@ -191,10 +257,56 @@ impl Program {
         self.push(LOAD_PACKET | size, 0, 0, at as i32);
     }
 
-    /// `WORD = &table[0]`.
-    fn load_table(&mut self, table: i32) {
+    /// `PORTS` = the four bytes at `at`.
+    fn load_ports(&mut self, at: usize) {
+        self.load(W, at);
+        self.op_register(MOV, reg::PORTS, reg::ACC);
+    }
+
+    /// The same behind the IPv4 header at `ip`. PROTOCOL is then how long that is.
+    fn load_ports_v4(&mut self, ip: usize) {
+        self.load(B, ip);
+        self.op(AND, reg::ACC, 0x0f);
+        self.op(LSH, reg::ACC, 2);
+        self.op_register(MOV, reg::PROTOCOL, reg::ACC);
+        self.push(LOAD_PACKET_INDEXED | W, 0, reg::PROTOCOL, ip as i32);
+        self.op_register(MOV, reg::PORTS, reg::ACC);
+    }
+
+    /// Whether a SYN that begins a connection is a stranger's. `flags` bytes into the packet, and as many more as PROTOCOL says, are its flags;
+    /// the sender's address is `words` words from `address` on.
+    fn judge(&mut self, peers: i32, flags: usize, address: usize, words: usize) {
+        const FIN_SYN_RST_ACK: i32 = 0x17;
+        const SYN: i32 = 0x02;
+        self.push(LOAD_PACKET_INDEXED | B, 0, reg::PROTOCOL, flags as i32);
+        self.op(MOV, reg::STRANGER, 0);
+        self.op(AND, reg::ACC, FIN_SYN_RST_ACK);
+        let other = self.jump_if(JNE, reg::ACC, SYN);
+        for word in 0..PEER_LEN as usize / 4 {
+            let at = (4 * word) as i16 - PEER_LEN as i16;
+            let stored = if word < words {
+                self.load(W, address + 4 * word);
+                self.push(STORE_WORD, reg::FRAME, reg::ACC, 0)
+            } else {
+                self.push(STORE_WORD_IMM, reg::FRAME, 0, 0)
+            };
+            self.0[stored].offset = at;
+        }
+        self.push(LOAD_IMM64, reg::WORD, PSEUDO_MAP, peers);
+        self.push(0, 0, 0, 0);
+        self.push(ALU64 | MOV | FROM_REGISTER, reg::TERM, reg::FRAME, 0);
+        self.push(ALU64 | ADD, reg::TERM, 0, -(PEER_LEN as i32));
+        self.push(CALL, 0, 0, MAP_LOOKUP_ELEM);
+        let known = self.jump_if(JNE, reg::ACC, 0);
+        self.op(MOV, reg::STRANGER, 1);
+        self.land(known);
+        self.land(other);
+    }
+
+    /// `WORD = &table[first]`.
+    fn load_table(&mut self, table: i32, first: usize) {
         self.push(LOAD_IMM64, reg::WORD, PSEUDO_MAP_VALUE, table);
-        self.push(0, 0, 0, 0); // its second half: the offset within the value
+        self.push(0, 0, 0, first as i32); // its second half: the offset within the value
     }
 
     /// Ends with the entry of the table that WORD points to.
@@ -236,10 +348,13 @@ fn window(key: &[u8; 40], bit: usize) -> u32 {
     (forty >> (8 - bit % 8)) as u32
 }
 
-/// The whole program; see the head of this file.
-fn assemble(key: &[u8; 40], medium: Medium, table: i32) -> Vec<Insn> {
+/// The whole program; see the head of this file. Without a key there is nothing to choose from; without peers nobody is a stranger.
+fn assemble(key: Option<&[u8; 40]>, medium: Medium, table: i32, peers: Option<i32>) -> Vec<Insn> {
     const TCP: i32 = 6;
     const UDP: i32 = 17;
+    /// Where the flags are in a TCP header.
+    const FLAGS: usize = 13;
+    const IPV6_HEADER: usize = 40;
     let ip = medium.header_len();
     let mut p = Program(Vec::with_capacity(2100));
     p.push(ALU64 | MOV | FROM_REGISTER, reg::CONTEXT, 1, 0);
@@ -268,21 +383,27 @@ fn assemble(key: &[u8; 40], medium: Medium, table: i32) -> Vec<Insn> {
     let fragment = p.jump_if(JNE, reg::ACC, 0);
     let tcp = p.jump_if(JEQ, reg::PROTOCOL, TCP);
     let other = p.jump_if(JNE, reg::PROTOCOL, UDP);
+    p.load_ports_v4(ip);
+    let udp = p.jump();
     p.land(tcp);
-    p.load(B, ip);
-    p.op(AND, reg::ACC, 0x0f);
-    p.op(LSH, reg::ACC, 2);
-    p.op_register(MOV, reg::PROTOCOL, reg::ACC);
-    p.push(LOAD_PACKET_INDEXED | W, 0, reg::PROTOCOL, ip as i32);
-    p.op_register(MOV, reg::PORTS, reg::ACC);
+    p.load_ports_v4(ip);
+    let judged = peers.map(|peers| {
+        p.judge(peers, ip + FLAGS, ip + 12, 1);
+        p.jump()
+    });
     p.land(fragment);
     p.land(other);
-    for word in 0..2 {
-        p.load(W, ip + 12 + 4 * word);
-        p.absorb(key, 32 * word);
+    p.land(udp);
+    p.op(MOV, reg::STRANGER, 0);
+    judged.into_iter().for_each(|jump| p.land(jump));
+    if let Some(key) = key {
+        for word in 0..2 {
+            p.load(W, ip + 12 + 4 * word);
+            p.absorb(key, 32 * word);
+        }
+        p.op_register(MOV, reg::ACC, reg::PORTS);
+        p.absorb(key, 64);
     }
-    p.op_register(MOV, reg::ACC, reg::PORTS);
-    p.absorb(key, 64);
     let v4_done = p.jump();
 
     p.land(to_v6);
@@ -290,27 +411,42 @@ fn assemble(key: &[u8; 40], medium: Medium, table: i32) -> Vec<Insn> {
     p.op_register(MOV, reg::PROTOCOL, reg::ACC);
     let tcp = p.jump_if(JEQ, reg::PROTOCOL, TCP);
     let other = p.jump_if(JNE, reg::PROTOCOL, UDP);
+    p.load_ports(ip + IPV6_HEADER);
+    let udp = p.jump();
     p.land(tcp);
-    p.load(W, ip + 40);
-    p.op_register(MOV, reg::PORTS, reg::ACC);
+    p.load_ports(ip + IPV6_HEADER);
+    let judged = peers.map(|peers| {
+        p.op(MOV, reg::PROTOCOL, 0); // no header is longer than another
+        p.judge(peers, ip + IPV6_HEADER + FLAGS, ip + 8, 4);
+        p.jump()
+    });
     p.land(other);
-    for word in 0..8 {
-        p.load(W, ip + 8 + 4 * word);
-        p.absorb(key, 32 * word);
+    p.land(udp);
+    p.op(MOV, reg::STRANGER, 0);
+    judged.into_iter().for_each(|jump| p.land(jump));
+    if let Some(key) = key {
+        for word in 0..8 {
+            p.load(W, ip + 8 + 4 * word);
+            p.absorb(key, 32 * word);
+        }
+        p.op_register(MOV, reg::ACC, reg::PORTS);
+        p.absorb(key, 256);
     }
-    p.op_register(MOV, reg::ACC, reg::PORTS);
-    p.absorb(key, 256);
 
     p.land(v4_done);
+    // What one addition to a pointer adds must be known on every way there or on none, and within the same bounds, or the verifier takes it for
+    // a leak, which only CAP_PERFMON allows. So there is one for each kind of sender, and none where there is no hash.
     p.op(AND, reg::HASH, BUCKETS as i32 - 1);
-    p.load_table(table);
-    p.push(ALU64 | ADD | FROM_REGISTER, reg::WORD, reg::HASH, 0);
-    p.answer();
+    let stranger = p.jump_if(JNE, reg::STRANGER, 0);
+    for (lands, first) in [(None, 0), (Some(stranger), BUCKETS)] {
+        lands.into_iter().for_each(|jump| p.land(jump));
+        p.load_table(table, first);
+        p.push(ALU64 | ADD | FROM_REGISTER, reg::WORD, reg::HASH, 0);
+        p.answer();
+    }
 
-    // No hash, so the first bucket. Not by the addition above: what it adds must be known on every way there or on none, or the
-    // verifier takes it for a leak, which only CAP_PERFMON allows.
     p.land(neither);
-    p.load_table(table);
+    p.load_table(table, 0);
     p.answer();
     p.0
 }
@@ -352,6 +488,7 @@ const BPF_MAP_CREATE: i32 = 0;
 const BPF_MAP_UPDATE_ELEM: i32 = 2;
 const BPF_PROG_LOAD: i32 = 5;
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
+const BPF_MAP_TYPE_LRU_HASH: u32 = 9;
 const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
 /// The program may only read the map.
 const BPF_F_RDONLY_PROG: u32 = 1 << 7;
@@ -364,31 +501,34 @@ unsafe fn bpf<T>(command: i32, attr: &T) -> io::Result<i32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
-fn create_table() -> io::Result<OwnedFd> {
-    let attr = MapCreate {
-        map_type: BPF_MAP_TYPE_ARRAY,
-        key_size: 4,
-        value_size: BUCKETS as u32,
-        max_entries: 1,
-        map_flags: BPF_F_RDONLY_PROG,
-    };
+fn create_map(kind: u32, key_size: u32, value_size: u32, max_entries: u32, flags: u32) -> io::Result<OwnedFd> {
+    let attr = MapCreate { map_type: kind, key_size, value_size, max_entries, map_flags: flags };
     // SAFETY: the attribute holds no pointers.
     let fd = unsafe { bpf(BPF_MAP_CREATE, &attr) }?;
     // SAFETY: the kernel has just given us this descriptor (with close-on-exec), and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn update_table(map: &OwnedFd, table: &[u8; BUCKETS]) -> io::Result<()> {
-    let key = 0u32;
+/// # Safety
+/// `key` and `value` must be as long as the map's are.
+unsafe fn update<K, V>(map: &OwnedFd, key: &K, value: &V) -> io::Result<()> {
     let attr = MapUpdate {
         map_fd: map.as_raw_fd() as u32,
         _padding: 0,
-        key: (&raw const key) as u64,
-        value: table.as_ptr() as u64,
+        key: (&raw const *key) as u64,
+        value: (&raw const *value) as u64,
         flags: 0,
     };
-    // SAFETY: `key` has the map's key size (4) and `table` its value size (BUCKETS); both live through the call.
+    // SAFETY: the caller vouches for the lengths; both live through the call.
     unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attr) }.map(drop)
+}
+
+/// `apart` queues on, each bucket has its queue for strangers.
+fn update_table(map: &OwnedFd, table: &[u8; BUCKETS], apart: Option<u8>) -> io::Result<()> {
+    let entries: [u8; ENTRIES] =
+        std::array::from_fn(|i| table[i % BUCKETS] + if i < BUCKETS { 0 } else { apart.unwrap_or(0) });
+    // SAFETY: a `u32` has the map's key size (4), `entries` its value size (ENTRIES).
+    unsafe { update(map, &0u32, &entries) }
 }
 
 fn load_program(insns: &[Insn]) -> io::Result<OwnedFd> {

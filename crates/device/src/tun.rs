@@ -17,16 +17,21 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use crate::steering_ebpf::{self, Steering};
+use crate::steering_ebpf::Steering;
 use crate::{BATCH_MAX, BUCKETS, Capabilities, Medium, Queue, Rx, RxFrame, RxMeta, Tx, TxMeta, frame_too_long};
 
 pub mod configure;
 mod error;
+mod steer;
+mod strangers;
 mod vnet;
 
 pub use error::TunError;
 
+use steer::Steered;
+use strangers::Strangers;
 use vnet::VNET_LEN;
 
 /// From `linux/if_tun.h`; libc has only some of them.
@@ -96,6 +101,10 @@ pub struct TunConfig {
     pub mac: Option<[u8; 6]>,
     /// Have the kernel choose the queue by our Toeplitz hash. `None`, or a kernel that refuses: the kernel's own flow table chooses.
     pub steering: Option<SteeringConfig>,
+    /// Give each queue a second one, of which nobody is shown more than its frames, for the SYNs of addresses that have never completed a handshake
+    /// (see [`steering_ebpf`]). While others are served, what waits there has one part in so many of the lane's time. Only with
+    /// `steering`, and for at most half of [`QUEUES_MAX`]; where it cannot be had there is none.
+    pub strangers_apart: Option<u32>,
 }
 
 impl Default for TunConfig {
@@ -113,7 +122,15 @@ impl Default for TunConfig {
             up: true,
             mac: None,
             steering: None,
+            strangers_apart: None,
         }
+    }
+}
+
+impl TunConfig {
+    /// Whether there is to be a second queue for each, as far as is asked for and can be.
+    fn wants_strangers_apart(&self) -> bool {
+        self.strangers_apart.is_some() && self.steering.is_some() && self.queues <= QUEUES_MAX / 2
     }
 }
 
@@ -192,8 +209,6 @@ impl Tun {
         }
         check_name(&config.name)?;
         let mut name = config.name.clone();
-        let mut files = Vec::with_capacity(config.queues);
-        let mut multi_queue = config.queues > 1;
         let found = configure::link::find_free(&name);
         match found {
             Ok(Some(link)) if !link.is_tun => return Err(TunError::Foreign(name)),
@@ -203,24 +218,28 @@ impl Tun {
             // If that cannot be learned, opening it will say what is wrong.
             _ => {}
         }
+        let denied = |error| match error {
+            TunError::Attach { name, error }
+                if error.raw_os_error() == Some(libc::EPERM) && matches!(found, Ok(Some(_))) =>
+            {
+                TunError::Denied(name)
+            }
+            other => other,
+        };
+        let mut files = Vec::with_capacity(config.queues);
+        let mut multi_queue = config.queues > 1 || config.wants_strangers_apart();
         for _ in 0..config.queues {
             let file = match attach(&mut name, config, multi_queue) {
-                // A persistent device that was made with many queues must be opened as such, even for one.
-                Err(TunError::Attach { error, .. }) if !multi_queue && error.raw_os_error() == Some(libc::EINVAL) => {
-                    multi_queue = true;
+                // A persistent device must be opened as it was made: with many queues even for one, or with one.
+                Err(TunError::Attach { error, .. })
+                    if config.queues == 1 && error.raw_os_error() == Some(libc::EINVAL) =>
+                {
+                    multi_queue = !multi_queue;
                     attach(&mut name, config, multi_queue)
                 }
                 other => other,
             };
-            let file = file.map_err(|error| match error {
-                TunError::Attach { name, error }
-                    if error.raw_os_error() == Some(libc::EPERM) && matches!(found, Ok(Some(_))) =>
-                {
-                    TunError::Denied(name)
-                }
-                other => other,
-            })?;
-            files.push(file);
+            files.push(file.map_err(denied)?);
         }
 
         if matches!(found, Ok(None)) {
@@ -230,32 +249,7 @@ impl Tun {
 
         let control = files[0].try_clone().map_err(TunError::Node)?;
         // Before the interface is up, so that no frame is placed by another rule.
-        let mut notes = Vec::new();
-        let mut steering = None;
-        if let Some(wanted) = &config.steering {
-            let attached = Steering::load(&wanted.key, config.medium, &wanted.table)
-                .and_then(|program| program.attach(control.as_fd()).map(|()| program));
-            match attached {
-                Ok(mut program) => {
-                    program.interface = Some(name.clone());
-                    steering = Some(program);
-                }
-                Err(error) => notes.push(format!(
-                    "{error}; the kernel chooses the queues of {name} by its own flow table, and frames that land on the wrong lane are passed on"
-                )),
-            }
-        }
-
-        if steering.is_none() {
-            // An interface that outlived another program may have its rule. What refuses this has none.
-            match steering_ebpf::detach(control.as_fd()) {
-                Err(error) if !matches!(error.raw_os_error(), Some(libc::EPERM | libc::EINVAL)) => {
-                    return Err(TunError::Attach { name, error });
-                }
-                _ => {}
-            }
-        }
-
+        let Steered { program: steering, peers, apart, notes } = steer::steer(&control, &name, config, multi_queue)?;
         configure::set_up(&name, config)?;
         let mtu = configure::mtu(&name).map_err(|error| configure_error(&name, "the MTU", error))?;
         let mac = match config.medium {
@@ -280,10 +274,15 @@ impl Tun {
 
         let counters: Vec<_> = files.iter().map(|_| Arc::new(TunCounters::default())).collect();
         let mut queues = Vec::with_capacity(files.len());
+        let mut apart = apart.into_iter();
         for (file, counters) in files.into_iter().zip(&counters) {
             let write_side = file.try_clone().map_err(TunError::Node)?;
+            let strangers = match (&peers, apart.next(), config.strangers_apart) {
+                (Some(peers), Some(theirs), Some(parts)) => Some(Strangers::new(theirs, peers.clone(), parts)),
+                _ => None,
+            };
             queues.push(Queue {
-                rx: TunRx::new(file, &name, config, &capabilities, counters.clone()),
+                rx: TunRx { strangers, ..TunRx::new(file, &name, config, &capabilities, counters.clone()) },
                 tx: TunTx::new(write_side, config.offload, capabilities, counters.clone()),
             });
         }
@@ -372,13 +371,9 @@ pub(crate) fn ioctl_int(fd: BorrowedFd<'_>, request: libc::Ioctl, value: i32) ->
 /// The receiving half of one TUN queue.
 pub struct TunRx {
     file: File,
-    /// [`BATCH_MAX`] slots of `stride` bytes.
-    buffers: Box<[u8]>,
-    stride: usize,
-    vnet: bool,
-    /// Length and meaning of each lent frame.
-    lent: Box<[(u32, RxMeta); BATCH_MAX]>,
-    count: usize,
+    slots: Slots,
+    /// The queue beside it, if there is one.
+    strangers: Option<Strangers>,
     counters: Arc<TunCounters>,
     name: String,
     /// The interface is gone.
@@ -387,6 +382,47 @@ pub struct TunRx {
 
 /// Bytes of a slot before the frame: the virtio header fits in, and the frame begins on a multiple of 16.
 const SLOT_HEADROOM: usize = 16;
+
+/// Where frames are read to.
+struct Slots {
+    /// [`BATCH_MAX`] slots of `stride` bytes.
+    buffers: Box<[u8]>,
+    stride: usize,
+    vnet: bool,
+    /// Length and meaning of each lent frame.
+    lent: Box<[(u32, RxMeta); BATCH_MAX]>,
+    count: usize,
+}
+
+impl Slots {
+    /// Reads until there are `max` frames or no more wait. An error is why there are no more, if it is another reason than that.
+    fn fill(&mut self, mut file: &File, max: usize, counters: &TunCounters) -> Result<(), io::Error> {
+        let before = if self.vnet { SLOT_HEADROOM - VNET_LEN } else { SLOT_HEADROOM };
+        while self.count < max {
+            let slot = &mut self.buffers[self.count * self.stride..][..self.stride];
+            let got = match file.read(&mut slot[before..]) {
+                Ok(0) => break,
+                Ok(got) => got,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let (len, meta) = if self.vnet {
+                let header = slot[before..].first_chunk::<VNET_LEN>().expect("a slot is longer than the header");
+                let Some(len) = got.checked_sub(VNET_LEN) else {
+                    count(&counters.rx_short);
+                    continue;
+                };
+                (len, vnet::parse(header))
+            } else {
+                (got, RxMeta::default())
+            };
+            self.lent[self.count] = (len as u32, meta);
+            self.count += 1;
+        }
+        Ok(())
+    }
+}
 
 impl TunRx {
     fn new(
@@ -399,17 +435,14 @@ impl TunRx {
         // An operator can raise the MTU while we run. A frame that is then too long is cut off by the kernel, and refused by the stack.
         let packet = if config.offload && config.receive_super { SUPER_MAX } else { capabilities.mtu.max(1500) };
         let stride = (SLOT_HEADROOM + capabilities.medium.header_len() + packet).next_multiple_of(64);
-        TunRx {
-            file,
+        let slots = Slots {
             buffers: vec![0; stride * BATCH_MAX].into(),
             stride,
             vnet: config.offload,
             lent: Box::new([(0, RxMeta::default()); BATCH_MAX]),
             count: 0,
-            counters,
-            name: name.into(),
-            failure: None,
-        }
+        };
+        TunRx { file, slots, strangers: None, counters, name: name.into(), failure: None }
     }
 
     /// The kernel lends us nothing: for now, or for ever.
@@ -426,52 +459,58 @@ impl TunRx {
 
 impl Rx for TunRx {
     fn poll(&mut self, max: usize) -> usize {
-        self.count = 0;
+        self.release();
         let max = max.min(BATCH_MAX);
-        let before = if self.vnet { SLOT_HEADROOM - VNET_LEN } else { SLOT_HEADROOM };
-        while self.count < max {
-            let slot = &mut self.buffers[self.count * self.stride..][..self.stride];
-            let got = match self.file.read(&mut slot[before..]) {
-                Ok(0) => break,
-                Ok(got) => got,
-                Err(error) => {
-                    match error.kind() {
-                        io::ErrorKind::WouldBlock => {}
-                        io::ErrorKind::Interrupted => continue,
-                        _ => self.refused(&error),
-                    }
-                    break;
-                }
-            };
-            let (len, meta) = if self.vnet {
-                let header = slot[before..].first_chunk::<VNET_LEN>().expect("a slot is longer than the header");
-                let Some(len) = got.checked_sub(VNET_LEN) else {
-                    count(&self.counters.rx_short);
-                    continue;
-                };
-                (len, vnet::parse(header))
-            } else {
-                (got, RxMeta::default())
-            };
-            self.lent[self.count] = (len as u32, meta);
-            self.count += 1;
+        let mut filled = self.slots.fill(&self.file, max, &self.counters);
+        if let Some(strangers) = &mut self.strangers {
+            let own = self.slots.count;
+            let theirs = strangers.allowance(own, max - own);
+            if theirs > 0 {
+                filled = filled.and(self.slots.fill(&strangers.file, own + theirs, &self.counters));
+                strangers.taken(self.slots.count - own, self.slots.count);
+            }
         }
-        self.count
+        if let Err(error) = filled {
+            self.refused(&error);
+        }
+        self.slots.count
     }
 
     #[inline]
     fn frame(&self, i: usize) -> RxFrame<'_> {
-        assert!(i < self.count, "frame {i} of {} lent", self.count);
-        let (len, meta) = self.lent[i];
-        RxFrame { bytes: &self.buffers[i * self.stride + SLOT_HEADROOM..][..len as usize], meta }
+        let slots = &self.slots;
+        assert!(i < slots.count, "frame {i} of {} lent", slots.count);
+        let (len, meta) = slots.lent[i];
+        RxFrame { bytes: &slots.buffers[i * slots.stride + SLOT_HEADROOM..][..len as usize], meta }
     }
 
     fn release(&mut self) {
-        self.count = 0;
+        self.slots.count = 0;
+        if let Some(strangers) = &mut self.strangers {
+            strangers.released();
+        }
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
+    }
+
+    fn aside(&self) -> Option<BorrowedFd<'_>> {
+        self.strangers.as_ref().map(|strangers| strangers.file.as_fd())
+    }
+
+    fn aside_rests(&self) -> Duration {
+        self.strangers.as_ref().map_or(Duration::ZERO, Strangers::rest)
+    }
+
+    fn look_aside(&mut self) {
+        self.strangers.iter_mut().for_each(Strangers::wait);
+    }
+
+    fn vouch(&mut self, peer: IpAddr) {
+        if let Some(strangers) = &mut self.strangers {
+            strangers.vouch(peer);
+        }
     }
 
     fn failed(&self) -> Option<&str> {
@@ -481,7 +520,10 @@ impl Rx for TunRx {
 
 impl fmt::Debug for TunRx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TunRx").field("fd", &self.file.as_raw_fd()).field("lent", &self.count).finish_non_exhaustive()
+        f.debug_struct("TunRx")
+            .field("fd", &self.file.as_raw_fd())
+            .field("lent", &self.slots.count)
+            .finish_non_exhaustive()
     }
 }
 

@@ -238,8 +238,13 @@ pub struct Paths {
     pub(crate) hop_limit: u8,
     /// The secret behind timestamp offsets.
     timestamp: KeptKey,
+    /// Peers to whom a path was made since somebody asked.
+    newcomers: Vec<Address>,
     now: Instant,
 }
+
+/// Of so many newcomers the lane remembers who they are.
+const NEWCOMERS_MAX: usize = 64;
 
 impl Paths {
     /// For a device that can do `capabilities`. `timestamp` is the secret behind timestamp offsets.
@@ -258,8 +263,16 @@ impl Paths {
             mtu: capabilities.mtu.min(65_535) as u32,
             hop_limit,
             timestamp: KeptKey::new(HashKey::new(timestamp[0], timestamp[1])),
+            newcomers: Vec::with_capacity(NEWCOMERS_MAX),
             now: Instant::ZERO,
         }
+    }
+
+    /// With whom connections have begun to be since this was last asked: peers that we called, and those that have completed a handshake. A
+    /// peer is among them now and then, and not with each connection.
+    #[inline]
+    pub fn newcomers(&mut self) -> impl Iterator<Item = Address> {
+        self.newcomers.drain(..)
     }
 
     /// The path to `dst`; `None` if no route leads there.
@@ -431,6 +444,10 @@ impl Paths {
         let source = if src.is_unspecified() { route.source.or_else(ours) } else { None };
         let next_hop = route.next_hop(*dst);
         self.places[at] = self.work_out(at, snapshot, (*src, *dst), Found { way, number, next_hop, mtu, source });
+        // A connection's: of strangers none has a path before he has completed his handshake.
+        if !src.is_unspecified() && self.newcomers.len() < NEWCOMERS_MAX {
+            self.newcomers.push(*dst);
+        }
         true
     }
 

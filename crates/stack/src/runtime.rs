@@ -155,6 +155,8 @@ impl Runtime {
             let core = (options.pin && lanes <= cores.len()).then(|| cores[id]);
             let readiness = seat.queue.rx.readiness().map(|fd| fd.try_clone_to_owned()).transpose();
             let readiness = readiness.inspect_err(|_| shared.begin_stop())?;
+            let aside = seat.queue.rx.aside().map(|fd| fd.try_clone_to_owned()).transpose();
+            let aside = aside.inspect_err(|_| shared.begin_stop())?;
             let work = LaneWork {
                 seat,
                 id,
@@ -176,6 +178,7 @@ impl Runtime {
                 clock,
                 shared: Arc::clone(&shared),
                 readiness,
+                aside,
                 spin_us: options.spin_us,
                 park_max_us: options.park_max_us,
                 grace_us: options.grace_us,

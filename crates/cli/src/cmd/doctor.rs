@@ -3,7 +3,7 @@
 use crate::ask::Out;
 use crate::failure::Failure;
 use laneway_stack::device::Medium;
-use laneway_stack::device::steering_ebpf::{Steering, even_table};
+use laneway_stack::device::steering_ebpf::{Peers, Steering, even_table};
 use laneway_stack::device::tun::{Tun, TunConfig, TunError};
 use laneway_stack::runtime::cores;
 use rustix::process::{Gid, Resource, getegid, geteuid, getgroups, getrlimit};
@@ -228,11 +228,14 @@ fn may_open(flags: &str, owner: &str, group: &str, user: u32, groups: &[u32]) ->
 }
 
 fn steering() -> Line {
-    match Steering::load(&[0x6d; 40], Medium::Ip, &even_table(2)) {
-        Ok(_) => Line::good("steering eBPF", "the kernel can choose lanes by our hash"),
+    let load = |peers| Steering::load(&[0x6d; 40], Medium::Ip, &even_table(2), Some((&peers, 2)));
+    match Peers::new().and_then(load) {
+        Ok(_) => Line::good("steering eBPF", "the kernel can choose lanes by our hash, and keep strangers' SYNs apart"),
         Err(error) => Line::limited(
             "steering eBPF",
-            format!("{error}: frames that land on the wrong lane are passed on"),
+            format!(
+                "{error}: frames that land on the wrong lane are passed on, and a flood of SYNs waits in one queue with everything else"
+            ),
             format!("run with sudo, or once: {}", grant()),
         ),
     }

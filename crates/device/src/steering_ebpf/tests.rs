@@ -89,7 +89,7 @@ fn check_queues<R: Rx, T: Tx>(
     (seen, used, fragments)
 }
 
-fn steered(medium: Medium) {
+fn steered(medium: Medium, strangers_apart: bool) {
     let kernel4 = Ipv4Addr::new(192, 0, 2, 1);
     let kernel6 = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
     let mut table = even_table(4);
@@ -99,6 +99,7 @@ fn steered(medium: Medium) {
         queues: 4,
         addresses: vec![Prefix::new(kernel4, 24), Prefix::new(kernel6, 64)],
         steering: Some(SteeringConfig { key: KEY, table }),
+        strangers_apart: strangers_apart.then_some(4),
         ..TunConfig::default()
     })
     .unwrap();
@@ -162,12 +163,12 @@ fn steered(medium: Medium) {
 
 #[test]
 fn the_kernel_chooses_the_queue_that_our_hash_says() {
-    in_own_network("the_kernel_chooses_the_queue_that_our_hash_says", || steered(Medium::Ip));
+    in_own_network("the_kernel_chooses_the_queue_that_our_hash_says", || steered(Medium::Ip, false));
 }
 
 #[test]
 fn the_kernel_chooses_the_queue_that_our_hash_says_on_ethernet() {
-    in_own_network("the_kernel_chooses_the_queue_that_our_hash_says_on_ethernet", || steered(Medium::Ethernet));
+    in_own_network("the_kernel_chooses_the_queue_that_our_hash_says_on_ethernet", || steered(Medium::Ethernet, false));
 }
 
 #[test]
@@ -182,7 +183,9 @@ fn the_program_needs_no_more_capabilities_than_are_said() {
         const CAP_NET_ADMIN: u64 = 1 << 12;
         const CAP_BPF: u64 = 1 << 39;
         keep_only(CAP_NET_ADMIN | CAP_BPF);
-        steered(Medium::Ip);
-        steered(Medium::Ethernet);
+        for strangers_apart in [false, true] {
+            steered(Medium::Ip, strangers_apart);
+            steered(Medium::Ethernet, strangers_apart);
+        }
     });
 }

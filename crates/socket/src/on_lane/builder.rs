@@ -373,7 +373,9 @@ impl Builder {
             offload: !self.config.software_checksums,
             receive_super: true,
             addresses: self.host.iter().map(|host| Prefix::new(host.address, host.prefix)).collect(),
-            steering: (lanes > 1).then(|| SteeringConfig { key: *steering.key(), table: *steering.indirection() }),
+            steering: Some(SteeringConfig { key: *steering.key(), table: *steering.indirection() }),
+            // A lane that has a core to itself takes nothing from others.
+            strangers_apart: Some(if lanes < cores().len() { 2 } else { 16 }),
             ..TunConfig::default()
         };
         Ok(Tun::open(&config)?)

@@ -4,7 +4,7 @@ use crate::dice::Dice;
 use crate::plan::{Manner, Pair};
 use crate::tasks;
 use crate::turns::{Step, steps};
-use laneway::{Interest, Mode, Poller, Stack, TcpStream};
+use laneway::{Interest, Mode, Poller, TcpStream};
 use rustix::net::{SendFlags, send};
 use std::fmt::Debug;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -193,10 +193,10 @@ where
 }
 
 impl End<TcpStream> {
-    pub fn run(self, stack: &Stack) {
+    pub fn run(self) {
         match self.manner {
-            Manner::Tasks if self.steps.is_none() => tasks::run_in_two(self, stack),
-            Manner::Task | Manner::Tasks => tasks::run_in_one(self, stack),
+            Manner::Tasks if self.steps.is_none() => tasks::run_in_two(self),
+            Manner::Task | Manner::Tasks => tasks::run_in_one(self),
             Manner::Blocking => self.in_threads(None),
             Manner::Impatient(time) => self.in_threads(Some(time)),
             Manner::Edge => self.with_a_poller(Mode::Edge),

@@ -47,9 +47,9 @@ fn run(plan: &Plan) {
         for (number, pair) in plan.pairs.iter().enumerate() {
             let stream = TcpStream::connect_on(&stacks[1], listener.local_addr().unwrap()).unwrap();
             let other = listener.accept().unwrap().0;
-            for (side, (stream, stack)) in [(stream, &stacks[1]), (other, &stacks[0])].into_iter().enumerate() {
+            for (side, stream) in [stream, other].into_iter().enumerate() {
                 let end = End::new(stream, pair, (number, side));
-                scope.spawn(move || end.run(stack));
+                scope.spawn(move || end.run());
             }
         }
     });
@@ -85,7 +85,7 @@ fn run_with_the_kernel(plan: &Plan) {
             };
             let end = End::new(stream, pair, (number, 0));
             let other = End::new(other, pair, (number, 1)).urging(kernel.urges);
-            scope.spawn(move || end.run(stack));
+            scope.spawn(move || end.run());
             scope.spawn(move || other.in_threads(None));
         }
         kernel.change("lwstream");

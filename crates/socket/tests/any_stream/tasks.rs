@@ -4,7 +4,6 @@
 use crate::dice::Dice;
 use crate::end::{Came, Ear, End, LONG, Mouth, Sink, Source};
 use crate::turns::Step;
-use laneway::Stack;
 use laneway::tokio::TcpStream;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -136,7 +135,7 @@ fn runtime(dice: &mut Dice) -> Runtime {
 }
 
 /// An end in two tasks, each with a half of its own.
-pub fn run_in_two(end: End<laneway::TcpStream>, stack: &Stack) {
+pub fn run_in_two(end: End<laneway::TcpStream>) {
     let End { stream, mut mouth, mut ear, .. } = end;
     runtime(&mut mouth.dice).block_on(async {
         let (mut reader, mut writer) = TcpStream::from_std(stream).unwrap().into_split();
@@ -150,7 +149,7 @@ pub fn run_in_two(end: End<laneway::TcpStream>, stack: &Stack) {
 }
 
 /// An end in one task, which goes from runtime to runtime.
-pub fn run_in_one(end: End<laneway::TcpStream>, stack: &Stack) {
+pub fn run_in_one(end: End<laneway::TcpStream>) {
     let End { mut stream, mut mouth, mut ear, steps, .. } = end;
     let until = Instant::now() + LONG;
     let (mut speaks, mut listens) = (true, true);

@@ -359,3 +359,33 @@ fn what_is_wider_than_the_route_is_no_news() {
     }
     assert!(!paths.on_unverified_too_big(&world, Unverified::Datagrams, (v4([10, 0, 0, 8]), 1_450), now));
 }
+
+/// Who is only answered, or sent a datagram, is no newcomer; whoever is one is so until his path has made room for another's.
+#[test]
+fn whoever_a_connection_leads_to_is_a_newcomer_once() {
+    let mut paths = paths();
+    let snapshot = Snapshot {
+        routes: Arc::new(table(&[Route {
+            prefix: Prefix::default_v4(),
+            next_hop: None,
+            interface: 0,
+            mtu: None,
+            source: None,
+        }])),
+        ..Snapshot::default()
+    };
+    let (us, them) = (v4([10, 0, 0, 1]), v4([10, 0, 0, 2]));
+    let newcomers = |paths: &mut Paths| paths.newcomers().collect::<Vec<_>>();
+    assert!(paths.get(&snapshot, them).is_some() && paths.passing(&snapshot, them).is_some());
+    assert_eq!(newcomers(&mut paths), []);
+    for _ in 0..2 {
+        assert!(paths.between(&snapshot, &us, &them).is_some());
+    }
+    assert_eq!(newcomers(&mut paths), [them]);
+    assert!(paths.between(&snapshot, &us, &them).is_some());
+    assert_eq!(newcomers(&mut paths), [], "it was said");
+    for i in 0..=255 {
+        assert!(paths.between(&snapshot, &us, &v4([10, 0, 1, i])).is_some());
+    }
+    assert_eq!(newcomers(&mut paths).len(), NEWCOMERS_MAX, "of more nobody remembers");
+}

@@ -11,6 +11,7 @@
 //! What such a turn sends over a memory link wakes a lane at the other end. That one's turns the same thread takes too, after the
 //! first one's and not within them.
 
+use arrayvec::ArrayVec;
 use laneway_sync::duty::{Duty, Left, Relief};
 use laneway_sync::wake::look_fence;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -87,42 +88,43 @@ impl Bell {
         let _ = self.work.set(work);
     }
 
-    /// Sleeps until somebody rings, `fd` is readable, or `timeout` has passed; then takes the duty back. The caller has
-    /// [announced](Duty::announce), and has found nothing since.
-    pub(super) fn sleep(&self, fd: Option<&OwnedFd>, timeout: Duration) {
+    /// Sleeps until somebody rings, one of `fds` is readable, or `timeout` has passed; then takes the duty back, and says whether the second
+    /// is readable. The caller has [announced](Duty::announce), and has found nothing since.
+    pub(super) fn sleep(&self, fds: [Option<&OwnedFd>; 2], timeout: Duration) -> bool {
+        let mut second = false;
         if self.duty.sleep() {
-            self.wait(fd, Some(timeout));
+            second = self.wait(fds, Some(timeout));
             while !self.duty.resume() {
-                self.wait(None, None);
+                self.wait([None; 2], None);
             }
         }
+        second
     }
 
-    /// May end for no reason.
-    fn wait(&self, fd: Option<&OwnedFd>, timeout: Option<Duration>) {
+    /// May end for no reason. True: the second of `fds` is readable.
+    fn wait(&self, fds: [Option<&OwnedFd>; 2], timeout: Option<Duration>) -> bool {
         if self.thread.get().is_some() {
-            return timeout.map_or_else(std::thread::park, std::thread::park_timeout);
+            timeout.map_or_else(std::thread::park, std::thread::park_timeout);
+            return false;
         }
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: timeout.as_secs().min(1 << 40) as i64,
             tv_nsec: timeout.subsec_nanos().into(),
         });
-        let mut fds = [PollFd::new(&self.event, PollFlags::IN), PollFd::new(&self.event, PollFlags::IN)];
-        let used = match fd.filter(|_| !self.deaf.load(Relaxed)) {
-            Some(fd) => {
-                fds[1] = PollFd::new(fd, PollFlags::IN);
-                2
-            }
-            None => 1,
-        };
+        let hears = !self.deaf.load(Relaxed);
+        let poll_for = |fd| PollFd::new(fd, PollFlags::IN);
+        let mut polled: ArrayVec<PollFd<'_>, 3> = ArrayVec::new();
+        polled.push(poll_for(&self.event));
+        polled.extend(fds.into_iter().flatten().filter(|_| hears).map(poll_for));
         // A signal: the next turn finds nothing.
-        let _ = poll(&mut fds[..used], timeout.as_ref());
-        if fds[1].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
+        let _ = poll(&mut polled, timeout.as_ref());
+        if polled[1..].iter().any(|fd| fd.revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL)) {
             self.deaf.store(true, Relaxed);
         }
-        if !fds[0].revents().is_empty() {
+        if !polled[0].revents().is_empty() {
             let _ = rustix::io::read(&self.event, &mut [0; 8]);
         }
+        fds[1].is_some() && hears && polled.last().is_some_and(|fd| !fd.revents().is_empty())
     }
 
     /// Works until there is nothing to do, and then on for as long as it `stays`; or until there is too much to do, which is the

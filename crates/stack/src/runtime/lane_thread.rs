@@ -59,8 +59,9 @@ pub(super) struct LaneThread<S: Sharing, R, T, A> {
     pub(super) id: usize,
     pub(super) clock: Clock,
     pub(super) shared: Arc<Shared>,
-    /// What tells that a frame waits.
+    /// What tells that a frame waits, and that one waits that can wait.
     pub(super) readiness: Option<OwnedFd>,
+    pub(super) aside: Option<OwnedFd>,
     pub(super) spin_us: u64,
     pub(super) park_max_us: u64,
     pub(super) grace_us: u64,
@@ -81,10 +82,10 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
             self.shared.panicked(&format!("lane {}", self.id), &*panic);
         }
         // The queue is closed before the lane counts as ended.
-        let LaneThread { place, readiness, ended, .. } = self;
+        let LaneThread { place, readiness, aside, ended, .. } = self;
         let work = place.lock().take();
         let counters = work.and_then(LaneWork::end);
-        drop(readiness);
+        drop((readiness, aside));
         drop(ended);
         counters
     }
@@ -149,6 +150,14 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         if stopping.is_some() {
             until = until.min(now.after_us(1_000));
         }
+        let rests = match &self.aside {
+            Some(_) => work.seat.queue.rx.aside_rests(),
+            None => Duration::ZERO,
+        };
+        if !rests.is_zero() {
+            until = until.min(now.after_us(rests.as_micros() as u64 + 1));
+        }
+        let aside = self.aside.as_ref().filter(|_| rests.is_zero());
         let sleep_us = until.since_us(now);
         if turn.busy || stop_is_news || sleep_us == 0 {
             bell.duty.stay();
@@ -161,10 +170,13 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         let asleep = self.clock.now();
         drop(place); // for whoever stands in
         mark.sleeps();
-        bell.sleep(self.readiness.as_ref(), Duration::from_micros(sleep_us));
+        let waits_aside = bell.sleep([self.readiness.as_ref(), aside], Duration::from_micros(sleep_us));
         mark.wakes();
         let mut place = self.place.lock();
         if let Some(work) = place.as_mut() {
+            if waits_aside {
+                work.seat.queue.rx.look_aside();
+            }
             let worked = stood_in(work) - before;
             let slept = self.clock.now().since_us(asleep).saturating_sub(worked);
             let local = &mut work.seat.lane.local;
@@ -191,6 +203,9 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
             }
         }
         let turn = self.seat.turn(now);
+        for peer in self.seat.lane.local.paths.newcomers() {
+            self.seat.queue.rx.vouch(peer.to_ip());
+        }
         let aloud = self.aloud.is_due(now);
         if aloud {
             self.seat.lane.tables(|tables| self.aloud.look(now, &tables.counters));

@@ -440,6 +440,116 @@ fn a_queue_that_has_come_to_an_end_takes_the_stack_down_and_says_so() {
     assert_eq!(stack.stop().failure.unwrap(), "lane 0 failed, and the stack stops: the cable is cut");
 }
 
+/// What a queue is told by its lane's thread.
+#[derive(Default)]
+struct Told {
+    vouched_for: Mutex<Vec<std::net::IpAddr>>,
+    looks_aside: AtomicUsize,
+    /// What waits aside is left alone for so many milliseconds, whenever one asks.
+    rests_ms: AtomicUsize,
+}
+
+/// A queue that wakes its lane by what waits aside, which is bytes in a pipe, and by nothing else.
+struct WithAside {
+    inner: laneway_device::memory::LinkRx,
+    quiet: std::os::fd::OwnedFd,
+    aside: std::io::PipeReader,
+    told: Arc<Told>,
+}
+
+impl Rx for WithAside {
+    fn poll(&mut self, max: usize) -> usize {
+        self.inner.poll(max)
+    }
+    fn frame(&self, i: usize) -> laneway_device::RxFrame<'_> {
+        self.inner.frame(i)
+    }
+    fn release(&mut self) {
+        self.inner.release();
+    }
+    fn readiness(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        Some(std::os::fd::AsFd::as_fd(&self.quiet))
+    }
+    fn aside(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        Some(std::os::fd::AsFd::as_fd(&self.aside))
+    }
+    fn aside_rests(&self) -> Duration {
+        Duration::from_millis(self.told.rests_ms.load(Ordering::Relaxed) as u64)
+    }
+    fn look_aside(&mut self) {
+        std::io::Read::read_exact(&mut self.aside, &mut [0]).expect("who says that something waits?");
+        self.told.looks_aside.fetch_add(1, Ordering::Relaxed);
+    }
+    fn vouch(&mut self, peer: std::net::IpAddr) {
+        self.told.vouched_for.lock().unwrap().push(peer);
+    }
+}
+
+fn on_queue_with_aside() -> (Runtime, Vec<memory::LinkQueue>, std::io::PipeWriter, Arc<Told>) {
+    let (aside, writer) = std::io::pipe().unwrap();
+    let quiet = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+    let bells = Bells::new(1).unwrap();
+    let wake = [Some(bells.interrupt()), None];
+    let (mut first, second) = memory::link(LinkConfig { queues: 1, wake, ..LinkConfig::default() });
+    let (queue, told) = (first.pop().unwrap(), Arc::new(Told::default()));
+    let rx = WithAside { inner: queue.rx, quiet, aside, told: told.clone() };
+    let queues = vec![laneway_device::Queue { rx, tx: queue.tx }];
+    let network = Network { addresses: vec!["10.0.0.1/24".parse().unwrap()], gateways: vec![] };
+    let (clock, secrets) = (Clock::start(), BootSecrets::from_seed(1));
+    let host: Host<_, _, Echo> =
+        Host::new(Config::default(), &network, &secrets, queues, clock.now(), |_| Echo::default()).unwrap();
+    let options = Options { pin: false, spin_us: 0, bells: Some(bells), ..Options::default() };
+    (Runtime::start(host, clock, options).unwrap(), second, writer, told)
+}
+
+#[test]
+fn what_waits_aside_wakes_a_lane_unless_it_rests() {
+    let (stack, _far, mut aside, told) = on_queue_with_aside();
+    let looks = || told.looks_aside.load(Ordering::Relaxed);
+    let wait_for = |n: usize| {
+        let start = std::time::Instant::now();
+        while looks() != n {
+            assert!(start.elapsed() < Duration::from_secs(5), "{} looks, not {n}", looks());
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    for n in 1..4 {
+        thread::sleep(Duration::from_millis(20));
+        std::io::Write::write_all(&mut aside, b"x").unwrap();
+        wait_for(n);
+    }
+    told.rests_ms.store(50, Ordering::Relaxed);
+    std::io::Write::write_all(&mut aside, b"x").unwrap();
+    wait_for(4); // the lane slept already when it began to rest
+    let polls = || stack.counters().unwrap().0.get(Mib::PollsIdle);
+    let before = polls();
+    std::io::Write::write_all(&mut aside, b"x").unwrap();
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(looks(), 4, "it rests");
+    assert!(polls() - before < 100, "{} polls", polls() - before);
+    told.rests_ms.store(0, Ordering::Relaxed);
+    wait_for(5);
+    assert_eq!(stack.stop().failure, None);
+}
+
+#[test]
+fn a_device_is_told_once_who_has_completed_a_handshake() {
+    let (server, far, _aside, told) = on_queue_with_aside();
+    server.listen("10.0.0.1:7".parse().unwrap(), 16).unwrap();
+    let (done, closed) = channel();
+    let network = Network { addresses: vec!["10.0.0.2/24".parse().unwrap()], gateways: vec![] };
+    let (clock, secrets) = (Clock::start(), BootSecrets::from_seed(2));
+    let app = |_| Echo { to_start: 5, done: Some(done.clone()), ..Echo::default() };
+    let host: Host<_, _, Echo> = Host::new(Config::default(), &network, &secrets, far, clock.now(), app).unwrap();
+    let client = Runtime::start(host, clock, Options { pin: false, ..Options::default() }).unwrap();
+    for _ in 0..5 {
+        closed.recv_timeout(Duration::from_secs(10)).unwrap();
+    }
+    assert_eq!(*told.vouched_for.lock().unwrap(), ["10.0.0.2".parse::<std::net::IpAddr>().unwrap()]);
+    client.stop();
+    server.stop();
+}
+
 /// The first lane fails when it is told to. The other stays for as long as it may, and says whether somebody listens there.
 struct Survivor {
     begins: bool,
