@@ -101,7 +101,9 @@ pub fn read(bytes: &[u8]) -> Read<'_> {
         Ok(httparse::Status::Partial) if bytes.len() > HEAD_MAX => return bad(too_long(bytes)),
         Ok(httparse::Status::Partial) => return Read::Partial,
         Err(httparse::Error::TooManyHeaders) => return bad(Status::FieldsTooLarge),
-        Err(httparse::Error::Version) => return bad(Status::VersionNotSupported),
+        Err(httparse::Error::Version) if is_version(behind_target(kept, &head)) => {
+            return bad(Status::VersionNotSupported);
+        }
         Err(_) => return bad(Status::BadRequest),
     };
     if len > HEAD_MAX {
@@ -206,9 +208,9 @@ fn parse_later<'h, 'b>(
     fields: &'h mut [httparse::Header<'b>],
 ) -> httparse::Result<usize> {
     let unknown = Err(httparse::Error::Version);
-    let Some(target) = head.path else { return unknown };
-    let version = target.as_ptr().addr() + target.len() - bytes.as_ptr().addr();
-    let at = match bytes.get(version..).unwrap_or_default() {
+    let behind = behind_target(bytes, head);
+    let version = bytes.len() - behind.len();
+    let at = match behind {
         [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\r', b'\n', ..] => version + 11,
         [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\n', ..] => version + 10,
         // Whether there is another digit, nobody knows before it comes.
@@ -222,6 +224,19 @@ fn parse_later<'h, 'b>(
     };
     (head.version, head.headers) = (Some(1), &mut fields[..count]);
     Ok(httparse::Status::Complete(at + len))
+}
+
+/// What stands behind the target, the space before the version first; nothing if there is no target.
+fn behind_target<'b>(bytes: &'b [u8], head: &httparse::Request<'_, 'b>) -> &'b [u8] {
+    let Some(target) = head.path else { return b"" };
+    let at = target.as_ptr().addr() + target.len() - bytes.as_ptr().addr();
+    bytes.get(at..).unwrap_or_default()
+}
+
+/// Whether this is a version, known or not. What else stands there is the rest of a target with a space in it, mostly, and then its sender
+/// must hear of that (RFC 9112 section 3).
+fn is_version(behind: &[u8]) -> bool {
+    matches!(behind, [b' ', b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', ..])
 }
 
 /// A list may come in several lines, which are one (RFC 9110 section 5.2).

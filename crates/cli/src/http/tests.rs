@@ -475,6 +475,12 @@ fn refusals() {
         ("GET / HTTP/1.20\r\nHost: x\r\n\r\n", "505"),
         ("GET / HTTP/1.2\r\nHost: x\r\nHost: y\r\n\r\n", "400"),
         ("BREW / HTTP/1.9\nHost: x\nConnection: close\n\n", "501"),
+        // What stands where a version belongs is none: mostly the target has a space that is not encoded.
+        ("GET /with index/ HTTP/1.1\r\nHost: x\r\n\r\n", "400"),
+        ("GET /hello.txt  HTTP/1.1\r\nHost: x\r\n\r\n", "400"),
+        ("GET / http/1.1\r\nHost: x\r\n\r\n", "400"),
+        ("GET / HTTP/x.1\r\nHost: x\r\n\r\n", "400"),
+        ("GET / HTTP/1\r\nHost: x\r\n\r\n", "505"),
         ("nonsense\r\n\r\n", "400"),
         ("\x00\x01\x02\r\n\r\n", "400"),
     ] {
