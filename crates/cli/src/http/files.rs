@@ -89,7 +89,15 @@ impl Root {
 
     /// Opens what lies at `path`, beneath the directory. It may be anything; a pipe does not block.
     fn open_beneath(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        self.open_as(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY)
+    }
+
+    /// Opens the directory at `path` only to pass through it, which may be allowed where listing it is not.
+    fn pass_beneath(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        self.open_as(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)
+    }
+
+    fn open_as(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = if path.is_empty() { b"." } else { path };
         let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let mut tries = 0..TRIES;
@@ -192,8 +200,13 @@ impl Files {
         if wants_directory && let Some(page) = self.pages.fresh(&path, now_us) {
             return Found::Page(page);
         }
-        let mut file = match self.root.open_beneath(&path) {
-            Ok(file) => file,
+        let (mut file, may_list) = match self.root.open_beneath(&path) {
+            Ok(file) => (file, true),
+            // Who may not see what is in a directory may be meant to see its `index.html` all the same.
+            Err(Errno::ACCESS) => match self.root.pass_beneath(&path) {
+                Ok(directory) => (directory, false),
+                Err(_) => return Found::Nothing(Status::Forbidden),
+            },
             Err(error) => return Found::Nothing(status_of(error)),
         };
         let mut stat = match fstat(&file) {
@@ -215,10 +228,11 @@ impl Files {
                     file = found;
                     path = index;
                 }
-                Err(Errno::NOENT) => {
+                Err(Errno::NOENT) if may_list => {
                     let page = self.pages.make(file.as_fd(), &path, now_us);
                     return page.map_or_else(|error| Found::Nothing(status_of(error)), Found::Page);
                 }
+                Err(Errno::NOENT) => return Found::Nothing(Status::Forbidden),
                 Err(error) => return Found::Nothing(status_of(error)),
             }
         } else if wants_directory {

@@ -287,6 +287,43 @@ fn a_large_directory_is_shown_in_part() {
     assert_eq!((count(&none), String::from_utf8_lossy(&none).contains("and more")), (0, true));
 }
 
+/// Without the right to list it, a directory is one still: what it has to show to everybody is its `index.html`.
+#[test]
+fn a_directory_that_may_not_be_listed_has_its_index_all_the_same() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    use std::os::unix::fs::PermissionsExt;
+    let (shelf, mut files) = Shelf::new("unlisted");
+    for name in ["with", "without"] {
+        std::fs::create_dir(shelf.0.join(name)).unwrap();
+    }
+    for name in ["with/index.html", "with/other", "with/private"] {
+        std::fs::write(shelf.0.join(name), name).unwrap();
+    }
+    let allow = |name: &str, mode| {
+        std::fs::set_permissions(shelf.0.join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (name, mode) in [("with/private", 0o300), ("with", 0o300), ("without", 0o300)] {
+        allow(name, mode);
+    }
+    // To root nothing is forbidden, as long as this thread may do as root may.
+    let all = capabilities(None).unwrap();
+    let mut fewer = all;
+    fewer.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
+    set_capabilities(None, fewer).unwrap();
+    let mut said = |target: &str| match files.find(target.as_bytes(), 0) {
+        Found::Small(small) => String::from_utf8_lossy(&small.bytes).into_owned(),
+        Found::NeedsSlash => "slash".to_owned(),
+        Found::Nothing(status) => status.line().to_owned(),
+        _ => "a page".to_owned(),
+    };
+    let targets = ["/with", "/with/", "/with/other", "/with/private", "/with/private/", "/without", "/without/"];
+    let all_said = targets.map(&mut said);
+    set_capabilities(None, all).unwrap();
+    ["with", "without"].iter().for_each(|name| allow(name, 0o700));
+    let no = "403 Forbidden";
+    assert_eq!(all_said, ["slash", "with/index.html", "with/other", no, no, "slash", no]);
+}
+
 #[test]
 fn a_page_is_made_once_for_all_who_ask() {
     let (shelf, mut files) = Shelf::new("shared");
