@@ -281,6 +281,12 @@ impl Files {
         self.shared.len()
     }
 
+    /// How many files are kept in memory, and their bytes as they are and as they are counted.
+    #[cfg(test)]
+    pub fn kept(&self) -> (usize, usize, usize) {
+        (self.kept.len(), self.kept.values().map(|kept| kept.small.bytes.len()).sum(), self.kept_bytes)
+    }
+
     /// The file that has just been opened, or the same one as others read it already.
     fn share(&mut self, path: Vec<u8>, file: OwnedFd, stamp: Arc<Stamp>, mime: &'static str) -> Found {
         let same = self.shared.get(&*path).filter(|shared| shared.stamp == stamp);

@@ -287,6 +287,31 @@ fn a_large_directory_is_shown_in_part() {
     assert_eq!((count(&none), String::from_utf8_lossy(&none).contains("and more")), (0, true));
 }
 
+/// A file is kept under the name that it was asked for by, and a stranger has as many names for it as he likes.
+#[test]
+fn what_is_kept_in_memory_is_bounded_whatever_it_is_called() {
+    let (shelf, _) = Shelf::new("kept");
+    std::fs::write(shelf.0.join("small"), "x").unwrap();
+    std::fs::write(shelf.0.join("long"), vec![1; 60_000]).unwrap();
+    for (name, most, most_bytes) in [("small", 4_096, 4_096), ("long", 559, 559 * 60_000)] {
+        let (mut files, mut held) = (Files::new(Root::open(&shelf.0).unwrap()), (0, 0));
+        for number in 0..5_000 {
+            let target = format!("/{number:013b}").replace('0', "./").replace('1', "/") + name;
+            assert!(matches!(files.find(target.as_bytes(), 0), Found::Small(_)), "{target}");
+            let (count, bytes, counted) = files.kept();
+            assert_eq!(bytes, counted, "the bytes of {count} files");
+            held = held.max((count, bytes));
+        }
+        assert_eq!(held, (most, most_bytes), "{name}");
+        // What is kept anew is not counted twice.
+        std::fs::write(shelf.0.join(name), "changed").unwrap();
+        let target = format!("/{:013b}", 4_999).replace('0', "./").replace('1', "/") + name;
+        files.find(target.as_bytes(), 1_000_000);
+        let (_, bytes, counted) = files.kept();
+        assert_eq!(bytes, counted, "{name}");
+    }
+}
+
 /// Without the right to list it, a directory is one still: what it has to show to everybody is its `index.html`.
 #[test]
 fn a_directory_that_may_not_be_listed_has_its_index_all_the_same() {
@@ -475,6 +500,14 @@ fn ranges_and_conditions() {
         (part(&etag).as_str(), part(&date).as_str(), part("\"x\"").as_str()),
         ("206 Partial Content", "206 Partial Content", "200 OK")
     );
+    // A part of what has changed meanwhile would be put behind the beginning of something else.
+    for other in [&format!("W/{etag}"), long_ago, "Fri, 31 Dec 9999 23:59:59 GMT", "nonsense", ""] {
+        assert_eq!(part(other), "200 OK", "{other}");
+    }
+    // RFC 9110 section 15.4.5: what has not changed has its names, and a length would be that of the file.
+    let (_, head, _) = site.get("/hello.txt", &format!("If-None-Match: {etag}\r\n"));
+    let names = ["ETag", "Last-Modified", "Content-Length", "Accept-Ranges"].map(|name| field(&head, name));
+    assert_eq!(names, [Some(&*etag), Some(&*date), None, None]);
 }
 
 #[test]
@@ -544,6 +577,31 @@ fn refusals() {
     assert!(status(&many).contains(" 431 "));
     let uri = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "y".repeat(9_000));
     assert!(status(&uri).contains(" 414 "));
+}
+
+/// As much as is taken is taken, and one more is told what it has too much of.
+#[test]
+fn as_much_as_is_taken_and_one_more() {
+    let site = Site::new("bounds");
+    let status = |pieces: &[&str]| {
+        let answer = site.pieces(pieces.iter().map(|piece| piece.as_bytes().to_vec()).collect());
+        split(&answer).0[..3].to_owned()
+    };
+    let start = "GET /hello.txt HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
+    for (len, says) in [(8_192, "200"), (8_193, "431")] {
+        let head = format!("{start}X: {}\r\n\r\n", "y".repeat(len - start.len() - 7));
+        assert_eq!(head.len(), len);
+        let (most, last) = head.split_at(len - 1);
+        assert_eq!([status(&[&head]), status(&[most, last])], [says; 2], "a head of {len} bytes");
+    }
+    for (fields, says) in [(64, "200"), (65, "431")] {
+        let head = format!("{start}{}\r\n", "X: y\r\n".repeat(fields - 2));
+        assert_eq!(status(&[&head]), says, "{fields} fields");
+    }
+    for (len, says) in [(1 << 20, "200"), ((1 << 20) + 1, "413")] {
+        let head = format!("{start}Content-Length: {len}\r\n\r\n");
+        assert_eq!(status(&[&head]), says, "a body of {len} bytes");
+    }
 }
 
 #[test]
