@@ -97,6 +97,15 @@ fn taken(accepted: io::Result<(crate::TcpStream, SocketAddr)>) -> io::Result<(Tc
     Ok((TcpStream::from_std(stream)?, peer))
 }
 
+/// As [`from_std`](TcpListener::from_std).
+impl TryFrom<crate::TcpListener> for TcpListener {
+    type Error = io::Error;
+
+    fn try_from(listener: crate::TcpListener) -> io::Result<TcpListener> {
+        Self::from_std(listener)
+    }
+}
+
 impl std::fmt::Debug for TcpListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.inner.fmt(f)

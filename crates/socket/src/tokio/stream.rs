@@ -278,6 +278,22 @@ impl AsyncWrite for TcpStream {
     }
 }
 
+/// As [`from_std`](TcpStream::from_std).
+impl TryFrom<crate::TcpStream> for TcpStream {
+    type Error = io::Error;
+
+    fn try_from(stream: crate::TcpStream) -> io::Result<TcpStream> {
+        Self::from_std(stream)
+    }
+}
+
+/// As its halves.
+impl AsRef<TcpStream> for TcpStream {
+    fn as_ref(&self) -> &TcpStream {
+        self
+    }
+}
+
 impl std::fmt::Debug for TcpStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.inner.fmt(f)

@@ -261,6 +261,15 @@ impl UdpSocket {
 
 tells_readiness!(UdpSocket);
 
+/// As [`from_std`](UdpSocket::from_std).
+impl TryFrom<crate::UdpSocket> for UdpSocket {
+    type Error = io::Error;
+
+    fn try_from(socket: crate::UdpSocket) -> io::Result<UdpSocket> {
+        Self::from_std(socket)
+    }
+}
+
 impl std::fmt::Debug for UdpSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.inner.fmt(f)
