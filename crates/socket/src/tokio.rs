@@ -4,12 +4,15 @@
 //! runtime waits for the poller's descriptor and wakes the tasks whose sockets are ready. No lane calls a waker, so no lane runs, or waits
 //! for, code of the runtime's.
 //!
+//! Names are looked up by tokio, on a thread that may wait.
+//!
 //! A socket itself has no descriptor. So `try_io` and `async_io`, which are for calls of one's own on it, are not here, nor is `TcpSocket`: what
 //! it sets before `listen` is in [`BindOptions`](crate::BindOptions).
 
 mod driver;
 mod growing;
 mod listener;
+mod names;
 mod readiness;
 mod split;
 mod stream;

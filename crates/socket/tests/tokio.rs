@@ -9,6 +9,7 @@ use laneway::tokio::{TcpListener, TcpStream, UdpSocket};
 use laneway::{BindOptions, Device, Stack};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -485,6 +486,37 @@ async fn buffers_that_grow() {
     let mut peer = listener.accept().await.unwrap().0;
     let kernels = story_of_growing!(near, far, stream, peer);
     assert_eq!(ours, kernels);
+}
+
+/// A resolver may take seconds to answer. It is asked on a thread for that, as of tokio's own sockets, and other tasks have their turn.
+#[test]
+fn a_name_is_looked_up_beside_the_tasks() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let (stack, _other) = stacks();
+        let socket = UdpSocket::bind_on(&stack, "10.0.0.1:0").await.unwrap();
+        let options = BindOptions::default();
+        let mut calls: [Pin<Box<dyn Future<Output = io::Result<()>>>>; 7] = [
+            Box::pin(async { TcpStream::connect_on(&stack, "localhost:1").await.map(drop) }),
+            Box::pin(async { TcpListener::bind_on(&stack, "localhost:0").await.map(drop) }),
+            Box::pin(async { TcpListener::bind_with(&stack, "localhost:0", options).await.map(drop) }),
+            Box::pin(async { UdpSocket::bind_on(&stack, "localhost:0").await.map(drop) }),
+            Box::pin(async { UdpSocket::bind_with(&stack, "localhost:0", options).await.map(drop) }),
+            Box::pin(async { socket.connect("localhost:1").await }),
+            Box::pin(async { socket.send_to(b"x", "localhost:1").await.map(drop) }),
+        ];
+        // The only thread for what blocks is not free.
+        let (is_free, waits) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || waits.recv());
+        for (i, call) in calls.iter_mut().enumerate() {
+            assert!(timeout(Duration::from_millis(10), call).await.is_err(), "call {i} has looked up a name by itself");
+        }
+        drop(is_free);
+        for call in calls {
+            // A stack has no loopback.
+            assert!(call.await.is_err());
+        }
+    });
 }
 
 #[tokio::test]

@@ -2,11 +2,13 @@
 
 use super::TcpStream;
 use super::driver::Registration;
+use super::names::looked_up;
 use super::waiters::Side;
 use crate::net::Stack;
 use crate::on_lane::BindOptions;
+use ::tokio::net::ToSocketAddrs;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 /// A TCP listener, with the methods of `tokio::net::TcpListener`.
@@ -45,12 +47,12 @@ impl TcpListener {
 
     /// Listens on a stack. Port 0: one that is free.
     pub async fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpListener> {
-        Self::from_std(crate::TcpListener::bind_on(stack, addr)?)
+        Self::from_std(crate::TcpListener::bind_on(stack, &looked_up(addr).await?[..])?)
     }
 
     /// As [`bind_on`](Self::bind_on), with these options and no others: see [`TcpListener::bind_with`](crate::TcpListener::bind_with).
     pub async fn bind_with<A: ToSocketAddrs>(stack: &Stack, addr: A, options: BindOptions) -> io::Result<TcpListener> {
-        Self::from_std(crate::TcpListener::bind_with(stack, addr, options)?)
+        Self::from_std(crate::TcpListener::bind_with(stack, &looked_up(addr).await?[..], options)?)
     }
 
     /// Hands a listener to the runtime that this is called in.

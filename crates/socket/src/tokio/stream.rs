@@ -5,14 +5,16 @@ mod tests;
 
 use super::driver::Registration;
 use super::growing;
+use super::names::looked_up;
 use super::readiness::tells_readiness;
 use super::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::waiters::Side;
 use crate::net::Stack;
 use ::bytes::BufMut;
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use ::tokio::net::ToSocketAddrs;
 use std::io::{self, IoSlice, IoSliceMut, Read};
-use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -54,11 +56,10 @@ impl TcpStream {
         Self::connect_on(&Stack::current()?, addr).await
     }
 
-    /// Opens a connection on a stack. Names are looked up before this first waits.
+    /// Opens a connection on a stack.
     pub async fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpStream> {
-        let addresses: Vec<SocketAddr> = addr.to_socket_addrs()?.collect();
         let mut last = io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses");
-        for addr in addresses {
+        for addr in looked_up(addr).await? {
             let stream = Self::from_std(crate::TcpStream::begin(stack, &addr)?)?;
             let connected = || match stream.inner.poll_connected() {
                 Ok(true) => Ok(()),

@@ -2,14 +2,16 @@
 
 use super::driver::Registration;
 use super::growing;
+use super::names::looked_up;
 use super::readiness::tells_readiness;
 use super::waiters::Side;
 use crate::net::Stack;
 use crate::on_lane::BindOptions;
 use ::bytes::BufMut;
 use ::tokio::io::ReadBuf;
+use ::tokio::net::{ToSocketAddrs, lookup_host};
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 /// A UDP socket, with the methods of `tokio::net::UdpSocket`. Its methods take `&self`, so tasks share it in an `Arc`.
@@ -46,12 +48,12 @@ impl UdpSocket {
 
     /// A socket on a stack. Port 0: one that is free.
     pub async fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<UdpSocket> {
-        Self::from_std(crate::UdpSocket::bind_on(stack, addr)?)
+        Self::from_std(crate::UdpSocket::bind_on(stack, &looked_up(addr).await?[..])?)
     }
 
     /// As [`bind_on`](Self::bind_on), with socket options.
     pub async fn bind_with<A: ToSocketAddrs>(stack: &Stack, addr: A, options: BindOptions) -> io::Result<UdpSocket> {
-        Self::from_std(crate::UdpSocket::bind_with(stack, addr, options)?)
+        Self::from_std(crate::UdpSocket::bind_with(stack, &looked_up(addr).await?[..], options)?)
     }
 
     /// Hands a socket to the runtime that this is called in.
@@ -78,7 +80,7 @@ impl UdpSocket {
 
     /// From now on this peer alone is heard, and [`send`](Self::send) sends to it: see [`UdpSocket::connect`](crate::UdpSocket::connect).
     pub async fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
-        self.inner.connect(addr)
+        self.inner.connect(&looked_up(addr).await?[..])
     }
 
     /// Sends a datagram to the peer. It is queued when this returns, and may be lost like any other.
@@ -86,9 +88,9 @@ impl UdpSocket {
         self.registration.wait(Side::Writer, || self.inner.send(buf)).await
     }
 
-    /// Sends a datagram. It is queued when this returns, and may be lost like any other. Names are looked up before this first waits.
+    /// Sends a datagram. It is queued when this returns, and may be lost like any other.
     pub async fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], target: A) -> io::Result<usize> {
-        let to = target.to_socket_addrs()?.next();
+        let to = lookup_host(target).await?.next();
         let to = to.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no addresses to send data to"))?;
         self.registration.wait(Side::Writer, || self.inner.send_to(buf, to)).await
     }
