@@ -114,6 +114,33 @@ impl std::fmt::Debug for TcpListener {
     }
 }
 
+/// What a handler asks for by `ConnectInfo<SocketAddr>`, axum has for its own listeners and for those that were given a tap:
+///
+/// ```
+/// use axum::extract::ConnectInfo;
+/// use axum::serve::ListenerExt;
+/// use axum::{Router, routing::get};
+/// use laneway::tokio::{TcpListener, TcpStream};
+/// use std::net::SocketAddr;
+/// # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (here, there) = laneway::Device::memory_pair(1)?;
+/// # let server = laneway::Stack::builder(here).address("10.0.0.1/24")?.start()?;
+/// # let client = laneway::Stack::builder(there).address("10.0.0.2/24")?.start()?;
+/// let app = Router::new().route("/", get(|ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.to_string() }));
+/// let listener = TcpListener::bind_on(&server, "10.0.0.1:80").await?.tap_io(|_| {});
+/// # tokio::spawn(async move {
+/// axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await
+/// # });
+/// # let mut stream = TcpStream::connect_on(&client, "10.0.0.1:80").await?;
+/// # stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await?;
+/// # let mut said = String::new();
+/// # stream.read_to_string(&mut said).await?;
+/// # assert!(said.ends_with(&stream.local_addr()?.to_string()), "{said}");
+/// # Ok(())
+/// # }
+/// ```
 #[cfg(feature = "axum")]
 impl axum::serve::Listener for TcpListener {
     type Io = TcpStream;
