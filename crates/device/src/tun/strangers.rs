@@ -144,9 +144,9 @@ impl Share {
         self.is_open = self.saved >= if self.is_open { 1 } else { LEAST_NS };
     }
 
-    /// Strangers were served for so long.
+    /// Strangers were served for so long. More than could be saved up is not owed: then the lane was kept from its core, and not by them.
     fn spend(&mut self, ns: u64) {
-        self.saved = self.saved.saturating_sub_unsigned(ns);
+        self.saved = self.saved.saturating_sub_unsigned(ns).max(-MOST_NS);
     }
 
     /// When it opens again, at the latest.

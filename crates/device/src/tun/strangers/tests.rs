@@ -39,7 +39,7 @@ fn while_others_are_served_strangers_have_a_quarter() {
     assert!(share.is_open && !share.is_crowded(4_000 * MS + CROWDED_NS + MS), "nobody else any more");
 }
 
-/// A lane that was kept from its work for long owes no more than it took, and opens by the clock.
+/// A lane that was kept from its core for long owes no more than could be saved up, and opens by the clock.
 #[test]
 fn what_took_long_is_made_up_for() {
     let mut share = Share::new(PARTS);
@@ -48,6 +48,7 @@ fn what_took_long_is_made_up_for() {
     share.grow(2 * MS, true);
     assert!(!share.is_open);
     let opens = share.opens_in_ns();
+    assert!(opens <= u64::from(PARTS) * (MOST_NS + LEAST_NS) as u64, "{opens}");
     share.grow(2 * MS + opens - 4 * u64::from(PARTS), true);
     assert!(!share.is_open, "not yet");
     share.grow(2 * MS + opens, true);
