@@ -40,7 +40,8 @@ enum Body {
     },
 }
 
-/// One connection. Slots are used again, with the memory that they hold.
+/// One connection; without an `id`, the place for one.
+#[derive(Default)]
 struct Conn {
     id: Option<ConnId>,
     /// The beginning of a head whose end has not come yet.
@@ -435,18 +436,7 @@ impl App for Server {
     fn on_accept(&mut self, cx: &mut Context<'_>, id: ConnId) {
         let now_us = cx.now().as_us();
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.conns.push(Conn {
-                id: None,
-                head: Vec::new(),
-                skip: 0,
-                rest: Vec::new(),
-                body: Body::None,
-                close_after: false,
-                draining: false,
-                peer_closed: false,
-                deadline_us: 0,
-                queued: 0,
-            });
+            self.conns.push(Conn::default());
             self.conns.len() - 1
         });
         let conn = &mut self.conns[slot];
@@ -534,12 +524,8 @@ impl App for Server {
     fn on_closed(&mut self, _: &mut Context<'_>, id: ConnId, token: u64, _: CloseReason) {
         let Some(slot) = (token as usize).checked_sub(1) else { return };
         let Some(conn) = self.conns.get_mut(slot).filter(|conn| conn.id == Some(id)) else { return };
-        conn.id = None;
-        conn.head.clear();
-        conn.rest.clear();
-        conn.body = Body::None;
-        (conn.skip, conn.queued) = (0, 0);
-        (conn.close_after, conn.draining, conn.peer_closed) = (false, false, false);
+        // Nothing of one client's is there for the next, and what a long head took is given back.
+        *conn = Conn::default();
         self.free.push(slot);
     }
 
