@@ -102,7 +102,7 @@ pub struct TunConfig {
     /// Have the kernel choose the queue by our Toeplitz hash. `None`, or a kernel that refuses: the kernel's own flow table chooses.
     pub steering: Option<SteeringConfig>,
     /// Give each queue a second one, of which nobody is shown more than its frames, for the SYNs of addresses that have never completed a handshake
-    /// (see [`steering_ebpf`]). While others are served, what waits there has one part in so many of the lane's time. Only with
+    /// (see [`steering_ebpf`](crate::steering_ebpf)). While others are served, what waits there has one part in so many of the lane's time. Only with
     /// `steering`, and for at most half of [`QUEUES_MAX`]; where it cannot be had there is none.
     pub strangers_apart: Option<u32>,
 }
