@@ -245,6 +245,8 @@ impl Tun {
         if matches!(found, Ok(None)) {
             // Where it cannot be set, whoever takes the interface down gives it its addresses again.
             let _ = configure::keep_addresses(&name);
+            // Where it cannot be had, it costs memory.
+            let _ = configure::without_queues_before(&name);
         }
 
         let control = files[0].try_clone().map_err(TunError::Node)?;

@@ -176,11 +176,25 @@ pub(super) fn keep_addresses(name: &str) -> io::Result<()> {
     std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/keep_addr_on_down"), "1")
 }
 
-// From `linux/rtnetlink.h` and `linux/if_addr.h`; libc's headers differ between targets.
+/// Has the kernel hand over what it sends there at once. A TUN refuses nothing: what does not fit into its queues it drops, so that nothing ever waits in a
+/// queue before those. The kernel has one of these for each queue that there could be, 50 MiB where each may hold 8,192 packets.
+pub(super) fn without_queues_before(name: &str) -> io::Result<()> {
+    let (unspecified, padding, handle, info) = ([0], [0; 3], [0; 4], [0; 4]);
+    let mut message = Message::new(RTM_NEWQDISC, NLM_F_REQUEST | NLM_F_ACK_CREATE_REPLACE);
+    message.bytes(&[&unspecified[..], &padding, &index(name)?.to_ne_bytes(), &handle].concat());
+    message.bytes(&[TC_H_ROOT.to_ne_bytes(), info].concat());
+    message.attribute(TCA_KIND, b"noqueue\0");
+    message.send()
+}
+
+// From `linux/rtnetlink.h`, `linux/pkt_sched.h` and `linux/if_addr.h`; libc's headers differ between targets.
 const RTM_NEWADDR: u16 = 20;
 const RTM_GETADDR: u16 = 22;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
+const RTM_NEWQDISC: u16 = 36;
+const TCA_KIND: u16 = 1;
+const TC_H_ROOT: u32 = u32::MAX;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_F_NODAD: u8 = 0x02;

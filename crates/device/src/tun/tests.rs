@@ -419,3 +419,27 @@ fn an_interface_that_was_down_has_both_its_addresses_again() {
         }
     });
 }
+
+#[test]
+fn nothing_waits_in_front_of_an_interface_that_we_have_made() {
+    in_own_network("nothing_waits_in_front_of_an_interface_that_we_have_made", || {
+        let waits_in = |name: &str| {
+            let shown = std::process::Command::new("ip").args(["-o", "link", "show", "dev", name]).output().unwrap();
+            let shown = String::from_utf8(shown.stdout).unwrap();
+            shown.split_once(" qdisc ").map(|(_, rest)| rest.split(' ').next().unwrap().to_owned())
+        };
+        for queues in [1, 2] {
+            let tun = Tun::open(&TunConfig { queues, ..config() }).unwrap();
+            assert_eq!(waits_in(&tun.name).as_deref(), Some("noqueue"));
+            ip(&format!("link set {} down", tun.name));
+            ip(&format!("link set {} up", tun.name));
+            assert_eq!(waits_in(&tun.name).as_deref(), Some("noqueue"), "also after it was down");
+        }
+        ip("tuntap add dev lwroot mode tun");
+        ip("link set lwroot up");
+        let chosen = waits_in("lwroot");
+        assert_ne!(chosen.as_deref(), Some("noqueue"));
+        let _tun = Tun::open(&TunConfig { name: "lwroot".into(), ..config() }).unwrap();
+        assert_eq!(waits_in("lwroot"), chosen, "somebody else's is left as it is");
+    });
+}
