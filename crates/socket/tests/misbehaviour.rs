@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{pair, rounds, stacks};
+use common::{FEW, pair, rounds, stacks, stacks_with_few_blocks, stuck};
 use laneway::{Device, Event, Interest, Mode, Poller, Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -55,11 +56,9 @@ fn a_reader_that_stops_and_a_writer_that_floods() {
 
 #[test]
 fn one_who_does_not_read_holds_all_memory_for_a_while() {
-    let (here, there) = Device::memory_pair(1).unwrap();
-    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().blocks(65_536).start().unwrap();
-    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
-    // The server's lane has 64 KiB of blocks of each of three sizes: these bytes take all of them.
-    const MUCH: usize = 3 * 65_536;
+    let (server, client) = stacks_with_few_blocks();
+    // These bytes take all of them.
+    const MUCH: usize = FEW;
     let (mut hog, mut idle) = pair(&server, &client);
     hog.write_all(&[7; MUCH]).unwrap();
     let began = Instant::now();
@@ -67,7 +66,9 @@ fn one_who_does_not_read_holds_all_memory_for_a_while() {
         assert!(began.elapsed() < Duration::from_secs(10), "{:?} are held", server.memory());
         thread::sleep(Duration::from_millis(1));
     }
-    // What comes then is heard by one, who does not read it: the lane has one block in reserve.
+    // What is written then is written by one, and his peer does not read it; what comes is heard by one, who does not read it: of either the
+    // lane has one block in reserve.
+    let _stuck = stuck(&server, &client);
     let (mut first, last) = pair(&server, &client);
     first.write_all(b"last").unwrap();
     assert_eq!(last.peek(&mut [0; 8]).unwrap(), 4);
@@ -107,6 +108,47 @@ fn one_who_does_not_read_holds_all_memory_for_a_while() {
     let mut buf = [0; 5];
     near.read_exact(&mut buf).unwrap();
     assert_eq!((&read[..], &buf), (&b"hello"[..], b"world"));
+}
+
+/// What comes for others and is not read holds all memory, and those others write before they read on.
+#[test]
+fn threads_that_write_before_they_read_on_share_what_memory_there_is() {
+    const EACH: usize = 300_000;
+    let (server, client) = stacks_with_few_blocks();
+    let pairs: Vec<_> = (0..20).map(|_| pair(&server, &client)).collect();
+    thread::scope(|scope| {
+        for (i, (near, far)) in pairs.iter().enumerate() {
+            for end in [near, far] {
+                end.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                end.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+            }
+            let (mut writes, mut reads) = (near, near);
+            let data: Vec<u8> = (0..EACH).map(|n| (n / 7 + i) as u8).collect();
+            let sent = data.clone();
+            scope.spawn(move || {
+                writes.write_all(&sent).expect("the other end reads on");
+                writes.shutdown(Shutdown::Write).unwrap();
+            });
+            scope.spawn(move || {
+                let mut back = vec![0; EACH];
+                reads.read_exact(&mut back).expect("it comes back");
+                assert!(back == data, "stream {i} came back as another");
+            });
+        }
+        let began = Instant::now();
+        while server.memory().unwrap().1 <= FEW {
+            assert!(began.elapsed() < Duration::from_secs(10), "{:?} are held", server.memory());
+            thread::sleep(Duration::from_millis(1));
+        }
+        for mut far in pairs.iter().map(|(_, far)| far) {
+            scope.spawn(move || {
+                let mut piece = [0; 8_192];
+                while let n @ 1.. = far.read(&mut piece).unwrap() {
+                    far.write_all(&piece[..n]).expect("there is memory when its turn comes");
+                }
+            });
+        }
+    });
 }
 
 #[test]

@@ -4,9 +4,9 @@ mod common;
 
 use axum::Router;
 use axum::routing::{get, post};
-use common::stacks;
+use common::{FEW, stacks, stacks_with_few_blocks, stuck};
 use laneway::tokio::{TcpListener, TcpStream, UdpSocket};
-use laneway::{BindOptions, Device, Stack};
+use laneway::{BindOptions, Stack};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::pin::Pin;
@@ -57,6 +57,8 @@ async fn many_streams_both_ways() {
 struct Hoarding {
     _stacks: (Stack, Stack),
     _hog: TcpStream,
+    /// It holds what is in reserve to write to.
+    _stuck: (laneway::TcpStream, laneway::TcpStream),
     /// Who reads what it brought gives the blocks back.
     idle: TcpStream,
     /// Another connection, and its end on the server.
@@ -65,28 +67,28 @@ struct Hoarding {
 }
 
 impl Hoarding {
-    const BROUGHT: usize = 196_608;
+    const BROUGHT: usize = FEW;
 
     async fn new() -> Self {
-        let (here, there) = Device::memory_pair(1).unwrap();
-        let server = Stack::builder(here).address("10.0.0.1/24").unwrap().blocks(65_536).start().unwrap();
-        let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+        let (server, client) = stacks_with_few_blocks();
         let (mut hog, idle) = connected(&server, &client).await;
         hog.write_all(&[7; Self::BROUGHT]).await.unwrap();
         let (near, far) = connected(&server, &client).await;
         let all_held = async {
-            while server.memory().unwrap().1 < 131_072 {
+            while server.memory().unwrap().1 < FEW {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         timeout(Duration::from_secs(10), all_held).await.expect("the first stream's bytes come");
-        Hoarding { _stacks: (server, client), _hog: hog, idle, near, far }
+        let stuck = stuck(&server, &client);
+        assert!(server.memory().unwrap().1 > FEW, "it writes to what is in reserve");
+        Hoarding { _stacks: (server, client), _hog: hog, _stuck: stuck, idle, near, far }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_waits_for_memory_that_another_stream_holds() {
-    let Hoarding { _stacks, _hog, mut idle, mut near, mut far } = Hoarding::new().await;
+    let Hoarding { _stacks, _hog, _stuck, mut idle, mut near, mut far } = Hoarding::new().await;
     let writer = tokio::spawn(async move { far.write_all(b"world").await.map(|()| far) });
     tokio::time::sleep(Duration::from_millis(50)).await;
     idle.read_exact(&mut vec![0; Hoarding::BROUGHT]).await.unwrap();
@@ -101,7 +103,7 @@ async fn a_task_waits_for_memory_that_another_stream_holds() {
 async fn a_task_that_tries_waits_for_memory_that_another_stream_holds() {
     let mut attempts = 0;
     let (_kept, mut idle, mut near, writer, tries) = loop {
-        let Hoarding { _stacks, _hog, idle, near, far } = Hoarding::new().await;
+        let Hoarding { _stacks, _hog, _stuck, idle, near, far } = Hoarding::new().await;
         let tries = Arc::new(AtomicU32::new(0));
         let counted = tries.clone();
         let writer = tokio::spawn(async move {
@@ -116,7 +118,7 @@ async fn a_task_that_tries_waits_for_memory_that_another_stream_holds() {
         });
         tokio::time::sleep(Duration::from_millis(50)).await;
         if !writer.is_finished() {
-            break ((_stacks, _hog), idle, near, writer, tries);
+            break ((_stacks, _hog, _stuck), idle, near, writer, tries);
         }
         // The first stream's bytes may have begun to come by a few, and the block of a word that those lay in be free again.
         attempts += 1;
@@ -129,6 +131,38 @@ async fn a_task_that_tries_waits_for_memory_that_another_stream_holds() {
     assert_eq!((n, &buf), (5, b"world"));
     let tries = tries.load(Relaxed);
     assert!(tries < 20, "it tried {tries} times");
+}
+
+/// A server that reads a piece and has it written before it reads on: what has come for others and is not read holds all memory, and those
+/// others wait to write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_that_write_before_they_read_on_share_what_memory_there_is() {
+    const STREAMS: usize = 30;
+    const EACH: usize = 300_000;
+    let (server, client) = stacks_with_few_blocks();
+    let mut streams = tokio::task::JoinSet::new();
+    for i in 0..STREAMS {
+        let (near, mut far) = connected(&server, &client).await;
+        streams.spawn(async move {
+            let mut piece = [0; 8_192];
+            while let n @ 1.. = far.read(&mut piece).await.unwrap() {
+                far.write_all(&piece[..n]).await.unwrap();
+            }
+            far.shutdown().await.unwrap();
+        });
+        streams.spawn(async move {
+            let data: Vec<u8> = (0..EACH).map(|n| (n / 7 + i) as u8).collect();
+            let (mut reader, mut writer) = tokio::io::split(near);
+            let mut back = Vec::new();
+            let write = async {
+                writer.write_all(&data).await.unwrap();
+                writer.shutdown().await.unwrap();
+            };
+            let (_, read) = tokio::join!(write, reader.read_to_end(&mut back));
+            assert!(read.unwrap() == EACH && back == data, "stream {i} came back as another");
+        });
+    }
+    timeout(Duration::from_secs(60), streams.join_all()).await.expect("each waits for memory that the others hold");
 }
 
 /// The same calls on tokio's own streams and on ours.

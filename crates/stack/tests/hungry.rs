@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Acquire;
 
 /// Of each size of block a lane may hold so much here: one large, 16 of a page, 256 small ones.
 const POOL: usize = 65_536;
-/// And beside them in reserve, to show what has come when nothing else is left: one of a page.
+/// And beside them in reserve, to show what has come when nothing else is left: one of a page. And one to write to.
 const RESERVE: usize = POOL / 16;
 /// More than that.
 const MUCH: usize = 4 * POOL;
@@ -125,6 +125,13 @@ fn famine(gift: usize) -> (impl FnMut(u64) -> usize + use<>, Arc<Desk>, [Talk; 2
     (run, desk, [first, second])
 }
 
+/// One that is refused nothing but what another has: the block in reserve to write to. Its lane is not told of what lies in it.
+fn holds_what_is_to_write_to(desk: &Desk, run: &mut impl FnMut(u64) -> usize) -> Talk {
+    let talk = connected(desk, run);
+    assert_eq!(talk.send(&[7; POOL]), RESERVE);
+    talk
+}
+
 /// As a write does that does not wait.
 fn asks_for_room(desk: &Desk, talk: &Talk) {
     assert_eq!(talk.send(b"x"), 0, "there is no block for a byte");
@@ -144,6 +151,7 @@ fn what_has_come_is_shown_when_there_is_memory_again() {
 #[test]
 fn who_would_write_is_told_when_there_is_memory_again() {
     let (mut run, desk, [first, second]) = famine(0);
+    let _third = holds_what_is_to_write_to(&desk, &mut run);
     asks_for_room(&desk, &second);
     run(500);
     assert_ne!(second.flags().get(WRITE), 0, "nobody says that there is memory before there is");
@@ -156,6 +164,7 @@ fn who_would_write_is_told_when_there_is_memory_again() {
 #[test]
 fn who_asks_for_memory_in_the_turn_after_another_word_is_heard() {
     let (mut run, desk, [first, second]) = famine(0);
+    let _third = holds_what_is_to_write_to(&desk, &mut run);
     desk.note(&second, Op::Nodelay(true));
     run(0);
     asks_for_room(&desk, &second);
@@ -223,12 +232,47 @@ fn what_has_come_goes_on_in_the_reserve() {
     let [second, third] = [(); 2].map(|()| connected(&desk, &mut run));
     run(500);
     assert_eq!((second.readable(), third.readable()), (RESERVE, 0), "there is one block for both");
+    let _fourth = holds_what_is_to_write_to(&desk, &mut run);
     asks_for_room(&desk, &second);
     assert_eq!(read_all(&desk, &second, &mut run), 10 * RESERVE);
     assert_eq!(read_all(&desk, &third, &mut run), 10 * RESERVE);
     run(500);
     assert_ne!(second.flags().get(WRITE), 0, "it is not for what is written");
-    assert_eq!(desk.block_bytes_in_use(), 3 * POOL);
+    assert_eq!(desk.block_bytes_in_use(), 3 * POOL + RESERVE);
+}
+
+/// What has come and is not read holds everything, the lane's reserve too, and those who are to read it write first. One after the other has
+/// what is in reserve for that, although no other block is ever free; and who is refused does nothing before he is told.
+#[test]
+fn what_is_written_goes_on_in_its_own_reserve() {
+    let (mut run, desk) = world(&[MUCH, 10 * RESERVE]);
+    let first = connected(&desk, &mut run);
+    run(50);
+    let all: Vec<_> = (0..5).map(|_| connected(&desk, &mut run)).collect();
+    run(500);
+    assert_eq!((all[0].readable(), desk.block_bytes_in_use()), (RESERVE, 3 * POOL + RESERVE));
+    let mut writers: Vec<_> = all.iter().map(|talk| (talk, 10 * RESERVE)).collect();
+    let mut most = 0;
+    for _ in 0..2_000 {
+        for (talk, left) in &mut writers {
+            if *left == 0 || talk.flags().get(WRITE) != 0 {
+                continue;
+            }
+            let mut n = talk.send(&[7; 10 * RESERVE][..*left]);
+            if n == 0 {
+                talk.flags().want(WRITE | ROOM);
+                n = talk.send(&[7; 10 * RESERVE][..*left]);
+            }
+            *left -= n;
+            desk.serve(talk);
+        }
+        most = most.max(desk.block_bytes_in_use());
+        run(1);
+    }
+    assert_eq!(writers.iter().map(|(_, left)| *left).collect::<Vec<_>>(), [0; 5], "are left to be written");
+    assert_eq!((first.readable() / RESERVE, most), (3 * POOL / RESERVE, 3 * POOL + 2 * RESERVE), "nobody has read");
+    run(500);
+    assert_eq!(desk.block_bytes_in_use(), 3 * POOL + RESERVE, "and it went back");
 }
 
 /// What nobody uses goes back, and what the next word will need not at once.

@@ -319,7 +319,8 @@ impl Builder {
 
     /// How many bytes the conversations of a lane may hold, of each of the three sizes of blocks that they are made of (256 bytes, 4 KiB and 64 KiB):
     /// what was written and is not sent, and what has come and is not read. 256 MiB; however little this says, there is one block of each. Beyond
-    /// that a write waits, and what comes, for which there is a sixteenth of that besides, stays with TCP, until others have let go of theirs.
+    /// that a write waits, and what comes stays with TCP, until others have let go of theirs. For each of the two there is a sixteenth of that
+    /// besides, so that neither stops the other: threads that write a piece before they read the next one go on, as long as their peers read.
     pub fn blocks(mut self, bytes: usize) -> Self {
         self.blocks = bytes;
         self

@@ -2,14 +2,16 @@
 
 #![allow(dead_code, reason = "each of them uses some of it")]
 
-use laneway::{Device, Stack, TcpListener, TcpStream};
+use laneway::{Config, Device, Stack, TcpListener, TcpStream};
 use std::fmt::Debug;
+use std::io::Write;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 /// Two stacks of one lane each on a link, 10.0.0.1 and 10.0.0.2.
 pub fn stacks() -> (Stack, Stack) {
@@ -24,6 +26,28 @@ pub fn pair(server: &Stack, client: &Stack) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind_on(server, "10.0.0.1:0").unwrap();
     let stream = TcpStream::connect_on(client, listener.local_addr().unwrap()).unwrap();
     (stream, listener.accept().unwrap().0)
+}
+
+/// Two stacks as [`stacks`] makes them, of which the first has [so many](FEW) bytes of blocks beside what is in reserve.
+pub fn stacks_with_few_blocks() -> (Stack, Stack) {
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let mut config = Config::default();
+    config.tcp.tcp_wmem = 65_536;
+    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().blocks(FEW / 3).config(config).start().unwrap();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+    (server, client)
+}
+
+/// Of three sizes 64 KiB each. In each reserve is one block.
+pub const FEW: usize = 3 * 65_536;
+
+/// A connection that holds what is in reserve to write to when the server has no other block: its other end does not read, and every buffer
+/// on the way is full.
+pub fn stuck(server: &Stack, client: &Stack) -> (TcpStream, TcpStream) {
+    let (near, far) = pair(server, client);
+    far.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    while (&far).write(&[7; 65_536]).is_ok() {}
+    (near, far)
 }
 
 /// Has the lanes look at their mail and at the link until nothing is on its way. One that answers has looked.

@@ -88,7 +88,8 @@ impl Desk {
         Self::with_pool(lanes, bells, POOL)
     }
 
-    /// The same; of each size of blocks a lane's conversations may hold so many bytes, and a sixteenth as much for what has come.
+    /// The same; of each size of blocks a lane's conversations may hold so many bytes, and a sixteenth as much for
+    /// what has come, and again for what is written.
     pub fn with_pool(lanes: usize, bells: Bells, bytes: usize) -> (Arc<Desk>, Vec<super::Server>) {
         let mut inboxes = Vec::new();
         let posts = (0..lanes).map(|_| {
@@ -140,6 +141,11 @@ impl Desk {
     /// The lane would get one to show what has come, though nobody else would get any.
     pub(super) fn has_reserve(&self, lane: usize) -> bool {
         self.posts[lane].pool.has_reserve()
+    }
+
+    /// A thread would get one to write to, though nobody else would get any.
+    pub(super) fn has_reserve_to_write(&self, lane: usize) -> bool {
+        self.posts[lane].pool.has_reserve_to_write()
     }
 
     /// Bytes of blocks that all conversations hold or have held.

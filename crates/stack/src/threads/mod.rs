@@ -47,6 +47,7 @@
 //! [`NOTES_MAX`] in a conversation; a socket is watched by [`WATCHES_MAX`] at most; a lane keeps 256 ended conversations for others, and none when it is idle. Whoever wants more waits, or is told that it would.
 //! Who finds all blocks with others tries again, or is told, when there are some (`hungry`). Beside them a lane has a sixteenth as much in
 //! reserve, to show what has come when nothing else is left: two hosts whose threads have written all memory full hear each other still.
+//! And as much for what is written: threads that answer before they read on give back what has come for them.
 //! Who says nothing holds none: the block of a word goes back after some tenth of a second, larger ones within milliseconds (`lenders`).
 
 pub mod accept;
@@ -70,7 +71,7 @@ pub use server::Server;
 
 /// Bytes that may wait in each direction of a conversation.
 pub const RING: u32 = 256 * 1024;
-/// Bytes of blocks of each size that a lane's conversations may hold; in reserve it has a sixteenth of that.
+/// Bytes of blocks of each size that a lane's conversations may hold; in each of two reserves it has a sixteenth of that.
 pub const POOL: usize = 256 << 20;
 /// Conversations that a lane looks at in one poll because their application asked for it.
 pub const SERVED_MAX: usize = 256;

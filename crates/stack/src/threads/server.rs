@@ -178,19 +178,19 @@ impl Server {
 
     /// Those for which there was no block try again.
     fn feed(&mut self, cx: &mut Context<'_>) {
-        let mut for_all = false;
+        let mut to_write = false;
         let has_some = || {
-            for_all = self.desk.has_blocks(self.lane);
-            for_all || self.desk.has_reserve(self.lane)
+            to_write = self.desk.has_blocks(self.lane) || self.desk.has_reserve_to_write(self.lane);
+            to_write || self.desk.has_reserve(self.lane)
         };
         for _ in 0..self.hungry.due(cx.now(), has_some) {
             let Some(index) = self.hungry.pop() else { break };
             let Some(record) = self.record(index) else { continue };
             record.resume(cx);
-            if for_all {
+            if to_write {
                 self.tell_later(index, ROOMIER);
             } else if record.waits_for_memory() {
-                self.hungry.add(index, cx.now()); // what is in reserve is not for what it would write
+                self.hungry.add(index, cx.now()); // what is in reserve to show what has come is not for what it would write
             }
         }
     }

@@ -5,7 +5,7 @@
 //! in each model); the tables of the pool, which are `OnceLock`s and `std`'s too.
 
 use super::*;
-use crate::primitive::{RACE, Weakness, caught, explore};
+use crate::primitive::{RACE, Unless, Weakness, caught, explore};
 use crate::ring::handout::handout;
 use std::sync::Arc as StdArc;
 
@@ -15,6 +15,8 @@ fn pool() -> Arc<BlockPool> {
     // that.
     let all = [8, 16, 32].map(|size| pool.take(size).expect("one of each"));
     all.into_iter().for_each(|block| pool.give(block));
+    let reserved = pool.take_to_write().expect("one");
+    pool.give(reserved);
     pool
 }
 
@@ -287,6 +289,60 @@ fn handed_over(remembers: Remembers) {
     drop((second.join().expect("no panic"), offers));
 }
 
+/// For what memory the lane of a model tells a writer who was refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tells {
+    OfWhatIsInReserveToo,
+    OfOtherBlocks,
+}
+
+/// Others hold all blocks but one in reserve, and one conversation has written to that. Another is refused until the lane has read it and has
+/// the block back; it asks, and is told, or it had the block in time.
+fn waits_for_the_reserve(tells: Tells) {
+    const ROOM: u32 = 1;
+    const ASKS: u32 = 1;
+    const HAS_WRITTEN: u32 = 2;
+    let pool = pool();
+    let held: Vec<_> = std::iter::from_fn(|| pool.take(8)).collect();
+    let (one, lane_one) = pipe(&pool, 16, (), (), ());
+    let (two, lane_two) = pipe(&pool, 16, (), (), ());
+    assert_eq!(one.send(&1u64.to_ne_bytes()), 8);
+    let [mut lane_one, mut lane_two] = [lane_one, lane_two].map(Unless::panicking);
+    let said = Unless::panicking(Arc::new(AtomicU32::new(0)));
+    let (theirs, two) = (Unless::panicking((*said).clone()), Unless::panicking(two));
+    let (one, pool) = (Unless::panicking(one), Unless::panicking(pool));
+    let lane = ::loom::thread::current();
+    // Not joined: loom takes an unpark that meets a join for the join's own.
+    let writer = ::loom::thread::spawn(move || {
+        while two.send(&2u64.to_ne_bytes()) == 0 {
+            two.flags().want(ROOM);
+            theirs.store(ASKS, order::publish());
+            lane.unpark();
+            ::loom::thread::park();
+        }
+        theirs.store(HAS_WRITTEN, order::publish());
+        lane.unpark();
+    });
+    assert_eq!(lane_one.front().first_chunk().copied().map(u64::from_ne_bytes), Some(1));
+    lane_one.advance(8);
+    lane_one.retire();
+    loop {
+        let has_some = pool.has_some() || tells == Tells::OfWhatIsInReserveToo && pool.has_reserve_to_write();
+        match said.load(order::observe()) {
+            HAS_WRITTEN => break,
+            ASKS if has_some && lane_two.pipe().flags().take(ROOM) != 0 => writer.thread().unpark(),
+            _ => {}
+        }
+        ::loom::thread::park();
+    }
+    assert_eq!(lane_two.front().first_chunk().copied().map(u64::from_ne_bytes), Some(2));
+    lane_two.advance(8);
+    assert!(lane_two.retire() && pool.has_reserve_to_write());
+    held.into_iter().for_each(|block| pool.give(block));
+    assert_eq!(pool.in_use(), 0);
+    drop(one);
+}
+
 #[test]
 fn bytes_arrive_whole_and_blocks_go_home() {
     let kept_to_the_end = || kept(Gives::AfterItsLastLook);
@@ -299,6 +355,7 @@ fn bytes_arrive_whole_and_blocks_go_home() {
         || close_behind_data(Closes::WhenItsBytesAreTaken),
         || alone_again(Renews::WhenNobodyHasIt),
         || handed_over(Remembers::Nothing),
+        || waits_for_the_reserve(Tells::OfWhatIsInReserveToo),
     ] {
         let schedules = explore(model);
         assert!(schedules > 1, "only {schedules} schedule was explored");
@@ -339,6 +396,16 @@ fn one_that_is_made_as_new_in_somebodys_hands_is_caught() {
 #[test]
 fn what_is_remembered_of_another_conversation_is_caught() {
     caught(Weakness::None, "left: 6\n right: 7", || handed_over(Remembers::TheOneBefore));
+}
+
+#[test]
+fn a_writer_who_is_not_told_of_the_reserve_is_caught() {
+    caught(Weakness::None, "deadlock", || waits_for_the_reserve(Tells::OfOtherBlocks));
+}
+
+#[test]
+fn a_block_in_reserve_that_is_handed_on_unobserved_is_caught() {
+    caught(Weakness::ExchangeRelaxed, RACE, || waits_for_the_reserve(Tells::OfWhatIsInReserveToo));
 }
 
 #[test]

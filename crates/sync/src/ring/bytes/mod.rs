@@ -295,7 +295,7 @@ impl<'a> Direction<'a> {
                 block
             }
             None => {
-                let reserved = || if self.writer_lends { self.pool.take_reserve() } else { None };
+                let reserved = || if self.writer_lends { self.pool.take_to_show() } else { self.pool.take_to_write() };
                 let Some(block) = self.pool.take(len).or_else(reserved) else {
                     self.out.hold.store(NONE, order::publish());
                     return 0;

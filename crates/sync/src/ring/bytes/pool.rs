@@ -12,11 +12,17 @@
 //! obvious thing. But of ten thousand conversations that speak now and then each would have its first line on a page
 //! of its own, at the beginning: a translation for each, and all of those lines in the same few sets of every cache.
 //!
-//! # And a reserve
+//! # And two reserves
 //!
 //! A sixteenth as much again, in blocks of 4 KiB, is for the lane alone: it takes one when nothing else is left and a conversation has no
 //! block for what has come. Without it two hosts whose threads have written all memory full would wait for each other: neither has room
 //! to hear what would make room at the other.
+//!
+//! And as much is for the application alone, in the same way. Without it what has come and is not read could hold all memory while each of
+//! those who are to read it waits to write first, as who answers piece by piece does: none of them would ever give a block back.
+//!
+//! A conversation has one block of a reserve in each direction at the most, as its first, and in a number the class tells whose it
+//! is: so it goes back where it came from, and neither can use up the other's.
 
 use super::super::block::Block;
 use crate::met;
@@ -35,20 +41,26 @@ const PIECES: usize = 20;
 const SLAB: usize = 65_536;
 /// Sizes of blocks.
 const SIZES: usize = 3;
-/// The class behind those of the sizes: the reserve.
-const RESERVE: usize = SIZES;
-/// As many as two bits tell apart, so a number leads to its class without a look whether there is one.
-const CLASSES: usize = 4;
-/// A number is two bits of size class, an index, and one more, so that none is a number too.
-const INDEX_MAX: u32 = 1 << 29;
+/// The class behind those of the sizes: the lane's reserve, …
+const TO_SHOW: usize = SIZES;
+/// … and the application's.
+const TO_WRITE: usize = SIZES + 1;
+/// Of how many classes there are blocks.
+const IN_USE: usize = SIZES + 2;
+/// In a number the class takes so many bits.
+const CLASS_BITS: u32 = 3;
+/// As many as those bits tell apart, so a number leads to its class without a look whether there is one. Of the last no block is made.
+const CLASSES: usize = 1 << CLASS_BITS;
+/// A number is the bits of its class, an index, and one more, so that none is a number too.
+const INDEX_MAX: u32 = 1 << (31 - CLASS_BITS);
 
-/// A block's number. The lowest two bits are its size class.
+/// A block's number. The lowest [`CLASS_BITS`] are its class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::ring) struct BlockId(pub(super) u32);
 
 impl BlockId {
     fn class(self) -> usize {
-        (self.0 & 3) as usize
+        self.0 as usize & (CLASSES - 1)
     }
 
     /// It is of the smallest size.
@@ -61,9 +73,9 @@ impl BlockId {
         self.class() == SIZES - 1
     }
 
-    /// It is of the reserve.
+    /// It is of a reserve.
     pub(super) fn is_reserve(self) -> bool {
-        self.class() == RESERVE
+        self.class() >= SIZES
     }
 }
 
@@ -73,7 +85,7 @@ struct Slab {
     next: Box<[AtomicU32]>,
 }
 
-/// Three sizes of blocks, and at most so many bytes of each; and the reserve.
+/// Three sizes of blocks, and at most so many bytes of each; and the reserves.
 pub struct BlockPool {
     classes: [Class; CLASSES],
 }
@@ -90,7 +102,7 @@ struct Class {
 }
 
 impl BlockPool {
-    /// Blocks of 256 bytes, of 4 KiB and of 64 KiB; at most `bytes` of each, and a sixteenth of that in reserve.
+    /// Blocks of 256 bytes, of 4 KiB and of 64 KiB; at most `bytes` of each, and a sixteenth of that in each reserve.
     pub fn new(bytes: usize) -> Self {
         Self::with_sizes([256, 4_096, SLAB as u32], bytes)
     }
@@ -98,8 +110,10 @@ impl BlockPool {
     /// The smallest first; the blocks in reserve are of the second size.
     pub(super) fn with_sizes(sizes: [u32; SIZES], bytes: usize) -> Self {
         let [small, page, large] = sizes;
-        let classes = [(small, bytes), (page, bytes), (large, bytes), (page, bytes / 16)];
-        BlockPool { classes: classes.map(|(size, bytes)| Class::new(size, bytes)) }
+        let classes = [(small, bytes), (page, bytes), (large, bytes), (page, bytes / 16), (page, bytes / 16)];
+        let class =
+            |class: usize| classes.get(class).map_or(Class::new(page, 0), |(size, bytes)| Class::new(*size, *bytes));
+        BlockPool { classes: std::array::from_fn(class) }
     }
 
     /// Bytes of blocks that exist, in use or free.
@@ -112,9 +126,14 @@ impl BlockPool {
         self.classes[..SIZES].iter().any(Class::has_some)
     }
 
-    /// The same of the reserve.
+    /// The same of the lane's reserve.
     pub fn has_reserve(&self) -> bool {
-        self.classes[RESERVE].has_some()
+        self.classes[TO_SHOW].has_some()
+    }
+
+    /// The same of the application's.
+    pub fn has_reserve_to_write(&self) -> bool {
+        self.classes[TO_WRITE].has_some()
     }
 
     /// Bytes of blocks that are in use. Walks the free lists, so for tests and listings while nobody else uses the pool.
@@ -124,7 +143,7 @@ impl BlockPool {
 
     /// What stands on the lines that all users of the pool share: the heads of its free lists, the counts of its blocks. For
     /// counting how often they travel, while nobody else uses the pool.
-    pub fn lines(&self) -> [u64; 2 * CLASSES] {
+    pub fn lines(&self) -> [u64; 2 * IN_USE] {
         std::array::from_fn(|i| match (&self.classes[i / 2], i % 2) {
             (class, 0) => class.free.load(Relaxed),
             (class, _) => u64::from(class.made.load(Relaxed)),
@@ -143,7 +162,7 @@ impl BlockPool {
 
     #[inline]
     fn class(&self, id: BlockId) -> (&Class, u32) {
-        (&self.classes[id.class()], id.0 >> 2)
+        (&self.classes[id.class()], id.0 >> CLASS_BITS)
     }
 
     /// Bytes of a block.
@@ -222,16 +241,22 @@ impl BlockPool {
         (fits..SIZES).chain((0..fits).rev()).find_map(|class| self.take_of(class))
     }
 
-    /// One of the reserve, for a lane that has found no other to show what has come.
+    /// One of the lane's reserve, which has found no other to show what has come.
     #[cold]
-    pub(super) fn take_reserve(&self) -> Option<BlockId> {
-        self.take_of(RESERVE)
+    pub(super) fn take_to_show(&self) -> Option<BlockId> {
+        self.take_of(TO_SHOW)
+    }
+
+    /// One of the application's, which has found no other to write to.
+    #[cold]
+    pub(super) fn take_to_write(&self) -> Option<BlockId> {
+        self.take_of(TO_WRITE)
     }
 
     #[inline]
     fn take_of(&self, class: usize) -> Option<BlockId> {
         let index = self.classes[class].take()?;
-        Some(BlockId(index << 2 | class as u32))
+        Some(BlockId(index << CLASS_BITS | class as u32))
     }
 
     #[inline]

@@ -278,8 +278,9 @@ fn a_used_up_pool_is_a_short_send() {
     let pool = Arc::new(BlockPool::with_sizes([8, 16, 32], 16));
     let (one, mut lane) = pipe(&pool, 1_000, (), (), ());
     let (two, _lane_two) = pipe(&pool, 1_000, (), (), ());
+    let (three, _lane_three) = pipe(&pool, 1_000, (), (), ());
     assert_eq!(one.send(&[1; 100]), 64, "two small blocks and one of each other size are all there is");
-    assert_eq!(two.send(b"x"), 0);
+    assert_eq!((three.send(&[3; 100]), two.send(b"x")), (16, 0), "but for one in reserve");
     assert_eq!(lane.front().len(), 32);
     lane.advance(32);
     assert_eq!(lane.front().len(), 16, "stepping over gives the first block back");
@@ -292,15 +293,18 @@ fn a_used_up_pool_has_one_in_reserve_for_what_has_come() {
     let (one, mut lane_one) = pipe(&pool, 1_000, (), (), ());
     let (two, mut lane_two) = pipe(&pool, 1_000, (), (), ());
     let (three, mut lane_three) = pipe(&pool, 1_000, (), (), ());
+    let (four, lane_four) = pipe(&pool, 1_000, (), (), ());
     let mut buf = [0; 100];
-    assert_eq!((one.send(&[1; 100]), two.send(b"x"), pool.has_some(), pool.has_reserve()), (64, 0, false, true));
+    // The one in reserve for what is written is another's, and is not for what comes.
+    assert_eq!((one.send(&[1; 100]), four.send(&[4; 100]), pool.has_reserve_to_write()), (64, 16, false));
+    assert_eq!((two.send(b"x"), pool.has_some(), pool.has_reserve()), (0, false, true));
     for round in 0..3 {
         // A block, and not a chain of them: who has one is read sooner or later, and goes on.
         assert_eq!((lane_two.fill(&[2; 100]), lane_three.fill(&[3; 100])), (16, 0), "in round {round}");
-        assert_eq!((pool.in_use(), pool.has_reserve()), (80, false));
+        assert_eq!((pool.in_use(), pool.has_reserve()), (96, false));
         assert_eq!((two.recv(&mut buf), lane_two.fill(&[2; 100])), (16, 16), "it is used again when it is read");
         assert_eq!((two.recv(&mut buf), lane_two.retire()), (16, true));
-        assert_eq!((pool.in_use(), pool.has_reserve(), two.send(b"x")), (64, true, 0), "and goes back to where it was");
+        assert_eq!((pool.in_use(), pool.has_reserve(), two.send(b"x")), (80, true, 0), "and goes back to where it was");
         assert_eq!(
             (lane_three.fill(&[3; 9]), three.recv(&mut buf), lane_three.retire()),
             (9, 9, true),
@@ -312,11 +316,71 @@ fn a_used_up_pool_has_one_in_reserve_for_what_has_come() {
     lane_one.advance(32);
     assert_eq!((lane_one.front().len(), pool.has_some()), (16, true));
     lane_one.advance(16);
-    assert_eq!((lane_one.front().len(), pool.in_use()), (8, 32));
+    assert_eq!((lane_one.front().len(), pool.in_use()), (8, 48));
     assert_eq!((lane_two.fill(&[2; 20]), pool.has_reserve()), (20, true));
     assert_eq!(two.recv(&mut buf), 20);
+    drop((one, lane_one, two, lane_two, three, lane_three, four, lane_four));
+    assert_eq!(pool.in_use(), 0);
+}
+
+/// What has come and is not read holds all memory, and who is to read it would write first.
+#[test]
+fn a_used_up_pool_has_one_in_reserve_for_what_is_written() {
+    let pool = Arc::new(BlockPool::with_sizes([8, 16, 32], 16));
+    let (one, mut lane_one) = pipe(&pool, 1_000, (), (), ());
+    let (two, mut lane_two) = pipe(&pool, 1_000, (), (), ());
+    let (three, mut lane_three) = pipe(&pool, 1_000, (), (), ());
+    let mut buf = [0; 100];
+    assert_eq!((lane_one.fill(&[1; 100]), lane_two.fill(&[2; 100])), (64, 16), "and what it has in reserve to show");
+    assert_eq!((pool.has_some(), pool.has_reserve(), pool.has_reserve_to_write()), (false, false, true));
+    for round in 0..3 {
+        // A block, and not a chain of them: what is written is sent sooner or later, and its writer goes on.
+        assert_eq!((two.send(&[2; 100]), one.send(&[1; 100]), three.send(b"x")), (16, 0, 0), "in round {round}");
+        assert_eq!((pool.in_use(), pool.has_reserve_to_write()), (96, false));
+        assert_eq!((lane_two.front().len(), two.send(b"x")), (16, 0));
+        lane_two.advance(16);
+        assert_eq!((two.send(&[2; 100]), lane_two.front()), (16, &[2; 16][..]), "it is used again when it was taken");
+        lane_two.advance(16);
+        assert!(!lane_two.retire(), "what has come is not read");
+        assert_eq!((pool.in_use(), pool.has_reserve_to_write()), (80, true), "and it goes back to where it was");
+        assert_eq!((pool.has_reserve(), lane_three.fill(b"x")), (false, 0), "which is not for what comes");
+        assert_eq!((three.send(&[3; 9]), lane_three.front()), (9, &[3; 9][..]), "the next has it");
+        lane_three.advance(9);
+        assert!(lane_three.retire());
+    }
+    // With memory again each goes home, and to no other.
+    assert_eq!((two.send(&[2; 9]), lane_two.front().len(), one.recv(&mut buf), two.recv(&mut buf)), (9, 9, 64, 16));
+    lane_two.advance(9);
+    assert!(lane_one.retire() && lane_two.retire());
+    assert_eq!((pool.in_use(), pool.has_reserve(), pool.has_reserve_to_write()), (0, true, true));
+    // One that holds it when there is memory exchanges it for what it needs, and one of which the last owner lets go gives it back.
+    assert_eq!(
+        (lane_one.fill(&[1; 100]), two.send(b"x"), lane_two.front(), one.recv(&mut buf)),
+        (64, 1, &b"x"[..], 64)
+    );
+    lane_two.advance(1);
+    assert!(lane_one.retire() && !pool.has_reserve_to_write());
+    assert_eq!((two.send(&[2; 20]), pool.has_reserve_to_write()), (20, true));
     drop((one, lane_one, two, lane_two, three, lane_three));
     assert_eq!(pool.in_use(), 0);
+}
+
+/// Whose a block is, is told by its number alone.
+#[test]
+fn a_number_is_its_class_and_its_place() {
+    let pool = Arc::new(BlockPool::with_sizes([8, 16, 32], 64));
+    let taken = [8, 16, 32, 8, 16, 8].map(|len| pool.take(len).expect("there are so many"));
+    assert_eq!(taken.map(|id| pool.size(id)), [8, 16, 32, 8, 16, 8]);
+    let (show, write) = (pool.take_to_show(), pool.take_to_write());
+    let reserved = [show, write].map(|id| id.expect("one of each"));
+    assert_eq!((pool.take_to_show(), pool.take_to_write()), (None, None));
+    assert!(reserved[0] != reserved[1] && reserved.iter().all(|id| id.is_reserve() && pool.size(*id) == 16));
+    assert!(taken.iter().all(|id| !id.is_reserve()));
+    assert_eq!(pool.in_use(), 8 * 3 + 16 * 2 + 32 + 2 * 16);
+    pool.give(reserved[1]);
+    assert_eq!((pool.has_reserve(), pool.has_reserve_to_write()), (false, true));
+    pool.give(reserved[0]);
+    assert_eq!((pool.take_to_write(), pool.take_to_show()), (Some(reserved[1]), Some(reserved[0])));
 }
 
 #[test]
@@ -327,6 +391,11 @@ fn what_is_in_reserve_is_not_kept_for_the_next() {
     assert_eq!((one.send(&[1; 100]), lane.fill(b"x"), two.recv(&mut [0; 2])), (64, 1, 1));
     drop(two);
     assert!(!pool.has_reserve() && lane.renew() && pool.has_reserve());
+    let (three, mut lane) = pipe(&pool, 1_000, (), (), ());
+    assert_eq!((three.send(b"x"), lane.front().len()), (1, 1));
+    lane.advance(1);
+    drop(three);
+    assert!(!pool.has_reserve_to_write() && lane.renew() && pool.has_reserve_to_write());
 }
 
 /// What is said before it is handed over is read without a look at the lane's line; what it keeps for the next is a block for
