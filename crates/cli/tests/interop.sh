@@ -32,9 +32,9 @@ fi
 binary=$(realpath "$binary")
 
 if [ -n "$quick" ]; then
-    tls_s=2 big_mib=64 ab_n=20000 load_n=20000 wrk_s=3 parallel_kib=512 flood_s=3
+    tls_s=2 big_mib=64 ab_n=20000 load_n=20000 wrk_s=3 parallel_kib=512 flood_s=2 flood_rounds=1
 else
-    tls_s=10 big_mib=1024 ab_n=200000 load_n=200000 wrk_s=10 parallel_kib=4096 flood_s=10
+    tls_s=10 big_mib=1024 ab_n=200000 load_n=200000 wrk_s=10 parallel_kib=4096 flood_s=3 flood_rounds=5
 fi
 
 net=lwi$$
@@ -232,6 +232,31 @@ check_nmap() {
 }
 
 # The same attack, once on us and once into the void: what is left for ab should be nearly the same.
+# flooded NAME HPING_OPTIONS...: what ab keeps of its rate while the same flood goes where nobody answers; the median of some rounds.
+flooded() {
+    local name=$1 round target
+    shift
+    local -a ratios
+    for round in $(seq $flood_rounds); do
+        local -A rates
+        for target in 10.78.0.9 $v4; do
+            ip netns exec "$net" hping3 -q --flood -S -p 80 "$@" $target >/dev/null 2>&1 &
+            local flood=$!
+            sleep 0.5
+            rates[$target]=$(on ab -q -r -s 60 -t $flood_s -n 10000000 -c 50 "http://$v4/index.html" 2>&1 | awk '/^Requests per second:/ { print $4 } /^Failed requests:/ && $3 > 0 { print "failed" }' | tr '\n' ' ')
+            kill -INT $flood 2>/dev/null
+            wait $flood 2>/dev/null
+        done
+        case "${rates[$v4]}" in *failed*) bad "$name" "ab has failed requests (${rates[$v4]})"; return ;; esac
+        ratios+=("$(awk -v a="${rates[$v4]}" -v b="${rates[10.78.0.9]}" 'BEGIN { printf "%.2f", (b + 0) ? a / b : 0 }')")
+    done
+    local ratio
+    ratio=$(printf '%s\n' "${ratios[@]}" | sort -n | sed -n "$(((flood_rounds + 1) / 2))p")
+    # A short run on a busy machine says only that service goes on.
+    awk -v r="$ratio" -v bar="${quick:+0.2}" 'BEGIN { exit !(r >= (bar ? bar : 0.8)) }' && ok "$name" "ab keeps $ratio of its rate (rounds: ${ratios[*]})" ||
+        bad "$name" "ab keeps only $ratio of its rate (rounds: ${ratios[*]}; ${rates[$v4]}/s against ${rates[10.78.0.9]}/s)"
+}
+
 check_flood() {
     have "SYN flood" hping3 hping3 || return
     have "SYN flood" ab apache2-utils || return
@@ -240,20 +265,9 @@ check_flood() {
         ip -n "$net" tuntap add dev void0 mode tun || { skip "SYN flood" "no interface without a far end can be made: modprobe dummy"; return; }
     ip -n "$net" link set void0 arp off up
     ip -n "$net" addr add 10.78.0.1/24 dev void0
-    local target rate
-    declare -A rates
-    for target in 10.78.0.9 $v4; do
-        ip netns exec "$net" hping3 -q --flood -S -p 80 --rand-source $target >/dev/null 2>&1 &
-        local flood=$!
-        sleep 0.5
-        rates[$target]=$(on ab -q -r -s 60 -t $flood_s -n 10000000 -c 50 "http://$v4/index.html" 2>&1 | awk '/^Requests per second:/ { print $4 } /^Failed requests:/ && $3 > 0 { print "failed" }' | tr '\n' ' ')
-        kill -INT $flood 2>/dev/null
-        wait $flood 2>/dev/null
-    done
-    rate=$(awk -v a="${rates[$v4]}" -v b="${rates[10.78.0.9]}" 'BEGIN { printf "%.2f", (b + 0) ? a / b : 0 }')
-    # A short run on a busy machine says only that service goes on.
-    awk -v r="$rate" -v bar="${quick:+0.1}" 'BEGIN { exit !(r >= (bar ? bar : 0.8)) }' && ok "SYN flood" "ab keeps $rate of its rate (${rates[$v4]}/s against ${rates[10.78.0.9]}/s)" ||
-        bad "SYN flood" "ab keeps only $rate of its rate (${rates[$v4]}/s against ${rates[10.78.0.9]}/s)"
+    flooded "SYN flood, forged" --rand-source
+    # From the address that ab has, and that refuses what it has not asked for.
+    flooded "SYN flood, one address"
     ip -n "$net" link del void0
 }
 

@@ -495,7 +495,7 @@ fn the_doctor_grants_everything_by_one_command() {
             lines.as_array().expect("an array").iter().find(|line| line["check"] == check).expect("it is checked");
         line["fix"].as_str().map(str::to_owned)
     };
-    let fixes = [fix_of("CAP_NET_ADMIN"), fix_of("steering eBPF")];
+    let fixes = ["CAP_NET_ADMIN", "steering eBPF", "SYN cookies in eBPF"].map(fix_of);
     let command = format!("sudo setcap cap_net_admin,cap_bpf+ep {doctor}");
     for fix in fixes.into_iter().flatten() {
         assert!(fix.ends_with(&command), "{fix}");

@@ -7,13 +7,11 @@
 //! For delay and rates see [`crate::memory::Impair`].
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
 
 use crate::chance::{Dice, Fate};
 use crate::memory::offload;
-use crate::{BATCH_MAX, Capabilities, Medium, Queue, Rx, RxChecksum, RxFrame, RxMeta, Tx, TxMeta};
+use crate::{BATCH_MAX, Capabilities, FloodGate, Medium, Queue, Rx, RxChecksum, RxFrame, RxMeta, Tx, TxMeta};
 
 pub use crate::chance::Rates;
 
@@ -206,16 +204,8 @@ impl<R: Rx> Rx for FaultRx<R> {
         self.inner.aside()
     }
 
-    fn aside_rests(&self) -> Duration {
-        self.inner.aside_rests()
-    }
-
-    fn look_aside(&mut self) {
-        self.inner.look_aside();
-    }
-
-    fn vouch(&mut self, peer: IpAddr) {
-        self.inner.vouch(peer);
+    fn floodgate(&mut self) -> Option<&mut dyn FloodGate> {
+        self.inner.floodgate()
     }
 
     fn failed(&self) -> Option<&str> {

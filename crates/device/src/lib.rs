@@ -48,18 +48,23 @@
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 use std::any::Any;
-use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
 
 pub mod chance;
+#[cfg(target_os = "linux")]
+pub mod cookies_ebpf;
+#[cfg(target_os = "linux")]
+mod ebpf;
 pub mod fault;
+mod floodgate;
 pub mod memory;
 pub mod pcap;
 #[cfg(target_os = "linux")]
 pub mod steering_ebpf;
 #[cfg(target_os = "linux")]
 pub mod tun;
+
+pub use floodgate::{Alarms, CookieAnswer, FloodGate};
 
 #[cfg(test)]
 mod testing;
@@ -192,22 +197,14 @@ pub trait Rx {
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
     /// A second descriptor, which polls readable when a frame waits that can wait: [`poll`](Rx::poll) looks there now and then by itself, and
-    /// the next time if it is [told to](Rx::look_aside).
+    /// the next time if it is [told to](FloodGate::look_aside).
     fn aside(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// For so long from now on what waits [aside](Rx::aside) is not looked at, and need wake nobody.
-    fn aside_rests(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    /// Something waits [aside](Rx::aside).
-    fn look_aside(&mut self) {}
-
-    /// This peer has completed a handshake with us. A device that keeps the SYNs of strangers apart takes his from now on with everything else.
-    fn vouch(&mut self, peer: IpAddr) {
-        let _ = peer;
+    /// What the device can do against floods.
+    fn floodgate(&mut self) -> Option<&mut dyn FloodGate> {
+        None
     }
 
     /// Why there will never be another frame, in a sentence, if that is so: the device is gone.
@@ -316,14 +313,8 @@ impl<R: Rx + ?Sized> Rx for Box<R> {
     fn aside(&self) -> Option<BorrowedFd<'_>> {
         (**self).aside()
     }
-    fn aside_rests(&self) -> Duration {
-        (**self).aside_rests()
-    }
-    fn look_aside(&mut self) {
-        (**self).look_aside();
-    }
-    fn vouch(&mut self, peer: IpAddr) {
-        (**self).vouch(peer);
+    fn floodgate(&mut self) -> Option<&mut dyn FloodGate> {
+        (**self).floodgate()
     }
     fn failed(&self) -> Option<&str> {
         (**self).failed()

@@ -8,15 +8,13 @@
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
-use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use crate::memory::offload::{complete_checksum, unfinished};
-use crate::{Capabilities, Medium, PartialChecksum, Queue, Rx, RxFrame, Tx, TxMeta};
+use crate::{Capabilities, FloodGate, Medium, PartialChecksum, Queue, Rx, RxFrame, Tx, TxMeta};
 
 mod place;
 
@@ -333,16 +331,8 @@ impl<R: Rx> Rx for Tap<R> {
         self.inner.aside()
     }
 
-    fn aside_rests(&self) -> Duration {
-        self.inner.aside_rests()
-    }
-
-    fn look_aside(&mut self) {
-        self.inner.look_aside();
-    }
-
-    fn vouch(&mut self, peer: IpAddr) {
-        self.inner.vouch(peer);
+    fn floodgate(&mut self) -> Option<&mut dyn FloodGate> {
+        self.inner.floodgate()
     }
 
     fn failed(&self) -> Option<&str> {

@@ -34,11 +34,14 @@
 
 use std::fmt;
 use std::io;
-use std::mem;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use crate::ebpf::kernel::{
+    BPF_F_RDONLY_PROG, BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_LRU_HASH, Kind, create_map, load_program, update,
+};
+use crate::ebpf::{ADD, AND, B, FRAME, H, Helper, Insn, JEQ, JNE, LSH, MOV, MUL, Program, RSH, W, XOR};
 use crate::{BUCKETS, Medium};
 
 /// The bucket of a Toeplitz hash.
@@ -144,7 +147,8 @@ impl Steering {
         // One queue for all: no question which.
         let key = (queues != Some(1)).then_some(key);
         let peers = apart.map(|(peers, _)| peers.0.as_raw_fd());
-        let program = load_program(&assemble(key, medium, map.as_raw_fd(), peers)).map_err(SteeringError::Load)?;
+        let program = load_program(Kind::SocketFilter, &assemble(key, medium, map.as_raw_fd(), peers))
+            .map_err(SteeringError::Load)?;
         Ok(Steering { program, table: map, apart: queues, interface: None })
     }
 
@@ -165,17 +169,6 @@ impl Steering {
     }
 }
 
-/// One eBPF instruction (`struct bpf_insn`).
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Insn {
-    code: u8,
-    /// Destination in the low four bits, source in the high four.
-    registers: u8,
-    offset: i16,
-    imm: i32,
-}
-
 /// Registers by what they hold here. 6 to 9 survive a packet load.
 mod reg {
     /// Result of a packet load; the program's answer.
@@ -184,8 +177,6 @@ mod reg {
     pub const WORD: u8 = 1;
     /// Scratch.
     pub const TERM: u8 = 2;
-    /// The frame of the program's memory ends here.
-    pub const FRAME: u8 = 10;
     /// Packet loads want the context here.
     pub const CONTEXT: u8 = 6;
     pub const HASH: u8 = 7;
@@ -195,81 +186,25 @@ mod reg {
     pub const PORTS: u8 = 9;
 }
 
-// Operation codes: class | operation | source.
-const ALU32: u8 = 0x04;
-const ALU64: u8 = 0x07;
-const JMP: u8 = 0x05;
-const FROM_REGISTER: u8 = 0x08;
-const AND: u8 = 0x50;
-const LSH: u8 = 0x60;
-const RSH: u8 = 0x70;
-const XOR: u8 = 0xa0;
-const MOV: u8 = 0xb0;
-const MUL: u8 = 0x20;
-const ADD: u8 = 0x00;
-const JEQ: u8 = 0x10;
-const JNE: u8 = 0x50;
-const LOAD_PACKET: u8 = 0x20; // BPF_LD | BPF_ABS
-const LOAD_PACKET_INDEXED: u8 = 0x40; // BPF_LD | BPF_IND
-const W: u8 = 0x00;
-const H: u8 = 0x08;
-const B: u8 = 0x10;
-const LOAD_BYTE: u8 = 0x71; // BPF_LDX | BPF_MEM | BPF_B
-const LOAD_IMM64: u8 = 0x18;
-const PSEUDO_MAP: u8 = 1;
-const PSEUDO_MAP_VALUE: u8 = 2;
-const STORE_WORD: u8 = 0x63; // BPF_STX | BPF_MEM | BPF_W
-const STORE_WORD_IMM: u8 = 0x62; // BPF_ST | BPF_MEM | BPF_W
-const CALL: u8 = 0x85;
-const MAP_LOOKUP_ELEM: i32 = 1;
-const EXIT: u8 = 0x95;
-
 /// Entries of the table: for each bucket its queue, and behind those its queue for strangers.
 const ENTRIES: usize = 2 * BUCKETS;
 /// Bytes of an address among the peers.
 const PEER_LEN: u32 = 16;
 
-/// An assembler with forward jumps.
-struct Program(Vec<Insn>);
-
-/// A jump whose target is not known yet.
-#[must_use]
-struct Jump(usize);
-
 impl Program {
-    fn push(&mut self, code: u8, dst: u8, src: u8, imm: i32) -> usize {
-        self.0.push(Insn { code, registers: src << 4 | dst, offset: 0, imm });
-        self.0.len() - 1
-    }
-
-    /// `dst = dst op imm`, in 32 bits.
-    fn op(&mut self, op: u8, dst: u8, imm: i32) {
-        self.push(ALU32 | op, dst, 0, imm);
-    }
-
-    /// `dst = dst op src`, in 32 bits.
-    fn op_register(&mut self, op: u8, dst: u8, src: u8) {
-        self.push(ALU32 | op | FROM_REGISTER, dst, src, 0);
-    }
-
-    /// `ACC = packet[at..]` in host order. The program ends with 0 if the packet is shorter.
-    fn load(&mut self, size: u8, at: usize) {
-        self.push(LOAD_PACKET | size, 0, 0, at as i32);
-    }
-
     /// `PORTS` = the four bytes at `at`.
     fn load_ports(&mut self, at: usize) {
-        self.load(W, at);
+        self.load_packet(W, at);
         self.op_register(MOV, reg::PORTS, reg::ACC);
     }
 
     /// The same behind the IPv4 header at `ip`. PROTOCOL is then how long that is.
     fn load_ports_v4(&mut self, ip: usize) {
-        self.load(B, ip);
+        self.load_packet(B, ip);
         self.op(AND, reg::ACC, 0x0f);
         self.op(LSH, reg::ACC, 2);
         self.op_register(MOV, reg::PROTOCOL, reg::ACC);
-        self.push(LOAD_PACKET_INDEXED | W, 0, reg::PROTOCOL, ip as i32);
+        self.load_packet_indexed(W, reg::PROTOCOL, ip);
         self.op_register(MOV, reg::PORTS, reg::ACC);
     }
 
@@ -278,53 +213,33 @@ impl Program {
     fn judge(&mut self, peers: i32, flags: usize, address: usize, words: usize) {
         const FIN_SYN_RST_ACK: i32 = 0x17;
         const SYN: i32 = 0x02;
-        self.push(LOAD_PACKET_INDEXED | B, 0, reg::PROTOCOL, flags as i32);
+        self.load_packet_indexed(B, reg::PROTOCOL, flags);
         self.op(MOV, reg::STRANGER, 0);
         self.op(AND, reg::ACC, FIN_SYN_RST_ACK);
         let other = self.jump_if(JNE, reg::ACC, SYN);
         for word in 0..PEER_LEN as usize / 4 {
             let at = (4 * word) as i16 - PEER_LEN as i16;
-            let stored = if word < words {
-                self.load(W, address + 4 * word);
-                self.push(STORE_WORD, reg::FRAME, reg::ACC, 0)
+            if word < words {
+                self.load_packet(W, address + 4 * word);
+                self.store(W, FRAME, at, reg::ACC);
             } else {
-                self.push(STORE_WORD_IMM, reg::FRAME, 0, 0)
-            };
-            self.0[stored].offset = at;
+                self.store_imm(W, FRAME, at, 0);
+            }
         }
-        self.push(LOAD_IMM64, reg::WORD, PSEUDO_MAP, peers);
-        self.push(0, 0, 0, 0);
-        self.push(ALU64 | MOV | FROM_REGISTER, reg::TERM, reg::FRAME, 0);
-        self.push(ALU64 | ADD, reg::TERM, 0, -(PEER_LEN as i32));
-        self.push(CALL, 0, 0, MAP_LOOKUP_ELEM);
+        self.map(reg::WORD, peers);
+        self.op64_register(MOV, reg::TERM, FRAME);
+        self.op64(ADD, reg::TERM, -(PEER_LEN as i32));
+        self.call(Helper::MapLookupElem);
         let known = self.jump_if(JNE, reg::ACC, 0);
         self.op(MOV, reg::STRANGER, 1);
         self.land(known);
         self.land(other);
     }
 
-    /// `WORD = &table[first]`.
-    fn load_table(&mut self, table: i32, first: usize) {
-        self.push(LOAD_IMM64, reg::WORD, PSEUDO_MAP_VALUE, table);
-        self.push(0, 0, 0, first as i32); // its second half: the offset within the value
-    }
-
     /// Ends with the entry of the table that WORD points to.
     fn answer(&mut self) {
-        self.push(LOAD_BYTE, reg::ACC, reg::WORD, 0);
-        self.push(EXIT, 0, 0, 0);
-    }
-
-    fn jump_if(&mut self, op: u8, register: u8, imm: i32) -> Jump {
-        Jump(self.push(JMP | op, register, 0, imm))
-    }
-
-    fn jump(&mut self) -> Jump {
-        Jump(self.push(JMP, 0, 0, 0))
-    }
-
-    fn land(&mut self, jump: Jump) {
-        self.0[jump.0].offset = (self.0.len() - jump.0 - 1) as i16;
+        self.load(B, reg::ACC, reg::WORD, 0);
+        self.exit();
     }
 
     /// Takes the 32 bits in ACC into the hash; they are the input's bits from `bit` on.
@@ -357,18 +272,18 @@ fn assemble(key: Option<&[u8; 40]>, medium: Medium, table: i32, peers: Option<i3
     const IPV6_HEADER: usize = 40;
     let ip = medium.header_len();
     let mut p = Program(Vec::with_capacity(2100));
-    p.push(ALU64 | MOV | FROM_REGISTER, reg::CONTEXT, 1, 0);
+    p.op64_register(MOV, reg::CONTEXT, 1);
     p.op(MOV, reg::HASH, 0);
     p.op(MOV, reg::PORTS, 0);
 
     // Which family?
     let (to_v4, to_v6) = match medium {
         Medium::Ethernet => {
-            p.load(H, 12);
+            p.load_packet(H, 12);
             (p.jump_if(JEQ, reg::ACC, 0x0800), p.jump_if(JEQ, reg::ACC, 0x86dd))
         }
         Medium::Ip => {
-            p.load(B, 0);
+            p.load_packet(B, 0);
             p.op(RSH, reg::ACC, 4);
             (p.jump_if(JEQ, reg::ACC, 4), p.jump_if(JEQ, reg::ACC, 6))
         }
@@ -376,9 +291,9 @@ fn assemble(key: Option<&[u8; 40]>, medium: Medium, table: i32, peers: Option<i3
     let neither = p.jump();
 
     p.land(to_v4);
-    p.load(B, ip + 9);
+    p.load_packet(B, ip + 9);
     p.op_register(MOV, reg::PROTOCOL, reg::ACC);
-    p.load(H, ip + 6);
+    p.load_packet(H, ip + 6);
     p.op(AND, reg::ACC, 0x3fff); // more fragments, or an offset
     let fragment = p.jump_if(JNE, reg::ACC, 0);
     let tcp = p.jump_if(JEQ, reg::PROTOCOL, TCP);
@@ -395,10 +310,10 @@ fn assemble(key: Option<&[u8; 40]>, medium: Medium, table: i32, peers: Option<i3
     p.land(other);
     p.land(udp);
     p.op(MOV, reg::STRANGER, 0);
-    judged.into_iter().for_each(|jump| p.land(jump));
+    p.land_all(judged);
     if let Some(key) = key {
         for word in 0..2 {
-            p.load(W, ip + 12 + 4 * word);
+            p.load_packet(W, ip + 12 + 4 * word);
             p.absorb(key, 32 * word);
         }
         p.op_register(MOV, reg::ACC, reg::PORTS);
@@ -407,7 +322,7 @@ fn assemble(key: Option<&[u8; 40]>, medium: Medium, table: i32, peers: Option<i3
     let v4_done = p.jump();
 
     p.land(to_v6);
-    p.load(B, ip + 6);
+    p.load_packet(B, ip + 6);
     p.op_register(MOV, reg::PROTOCOL, reg::ACC);
     let tcp = p.jump_if(JEQ, reg::PROTOCOL, TCP);
     let other = p.jump_if(JNE, reg::PROTOCOL, UDP);
@@ -423,10 +338,10 @@ fn assemble(key: Option<&[u8; 40]>, medium: Medium, table: i32, peers: Option<i3
     p.land(other);
     p.land(udp);
     p.op(MOV, reg::STRANGER, 0);
-    judged.into_iter().for_each(|jump| p.land(jump));
+    p.land_all(judged);
     if let Some(key) = key {
         for word in 0..8 {
-            p.load(W, ip + 8 + 4 * word);
+            p.load_packet(W, ip + 8 + 4 * word);
             p.absorb(key, 32 * word);
         }
         p.op_register(MOV, reg::ACC, reg::PORTS);
@@ -439,88 +354,16 @@ fn assemble(key: Option<&[u8; 40]>, medium: Medium, table: i32, peers: Option<i3
     p.op(AND, reg::HASH, BUCKETS as i32 - 1);
     let stranger = p.jump_if(JNE, reg::STRANGER, 0);
     for (lands, first) in [(None, 0), (Some(stranger), BUCKETS)] {
-        lands.into_iter().for_each(|jump| p.land(jump));
-        p.load_table(table, first);
-        p.push(ALU64 | ADD | FROM_REGISTER, reg::WORD, reg::HASH, 0);
+        p.land_all(lands);
+        p.map_value(reg::WORD, table, first);
+        p.op64_register(ADD, reg::WORD, reg::HASH);
         p.answer();
     }
 
     p.land(neither);
-    p.load_table(table, 0);
+    p.map_value(reg::WORD, table, 0);
     p.answer();
     p.0
-}
-
-// The parts of `union bpf_attr` that we use; the kernel takes a shorter one for zeroes.
-
-#[repr(C)]
-struct MapCreate {
-    map_type: u32,
-    key_size: u32,
-    value_size: u32,
-    max_entries: u32,
-    map_flags: u32,
-}
-
-#[repr(C)]
-struct MapUpdate {
-    map_fd: u32,
-    _padding: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
-}
-
-#[repr(C)]
-struct ProgramLoad {
-    prog_type: u32,
-    insn_cnt: u32,
-    insns: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log_buf: u64,
-    kern_version: u32,
-    prog_flags: u32,
-}
-
-const BPF_MAP_CREATE: i32 = 0;
-const BPF_MAP_UPDATE_ELEM: i32 = 2;
-const BPF_PROG_LOAD: i32 = 5;
-const BPF_MAP_TYPE_ARRAY: u32 = 2;
-const BPF_MAP_TYPE_LRU_HASH: u32 = 9;
-const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
-/// The program may only read the map.
-const BPF_F_RDONLY_PROG: u32 = 1 << 7;
-
-/// # Safety
-/// Pointers within `attr` must be valid for what `command` does with them.
-unsafe fn bpf<T>(command: i32, attr: &T) -> io::Result<i32> {
-    // SAFETY: `attr` is live and of the size that is passed; what it points to is the caller's promise.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attr, mem::size_of::<T>()) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
-}
-
-fn create_map(kind: u32, key_size: u32, value_size: u32, max_entries: u32, flags: u32) -> io::Result<OwnedFd> {
-    let attr = MapCreate { map_type: kind, key_size, value_size, max_entries, map_flags: flags };
-    // SAFETY: the attribute holds no pointers.
-    let fd = unsafe { bpf(BPF_MAP_CREATE, &attr) }?;
-    // SAFETY: the kernel has just given us this descriptor (with close-on-exec), and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// # Safety
-/// `key` and `value` must be as long as the map's are.
-unsafe fn update<K, V>(map: &OwnedFd, key: &K, value: &V) -> io::Result<()> {
-    let attr = MapUpdate {
-        map_fd: map.as_raw_fd() as u32,
-        _padding: 0,
-        key: (&raw const *key) as u64,
-        value: (&raw const *value) as u64,
-        flags: 0,
-    };
-    // SAFETY: the caller vouches for the lengths; both live through the call.
-    unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attr) }.map(drop)
 }
 
 /// `apart` queues on, each bucket has its queue for strangers.
@@ -529,26 +372,6 @@ fn update_table(map: &OwnedFd, table: &[u8; BUCKETS], apart: Option<u8>) -> io::
         std::array::from_fn(|i| table[i % BUCKETS] + if i < BUCKETS { 0 } else { apart.unwrap_or(0) });
     // SAFETY: a `u32` has the map's key size (4), `entries` its value size (ENTRIES).
     unsafe { update(map, &0u32, &entries) }
-}
-
-fn load_program(insns: &[Insn]) -> io::Result<OwnedFd> {
-    // No helper is called that is kept for the GPL.
-    let license = c"MIT";
-    let attr = ProgramLoad {
-        prog_type: BPF_PROG_TYPE_SOCKET_FILTER,
-        insn_cnt: insns.len() as u32,
-        insns: insns.as_ptr() as u64,
-        license: license.as_ptr() as u64,
-        log_level: 0,
-        log_size: 0,
-        log_buf: 0,
-        kern_version: 0,
-        prog_flags: 0,
-    };
-    // SAFETY: `insns` holds as many instructions as said, `license` ends with a zero byte; both live through the call.
-    let fd = unsafe { bpf(BPF_PROG_LOAD, &attr) }?;
-    // SAFETY: the kernel has just given us this descriptor (with close-on-exec), and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 #[cfg(test)]

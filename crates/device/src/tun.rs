@@ -19,8 +19,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::cookies_ebpf::CookieGiver;
 use crate::steering_ebpf::Steering;
-use crate::{BATCH_MAX, BUCKETS, Capabilities, Medium, Queue, Rx, RxFrame, RxMeta, Tx, TxMeta, frame_too_long};
+use crate::{
+    Alarms, BATCH_MAX, BUCKETS, Capabilities, CookieAnswer, FloodGate, Medium, Queue, Rx, RxFrame, RxMeta, Tx, TxMeta,
+    frame_too_long,
+};
 
 pub mod configure;
 mod error;
@@ -274,6 +278,10 @@ impl Tun {
             mac,
         };
 
+        let cookies = Arc::new(CookieGiver::new(
+            configure::index(&name).map_err(|error| configure_error(&name, "the number", error))?,
+            config.medium,
+        ));
         let counters: Vec<_> = files.iter().map(|_| Arc::new(TunCounters::default())).collect();
         let mut queues = Vec::with_capacity(files.len());
         let mut apart = apart.into_iter();
@@ -284,7 +292,10 @@ impl Tun {
                 _ => None,
             };
             queues.push(Queue {
-                rx: TunRx { strangers, ..TunRx::new(file, &name, config, &capabilities, counters.clone()) },
+                rx: TunRx {
+                    strangers,
+                    ..TunRx::new(file, &name, config, &capabilities, counters.clone(), cookies.clone())
+                },
                 tx: TunTx::new(write_side, config.offload, capabilities, counters.clone()),
             });
         }
@@ -376,6 +387,8 @@ pub struct TunRx {
     slots: Slots,
     /// The queue beside it, if there is one.
     strangers: Option<Strangers>,
+    /// What answers in the kernel.
+    pub(crate) cookies: Arc<CookieGiver>,
     counters: Arc<TunCounters>,
     name: String,
     /// The interface is gone.
@@ -433,6 +446,7 @@ impl TunRx {
         config: &TunConfig,
         capabilities: &Capabilities,
         counters: Arc<TunCounters>,
+        cookies: Arc<CookieGiver>,
     ) -> Self {
         // An operator can raise the MTU while we run. A frame that is then too long is cut off by the kernel, and refused by the stack.
         let packet = if config.offload && config.receive_super { SUPER_MAX } else { capabilities.mtu.max(1500) };
@@ -444,7 +458,7 @@ impl TunRx {
             lent: Box::new([(0, RxMeta::default()); BATCH_MAX]),
             count: 0,
         };
-        TunRx { file, slots, strangers: None, counters, name: name.into(), failure: None }
+        TunRx { file, slots, strangers: None, cookies, counters, name: name.into(), failure: None }
     }
 
     /// The kernel lends us nothing: for now, or for ever.
@@ -501,7 +515,17 @@ impl Rx for TunRx {
         self.strangers.as_ref().map(|strangers| strangers.file.as_fd())
     }
 
-    fn aside_rests(&self) -> Duration {
+    fn floodgate(&mut self) -> Option<&mut dyn FloodGate> {
+        Some(self)
+    }
+
+    fn failed(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+}
+
+impl FloodGate for TunRx {
+    fn rests(&self) -> Duration {
         self.strangers.as_ref().map_or(Duration::ZERO, Strangers::rest)
     }
 
@@ -515,8 +539,16 @@ impl Rx for TunRx {
         }
     }
 
-    fn failed(&self) -> Option<&str> {
-        self.failure.as_deref()
+    fn overrun(&mut self, how: &CookieAnswer) {
+        self.cookies.answer(how);
+    }
+
+    fn alarms(&self) -> Alarms {
+        self.cookies.alarms()
+    }
+
+    fn answered(&mut self) -> u64 {
+        self.cookies.answered()
     }
 }
 

@@ -21,7 +21,7 @@ use crate::trace::Tap;
 use crate::turns::Turns;
 use crate::udp::UdpSockets;
 use crate::worker::TIMERS_MAX;
-use laneway_device::{Capabilities, Medium};
+use laneway_device::{Alarms, Capabilities, CookieAnswer, Medium};
 use laneway_proto::icmp::RateLimit;
 use laneway_proto::ip::identification::Identifications;
 use laneway_proto::ip::reassembly::{self, Reassembly};
@@ -100,6 +100,13 @@ pub struct Local {
     pub(crate) due: Vec<Handle>,
     /// Cookies were sent lately: an ACK out of the blue may carry one.
     pub(crate) cookies_until: Instant,
+    /// What tells that the device sends some, if it can.
+    pub(crate) alarms: Option<Alarms>,
+    /// How the device may do that for an endpoint that is overrun, and when to say so again.
+    pub(crate) overrun: Option<Box<CookieAnswer>>,
+    pub(crate) overrun_again: Instant,
+    /// Handshakes that their callers have refused, since when.
+    pub(crate) refusals: (u32, Instant),
     pub(crate) housekeeping_at: Instant,
     /// The last millisecond whose timers and TIME_WAIT records were dealt with to the end.
     pub(crate) expired_to: u64,
@@ -181,6 +188,10 @@ impl<S: Sharing> Lane<S> {
             // So that the first wave of timers calls the heap no more than others do.
             due: Vec::with_capacity(TIMERS_MAX),
             cookies_until: Instant::ZERO,
+            alarms: None,
+            overrun: None,
+            overrun_again: Instant::ZERO,
+            refusals: (0, Instant::ZERO),
             housekeeping_at: Instant::ZERO,
             expired_to: 0,
             taken_in_first: 0,

@@ -151,12 +151,13 @@ impl Runtime {
         let cores = cores();
         let mut runtime = Runtime { shared: Arc::clone(&shared), lanes: Vec::new(), control: None };
         for (id, Seat { lane, queue, app }) in seats.into_iter().enumerate() {
-            let seat = Seat { lane, queue, app: guard::Guarded(app) };
+            let mut seat = Seat { lane, queue, app: guard::Guarded(app) };
             let core = (options.pin && lanes <= cores.len()).then(|| cores[id]);
             let readiness = seat.queue.rx.readiness().map(|fd| fd.try_clone_to_owned()).transpose();
             let readiness = readiness.inspect_err(|_| shared.begin_stop())?;
             let aside = seat.queue.rx.aside().map(|fd| fd.try_clone_to_owned()).transpose();
             let aside = aside.inspect_err(|_| shared.begin_stop())?;
+            seat.lane.local.alarms = seat.queue.rx.floodgate().map(|gate| gate.alarms());
             let work = LaneWork {
                 seat,
                 id,

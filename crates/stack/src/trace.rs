@@ -267,9 +267,6 @@ impl Rx for TappedRx<'_> {
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.inner.readiness()
     }
-    fn vouch(&mut self, peer: IpAddr) {
-        self.inner.vouch(peer);
-    }
     fn failed(&self) -> Option<&str> {
         self.inner.failed()
     }

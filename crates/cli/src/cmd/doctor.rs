@@ -3,6 +3,7 @@
 use crate::ask::Out;
 use crate::failure::Failure;
 use laneway_stack::device::Medium;
+use laneway_stack::device::cookies_ebpf;
 use laneway_stack::device::steering_ebpf::{Peers, Steering, even_table};
 use laneway_stack::device::tun::{Tun, TunConfig, TunError};
 use laneway_stack::runtime::cores;
@@ -10,6 +11,7 @@ use rustix::process::{Gid, Resource, getegid, geteuid, getgroups, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde_json::json;
 use std::fs;
+use std::io::ErrorKind;
 
 /// Says what this machine allows Laneway to do, and for what it does not allow, the command that would change it.
 #[derive(clap::Args)]
@@ -53,7 +55,7 @@ impl Line {
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut lines = vec![memory(), kernel(), core_count(), node(), capability()];
     lines.extend(interfaces());
-    lines.extend([steering(), files(), locked_memory(), processes(), forwarding(), virtual_machine()]);
+    lines.extend([steering(), cookies(), files(), locked_memory(), processes(), forwarding(), virtual_machine()]);
     let mut out = Out::new();
     if args.json {
         let state = |state| match state {
@@ -237,6 +239,22 @@ fn steering() -> Line {
                 "{error}: frames that land on the wrong lane are passed on, and a flood of SYNs waits in one queue with everything else"
             ),
             format!("run with sudo, or once: {}", grant()),
+        ),
+    }
+}
+
+fn cookies() -> Line {
+    match cookies_ebpf::check() {
+        Ok(()) => {
+            Line::good("SYN cookies in eBPF", "SYNs to an endpoint that is overrun are answered where they are sent")
+        }
+        Err(error) => Line::limited(
+            "SYN cookies in eBPF",
+            format!("{error}: the SYNs of a flood come to the lanes, which answer as many as they have time for"),
+            match error.kind() {
+                ErrorKind::PermissionDenied => format!("run with sudo, or once: {}", grant()),
+                _ => "Linux 6.6 or later".to_owned(),
+            },
         ),
     }
 }

@@ -89,6 +89,12 @@ impl Config {
         Config { tcp_rmem: (initial.min(most), most), tcp_wmem: self.tcp_wmem.min(LARGEST as u32), ..self }
     }
 
+    /// The window in a SYN or SYN-ACK: unscaled, so at most 65,535.
+    #[inline]
+    pub fn initial_window(&self) -> u16 {
+        self.tcp_rmem.0.min(65_535) as u16
+    }
+
     /// The window scale we offer: the smallest that can describe the largest receive buffer.
     #[inline]
     pub fn receive_scale(&self) -> u8 {

@@ -87,6 +87,8 @@ const SACK_BIT: u32 = 0x10;
 /// As Linux, which keeps a sixth bit for ECN.
 const OPTION_BITS: u32 = 6;
 const OPTION_MASK: u32 = (1 << OPTION_BITS) - 1;
+/// A timestamp that carries options may be so much older than the time at which it is sent, in milliseconds.
+pub const TS_BACK_MS: u32 = OPTION_MASK;
 
 /// The timestamp of the SYN-ACK: `options` in the low six bits of the latest such value not after `ts_now`, so that
 /// the next segment's timestamp is not an older one. `ts_now` is the clock in the unit of our timestamps, without the

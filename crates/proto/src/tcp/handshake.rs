@@ -121,7 +121,7 @@ impl Handshake {
             let val = (cx.now.as_ms() as u32).wrapping_add(self.ts_offset);
             options.timestamps = Some(Timestamps { val, echo });
         }
-        let window = UnscaledWindow::new(initial_window(cx));
+        let window = UnscaledWindow::new(cx.config.initial_window());
         Some(Header {
             src_port: self.key.local_port,
             dst_port: self.key.remote_port,
@@ -213,7 +213,7 @@ impl Handshake {
                 None => Outcome::Waiting(Some(Discard::TcpAckInvalid)),
                 Some(0) => Outcome::Failed(CloseReason::Refused),
                 // Elsewhere in the window it is challenged, as another SYN is: by what answered the first.
-                Some(ahead) if 0 < ahead && ahead < i32::from(initial_window(cx)) => {
+                Some(ahead) if 0 < ahead && ahead < i32::from(cx.config.initial_window()) => {
                     self.due = true;
                     Outcome::Waiting(Some(Discard::TcpRstChallenged))
                 }
@@ -226,7 +226,7 @@ impl Handshake {
             cold_path();
             // SYN-RECEIVED of a simultaneous open: the ACK of our SYN-ACK, or text that has overtaken it.
             let ahead = seg.seq.offset_from(peer.irs + 1);
-            if !acks_us || !(0..=i32::from(initial_window(cx))).contains(&ahead) {
+            if !acks_us || !(0..=i32::from(cx.config.initial_window())).contains(&ahead) {
                 return Outcome::Waiting(Some(Discard::TcpOutOfWindow));
             }
             return Outcome::Established(self.agree(peer, seg, Event::AckOfSyn, cx));
@@ -303,7 +303,7 @@ impl Handshake {
             ts_offset: self.ts_offset,
             // A window in a segment with SYN is never scaled.
             snd_wnd: Window::new(peer.window.into()),
-            rcv_adv: peer.irs + 1 + u32::from(initial_window(cx)),
+            rcv_adv: peer.irs + 1 + u32::from(cx.config.initial_window()),
             rtt_us: sent_once.then(|| cx.now.since_us(self.sent_at).min(u32::MAX.into()) as u32),
             syn_lost: self.retries > 0,
         }
@@ -317,10 +317,4 @@ impl Handshake {
 pub(super) fn echoed_us(echo: Option<u32>, ts_offset: u32, now: Instant) -> Option<u32> {
     let age_ms = (now.as_ms() as u32).wrapping_add(ts_offset).wrapping_sub(echo?);
     (age_ms <= (syn_timeout_us(u8::MAX) / 1_000) as u32).then(|| age_ms.max(1) * 1_000)
-}
-
-/// The window in a SYN or SYN-ACK: unscaled, so at most 65,535.
-#[inline]
-pub(super) fn initial_window(cx: &Cx<'_>) -> u16 {
-    cx.config.tcp_rmem.0.min(65_535) as u16
 }

@@ -1,7 +1,7 @@
 //! Owns a passive open before it is a connection: a SYN becomes a half-open entry of at most 64 bytes, or a cookie.
 
 use super::connection::Agreed;
-use super::handshake::{echoed_us, initial_window};
+use super::handshake::echoed_us;
 use super::rtt::syn_timeout_us;
 use super::{Config, Cx, cookie, isn};
 use crate::discard::Discard;
@@ -213,7 +213,7 @@ impl HalfOpen {
             options.timestamps = Some(Timestamps { val, echo: self.ts_recent });
         }
         // The window that the SYN-ACK has shown, in the units that hold without SYN; rounded so that it does not shrink.
-        let window = u32::from(initial_window(cx)).div_ceil(1 << self.scales.ours().get()) as u16;
+        let window = u32::from(cx.config.initial_window()).div_ceil(1 << self.scales.ours().get()) as u16;
         Some(Header {
             src_port: self.key.local_port,
             dst_port: self.key.remote_port,
@@ -235,7 +235,7 @@ impl HalfOpen {
     /// A segment for this flow arrived in SYN-RECEIVED (RFC 9293 section 3.10.7.4).
     #[inline(always)]
     pub fn on_segment(&self, seg: &Segment<'_>, cx: &Cx<'_>) -> Outcome {
-        let window = u32::from(initial_window(cx));
+        let window = u32::from(cx.config.initial_window());
         let expected = self.irs + 1;
         let in_window = seg.seq.at_or_after(expected) && seg.seq.before(expected + window);
         if seg.flags.rst() {
@@ -316,7 +316,7 @@ fn syn_ack(key: &FlowKey, iss: SeqNum, irs: SeqNum, options: Options, cx: &Cx<'_
         seq: iss,
         ack: irs + 1,
         flags: Flags::SYN | Flags::ACK,
-        window: UnscaledWindow::new(initial_window(cx)),
+        window: UnscaledWindow::new(cx.config.initial_window()),
         urgent: 0,
         options,
     }
@@ -379,7 +379,7 @@ pub fn on_cookie_ack(key: &FlowKey, seg: &Segment<'_>, secrets: &Secrets, cx: &C
         ts_recent: kept.map_or(0, |(ts, _)| ts.val),
         ts_offset,
         snd_wnd: seg.window << snd_scale,
-        rcv_adv: irs + 1 + u32::from(initial_window(cx)),
+        rcv_adv: irs + 1 + u32::from(cx.config.initial_window()),
         rtt_us: None,
         syn_lost: false,
     })

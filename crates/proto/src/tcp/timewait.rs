@@ -5,7 +5,7 @@
 
 use super::connection::{Connection, Facts};
 use super::input::least_between_answers_ms;
-use super::{Config, State};
+use super::{Config, State, cookie};
 use crate::discard::Discard;
 use crate::time::Instant;
 use laneway_wire::flow::{Address, FlowKey};
@@ -152,6 +152,25 @@ pub trait TimeWait: Copy {
     fn reusable(&self, now: Instant, delay_ms: u32) -> Option<SeqNum> {
         let memory = &self.parts().0;
         (memory.timestamps && self.age_ms(now) >= delay_ms.max(1)).then_some(memory.snd_nxt)
+    }
+
+    /// Whether a connection takes the flow over that began with a cookie, whoever sent that not knowing of this record: `seg` is the ACK that bears it.
+    /// By RFC 6191, and as nobody asked before the SYN was answered, for both directions: either both ends' timestamps are newer than the record, or both
+    /// ends' sequence numbers begin beyond it.
+    ///
+    /// The timestamp of a SYN-ACK with a cookie is up to [`cookie::TS_BACK_MS`] too old. So the peer is to be sent one that is newer than the record soon.
+    fn yields_to_cookie(&self, seg: &Segment<'_>, ts_offset: u32) -> bool {
+        let memory = &self.parts().0;
+        let is_later = (seg.seq - 1).after(memory.rcv_nxt);
+        match seg.options.timestamps {
+            Some(ts) if memory.timestamps => {
+                let theirs = ts.val.wrapping_sub(memory.ts_recent) as i32;
+                let ours =
+                    ts.echo.wrapping_sub(ts_offset).wrapping_add(cookie::TS_BACK_MS).wrapping_sub(memory.since_ms);
+                (theirs > 0 || (theirs == 0 && is_later)) && ours as i32 >= 0
+            }
+            _ => is_later && (seg.ack - 1).after(memory.snd_nxt),
+        }
     }
 
     /// A segment for this flow arrived.

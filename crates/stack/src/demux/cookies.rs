@@ -4,18 +4,28 @@
 
 use super::opening::path_facts;
 use super::{Arriving, Stage};
-use crate::app::announced_mss;
+use crate::app::{ListenerId, announced_mss};
 use crate::counters::Mib;
 use crate::egress;
+use crate::lane::Local;
 use crate::paths::PathPlace;
 use crate::ports::Claim;
-use crate::tables::{Slot, Tcb};
-use laneway_device::Tx;
+use crate::tables::{Handle, Slot, Tcb};
+use laneway_device::{Alarms, CookieAnswer, Tx};
 use laneway_proto::discard::Discard;
-use laneway_proto::tcp::{self, Connection, listen};
+use laneway_proto::tcp::connection::Agreed;
+use laneway_proto::tcp::cookie::MSS_TABLE;
+use laneway_proto::tcp::listen::Secrets;
+use laneway_proto::tcp::{self, Config, Connection, listen};
+use laneway_wire::flow::FlowKey;
 
 /// An ACK out of the blue may carry a cookie for this long after cookies were last sent.
 const COOKIE_LIFE_US: u64 = 120_000_000;
+/// So often a lane says to its device that an endpoint is overrun.
+const OVERRUN_AGAIN_US: u64 = 50_000;
+/// An endpoint is overrun if so many handshakes are refused within so long, by those who began them.
+const REFUSALS_MANY: u32 = 256;
+const REFUSALS_US: u64 = 50_000;
 
 impl<T: Tx> Stage<'_, T> {
     #[cold]
@@ -30,13 +40,43 @@ impl<T: Tx> Stage<'_, T> {
             let cx = tcp::Cx { now: local.now, config: &local.config.tcp, pool };
             listen::cookie_syn_ack(key, segment, announced_mss(mtu, key.is_v4()), &local.secrets.get(), &cx)
         });
+        self.overrun(key);
+    }
+
+    /// A handshake has been refused by who had begun it. Whoever floods us from where somebody answers has each of his refused: he takes no
+    /// room, but as much time as he likes.
+    #[cold]
+    pub(super) fn refused(&mut self, key: &FlowKey) {
+        let (now, (count, since)) = (self.local.now, self.local.refusals);
+        let (count, since) = if now.since_us(since) < REFUSALS_US { (count + 1, since) } else { (1, now) };
+        self.local.refusals = (count, since);
+        if count >= REFUSALS_MANY && self.local.config.tcp.tcp_syncookies {
+            self.overrun(key);
+        }
+    }
+
+    /// The device may answer for a while, if it can: it is told how.
+    #[inline]
+    fn overrun(&mut self, key: &FlowKey) {
+        if self.local.alarms.is_some() && self.local.now >= self.local.overrun_again {
+            self.local.overrun_again = self.local.now.after_us(OVERRUN_AGAIN_US);
+            self.local.overrun = self.answers_to(key);
+        }
+    }
+
+    #[inline(never)]
+    fn answers_to(&mut self, key: &FlowKey) -> Option<Box<CookieAnswer>> {
+        let (secrets, local) = (self.local.secrets.get(), &mut *self.local);
+        let mtu = local.paths.passing(&local.snapshot, key.remote)?.mtu;
+        let time_and_hops = (local.now.as_us(), local.paths.hop_limit);
+        Some(Box::new(answer(key, announced_mss(mtu, key.is_v4()), &local.config.tcp, &secrets, time_and_hops)))
     }
 
     /// An ACK of what nobody has sent, unless that was a cookie lately. Without one it is reset, and counted as that.
     #[cold]
     pub(super) fn cookie_or_reset(&mut self, arriving: &Arriving<'_, '_>, half_open: Option<u32>, without: Discard) {
-        let is_asked = self.local.cookies_until > self.local.now;
-        let outcome = if is_asked { self.cookie(arriving, half_open, without) } else { Err(without) };
+        let outcome =
+            if self.local.cookies_may_come() { self.cookie(arriving, half_open, without) } else { Err(without) };
         if let Err(discard) = outcome {
             self.tables.counters.discard(discard);
             self.reset(arriving);
@@ -47,12 +87,8 @@ impl<T: Tx> Stage<'_, T> {
     /// to be counted: `without` somebody who listens there.
     #[cold]
     fn cookie(&mut self, arriving: &Arriving<'_, '_>, half_open: Option<u32>, without: Discard) -> Result<(), Discard> {
-        let Some(listener) = self.tables.listeners.find(&arriving.key.local, arriving.key.local_port, arriving.hash)
-        else {
-            return Err(without);
-        };
-        let cx = cx!(self);
-        let Some(agreed) = listen::on_cookie_ack(arriving.key, arriving.segment, &self.local.secrets.get(), &cx) else {
+        let Some(listener) = self.listener(arriving) else { return Err(without) };
+        let Some(agreed) = self.agreed(arriving) else {
             self.tables.counters.count(Mib::TcpExtSyncookiesFailed);
             return Err(Discard::TcpCookieInvalid);
         };
@@ -60,20 +96,95 @@ impl<T: Tx> Stage<'_, T> {
             self.accept_queue_full();
             return Ok(());
         }
-        self.tables.counters.count(Mib::TcpExtSyncookiesRecv);
         if let Some(index) = half_open {
             self.tables.remove_half_open(index);
         }
+        self.redeem(arriving, listener, &agreed, /* owes_ack= */ false);
+        Ok(())
+    }
+
+    /// The same for a flow in TIME_WAIT, of which the device that has answered its SYN did not know. False, with nothing done, if it bears no cookie of ours
+    /// for this flow. If the connection cannot begin where the former one ended, the peer is told.
+    #[cold]
+    pub(super) fn cookie_over(&mut self, arriving: &Arriving<'_, '_>, record: Handle) -> bool {
+        let Some(listener) = self.listener(arriving) else { return false };
+        let Some(agreed) = self.agreed(arriving) else { return false };
+        if !self.tables.listeners.has_room(listener) {
+            self.accept_queue_full();
+            return true;
+        }
+        if !self.tables.yields_to_cookie(record, arriving.segment, agreed.ts_offset) {
+            self.tables.counters.discard(Discard::TcpTimeWait);
+            self.reset(arriving);
+            return true;
+        }
+        self.tables.give_up(arriving.hash, record);
+        self.redeem(arriving, listener, &agreed, /* owes_ack= */ true);
+        true
+    }
+
+    fn listener(&self, arriving: &Arriving<'_, '_>) -> Option<ListenerId> {
+        self.tables.listeners.find(&arriving.key.local, arriving.key.local_port, arriving.hash)
+    }
+
+    fn agreed(&mut self, arriving: &Arriving<'_, '_>) -> Option<Agreed> {
+        listen::on_cookie_ack(arriving.key, arriving.segment, &self.local.secrets.get(), &cx!(self))
+    }
+
+    /// Makes the connection.
+    fn redeem(&mut self, arriving: &Arriving<'_, '_>, listener: ListenerId, agreed: &Agreed, owes_ack: bool) {
+        self.tables.counters.count(Mib::TcpExtSyncookiesRecv);
         let path = PathPlace::of(arriving.key);
         let (mtu, _) = path_facts(self.local, arriving.key, path);
         let (config, now) = (&self.local.config.tcp, self.local.now);
         let (tag, hash) = (Claim::NONE.pack(self.tables.listeners.reuse(listener)), arriving.hash);
         let id = self.tables.insert(arriving.key, hash, || {
-            let tcb = Tcb::Synchronized(Connection::accepted(&agreed, mtu, config, now, listener.0.into()));
+            let mut connection = Connection::accepted(agreed, mtu, config, now, listener.0.into());
+            if owes_ack {
+                connection.owe_ack();
+            }
+            let tcb = Tcb::Synchronized(connection);
             Slot { tcb, hash, touched: false, accepted: false, tag, path }
         });
         self.local.began(arriving.key);
         self.welcome(listener, id, arriving.came);
-        Ok(())
     }
 }
+
+impl Local {
+    /// Whether an ACK out of the blue may bear a cookie.
+    #[cold]
+    pub(crate) fn cookies_may_come(&mut self) -> bool {
+        if self.alarms.as_mut().is_some_and(Alarms::heard) {
+            self.cookies_until = self.cookies_until.max(self.now.after_us(COOKIE_LIFE_US));
+        }
+        self.cookies_until > self.now
+    }
+}
+
+/// How SYNs to an endpoint are answered with cookies, for whoever does that instead of [`listen::cookie_syn_ack`].
+fn answer(
+    endpoint: &FlowKey,
+    mss: u16,
+    config: &Config,
+    secrets: &Secrets,
+    (now_us, hop_limit): (u64, u8),
+) -> CookieAnswer {
+    CookieAnswer {
+        address: endpoint.local.to_ip(),
+        port: endpoint.local_port,
+        cookie_secret: secrets.cookie,
+        timestamp_secret: secrets.timestamp,
+        now_us,
+        mss_table: MSS_TABLE,
+        mss,
+        window: config.initial_window(),
+        window_scale: config.tcp_window_scaling.then(|| config.receive_scale()),
+        timestamps: config.tcp_timestamps,
+        sack: config.tcp_sack,
+        hop_limit,
+    }
+}
+
+#[cfg(test)]
+mod tests;

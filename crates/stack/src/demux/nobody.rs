@@ -34,6 +34,7 @@ impl<T: Tx> Stage<'_, T> {
         };
         let hash = came.hash(&self.local.hash_key);
         let begins = match record {
+            Some(record) if self.bears_cookie(record, (came, hash), &segment) => None,
             Some(record) => match self.time_wait(record, came, &segment) {
                 Ok(begins) => begins,
                 Err(AnotherFlows) => {
@@ -86,6 +87,24 @@ impl<T: Tx> Stage<'_, T> {
             None => return Err(AnotherFlows),
         }
         Ok(None)
+    }
+
+    /// Whether a segment for a flow in TIME_WAIT, if this is its record, was the ACK of a cookie. Then all is done.
+    #[inline(always)]
+    fn bears_cookie(
+        &mut self,
+        record: Handle,
+        (came, hash): (&ingress::Arriving<'_>, u64),
+        segment: &Segment<'_>,
+    ) -> bool {
+        if segment.flags.intersects(Flags::SYN | Flags::RST) || !segment.flags.ack() {
+            return false;
+        }
+        cold_path();
+        self.local.cookies_may_come()
+            && self.tables.is_record_of(record, &came.key)
+            && self.local.successor(&came.key).is_none()
+            && self.laid_down(came, hash, |stage, arriving| stage.cookie_over(arriving, record))
     }
 
     /// For nothing that exists; nothing more is to be done unless a SYN begins something here.

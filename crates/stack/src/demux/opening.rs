@@ -131,6 +131,7 @@ impl<T: Tx> Stage<'_, T> {
                 self.tables.counters.count(Mib::TcpAttemptFails);
                 self.tables.counters.count(Mib::TcpExtEmbryonicRsts);
                 self.tables.remove_half_open(index);
+                self.refused(&came.key);
             }
             // The SYN may have come twice, and the peer believes in the first answer, which was a cookie.
             listen::Outcome::Unacceptable => self.laid_down(came, hash, |stage, whole| {

@@ -1,10 +1,16 @@
 //! What is counted of segments that are for nobody.
 
 use crate::counters::Mib;
+use crate::egress;
+use crate::lane::Local;
 use crate::listing::tests::World;
 use crate::paths::PathPlace;
+use laneway_device::{Alarms, Tx};
 use laneway_proto::discard::Discard;
+use laneway_proto::tcp::{Cx, isn, listen};
+use laneway_proto::time::Instant;
 use laneway_wire::flow::{Address, FlowKey};
+use laneway_wire::tcp::{Flags, Header, Options, Segment, SeqNum, Timestamps, UnscaledWindow};
 
 /// (SYNs refused, segments for nobody, RSTs sent) by the server.
 fn counted(world: &mut World) -> (u64, u64, u64) {
@@ -60,4 +66,94 @@ fn who_has_sent_a_syn_has_no_path_yet() {
     world.turn(20);
     assert!(has_path(&world), "he has completed his handshake");
     assert_eq!(world.server.counters().get(Mib::TcpPassiveOpens), 1);
+}
+
+/// A server that has a flow in TIME_WAIT, and the flow, seen from there.
+fn in_time_wait() -> (World, FlowKey) {
+    let mut world = World::new();
+    world.client.seats[0].app.to_open = 1;
+    world.turn(20);
+    let key = world.server.seats[0].lane.tables(|tables| *tables.slots.iter().next().expect("the one").1.key());
+    world.server.seats[0].app.to_close = 1;
+    world.turn(20);
+    world.client.seats[0].app.to_close = 1;
+    world.turn(20);
+    assert_eq!(world.server.seats[0].lane.tables(|tables| (tables.slots.len(), tables.time_waits)), (0, 1));
+    (world, key)
+}
+
+/// What a client says who has had a SYN answered by the server's device at `at`, though his flow was in TIME_WAIT.
+fn acks_a_cookie(world: &mut World, key: &FlowKey, at: Instant) {
+    let now = world.now;
+    let client = &mut world.client.seats[0];
+    let stamps = |local: &Local| isn::ts_offset(&local.secrets.get().timestamp, &key.remote, &key.local);
+    let val = (now.as_ms() as u32).wrapping_add(stamps(&client.lane.local));
+    let syn = Segment {
+        src_port: key.remote_port,
+        dst_port: key.local_port,
+        seq: SeqNum::new(77),
+        ack: SeqNum::new(0),
+        flags: Flags::SYN,
+        window: UnscaledWindow::new(1_000),
+        urgent: 0,
+        options: Options { timestamps: Some(Timestamps { val, echo: 0 }), ..Options::NONE },
+        payload: &[],
+    };
+    let secrets = world.server.seats[0].lane.local.secrets.get();
+    let config = world.server.seats[0].lane.local.config.tcp.clone();
+    let answer = world.server.seats[0].lane.tables(|tables| {
+        let cx = Cx { now: at, config: &config, pool: &mut tables.pool };
+        listen::cookie_syn_ack(key, &syn, 1_460, &secrets, &cx)
+    });
+    let echo = answer.options.timestamps.expect("both ends have them").val;
+    let ack = Header {
+        src_port: syn.src_port,
+        dst_port: syn.dst_port,
+        seq: syn.seq + 1,
+        ack: answer.seq + 1,
+        flags: Flags::ACK,
+        window: syn.window,
+        urgent: 0,
+        options: Options::timestamps(Timestamps { val, echo }),
+    };
+    let sent = egress::answer(&mut client.lane.local, &mut client.queue.tx, &key.reversed(), |_, _| ack);
+    assert_eq!(sent, egress::Sent::Yes);
+    client.queue.tx.flush();
+    // Of the client's own connection on this flow nothing is to be asked.
+    world.now = world.now.after_us(50);
+    world.server.turn(world.now);
+}
+
+/// (Connections, redeemed cookies, RSTs sent) of the server.
+fn begun(world: &mut World) -> (usize, u64, u64) {
+    let counters = world.server.counters();
+    let open = world.server.seats[0].lane.tables(|tables| tables.slots.len());
+    (open, counters.get(Mib::TcpExtSyncookiesRecv), counters.get(Mib::TcpOutRsts))
+}
+
+#[test]
+fn who_was_answered_by_the_device_takes_over_a_flow_in_time_wait() {
+    let (mut world, key) = in_time_wait();
+    let alarms = Alarms::default();
+    world.server.seats[0].lane.local.alarms = Some(alarms.clone());
+    world.now = world.now.after_us(1_000_000);
+    let at = world.now;
+    acks_a_cookie(&mut world, &key, at);
+    assert_eq!(begun(&mut world), (0, 0, 0), "nobody has sent cookies");
+
+    alarms.raise();
+    acks_a_cookie(&mut world, &key, at);
+    assert_eq!(begun(&mut world), (1, 1, 0));
+}
+
+#[test]
+fn who_was_answered_before_the_wait_began_is_reset() {
+    let (mut world, key) = in_time_wait();
+    let alarms = Alarms::default();
+    world.server.seats[0].lane.local.alarms = Some(alarms.clone());
+    alarms.raise();
+    let began = world.now;
+    world.now = world.now.after_us(1_000_000);
+    acks_a_cookie(&mut world, &key, Instant::from_us(began.as_us() - 100_000));
+    assert_eq!(begun(&mut world), (0, 0, 1), "what is left of the former connection would be taken for his");
 }

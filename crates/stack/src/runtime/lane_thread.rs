@@ -8,10 +8,11 @@ use crate::app::{App, Context};
 use crate::clock::Clock;
 use crate::counters::{Counters, Mib};
 use crate::host::Seat;
+use crate::lane::Local;
 use crate::sharing::{Sharing, Site};
 use crate::worker::{SLOW_US, Turn};
 use laneway_device::pcap::Capture;
-use laneway_device::{Rx, Tx};
+use laneway_device::{FloodGate, Rx, Tx};
 use laneway_proto::time::Instant;
 use laneway_sync::met;
 use rustix::fd::OwnedFd;
@@ -150,10 +151,8 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         if stopping.is_some() {
             until = until.min(now.after_us(1_000));
         }
-        let rests = match &self.aside {
-            Some(_) => work.seat.queue.rx.aside_rests(),
-            None => Duration::ZERO,
-        };
+        let gate = work.seat.queue.rx.floodgate().filter(|_| self.aside.is_some());
+        let rests = gate.map_or(Duration::ZERO, |gate| gate.rests());
         if !rests.is_zero() {
             until = until.min(now.after_us(rests.as_micros() as u64 + 1));
         }
@@ -174,8 +173,8 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneThread<S, R, T, A> {
         mark.wakes();
         let mut place = self.place.lock();
         if let Some(work) = place.as_mut() {
-            if waits_aside {
-                work.seat.queue.rx.look_aside();
+            if waits_aside && let Some(gate) = work.seat.queue.rx.floodgate() {
+                gate.look_aside();
             }
             let worked = stood_in(work) - before;
             let slept = self.clock.now().since_us(asleep).saturating_sub(worked);
@@ -203,10 +202,10 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
             }
         }
         let turn = self.seat.turn(now);
-        for peer in self.seat.lane.local.paths.newcomers() {
-            self.seat.queue.rx.vouch(peer.to_ip());
-        }
         let aloud = self.aloud.is_due(now);
+        if let Some(gate) = self.seat.queue.rx.floodgate() {
+            tend(gate, &mut self.seat.lane.local, aloud);
+        }
         if aloud {
             self.seat.lane.tables(|tables| self.aloud.look(now, &tables.counters));
             self.capture.iter().for_each(|capture| self.aloud.look_at_capture(capture));
@@ -255,12 +254,29 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
     fn end(mut self) -> Option<Counters> {
         let seat = &mut self.seat;
         let counters = catch_unwind(AssertUnwindSafe(|| {
+            if let Some(gate) = seat.queue.rx.floodgate() {
+                tend(gate, &mut seat.lane.local, true);
+            }
             let mut counters = seat.lane.counters();
             counters.add_met(met::here());
             counters
         }));
         let _ = catch_unwind(AssertUnwindSafe(|| drop(self.seat)));
         counters.ok()
+    }
+}
+
+/// What a lane and its device tell each other of floods; with `counts` also how much the device has done, which is a question to the kernel.
+#[inline]
+fn tend(gate: &mut dyn FloodGate, local: &mut Local, counts: bool) {
+    for peer in local.paths.newcomers() {
+        gate.vouch(peer.to_ip());
+    }
+    if let Some(how) = local.overrun.take() {
+        gate.overrun(&how);
+    }
+    if counts {
+        local.counters.add(Mib::TcpExtSyncookiesSent, gate.answered());
     }
 }
 

@@ -475,7 +475,13 @@ impl Rx for WithAside {
     fn aside(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         Some(std::os::fd::AsFd::as_fd(&self.aside))
     }
-    fn aside_rests(&self) -> Duration {
+    fn floodgate(&mut self) -> Option<&mut dyn laneway_device::FloodGate> {
+        Some(self)
+    }
+}
+
+impl laneway_device::FloodGate for WithAside {
+    fn rests(&self) -> Duration {
         let rests = Duration::from_millis(self.told.rests_ms.load(Ordering::Relaxed) as u64);
         self.told.left_alone.fetch_add(usize::from(!rests.is_zero()), Ordering::Relaxed);
         rests
@@ -486,6 +492,13 @@ impl Rx for WithAside {
     }
     fn vouch(&mut self, peer: std::net::IpAddr) {
         self.told.vouched_for.lock().unwrap().push(peer);
+    }
+    fn overrun(&mut self, _: &laneway_device::CookieAnswer) {}
+    fn alarms(&self) -> laneway_device::Alarms {
+        laneway_device::Alarms::default()
+    }
+    fn answered(&mut self) -> u64 {
+        0
     }
 }
 

@@ -8,7 +8,9 @@ use arrayvec::ArrayVec;
 use laneway_proto::tcp::{Cx, TimeWait, TimeWaitV4, TimeWaitV6};
 use laneway_proto::time::Instant;
 use laneway_table::{Fifo, HandleTable};
+use laneway_wire::flow::FlowKey;
 use laneway_wire::keyed_hash::HashKey;
+use laneway_wire::tcp::Segment;
 
 /// So many dead records in the queues are no reason to do anything.
 const CROWDED: usize = 4_096;
@@ -98,6 +100,30 @@ impl Tables {
                 self.tw6.get_mut(at).into_iter().for_each(|tw| restart(tw, now, &mut *self.ports));
             }
             Kind::Connection | Kind::HalfOpen => {}
+        }
+    }
+
+    /// Whether this is the record of a flow that has not been taken over.
+    pub(crate) fn is_record_of(&self, handle: Handle, key: &FlowKey) -> bool {
+        fn is_of<R: TimeWait>(queue: &Fifo<R>, handle: Handle, key: &FlowKey) -> bool {
+            queue.get(position(queue, handle)).is_some_and(|tw| !tw.is_dead() && tw.is_of(key))
+        }
+        match handle.kind() {
+            Kind::TimeWaitV4 => is_of(&self.tw4, handle, key),
+            Kind::TimeWaitV6 => is_of(&self.tw6, handle, key),
+            Kind::Connection | Kind::HalfOpen => false,
+        }
+    }
+
+    /// Whether a connection may take a record's flow over that this ACK of a cookie begins.
+    pub(crate) fn yields_to_cookie(&self, handle: Handle, segment: &Segment<'_>, ts_offset: u32) -> bool {
+        fn yields<R: TimeWait>(queue: &Fifo<R>, handle: Handle, segment: &Segment<'_>, ts_offset: u32) -> bool {
+            queue.get(position(queue, handle)).is_some_and(|tw| tw.yields_to_cookie(segment, ts_offset))
+        }
+        match handle.kind() {
+            Kind::TimeWaitV4 => yields(&self.tw4, handle, segment, ts_offset),
+            Kind::TimeWaitV6 => yields(&self.tw6, handle, segment, ts_offset),
+            Kind::Connection | Kind::HalfOpen => false,
         }
     }
 

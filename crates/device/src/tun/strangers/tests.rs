@@ -1,7 +1,7 @@
 use super::*;
-use crate::Rx;
 use crate::testing::{in_own_network, keep_only};
 use crate::tun::{Prefix, QUEUES_MAX, SteeringConfig, Tun, TunConfig, TunRx};
+use crate::{FloodGate, Rx};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -181,7 +181,7 @@ fn syns_of_strangers_wait_apart_until_somebody_vouches() {
 
 /// Whether a lane that begins to sleep would be woken within this time. What wakes it, it is told as its thread would tell it.
 fn wakes(rx: &mut TunRx, ms: u64) -> bool {
-    let rest = rx.aside_rests();
+    let rest = rx.rests();
     let sleeps = Duration::from_millis(ms).min(if rest.is_zero() { Duration::MAX } else { rest });
     let poll_for = |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut fds = [poll_for(rx.readiness().unwrap()), poll_for(rx.aside().unwrap())];

@@ -183,3 +183,29 @@ fn two_that_disagree_answer_each_other_now_and_then_and_not_for_ever() {
         assert!(matches!(outcome, Outcome::Answer { restart: true, .. }), "a FIN is answered as often as it comes");
     }
 }
+
+/// A connection that began with a cookie of somebody who did not know of the record takes the flow over if nothing that is left of the former one can be
+/// taken for its own, in either direction.
+#[test]
+fn a_cookie_takes_the_flow_over_if_both_directions_are_newer() {
+    const OFFSET: u32 = 5;
+    let since = NOW.as_ms() as u32;
+    // Timestamps count, where there are some: the peer's by themselves, ours less what a cookie sets them back.
+    let yields = |timestamps, seq: u32, ack: u32, stamps: Option<(u32, u32)>| {
+        let mut segment = segment(Flags::ACK, seq, ack, None);
+        segment.options.timestamps = stamps.map(|(val, ours)| Timestamps { val, echo: ours.wrapping_add(OFFSET) });
+        record(timestamps).yields_to_cookie(&segment, OFFSET)
+    };
+    assert!(yields(true, 1, 1, Some((71, since))));
+    assert!(!yields(true, 1, 1, Some((70, since))), "the peer's is not newer");
+    assert!(yields(true, 9_002, 1, Some((70, since))), "but its sequence numbers are beyond");
+    assert!(!yields(true, 9_002, 1, Some((69, since))), "it is older");
+    assert!(yields(true, 1, 1, Some((71, since - cookie::TS_BACK_MS))), "it may have been sent as late as that");
+    assert!(!yields(true, 1, 1, Some((71, since - cookie::TS_BACK_MS - 1))));
+    // Else sequence numbers.
+    for (timestamps, stamps) in [(true, None), (false, None), (false, Some((71, since)))] {
+        assert!(yields(timestamps, 9_002, 1_002, stamps));
+        assert!(!yields(timestamps, 9_001, 1_002, stamps));
+        assert!(!yields(timestamps, 9_002, 1_001, stamps));
+    }
+}
