@@ -259,6 +259,85 @@ fn every_problem_arrives_as_its_kind() {
     }
 }
 
+/// By code and place a sender learns what of his packet was not understood, and `traceroute` tells what came too late from what went too far.
+#[test]
+fn every_problem_is_said_with_its_code_and_place() {
+    let (host, unreachable, time, parameter) = (Problem::PortUnreachable, (3, 1), (11, 3), (12, 4));
+    for (problem, over_v4, over_v6, place) in [
+        (host, (unreachable.0, 3), (unreachable.1, 4), 0),
+        (Problem::ProtocolUnreachable { at: 40 }, (unreachable.0, 2), (parameter.1, 1), 40),
+        (Problem::Prohibited, (unreachable.0, 13), (unreachable.1, 1), 0),
+        (Problem::HopLimitExceeded, (time.0, 0), (time.1, 0), 0),
+        (Problem::ReassemblyTimeExceeded, (time.0, 1), (time.1, 1), 0),
+        (Problem::ParameterProblem { at: 9 }, (parameter.0, 0), (parameter.1, 0), 9),
+        (Problem::UnknownOption { at: 42, of_groups: false }, (parameter.0, 0), (parameter.1, 2), 42),
+        (Problem::IncompleteHeaders, (parameter.0, 0), (parameter.1, 3), 0),
+    ] {
+        for v4 in [true, false] {
+            let theirs = packet(address(v4, 1), address(v4, 2), protocol::TCP, &TCP);
+            let reply = error_reply(&ip::input::input(&theirs, false).unwrap(), problem).unwrap();
+            let mut message = vec![0; reply.message_len()];
+            reply.emit_message(&mut message);
+            assert_eq!((message[0], message[1]), if v4 { over_v4 } else { over_v6 }, "{problem:?}");
+            // That of IPv4 is a byte, and only a parameter has one.
+            let said = if v4 {
+                message[4].into()
+            } else {
+                u32::from_be_bytes([message[4], message[5], message[6], message[7]])
+            };
+            let has_place = message[0] == if v4 { parameter.0 } else { parameter.1 };
+            assert_eq!(said, if has_place { place } else { 0 }, "{problem:?}");
+        }
+    }
+}
+
+/// As much of a packet as may be: who has sent it finds in that what he looks for.
+#[test]
+fn as_much_is_quoted_as_there_is_room_for() {
+    for (v4, most) in [(true, 576), (false, 1_280)] {
+        let theirs = packet(address(v4, 1), address(v4, 2), protocol::UDP, &[7; 1_400]);
+        let reply = error_reply(&ip::input::input(&theirs, false).unwrap(), Problem::PortUnreachable).unwrap();
+        let mut bytes = vec![0; reply.len()];
+        reply.emit(&mut bytes);
+        let quoted = &bytes[reply.spec.len() + 8..];
+        assert_eq!((bytes.len(), quoted), (most, &theirs[..quoted.len()]));
+    }
+}
+
+/// We ask nobody whether he is there, so of ICMP of ours only an answer can be complained of.
+#[test]
+fn of_our_icmp_an_error_quotes_answers_alone() {
+    for (kind, is_ours) in [(128, false), (129, true), (135, false), (1, false)] {
+        let quoted = packet(address(false, 1), address(false, 2), protocol::ICMPV6, &[kind, 0, 0, 0, 0, 7, 0, 9]);
+        let judged = judge(&too_big(false, &quoted, 1_400)).is_ok();
+        assert_eq!(judged, is_ours, "type {kind}");
+    }
+}
+
+/// Whatever class they are of, which stands in the same byte as the length of a header of IPv4.
+#[test]
+fn the_flow_of_a_packet_is_that_of_its_version() {
+    for v4 in [true, false] {
+        let (src, dst) = (address(v4, 1), address(v4, 2));
+        let spec = HeaderSpec { dscp_ecn: 0xb8, ..HeaderSpec::new(src, dst, protocol::TCP) };
+        let mut bytes = vec![0; spec.len()];
+        output::emit(&spec, &mut bytes, TCP.len());
+        bytes.extend_from_slice(&TCP);
+        let key = FlowKey { local: src, remote: dst, local_port: 0x1234, remote_port: 80 };
+        assert_eq!(flow(&bytes).map(|flow| flow.key), Some(key));
+        let inside_other = judge(&too_big(!v4, &bytes, 1_400)).err();
+        assert_eq!(inside_other, Some(Discard::IcmpUnverified));
+    }
+}
+
+/// There is nobody to answer.
+#[test]
+fn an_echo_request_from_nobody_is_ignored() {
+    let echo = Echo { id: 1, seq: 1, data: b"" };
+    let (v4, v6) = (icmpv4::Message::EchoRequest(echo), icmpv6::Message::EchoRequest(echo));
+    assert_eq!(judge(&icmp_packet(Address::UNSPECIFIED_V6, address(false, 1), v4, v6)), Err(Discard::IcmpIgnored));
+}
+
 //= https://www.rfc-editor.org/rfc/rfc1122#section-3.2.2
 //# An ICMP error message MUST NOT be sent as the result of receiving: * an ICMP error message
 #[test]
@@ -278,6 +357,12 @@ fn no_error_answers_an_error_a_group_or_a_later_fragment() {
         let protocol = if v4 { protocol::ICMPV4 } else { protocol::ICMPV6 };
         // 5 and 137 are redirects.
         for (kind, ok) in [(3, false), (1, false), (5, false), (8, v4), (128, !v4), (137, false), (200, !v4)] {
+            assert_eq!(answered(Packet { protocol, payload: &[kind; 8], ..good }), ok, "{kind}");
+        }
+        // Over IPv4 the errors stand among the queries.
+        for (kind, ok) in
+            [(0, v4), (4, false), (9, v4), (10, v4), (11, false), (12, false), (13, v4), (18, v4), (19, false)]
+        {
             assert_eq!(answered(Packet { protocol, payload: &[kind; 8], ..good }), ok, "{kind}");
         }
         assert!(!answered(Packet { protocol, payload: &[], ..good }));

@@ -328,10 +328,12 @@ fn a_solicitation_is_answered_to_its_sender_or_to_all() {
         let packet = ip::input::input(body, false).unwrap();
         assert_eq!((packet.hop_limit, packet.src), (255, v6(1)));
         let message = icmpv6::View::new(packet.payload, &packet.src, &packet.dst).unwrap().message().unwrap();
-        let icmpv6::Message::Ndp(Message::NeighbourAdvert { target, solicited, target_link, .. }) = message else {
-            panic!("{message:?}")
+        let icmpv6::Message::Ndp(said) = message else { panic!("{message:?}") };
+        let Message::NeighbourAdvert { target, router, solicited, override_entry, target_link } = said else {
+            panic!("{said:?}")
         };
         assert_eq!((target, target_link), (v6(1), Some(OURS)));
+        assert!(override_entry && !router, "whoever knew another link address has this one now");
         (header.dst, packet.dst, solicited)
     };
     let ask = |source_link| Message::NeighbourSolicit { target: v6(1), source_link };
@@ -403,6 +405,10 @@ fn requests_are_written_for_both_families() {
     assert_eq!(header.dst, Mac::BROADCAST);
     let packet = arp::Packet::parse(body).unwrap();
     assert_eq!((packet.operation, packet.sender, packet.target), (Ask, v4(1), v4(2)));
+    let request = Request { unicast: Some(PEER), ..request };
+    request.emit(OURS, v4(1), &mut frame);
+    let (header, _) = Header::parse(&frame[..request.len()]).unwrap();
+    assert_eq!(header.dst, PEER, "who is known is asked, and not everybody");
     for unicast in [None, Some(PEER)] {
         let request = Request { target: v6(2), unicast };
         request.emit(OURS, v6(1), &mut frame);
@@ -588,4 +594,71 @@ fn a_group_is_nobodys_link_address() {
         assert_eq!(hear_ndp(&mut cache, v6(2), v6(1), 255, said, NOW), Err(Discard::NeighbourMalformed));
         assert_eq!(cache.peek(v6(2)), None);
     }
+}
+
+/// A question is no answer: who asks us has not shown that he hears us.
+#[test]
+fn a_question_confirms_nothing() {
+    let mut cache = cache();
+    cache.lookup(NOW, v4(2));
+    assert!(hear_arp(&mut cache, Ask, (v4(2), PEER), v4(1), NOW).unwrap().is_some());
+    assert_eq!((state(&cache, v4(2)), cache.peek(v4(2))), ("stale", Some(PEER)));
+}
+
+/// Nor does it take away what is known, from the same link address.
+#[test]
+fn a_question_from_where_a_neighbour_is_known_to_be_changes_nothing() {
+    let mut cache = cache();
+    cache.lookup(NOW, v4(2));
+    hear_arp(&mut cache, Reply, (v4(2), PEER), v4(1), NOW).unwrap();
+    hear_arp(&mut cache, Ask, (v4(2), PEER), v4(1), at(2 * SECOND)).unwrap();
+    assert_eq!(state(&cache, v4(2)), "reachable", "and is not probed for it");
+    let ask = Message::NeighbourSolicit { target: v6(1), source_link: Some(PEER) };
+    cache.lookup(NOW, v6(2));
+    hear_ndp(&mut cache, v6(2), v6(1), 255, advert(Some(PEER), true, true), NOW).unwrap();
+    hear_ndp(&mut cache, v6(2), v6(1), 255, ask, at(2 * SECOND)).unwrap();
+    assert_eq!(state(&cache, v6(2)), "reachable");
+}
+
+/// Our own question for everybody comes back where a bridge sends it round.
+#[test]
+fn our_own_words_are_no_conflict_and_loopback_is_nobodys() {
+    let mut cache = cache();
+    assert_eq!(hear_arp(&mut cache, Ask, (v4(1), OURS), v4(2), NOW), Ok(None));
+    assert_eq!(hear_arp(&mut cache, Ask, (v4(1), EVIL), v4(2), NOW), Err(Discard::NeighbourConflict));
+    let loopback = Address::from_v4([127, 0, 0, 1]);
+    assert_eq!(hear_arp(&mut cache, Ask, (loopback, PEER), v4(1), NOW), Err(Discard::ArpMalformed));
+    assert!(cache.is_empty());
+}
+
+/// A router that nobody has asked for is none of ours.
+#[test]
+fn a_router_that_is_not_known_is_not_remembered() {
+    use laneway_wire::ndp::RouterAdvert;
+    let mut cache = cache();
+    let said = Message::RouterAdvert(RouterAdvert { source_link: Some(EVIL), ..RouterAdvert::default() });
+    assert_eq!(hear_ndp(&mut cache, v6(2), v6(1), 255, said, NOW), Ok(None));
+    assert!(cache.is_empty());
+}
+
+/// Whom something is sent to is worth more than who was only heard of; and of those the one to whom it was sent last.
+#[test]
+fn who_is_only_heard_of_makes_room_first() {
+    let mut cache = NeighbourCache::new(Config { entries_max: 3, ..Config::default() });
+    for last in [2, 3, 4] {
+        hear_arp(&mut cache, Ask, (v4(last), PEER), v4(1), at(last.into())).unwrap();
+        // To the first something is sent, before the others are heard of.
+        assert_eq!(cache.lookup(at(2), v4(2)), Some(PEER));
+    }
+    cache.lookup(at(9), v4(5));
+    assert_eq!([2, 3, 4].map(|last| cache.peek(v4(last)).is_some()), [true, false, true]);
+
+    let mut cache = NeighbourCache::new(Config { entries_max: 2, ..Config::default() });
+    for (last, heard) in [(2, at(2)), (3, at(3))] {
+        hear_arp(&mut cache, Ask, (v4(last), PEER), v4(1), heard).unwrap();
+        cache.lookup(heard, v4(last));
+    }
+    cache.lookup(at(4), v4(2));
+    cache.lookup(at(9), v4(5));
+    assert_eq!([2, 3].map(|last| cache.peek(v4(last)).is_some()), [true, false], "used last of both");
 }

@@ -40,6 +40,36 @@ fn says_why_not() {
     assert_eq!(Fragments::new(&spec(true), 1, &vec![0; 65_516], 1500).unwrap_err(), Uncuttable::TooLong);
 }
 
+/// Each says of itself what was to be said of the whole, and is as long as it may be.
+#[test]
+fn a_fragment_has_the_header_of_the_whole() {
+    let payload = [7; 3_000];
+    for v4 in [true, false] {
+        let spec = HeaderSpec { hop_limit: 7, id: 0x0815, flow_label: 0xabcde, ..spec(v4) };
+        let mut fragments = Fragments::new(&spec, 0xfeed_4711, &payload, 1_500).unwrap();
+        let mut lens = Vec::new();
+        while let Some(len) = fragments.next_len() {
+            let mut bytes = vec![0; len];
+            fragments.write_next(&mut bytes);
+            let packet = input(&bytes, false).unwrap();
+            let class = if v4 { bytes[1] } else { bytes[0] << 4 | bytes[1] >> 4 };
+            assert_eq!((class, packet.hop_limit), (0b1010_0010, 7));
+            let id = packet.fragment.expect("it is one").id;
+            assert_eq!(id, if v4 { 0x4711 } else { 0xfeed_4711 }, "or those of two datagrams are taken for one's");
+            lens.push(len);
+        }
+        assert_eq!(lens, if v4 { [1_500, 1_500, 60] } else { [1_496, 1_496, 152] });
+    }
+}
+
+/// Over IPv6 nobody on the way cuts, so there is nothing to forbid.
+#[test]
+fn only_over_ipv4_can_it_be_forbidden() {
+    let whole = |v4| HeaderSpec { dont_fragment: true, ..spec(v4) };
+    assert!(Fragments::new(&whole(false), 1, &[0; 100], 96).is_ok());
+    assert_eq!(Fragments::new(&whole(true), 1, &[0; 100], 96).unwrap_err(), Uncuttable::DontFragment);
+}
+
 proptest! {
     /// What is cut here is joined there, in any order, and the joined packet is what would have been sent whole.
     #[test]

@@ -25,6 +25,15 @@ proptest! {
         prop_assert_eq!(packet.header, &bytes[..spec.len()]);
         prop_assert_eq!(packet.payload, &payload[..]);
         prop_assert!(packet.fragment.is_none());
+        // What a host that receives it need not know, and who passes it on must.
+        if v4 {
+            let header = ipv4::View::new(&bytes).unwrap().header();
+            prop_assert_eq!((header.dscp, header.id, header.dont_fragment), (dscp_ecn >> 2, id, dont_fragment));
+        } else {
+            let [b0, b1, b2, b3, ..] = bytes[..] else { unreachable!("a header is longer") };
+            let word = u32::from_be_bytes([b0, b1, b2, b3]);
+            prop_assert_eq!(word, 6 << 28 | u32::from(dscp_ecn) << 20 | flow_label);
+        }
     }
 }
 
@@ -33,6 +42,16 @@ proptest! {
 fn our_own_mistake_is_loud() {
     let address = Address::from_v4([192, 0, 2, 1]);
     emit(&HeaderSpec::new(address, address, 6), &mut [0; 20], 65_516);
+}
+
+#[test]
+fn the_longest_payload_is_no_mistake() {
+    for (address, longest) in [(Address::from_v4([192, 0, 2, 1]), 65_515), (Address::from_v6([0x20; 16]), 65_535)] {
+        let spec = HeaderSpec::new(address, address, 17);
+        let mut packet = vec![0; spec.len() + longest];
+        emit(&spec, &mut packet, longest);
+        assert_eq!(input(&packet, false).unwrap().payload.len(), longest);
+    }
 }
 
 /// A template writes what `emit` writes, whatever the length.

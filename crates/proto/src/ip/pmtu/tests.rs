@@ -28,6 +28,17 @@ fn an_estimate_only_shrinks_and_is_forgotten() {
     assert!(cache.is_empty() && cache.poll_timeout().is_none());
 }
 
+/// Nor is it what the link carries that is to become more.
+#[test]
+fn no_more_than_the_link_carries_is_ever_learnt() {
+    let mut cache = PathMtuCache::new(Config::default());
+    for to in [v4(1), v6(1)] {
+        assert_eq!(cache.on_packet_too_big(to, 1_500, 1_500, NOW), None);
+        assert_eq!(cache.on_packet_too_big(to, 9_000, 1_500, NOW), None);
+    }
+    assert!(cache.is_empty());
+}
+
 #[test]
 fn a_renewed_estimate_outlives_its_first_record() {
     let mut cache = PathMtuCache::new(Config::default());

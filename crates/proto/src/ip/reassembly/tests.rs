@@ -31,6 +31,24 @@ fn fragment(offset: u32, len: usize, more: bool) -> Fragment {
 }
 
 fn feed(reassembly: &mut Reassembly, fragment: &Fragment, now: Instant) -> Result<Option<Reassembled>, Discard> {
+    feed_any(reassembly, fragment, /* to_group= */ false, now)
+}
+
+/// The same, of one that went to a group.
+fn feed_to_group(
+    reassembly: &mut Reassembly,
+    fragment: &Fragment,
+    now: Instant,
+) -> Result<Option<Reassembled>, Discard> {
+    feed_any(reassembly, fragment, /* to_group= */ true, now)
+}
+
+fn feed_any(
+    reassembly: &mut Reassembly,
+    fragment: &Fragment,
+    to_group: bool,
+    now: Instant,
+) -> Result<Option<Reassembled>, Discard> {
     let mut packet = vec![0; 20];
     let header = ipv4::Header {
         dscp: 0,
@@ -47,7 +65,8 @@ fn feed(reassembly: &mut Reassembly, fragment: &Fragment, now: Instant) -> Resul
     };
     header.emit(&mut packet);
     packet.extend_from_slice(&fragment.bytes);
-    reassembly.on_fragment(&input(&packet, false).unwrap(), &SECRET, now)
+    let packet = Packet { to_group, ..input(&packet, false).unwrap() };
+    reassembly.on_fragment(&packet, &SECRET, now)
 }
 
 /// An IPv6 fragment whose unfragmentable part has a hop-by-hop header if `hop_by_hop`.
@@ -360,6 +379,80 @@ fn who_takes_the_place_of_another_has_none_of_its_marks() {
     assert_eq!(feed(&mut reassembly, &Fragment { id: 2, ..fragment(0, 8, true) }, NOW), Ok(None));
     let whole = feed(&mut reassembly, &Fragment { id: 2, ..fragment(8, 8, false) }, NOW).unwrap().unwrap();
     assert_eq!(input(&whole.packet, false).unwrap().ecn, 0, "marked, and by the datagram before it");
+    // Nor what came of that one, nor its end, nor that it went to a group.
+    for fragment in [fragment(8, 8, true), fragment(16, 8, false)] {
+        assert_eq!(feed_to_group(&mut reassembly, &Fragment { id: 3, ..fragment }, NOW), Ok(None));
+    }
+    assert_eq!(feed(&mut reassembly, &Fragment { id: 4, ..fragment(0, 16, true) }, NOW), Ok(None));
+    assert_eq!(feed(&mut reassembly, &Fragment { id: 4, ..fragment(16, 8, true) }, NOW), Ok(None));
+    let whole = feed(&mut reassembly, &Fragment { id: 4, ..fragment(24, 8, false) }, NOW).unwrap().unwrap();
+    assert_eq!((whole.packet.len(), whole.to_group), (20 + 32, false));
+}
+
+/// No error answers a datagram of which any part went to a group.
+#[test]
+fn one_fragment_to_a_group_makes_it_one_to_a_group() {
+    for to_group in 0..3 {
+        let mut reassembly = Reassembly::new(Config::default());
+        let mut whole = None;
+        for (number, fragment) in
+            [fragment(0, 8, true), fragment(8, 8, true), fragment(16, 8, false)].iter().enumerate()
+        {
+            let feed = if number == to_group { feed_to_group } else { feed };
+            whole = feed(&mut reassembly, fragment, NOW).unwrap();
+        }
+        assert!(whole.expect("it is whole").to_group, "only fragment {to_group} was");
+    }
+}
+
+/// The first fragment's class is the whole's; what marks of congestion there are is asked of all of them.
+#[test]
+fn the_class_of_the_first_fragment_is_that_of_the_whole() {
+    const CLASS: u8 = 0b1011_1000;
+    let mut reassembly = Reassembly::new(Config::default());
+    let piece = |offset, more, ecn: u8| {
+        let spec = HeaderSpec { dscp_ecn: CLASS | ecn, flow_label: 0xabcde, ..HeaderSpec::new(v6(1), v6(2), 44) };
+        let mut packet = packet_v6(false, protocol::UDP, offset, more, &[1; 8]);
+        output::emit(&spec, &mut packet, 16);
+        packet
+    };
+    let (first, last) = (piece(0, true, 2), piece(8, false, 3));
+    assert_eq!(reassembly.on_fragment(&input(&first, false).unwrap(), &SECRET, NOW), Ok(None));
+    let whole = reassembly.on_fragment(&input(&last, false).unwrap(), &SECRET, NOW).unwrap().unwrap();
+    assert_eq!(whole.packet[..4], [0x6b, 0x8a | 0x30, 0xbc, 0xde]);
+
+    let mut piece = |offset, more, ecn: u8| {
+        let mut packet = vec![0; 20];
+        let spec = HeaderSpec { dscp_ecn: CLASS | ecn, id: 7, ..HeaderSpec::new(v4(1), v4(2), protocol::UDP) };
+        packet.extend_from_slice(&[1; 8]);
+        output::emit(&HeaderSpec { dont_fragment: false, ..spec }, &mut packet, 8);
+        let info = FragmentInfo { id: 7, offset, more };
+        let packet = Packet { fragment: Some(info), ..input(&packet, false).unwrap() };
+        reassembly.on_fragment(&packet, &SECRET, NOW)
+    };
+    assert_eq!(piece(0, true, 2), Ok(None));
+    let whole = piece(8, false, 3).unwrap().unwrap();
+    assert_eq!(whole.packet[..2], [0x45, CLASS | 3]);
+}
+
+/// Behind other headers there may be nothing left of the transport's.
+#[test]
+fn headers_that_are_whole_are_not_yet_all() {
+    let mut reassembly = Reassembly::new(Config::default());
+    let options = [protocol::UDP, 0, 1, 4, 0, 0, 0, 0];
+    let none = packet_v6(false, 60, 0, true, &options);
+    assert_eq!(reassembly.on_fragment(&input(&none, false).unwrap(), &SECRET, NOW), Err(Discard::FragmentTiny));
+    let all = packet_v6(false, 60, 0, true, &[&options[..], &[1; 8]].concat());
+    assert_eq!(reassembly.on_fragment(&input(&all, false).unwrap(), &SECRET, NOW), Ok(None));
+}
+
+/// Over IPv6 it may be much longer than what is behind it.
+#[test]
+fn the_first_header_is_charged_as_well() {
+    let mut reassembly = Reassembly::new(Config::default());
+    let packet = packet_v6(true, protocol::UDP, 0, true, &[1; 8]);
+    assert_eq!(reassembly.on_fragment(&input(&packet, false).unwrap(), &SECRET, NOW), Ok(None));
+    assert_eq!(reassembly.bytes(), 2 * OVERHEAD + 40 + 8 + 8 + 8);
 }
 
 /// RFC 791 section 3.2: the protocol says which fragments belong together, too. RFC 8200 section 4.5: over IPv6 it does not, and what the first

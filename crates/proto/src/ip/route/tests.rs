@@ -84,6 +84,20 @@ fn the_builder_says_what_is_wrong() {
     assert!(least.iter().fold(RouteTable::builder(), |builder, route| builder.add(*route)).build().is_ok());
 }
 
+/// Nobody needs to say that a router's link-local address is on its link; over IPv4 that says nothing, and no family's network has the other's addresses.
+#[test]
+fn a_router_is_a_neighbour() {
+    let build = |routes: &[Route]| routes.iter().fold(RouteTable::builder(), |builder, r| builder.add(*r)).build();
+    assert!(build(&[via(v6("::"), 0, v6("fe80::1"), 4)]).is_ok());
+    let link_local = via(v4([0; 4]), 0, v4([169, 254, 0, 1]), 4);
+    assert_eq!(build(&[link_local]).unwrap_err(), RouteError::NextHopUnreachable(v4([169, 254, 0, 1])));
+    assert!(build(&[link_local, on_link(v4([169, 254, 0, 0]), 16, 4)]).is_ok());
+    let everybody = on_link(v6("::"), 0, 4);
+    assert!(everybody.prefix.contains(v6("2001:db8::1")) && !everybody.prefix.contains(v4([192, 0, 2, 1])));
+    let beside = via(v4([0; 4]), 0, v4([192, 0, 2, 1]), 4);
+    assert_eq!(build(&[beside, everybody]).unwrap_err(), RouteError::NextHopUnreachable(v4([192, 0, 2, 1])));
+}
+
 /// Against the definition: of all prefixes that contain the address, the longest.
 #[test]
 fn agrees_with_a_linear_search() {

@@ -127,6 +127,36 @@ fn a_route_that_changes_among_a_thousand_is_one_change() {
     assert_eq!(changes.list[STRETCHES_MAX - 1].leads, Leads::Various);
 }
 
+/// As many prefixes as before, and those of one family the same.
+#[test]
+fn what_changes_in_one_family_alone_is_seen() {
+    let route = |address: Address, len| {
+        let prefix = Prefix::of(address, len).expect("a length");
+        Route { prefix, next_hop: None, interface: 0, mtu: None, source: None }
+    };
+    let v4 = |net| route(Address::from_v4([10, 0, net, 0]), 24);
+    let v6 = |net| route(Address::from_v6([0x20, net, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), 16);
+    let before = table(&[v4(1), v6(1)]);
+    for (after, gone, come) in [(table(&[v4(1), v6(2)]), v6(1), v6(2)), (table(&[v4(2), v6(1)]), v4(1), v4(2))] {
+        let changes = after.changes_since(&before);
+        let leads = |to: Route| {
+            let there = |change: &&Change| change.stretch.contains(to.prefix.address());
+            changes.iter().find(there).map(|change| change.leads)
+        };
+        assert_eq!(leads(gone), Some(Leads::Nowhere));
+        assert!(matches!(leads(come), Some(Leads::Route(_, route)) if route == come), "{changes:?}");
+    }
+}
+
+/// Their first addresses are the same number.
+#[test]
+fn stretches_of_two_families_have_nothing_in_common() {
+    let (v4, _) = RouteTable::default().stretch(Address::from_v4([1, 2, 3, 4]));
+    let (v6, _) = RouteTable::default().stretch(Address::from_v6([0x20; 16]));
+    assert!(!v6.covers(&v4) && !v4.covers(&v6) && !v6.meets(&v4) && !v4.meets(&v6));
+    assert!(!v4.contains(Address::UNSPECIFIED_V6) && !v6.contains(Address::UNSPECIFIED_V4));
+}
+
 #[test]
 fn a_stretch_ends_where_another_route_wins() {
     let mut chance = Chance(815);
