@@ -1,6 +1,9 @@
 use super::*;
 use crate::memory::{LinkConfig, LinkQueue, link};
 use crate::testing::{checksum_is_right, make_partial, tcp};
+use crate::{Alarms, CookieAnswer};
+use std::net::IpAddr;
+use std::time::Duration;
 
 const A: ([u8; 4], u16) = ([192, 0, 2, 1], 1000);
 const B: ([u8; 4], u16) = ([192, 0, 2, 2], 2000);
@@ -141,5 +144,102 @@ fn offloads_are_finished_before_the_damage() {
             assert_eq!((frame.len(), flipped), (intact.len(), 1));
         }
         assert!(frames.iter().any(|frame| !checksum_is_right(frame)));
+    }
+}
+
+/// A device of which there is nothing to be had but one frame and what it says of it.
+struct One {
+    bytes: Vec<u8>,
+    meta: RxMeta,
+    told: Vec<&'static str>,
+}
+
+impl Rx for One {
+    fn poll(&mut self, _: usize) -> usize {
+        usize::from(!self.bytes.is_empty())
+    }
+    fn frame(&self, _: usize) -> RxFrame<'_> {
+        RxFrame { bytes: &self.bytes, meta: self.meta }
+    }
+    fn release(&mut self) {
+        self.bytes.clear();
+    }
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    fn floodgate(&mut self) -> Option<&mut dyn FloodGate> {
+        Some(self)
+    }
+    fn failed(&self) -> Option<&str> {
+        Some("gone")
+    }
+}
+
+impl FloodGate for One {
+    fn rests(&self) -> Duration {
+        Duration::from_secs(7)
+    }
+    fn look_aside(&mut self) {
+        self.told.push("look aside");
+    }
+    fn vouch(&mut self, _: IpAddr) {
+        self.told.push("vouch");
+    }
+    fn overrun(&mut self, _: &CookieAnswer) {}
+    fn alarms(&self) -> Alarms {
+        Alarms::default()
+    }
+    fn answered(&mut self) -> u64 {
+        0
+    }
+}
+
+fn around(bytes: Vec<u8>, checksum: RxChecksum, rx: Rates) -> FaultRx<One> {
+    let one = One { bytes, meta: RxMeta { checksum, gso_size: 0 }, told: Vec::new() };
+    let (a, _) = ends(LinkConfig::default());
+    wrap(Queue { rx: one, tx: a.tx }, FaultConfig { rx, ..FaultConfig::default() }, 1).rx
+}
+
+/// Else they were taken for good as they are.
+#[test]
+fn nobody_vouches_for_damaged_bytes() {
+    let packet = tcp(A, B, 5, b"some text");
+    let damage = Rates { corrupt_ppm: 1_000_000, ..Rates::default() };
+    for (rates, expected) in [(Rates::default(), RxChecksum::Verified), (damage, RxChecksum::Unknown)] {
+        let mut rx = around(packet.clone(), RxChecksum::Verified, rates);
+        assert_eq!(rx.poll(64), 1);
+        assert_eq!((rx.frame(0).bytes == packet, rx.frame(0).meta.checksum), (rates == Rates::default(), expected));
+    }
+}
+
+/// What was left to an offload is finished, for nobody says of it any more that it was.
+#[test]
+fn a_checksum_that_was_left_to_nobody_is_completed() {
+    let whole = tcp(A, B, 5, b"some text");
+    let mut packet = whole.clone();
+    let partial = make_partial(&mut packet, Medium::Ip);
+    let mut rx = around(packet, RxChecksum::Partial(partial), Rates::default());
+    assert_eq!(rx.poll(64), 1);
+    assert_eq!((rx.frame(0).bytes, rx.frame(0).meta), (&whole[..], RxMeta::default()));
+}
+
+/// Also behind a capture.
+#[test]
+fn what_is_asked_of_a_wrapped_device_is_asked_of_that_inside() {
+    let mut faults = around(Vec::new(), RxChecksum::Unknown, Rates::default());
+    let (a, _) = ends(LinkConfig::default());
+    let capture = crate::pcap::Capture::new(std::io::sink()).unwrap();
+    let inside = around(Vec::new(), RxChecksum::Unknown, Rates::default());
+    let mut tap = capture.tap("x", Queue { rx: inside, tx: a.tx }).rx;
+    let devices: [&mut dyn Rx; 2] = [&mut faults, &mut tap];
+    for rx in devices {
+        let gate = rx.floodgate().expect("that of the device inside");
+        gate.look_aside();
+        gate.vouch([192, 0, 2, 1].into());
+        assert_eq!(gate.rests(), Duration::from_secs(7));
+        assert_eq!(rx.failed(), Some("gone"));
+    }
+    for one in [&faults.inner, &tap.inner().inner] {
+        assert_eq!(one.told, ["look aside", "vouch"]);
     }
 }

@@ -36,7 +36,15 @@ fn kernel_socket(address: impl Into<IpAddr>) -> UdpSocket {
 fn exchange(config: TunConfig) {
     let partial = config.offload;
     let mut tun = Tun::open(&config).unwrap();
-    assert_eq!(tun.capabilities().mtu, 1400);
+    let expected = Capabilities {
+        medium: Medium::Ip,
+        mtu: 1400,
+        tx_checksum: partial,
+        tso_max: if partial { 65_535 } else { 0 },
+        rx_checksum: partial,
+        mac: [0; 6],
+    };
+    assert_eq!(*tun.capabilities(), expected);
     let pairs: [(IpAddr, IpAddr); 2] = [(KERNEL4.into(), OURS4.into()), (KERNEL6.into(), OURS6.into())];
     for (kernel, ours) in pairs {
         let socket = kernel_socket(kernel);
@@ -93,24 +101,39 @@ fn the_kernel_cuts_our_super_packet() {
     in_own_network("the_kernel_cuts_our_super_packet", || {
         // One interface in, a second one without offload out: what the kernel forwards to the second is cut and summed.
         let mut with = Tun::open(&TunConfig { offload: true, ..config() }).unwrap();
-        let second = TunConfig { addresses: vec![Prefix::new(Ipv4Addr::new(198, 51, 100, 1), 24)], ..config() };
-        let mut without = Tun::open(&second).unwrap();
+        let (far4, far6) = (Ipv4Addr::new(198, 51, 100, 2), Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 2));
+        let addresses = vec![Prefix::new(Ipv4Addr::new(198, 51, 100, 1), 24), Prefix::new(far6, 64)];
+        let mut without = Tun::open(&TunConfig { addresses, ..config() }).unwrap();
         std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+        std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
+        let far6 = Ipv6Addr::from(far6.to_bits() + 1);
         let payload: Vec<u8> = (0..4000u32).map(|i| i as u8).collect();
-        let mut packet = tcp((OURS4, 1000), (Ipv4Addr::new(198, 51, 100, 2), 2000), 1, &payload);
-        let partial = make_partial(&mut packet, Medium::Ip);
-        let meta = TxMeta { checksum_partial: Some(partial), gso_size: 1000, header_len: 40 };
-        assert!(with.queues[0].tx.gather([&packet[..40], &packet[40..1_000], &packet[1_000..]], meta));
-        let mut got = Vec::new();
-        assert!(receive_until(&mut without.queues[0].rx, |bytes, _| {
-            if bytes[0] == 0x45 && bytes[9] == 6 {
-                assert!(bytes.len() <= 1040, "cut to pieces");
-                assert!(checksum_is_right(bytes));
-                got.extend_from_slice(&bytes[40..]);
+        let pairs: [(IpAddr, IpAddr, usize); 2] = [(OURS4.into(), far4.into(), 40), (OURS6.into(), far6.into(), 60)];
+        for (ours, far, headers) in pairs {
+            let mut packet = tcp((ours, 1000), (far, 2000), 1, &payload);
+            let partial = make_partial(&mut packet, Medium::Ip);
+            let meta = TxMeta { checksum_partial: Some(partial), gso_size: 1000, header_len: headers as u16 };
+            for in_parts in [true, false] {
+                if in_parts {
+                    let (head, text) = packet.split_at(headers);
+                    assert!(with.queues[0].tx.gather([head, &text[..960], &text[960..]], meta));
+                } else {
+                    send(&mut with, &packet, meta);
+                }
+                let mut got = Vec::new();
+                assert!(receive_until(&mut without.queues[0].rx, |bytes, _| {
+                    let protocol = if bytes[0] >> 4 == 4 { bytes[9] } else { bytes[6] };
+                    if protocol == 6 {
+                        assert!(bytes.len() <= headers + 1000, "cut to pieces");
+                        assert!(checksum_is_right(bytes));
+                        got.extend_from_slice(&bytes[headers..]);
+                    }
+                    got.len() == payload.len()
+                }));
+                assert_eq!(got, payload, "from {ours}");
             }
-            got.len() == payload.len()
-        }));
-        assert_eq!(got, payload);
+        }
+        assert_eq!(with.counters[0].tx_refused.load(Ordering::Relaxed), 0);
     });
 }
 
@@ -142,6 +165,11 @@ fn the_kernel_hands_over_super_packets_only_when_asked() {
             let mut total = 0;
             receive_until(&mut tun.queues[0].rx, |bytes, meta| {
                 if bytes[0] == 0x45 && bytes[9] == 6 {
+                    assert_eq!(
+                        bytes.len(),
+                        usize::from(u16::from_be_bytes([bytes[2], bytes[3]])),
+                        "nothing is cut off"
+                    );
                     longest = longest.max(bytes.len());
                     total += bytes.len() - 40;
                     assert_eq!(meta.gso_size != 0, bytes.len() > 40 + 536, "a super-packet says so");
@@ -270,6 +298,8 @@ fn an_interface_that_root_made_ready_needs_no_privilege() {
         assert!(said.contains("192.0.2.1/25") && said.contains("have root set it before"), "{said}");
         let said = other(&|config| config.addresses[1] = Prefix::new(OURS6, 64));
         assert!(said.contains("2001:db8::2/64"), "{said}");
+        let said = other(&|config| config.routes[0].len = 25);
+        assert!(said.contains("203.0.113.0/25"), "all of it is there, and was asked for as another network: {said}");
         let said = other(&|config| config.routes[0].len = 23);
         assert!(said.contains("203.0.113.0/23"), "{said}");
         let said = other(&|config| config.mtu = Some(1300));
@@ -310,8 +340,9 @@ fn a_queue_of_a_deleted_interface_says_that_it_is_gone() {
             assert_eq!(queue.rx.failed(), None, "it can be brought up again");
         }
         ip("link del lwg");
-        for queue in &mut tun.queues {
+        for (queue, counters) in tun.queues.iter_mut().zip(&tun.counters) {
             assert_eq!(queue.rx.poll(64), 0);
+            assert_eq!(counters.rx_errors.load(Ordering::Relaxed), 1);
             let why = queue.rx.failed().expect("no frame will ever come");
             assert!(why.contains("the interface lwg is gone"), "{why}");
         }
@@ -402,6 +433,8 @@ fn an_mtu_that_leaves_no_room_for_ipv6_is_said() {
         ip("tuntap add dev lws mode tun");
         ip("link set lws mtu 1279");
         refused(&TunConfig { mtu: None, ..small.clone() });
+        let least = TunConfig { name: "lwl".into(), mtu: Some(1_280), ..small.clone() };
+        assert_eq!(Tun::open(&least).unwrap().capabilities().mtu, 1_280, "the least that there is room in");
         let v4 = small.addresses.iter().filter(|prefix| prefix.address.is_ipv4()).cloned().collect();
         assert_eq!(Tun::open(&TunConfig { addresses: v4, ..small }).unwrap().capabilities().mtu, 1_279);
     });
@@ -442,4 +475,48 @@ fn nothing_waits_in_front_of_an_interface_that_we_have_made() {
         let _tun = Tun::open(&TunConfig { name: "lwroot".into(), ..config() }).unwrap();
         assert_eq!(waits_in("lwroot"), chosen, "somebody else's is left as it is");
     });
+}
+
+/// Whoever may not have it is told why: it was made for somebody else, or there is none and only root makes one.
+#[test]
+fn who_may_not_have_an_interface_is_told_why() {
+    in_own_network("who_may_not_have_an_interface_is_told_why", || {
+        ip("tuntap add dev lwother mode tun user 12345");
+        keep_only(0);
+        let said = |name: &str| Tun::open(&TunConfig { name: name.into(), ..config() }).unwrap_err().to_string();
+        let theirs = said("lwother");
+        assert!(theirs.contains("the interface lwother was not made for this user"), "{theirs}");
+        let none = said("lwnone");
+        assert!(none.contains("may not be created without the capability CAP_NET_ADMIN"), "{none}");
+    });
+}
+
+/// As far as 1,500 bytes: that much room there is, whatever the MTU was.
+#[test]
+fn an_mtu_that_grows_while_we_run_cuts_nothing_off() {
+    in_own_network("an_mtu_that_grows_while_we_run_cuts_nothing_off", || {
+        let mut tun = Tun::open(&config()).unwrap();
+        configure::set_mtu(&tun.name, 1_500).unwrap();
+        kernel_socket(KERNEL4).send_to(&[7; 1_472], (OURS4, 7)).unwrap();
+        assert!(receive_until(&mut tun.queues[0].rx, |bytes, _| bytes.len() == 1_500 && checksum_is_right(bytes)));
+    });
+}
+
+/// And no more are lent than were asked for.
+#[test]
+fn a_poll_lends_what_was_asked_for() {
+    in_own_network("a_poll_lends_what_was_asked_for", || {
+        let mut tun = Tun::open(&TunConfig { addresses: vec![Prefix::new(KERNEL4, 24)], ..config() }).unwrap();
+        for number in 0..3 {
+            kernel_socket(KERNEL4).send_to(&[number; 9], (OURS4, 7)).unwrap();
+        }
+        let rx = &mut tun.queues[0].rx;
+        assert_eq!((rx.poll(1), rx.poll(2)), (1, 2));
+    });
+}
+
+#[test]
+fn our_link_address_is_ours_alone() {
+    let kernels = [[0x02, 1, 2, 3, 4, 5], [0x00, 1, 2, 3, 4, 4], [0xff, 1, 2, 3, 4, 5]];
+    assert_eq!(kernels.map(neighbour_of), [[0x02, 1, 2, 3, 4, 4], [0x02, 1, 2, 3, 4, 5], [0xfe, 1, 2, 3, 4, 4]]);
 }

@@ -69,6 +69,14 @@ mod tests {
         assert_eq!(seen.checksum, RxChecksum::Partial(PartialChecksum { start: 40, offset: 16 }));
     }
 
+    /// With ECN the kernel says so beside the kind.
+    #[test]
+    fn a_super_packet_that_was_told_of_congestion_is_one() {
+        for kind in [GSO_TCPV4, GSO_TCPV6, GSO_TCPV4 | GSO_ECN, GSO_TCPV6 | GSO_ECN] {
+            assert_eq!(parse(&[1, kind, 72, 0, 0xa0, 5, 40, 0, 16, 0]).gso_size, 1440);
+        }
+    }
+
     #[test]
     fn a_plain_frame_is_all_zero() {
         assert_eq!(emit(&TxMeta::default(), /* is_v6= */ false), [0; VNET_LEN]);

@@ -169,3 +169,97 @@ fn offloads_end_at_the_node_and_steering_goes_through_it() {
     assert_eq!(second[1].rx.poll(64), 5);
     assert!((0..5).all(|i| checksum_is_right(second[1].rx.frame(i).bytes)));
 }
+
+/// In either direction.
+#[test]
+fn it_steps_again_for_whoever_is_due_first() {
+    let way = |delay_us| Impairments { delay_us, ..Impairments::default() };
+    for delays in [[100, 200], [200, 100]] {
+        let config = LinkConfig::default();
+        let (mut first, mut node, mut second) = impaired_link(config, delays.map(way), 1);
+        for end in [&mut first[0], &mut second[0]] {
+            end.tx.reserve(10).expect("room").fill(1);
+            end.tx.commit(10, TxMeta::default());
+            end.tx.flush();
+        }
+        node.step(0);
+        assert_eq!((node.next_us(), node.held()), (Some(100), 2));
+        node.step(100);
+        assert_eq!((node.next_us(), node.held()), (Some(200), 1));
+    }
+}
+
+#[test]
+fn a_copy_is_under_way_as_long_as_what_it_is_of() {
+    let rates = Rates { duplicate_ppm: 1_000_000, ..Rates::default() };
+    let mut net = net(Impairments { rates, delay_us: 100, ..Impairments::default() }, 1);
+    net.send(b"x");
+    net.node.step(0);
+    assert_eq!((net.node.held(), net.node.next_us()), (2, Some(100)));
+    net.node.step(100);
+    assert_eq!(net.received(), [b"x", b"x"]);
+}
+
+#[test]
+fn what_is_held_back_is_so_for_as_long_as_was_said() {
+    let rates = Rates { reorder_ppm: 1_000_000, ..Rates::default() };
+    let mut net = net(Impairments { rates, delay_us: 100, reorder_us: 50, ..Impairments::default() }, 1);
+    net.send(b"x");
+    net.node.step(0);
+    assert_eq!(net.node.next_us(), Some(150));
+}
+
+/// What the bottleneck does not space, too.
+#[test]
+fn frames_of_one_moment_keep_their_order() {
+    let mut net = net(Impairments { delay_us: 100, ..Impairments::default() }, 1);
+    let sent: Vec<Vec<u8>> = (0..50).map(|number: u8| vec![number.wrapping_mul(101); 10]).collect();
+    for frame in &sent {
+        net.send(frame);
+    }
+    net.node.step(0);
+    net.node.step(100);
+    assert_eq!(net.received(), sent);
+}
+
+/// What it may hold is not used up by what has gone.
+#[test]
+fn what_has_been_passed_on_is_not_held() {
+    let mut net = net(Impairments::default(), 1);
+    net.run(20);
+    assert_eq!((net.node.ways[0].held_bytes, net.node.held()), (0, 0));
+}
+
+/// Who is behind the node is what he would be without it: his queues, his interrupt, his link address.
+#[test]
+fn each_end_has_what_is_said_of_it() {
+    use crate::memory::Indirection;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let woken: [Arc<AtomicUsize>; 2] = Default::default();
+    let wake = |end: usize| -> Option<super::super::link::Wake> {
+        let woken = woken[end].clone();
+        Some(Arc::new(move |queue| woken.store(10 + queue, Ordering::Relaxed)))
+    };
+    let tables = [Some(Indirection::new(&[0; crate::BUCKETS], 1)), Some(Indirection::new(&[1; crate::BUCKETS], 1))];
+    let config = LinkConfig {
+        queues: 2,
+        second_queues: Some(3),
+        medium: Medium::Ethernet,
+        steer: [Some(Arc::new(|_| 5)), Some(Arc::new(|_| 5))],
+        tables,
+        wake: [wake(0), wake(1)],
+        ..LinkConfig::default()
+    };
+    let macs = config.macs;
+    let (mut first, mut node, mut second) = impaired_link(config, [Impairments::default(); 2], 1);
+    assert_eq!([first[0].tx.capabilities().mac, second[0].tx.capabilities().mac], macs);
+    for end in [&mut first[0], &mut second[0]] {
+        end.tx.reserve(60).expect("room").fill(1);
+        end.tx.commit(60, TxMeta::default());
+        end.tx.flush();
+    }
+    node.step(0);
+    assert_eq!((first[0].rx.poll(64), second[1].rx.poll(64)), (1, 1), "bucket 5 is theirs");
+    assert_eq!(woken.map(|woken| woken.load(Ordering::Relaxed)), [10, 11]);
+}

@@ -184,6 +184,65 @@ fn a_ring_that_fills_up_while_cutting_loses_segments_and_counts_them() {
     assert!(frames.iter().all(|(frame, _)| checksum_is_right(frame)));
 }
 
+/// What no network carries, and cannot be cut, goes nowhere; what comes behind it does.
+#[test]
+fn what_is_too_long_and_cannot_be_cut_is_lost_and_counted() {
+    let (mut a, mut b) = one(LinkConfig { rx_super: false, ..LinkConfig::default().with_offloads() });
+    let mut packet = udp(A, B, &[7; 3_000]);
+    let partial = make_partial(&mut packet, Medium::Ip);
+    let uncut = TxMeta { checksum_partial: Some(partial), gso_size: 1_000, header_len: 28 };
+    for (lost, meta) in [(1, uncut), (2, TxMeta::default())] {
+        assert!(send(&mut a.tx, &packet, meta));
+        assert!(send(&mut a.tx, b"after it", TxMeta::default()));
+        a.tx.flush();
+        assert_eq!(drain(&mut b.rx), [(b"after it".to_vec(), RxMeta::default())]);
+        assert_eq!(a.tx.dropped(), lost);
+    }
+}
+
+#[test]
+fn an_end_without_ethernet_has_no_link_address() {
+    for (medium, macs) in [(Medium::Ip, [[0; 6]; 2]), (Medium::Ethernet, LinkConfig::default().macs)] {
+        let (a, b) = one(LinkConfig { medium, ..LinkConfig::default() });
+        assert_eq!([a.tx.capabilities().mac, b.tx.capabilities().mac], macs);
+    }
+}
+
+/// What waits, and who is gone, is asked of every sender.
+#[test]
+fn nothing_waits_where_no_sender_has_sent() {
+    let (mut a, mut b) = link(LinkConfig { queues: 2, steer: [None, Some(Arc::new(|_| 0))], ..LinkConfig::default() });
+    for (number, sender) in a.iter_mut().enumerate() {
+        assert!(b[0].rx.is_empty());
+        assert!(send(&mut sender.tx, b"x", TxMeta::default()));
+        sender.tx.flush();
+        assert!(!b[0].rx.is_empty(), "sender {number}");
+        assert_eq!(drain(&mut b[0].rx).len(), 1);
+    }
+    a.pop();
+    assert!(!b[0].rx.is_closed(), "one of the two is there");
+    a.pop();
+    assert!(b[0].rx.is_closed());
+}
+
+/// However small the batches: whose share of one is the largest has a smaller one of the next.
+#[test]
+fn every_sender_is_heard_in_the_end() {
+    let (mut a, mut b) = link(LinkConfig { queues: 3, steer: [None, Some(Arc::new(|_| 0))], ..LinkConfig::default() });
+    for (number, queue) in a.iter_mut().enumerate() {
+        for _ in 0..100 {
+            assert!(send(&mut queue.tx, &[number as u8], TxMeta::default()));
+        }
+        queue.tx.flush();
+    }
+    let mut heard = [0; 3];
+    for _ in 0..30 {
+        let count = b[0].rx.poll(1);
+        (0..count).for_each(|i| heard[usize::from(b[0].rx.frame(i).bytes[0])] += 1);
+    }
+    assert_eq!(heard, [10; 3]);
+}
+
 /// Steers by the first byte.
 fn by_first_byte() -> Option<Steer> {
     Some(Arc::new(|frame| usize::from(frame[0])))

@@ -80,3 +80,15 @@ fn a_segment_that_finds_no_room_does_not_take_the_others_along() {
     assert_eq!(out[1][60..], payload[200..]);
     assert_eq!(out[1][44..48], 300u32.to_be_bytes());
 }
+
+/// Who vouches for a frame may have filled the field in: then it is left as it is.
+#[test]
+fn what_is_finished_is_not_unfinished() {
+    for (medium, link) in [(Medium::Ip, &[][..]), (Medium::Ethernet, &[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0])] {
+        let mut frame = [link, &tcp(V4.0, V4.1, 9, b"text")].concat();
+        assert_eq!(unfinished(medium, &frame, RxChecksum::Verified), None);
+        let partial = make_partial(&mut frame, medium);
+        assert_eq!(unfinished(medium, &frame, RxChecksum::Verified), Some(partial));
+        assert_eq!(unfinished(medium, &frame, RxChecksum::Unknown), None);
+    }
+}
