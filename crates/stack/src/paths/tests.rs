@@ -389,3 +389,43 @@ fn whoever_a_connection_leads_to_is_a_newcomer_once() {
     }
     assert_eq!(newcomers(&mut paths).len(), NEWCOMERS_MAX, "of more nobody remembers");
 }
+
+/// What is said of a path holds on it at once, known as it is; and what is said of datagrams, of which nobody can tell by whom, never for a connection.
+#[test]
+fn a_path_that_is_known_is_as_narrow_as_was_said_since() {
+    let route = Route { prefix: Prefix::default_v4(), next_hop: None, interface: 0, mtu: None, source: None };
+    let mut world = Snapshot { routes: Arc::new(table(&[route])), ..Snapshot::default() };
+    world.follow(&Snapshot::default());
+    let (us, them, now) = (v4([10, 0, 0, 1]), v4([10, 0, 0, 2]), Instant::from_us(1_000_000));
+    let mut paths = paths();
+    let mtus = |paths: &mut Paths| {
+        let connections = paths.between(&world, &us, &them).expect("a path").mtu;
+        (connections, paths.get(&world, them).expect("a path").mtu)
+    };
+    assert_eq!(mtus(&mut paths), (1_500, 1_500));
+    assert!(paths.on_unverified_too_big(&world, Unverified::Datagrams, (them, 1_300), now));
+    assert_eq!(mtus(&mut paths), (1_500, 1_300));
+    assert_eq!(paths.on_packet_too_big(&world, them, 1_400, now), Some(1_400));
+    assert_eq!(mtus(&mut paths), (1_400, 1_300));
+    // Nor for one that is looked up only now; and the least of all that was said counts for both.
+    let other = paths.between(&world, &v4([10, 0, 0, 7]), &them).expect("a path").mtu;
+    assert_eq!(other, 1_400);
+    assert_eq!(paths.on_packet_too_big(&world, them, 1_200, now), Some(1_200));
+    assert_eq!(mtus(&mut paths), (1_200, 1_200));
+}
+
+/// `ip_default_ttl` is of connections, too.
+#[test]
+fn what_goes_by_a_path_lives_as_long_as_was_said() {
+    let all = |prefix| Route { prefix, next_hop: None, interface: 0, mtu: None, source: None };
+    let routes = Arc::new(table(&[all(Prefix::default_v4()), all(Prefix::default_v6())]));
+    let mut world = Snapshot { routes, ..Snapshot::default() };
+    world.follow(&Snapshot::default());
+    for (us, them, at) in [(v4([10, 0, 0, 1]), v4([10, 0, 0, 2]), 8), (v6(1), v6(2), 7)] {
+        let mut paths = Paths::new(&LINK, 7, [1, 2]);
+        let path = paths.between(&world, &us, &them).expect("a path");
+        let mut header = vec![0; path.header.len()];
+        path.header.emit(&mut header, 100);
+        assert_eq!(header[path.header.link_len() + at], 7, "to {them}");
+    }
+}

@@ -9,7 +9,7 @@ use crate::counters::{Counters, Mib};
 use crate::entropy::BootSecrets;
 use crate::host::Host;
 use laneway_device::memory::{self, LinkConfig, LinkQueue, LinkRx, LinkTx};
-use laneway_device::{Medium, Rx, Tx, TxMeta};
+use laneway_device::{Medium, PartialChecksum, Rx, Tx, TxMeta};
 use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
 use laneway_proto::icmp::{self, Problem};
@@ -61,7 +61,11 @@ impl World {
     }
 
     fn on(medium: Medium, queues: usize) -> Self {
-        let (queues, other) = memory::link(LinkConfig { queues, medium, ..LinkConfig::default() });
+        World::linked(LinkConfig { queues, medium, ..LinkConfig::default() })
+    }
+
+    fn linked(config: LinkConfig) -> Self {
+        let (queues, other) = memory::link(config);
         let (now, mac) = (Instant::from_us(3_600_000_000), Mac(queues[0].tx.capabilities().mac));
         let addresses = ["10.0.0.1/24", "fd00::1/64"].map(|cidr| cidr.parse().unwrap()).to_vec();
         let network = Network { addresses, gateways: vec![] };
@@ -662,4 +666,95 @@ fn icmp_for_ipv6_is_no_protocol_of_ipv4() {
     let mut world = World::on(Medium::Ip, 1);
     let answer = world.ask(&whole(protocol::ICMPV6, &[128, 0, 0, 0, 0, 0, 0, 0])).expect("protocol unreachable");
     assert_eq!((answer[9], &answer[20..22]), (protocol::ICMPV4, &[3, 2][..]));
+}
+
+/// Over IPv4 nobody asks to be told of a fragment that is none.
+#[test]
+fn a_bad_fragment_over_ipv4_is_dropped_without_a_word() {
+    let mut world = World::on(Medium::Ip, 1);
+    let mut piece = fragments(protocol::UDP, &[7; 600], 1).remove(0);
+    piece.truncate(20 + 12);
+    piece[2..4].copy_from_slice(&32u16.to_be_bytes());
+    piece[10..12].fill(0);
+    let checksum = Sum::of(&piece[..20]).checksum();
+    piece[10..12].copy_from_slice(&checksum);
+    assert_eq!(world.ask(&piece), None);
+    assert_eq!(world.host.counters().discarded(Discard::FragmentMalformed), 1);
+}
+
+/// RFC 1122 section 3.3.2 and RFC 8200 section 4.5: what was not whole in time is said to who has sent it, if its beginning has come.
+#[test]
+fn what_was_not_whole_in_time_is_said() {
+    let six = |offset_and_more: u16| {
+        let [high, low] = offset_and_more.to_be_bytes();
+        let payload = [&[protocol::UDP, 0, high, low, 0, 0, 0, 9][..], &[7; 16]].concat();
+        let spec = HeaderSpec::new(v6(2), v6(1), 44);
+        let mut packet = vec![0; spec.len() + payload.len()];
+        output::emit(&spec, &mut packet, payload.len());
+        packet[spec.len()..].copy_from_slice(&payload);
+        packet
+    };
+    let four = fragments(protocol::UDP, &[7; 600], 1);
+    for (piece, said) in [(&four[0], Some([11, 1])), (&four[1], None), (&six(1), Some([3, 1])), (&six(17), None)] {
+        let mut world = World::on(Medium::Ip, 1);
+        assert_eq!(world.ask(piece), None);
+        world.now = world.now.after_us(61_000_000);
+        world.host.turn(world.now);
+        let rx = &mut world.other[0].rx;
+        let header = if piece[0] >> 4 == 4 { 20 } else { 40 };
+        let answer = (rx.poll(1) == 1).then(|| rx.frame(0).bytes[header..header + 2].to_vec());
+        assert_eq!(answer.as_deref(), said.as_ref().map(|said| &said[..]));
+        let counters = world.host.counters();
+        assert_eq!((counters.discarded(Discard::FragmentTimeout), counters.get(Mib::IpReasmFails)), (1, 1));
+        assert_eq!(counters.get(Mib::IcmpOutMsgs), u64::from(said.is_some()));
+    }
+}
+
+/// Whether a datagram is as it was sent is asked, unless the device knows.
+#[test]
+fn a_damaged_datagram_is_nobodys() {
+    let mut world = World::on(Medium::Ip, 1);
+    world.host.control.bind_udp("10.0.0.1:53".parse().unwrap()).unwrap();
+    world.host.turn(world.now);
+    let key = FlowKey { local: HERE, remote: THERE, local_port: 53, remote_port: 9 };
+    let good = whole(protocol::UDP, &datagram(&key, 10));
+    let mut bad = good.clone();
+    bad[30] ^= 1;
+    assert_eq!((world.ask(&good), world.ask(&bad)), (None, None));
+    let counters = world.host.counters();
+    let counted = [Mib::UdpInDatagrams, Mib::UdpInErrors].map(|mib| counters.get(mib));
+    assert_eq!((counted, counters.discarded(Discard::UdpChecksum)), ([1, 1], 1));
+}
+
+/// Where the link carries it as it is, nobody has filled it in.
+#[test]
+fn a_checksum_that_the_device_answers_for_is_not_asked_for() {
+    let mut world = World::linked(LinkConfig { medium: Medium::Ip, ..LinkConfig::default() }.with_offloads());
+    world.host.control.bind_udp("10.0.0.1:53".parse().unwrap()).unwrap();
+    world.host.turn(world.now);
+    let key = FlowKey { local: HERE, remote: THERE, local_port: 53, remote_port: 9 };
+    let mut packet = whole(protocol::UDP, &datagram(&key, 10));
+    let pseudo = pseudo_header(&THERE, &HERE, protocol::UDP, 18).checksum();
+    packet[26..28].copy_from_slice(&pseudo.map(|byte| !byte));
+    let tx = &mut world.other[0].tx;
+    tx.reserve(packet.len()).expect("there is room").copy_from_slice(&packet);
+    let partial = PartialChecksum { start: 20, offset: 6 };
+    tx.commit(packet.len(), TxMeta { checksum_partial: Some(partial), ..TxMeta::default() });
+    tx.flush();
+    world.host.turn(world.now);
+    assert_eq!(world.host.counters().get(Mib::UdpInDatagrams), 1);
+}
+
+/// What just fits is not cut.
+#[test]
+fn a_datagram_as_long_as_the_path_carries_leaves_whole() {
+    for (zeros, leaves) in [(1_472, [1, 0]), (1_480, [1, 2])] {
+        let mut world = World::on(Medium::Ip, 1);
+        for piece in fragments(protocol::ICMPV4, &[echo(1), vec![0; zeros]].concat(), 1) {
+            world.ask(&piece);
+        }
+        let counters = world.host.counters();
+        let counted = [Mib::IcmpOutMsgs, Mib::IpFragCreates].map(|mib| counters.get(mib));
+        assert_eq!(counted, leaves, "{zeros}");
+    }
 }

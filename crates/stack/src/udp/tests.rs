@@ -119,3 +119,23 @@ fn a_datagram_leaves_from_an_address_of_ours_in_its_family() {
         assert_eq!((leaves, left), (from.is_some(), from), "bound to {bound:?}, given {given:?}, to {to}");
     }
 }
+
+/// What a length field can say, and no byte more: IPv4's counts its own header, in whichever writing the address is.
+#[test]
+fn no_datagram_is_longer_than_its_family_can_say() {
+    let snapshot = Snapshot {
+        addresses: std::sync::Arc::new(AddressSet::in_networks(&[(address(2), 24), (address(5), 64)])),
+        ..Snapshot::default()
+    };
+    let mut sockets = UdpSockets::default();
+    let any = Address::UNSPECIFIED_V6;
+    sockets.bind(UdpId(1), Binding { address: any, options: BindOptions::default(), listens: false }, 53);
+    let data = vec![7; 65_528];
+    for (to, most) in [("10.0.0.2:7", 65_507), ("[::ffff:10.0.0.2]:7", 65_507), ("[fd00::2]:7", 65_527)] {
+        for (len, leaves) in [(most, true), (most + 1, false)] {
+            let sending = Sending { from: any, to: to.parse().unwrap(), to_all: false, data: &data[..len] };
+            assert_eq!(sockets.send(UdpId(1), sending, &snapshot, &mut Counters::default()), leaves, "{len} to {to}");
+        }
+    }
+    assert_eq!(sockets.outgoing.len(), 3);
+}
