@@ -246,7 +246,8 @@ impl Tun {
             files.push(file.map_err(denied)?);
         }
 
-        if matches!(found, Ok(None)) {
+        let is_new = matches!(found, Ok(None));
+        if is_new {
             // Where it cannot be set, whoever takes the interface down gives it its addresses again.
             let _ = configure::keep_addresses(&name);
             // Where it cannot be had, it costs memory.
@@ -256,7 +257,7 @@ impl Tun {
         let control = files[0].try_clone().map_err(TunError::Node)?;
         // Before the interface is up, so that no frame is placed by another rule.
         let Steered { program: steering, peers, apart, notes } = steer::steer(&control, &name, config, multi_queue)?;
-        configure::set_up(&name, config)?;
+        configure::set_up(&name, config, is_new)?;
         let mtu = configure::mtu(&name).map_err(|error| configure_error(&name, "the MTU", error))?;
         let mac = match config.medium {
             Medium::Ip => [0; 6],

@@ -24,8 +24,9 @@ const MTU_MIN_V6: usize = 1_280;
 /// The kernel is told of new links once a second, where they are many; mostly it takes a millisecond.
 const READY: Duration = Duration::from_millis(1_500);
 
-/// Everything that `config` asks for, in the order in which the kernel wants it.
-pub(super) fn set_up(name: &str, config: &TunConfig) -> Result<(), TunError> {
+/// Everything that `config` asks for, in the order in which the kernel wants it. What stands in the way of IPv6 is said otherwise of an interface that
+/// `is_new`: that is gone, with its settings, when this fails.
+pub(super) fn set_up(name: &str, config: &TunConfig, is_new: bool) -> Result<(), TunError> {
     let failed = |what: String| move |error| TunError::Configure { name: name.into(), what, error };
     let is = mtu(name).map_err(failed("the MTU".into()))?;
     let wanted = config.mtu.unwrap_or(is);
@@ -52,7 +53,14 @@ pub(super) fn set_up(name: &str, config: &TunConfig) -> Result<(), TunError> {
     let index = index(name).map_err(failed("the state".into()))?;
     for prefix in &config.addresses {
         let failed = failed(format!("the address {}/{}", prefix.address, prefix.len));
-        unless(held::address(index, prefix), || add_address(index, prefix)).map_err(failed)?;
+        unless(held::address(index, prefix), || add_address(index, prefix)).map_err(|error| {
+            // Who lacks the privilege is told EPERM.
+            if error.raw_os_error() == Some(libc::EACCES) && prefix.address.is_ipv6() && is_switched_off_v6(name) {
+                without_v6(name, prefix, is_new)
+            } else {
+                failed(error)
+            }
+        })?;
     }
     if config.up && !is_up(name).map_err(failed("the state".into()))? {
         set_up_flag(name).map_err(failed("the state (up)".into()))?;
@@ -66,6 +74,17 @@ pub(super) fn set_up(name: &str, config: &TunConfig) -> Result<(), TunError> {
         unless(held::route(index, prefix), || add_route(index, prefix)).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Why an interface without IPv6 has no such address.
+fn without_v6(name: &str, prefix: &Prefix, is_new: bool) -> TunError {
+    // `sysctl` takes a dot for what separates names, and a slash for a dot.
+    let which = if is_new { "default".into() } else { name.replace('.', "/") };
+    let in_a_container = if is_new { ", in a container pass that in (`--sysctl`)" } else { "" };
+    TunError::Config(format!(
+        "the interface {name} cannot have the address {}/{}: IPv6 is switched off there, so switch it on with `sysctl -w net.ipv6.conf.{which}.disable_ipv6=0`{in_a_container}, or leave IPv6 out",
+        prefix.address, prefix.len
+    ))
 }
 
 /// Asks for what does not hold yet: the kernel wants the privilege even of who asks for what is so already. Whether it holds is no
@@ -169,6 +188,11 @@ pub fn is_up(name: &str) -> io::Result<bool> {
 pub fn set_up_flag(name: &str) -> io::Result<()> {
     let flags = flags(name)? | libc::IFF_UP as i16;
     ask(name, libc::SIOCSIFFLAGS as libc::Ioctl, |ifreq| ifreq.ifr_ifru.ifru_flags = flags).map(drop)
+}
+
+/// Whether the kernel has no IPv6 on the interface because somebody wants it so.
+fn is_switched_off_v6(name: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6")).is_ok_and(|is| is.trim() != "0")
 }
 
 /// Has the interface keep its IPv6 addresses while it is down, as the kernel has every interface keep those of IPv4.

@@ -440,6 +440,27 @@ fn an_mtu_that_leaves_no_room_for_ipv6_is_said() {
     });
 }
 
+/// Whether that is so of all new interfaces, as in many containers, or of one that is there; IPv4 does without.
+#[test]
+fn ipv6_that_is_switched_off_is_said() {
+    in_own_network("ipv6_that_is_switched_off_is_said", || {
+        let switch =
+            |which: &str| std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1").unwrap();
+        let refused = |config: &TunConfig, which: &str| {
+            let said = Tun::open(config).unwrap_err().to_string();
+            assert!(said.contains("2001:db8::1/64") && said.contains("IPv6 is switched off"), "{said}");
+            assert!(said.contains(&format!("`sysctl -w net.ipv6.conf.{which}.disable_ipv6=0`")), "{said}");
+        };
+        ip("tuntap add dev lwn mode tun");
+        switch("lwn");
+        refused(&TunConfig { name: "lwn".into(), ..config() }, "lwn");
+        switch("default");
+        refused(&config(), "default");
+        let v4 = config().addresses.into_iter().filter(|prefix| prefix.address.is_ipv4()).collect();
+        assert_eq!(Tun::open(&TunConfig { addresses: v4, ..config() }).unwrap().capabilities().mtu, 1_400);
+    });
+}
+
 #[test]
 fn an_interface_that_was_down_has_both_its_addresses_again() {
     in_own_network("an_interface_that_was_down_has_both_its_addresses_again", || {
