@@ -55,7 +55,8 @@ impl Line {
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut lines = vec![memory(), kernel(), core_count(), node(), capability()];
     lines.extend(interfaces());
-    lines.extend([steering(), cookies(), files(), locked_memory(), processes(), forwarding(), virtual_machine()]);
+    lines.extend([steering(), cookies(), files(), locked_memory(), processes()]);
+    lines.extend([ipv6(), forwarding(), virtual_machine()]);
     let mut out = Out::new();
     if args.json {
         let state = |state| match state {
@@ -297,6 +298,23 @@ fn processes() -> Line {
         Line::good("threads", limit(now))
     } else {
         Line::limited("threads", limit(now), "ulimit -u 4096")
+    }
+}
+
+fn ipv6() -> Line {
+    // New interfaces begin with this; one that was made ready has its own.
+    match read("/proc/sys/net/ipv6/conf/default/disable_ipv6").as_deref() {
+        Some("0") => Line::good("IPv6", "on: a new TUN interface can have such an address"),
+        Some(_) => Line::limited(
+            "IPv6",
+            "switched off: a new TUN interface can have no such address",
+            "sudo sysctl -w net.ipv6.conf.default.disable_ipv6=0    (in a container pass that in: `--sysctl`)",
+        ),
+        None => Line::limited(
+            "IPv6",
+            "not known: the kernel has none, or /proc/sys is not there",
+            "sudo mount -t proc proc /proc    (or boot without `ipv6.disable=1`)",
+        ),
     }
 }
 
