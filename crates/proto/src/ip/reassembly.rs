@@ -6,6 +6,8 @@
 //! - The first fragment must hold the whole transport header (RFC 1858, RFC 7112), for the same reason.
 //! - The pieces of one datagram are counted (CVE-2018-5391), and held apart: a fragment at the far end costs its own length,
 //!   not the hole before it.
+//! - An IPv4 sender has 65,536 numbers for his datagrams, which he may have used up within a second. What is left of one is given up when so many others
+//!   have begun that the next with its number may be under way: two that are mixed have a right checksum once in a while (RFC 4963).
 //! - When the budget is used up the oldest datagram goes. To refuse the newest instead would let one burst shut out everybody for
 //!   the whole timeout.
 //! - Where a datagram is kept is found by a keyed hash, and the memory of one that goes is that of the next: a flood of small
@@ -216,6 +218,9 @@ struct Spare {
     header: Vec<u8>,
 }
 
+/// After so many others what is left of an IPv4 datagram is given up: half as many as a sender has numbers.
+const OVERTAKEN: u64 = 32_768;
+
 /// More is not kept for the next.
 const SPARE_MAX: usize = 256;
 
@@ -288,7 +293,15 @@ impl Reassembly {
         let age = if packet.src.is_v4() { Age::V4 } else { Age::V6 };
         let hash = key.hash(age, secret);
         let cost = packet.payload.len() + OVERHEAD + if info.offset == 0 { packet.header.len() } else { 0 };
-        let known = self.datagrams.find(hash, &key);
+        let mut known = self.datagrams.find(hash, &key);
+        if let Some(at) = known
+            && age == Age::V4
+            && self.datagrams.begun_since(at) > OVERTAKEN
+        {
+            cold_path();
+            self.give_up(at);
+            known = None;
+        }
         if !self.make_room(cost, known) {
             return Err(Discard::FragmentBudget);
         }
@@ -376,7 +389,7 @@ impl Reassembly {
         self.bytes
     }
 
-    /// How many datagrams had to make room for others, ever: each is a [`Discard::FragmentBudget`], beside what
+    /// How many datagrams had to make room for others, or were overtaken by so many that the next with their number may have come, ever: each is a [`Discard::FragmentBudget`], beside what
     /// [`on_fragment`](Self::on_fragment) says of the fragment itself. Those that were refused before are not among them.
     pub fn evicted(&self) -> u64 {
         self.evicted
@@ -396,16 +409,28 @@ impl Reassembly {
             || self.datagrams.len() + new > self.config.entries_max
         {
             let Some(oldest) = self.datagrams.oldest() else { return false };
-            let gone = self.datagrams.end(oldest);
-            self.bytes -= gone.charged;
-            let was_refused = matches!(gone.progress, Progress::Refused);
-            self.spare.keep(gone);
             if Some(oldest) == known {
+                // What its own fragment is said of counts for it.
+                self.forget(oldest);
                 return false;
             }
-            self.evicted += u64::from(!was_refused);
+            self.give_up(oldest);
         }
         true
+    }
+
+    /// Ends one that is not whole, and counts it, unless it has been counted already.
+    fn give_up(&mut self, at: At) {
+        self.evicted += u64::from(!self.forget(at));
+    }
+
+    /// Ends one that is not whole, and says whether it had been refused.
+    fn forget(&mut self, at: At) -> bool {
+        let gone = self.datagrams.end(at);
+        self.bytes -= gone.charged;
+        let was_refused = matches!(gone.progress, Progress::Refused);
+        self.spare.keep(gone);
+        was_refused
     }
 
     fn end(&mut self, at: At) -> Datagram {

@@ -118,6 +118,11 @@ impl Store {
         &mut self.places[at as usize].datagram
     }
 
+    /// How many datagrams have begun since this one.
+    pub(super) fn begun_since(&self, At(at): At) -> u64 {
+        self.begun - self.places[at as usize].serial
+    }
+
     /// The oldest of an age, and how long it is waited for.
     pub(super) fn oldest_of(&self, age: Age) -> Option<(At, Instant)> {
         let (oldest, _) = self.ages[age as usize];

@@ -247,6 +247,29 @@ fn the_oldest_makes_room() {
     assert_eq!(reassembly.bytes(), 0);
 }
 
+/// A sender that needs his numbers again within the time for which we wait would have the halves of two datagrams put together (RFC 4963).
+#[test]
+fn what_is_left_of_a_datagram_is_not_mixed_with_the_next_of_its_number() {
+    let mut reassembly = Reassembly::new(Config::default());
+    let whole = |reassembly: &mut Reassembly, id| {
+        assert_eq!(feed(reassembly, &Fragment { id, ..fragment(0, 8, true) }, NOW), Ok(None));
+        feed(reassembly, &Fragment { id, ..fragment(8, 8, false) }, NOW).unwrap().is_some()
+    };
+    for (others, mixed) in [(OVERTAKEN as u16 - 1, true), (OVERTAKEN as u16, false)] {
+        let mut left = fragment(0, 8, true);
+        left.bytes.fill(0xee);
+        assert_eq!(feed(&mut reassembly, &Fragment { id: 0, ..left }, NOW), Ok(None));
+        assert!((1..=others).all(|id| whole(&mut reassembly, id)));
+        let second = Fragment { id: 0, ..fragment(8, 8, false) };
+        let came = feed(&mut reassembly, &second, NOW).unwrap();
+        assert_eq!(came.is_some(), mixed, "{others} others may only be what the network has overtaken it with");
+    }
+    assert_eq!((reassembly.len(), reassembly.evicted()), (1, 1));
+    let first = feed(&mut reassembly, &Fragment { id: 0, ..fragment(0, 8, true) }, NOW).unwrap();
+    assert!(first.is_some_and(|whole| whole.packet[20..28] == *fragment(0, 8, true).bytes), "that of the new one");
+    assert_eq!((reassembly.len(), reassembly.bytes()), (0, 0));
+}
+
 #[test]
 fn a_flood_of_small_fragments_has_no_memory_of_its_own() {
     let config = Config { entries_max: 4, ..Config::default() };
