@@ -1,7 +1,7 @@
 use super::*;
-use crate::testing::{checksum_is_right, in_own_network, ipv4, ipv6, keep_only, receive_until, tcp};
+use crate::testing::{checksum_is_right, in_own_network, ipv4, ipv6, keep_only, make_partial, receive_until, tcp};
 use crate::tun::{Prefix, Tun, TunConfig, TunRx};
-use crate::{FloodGate, Rx};
+use crate::{FloodGate, Rx, Tx, TxMeta};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::FromRawFd;
 
@@ -181,6 +181,52 @@ fn the_answer_goes_back_where_the_syn_came_from() {
             assert!(checksum_is_right(&back[14..]));
             if from.is_ipv4() {
                 assert!(laneway_wire::checksum::Sum::of(&back[14..34]).checksum() == [0, 0]);
+            }
+        }
+    });
+}
+
+/// Of a SYN whose checksum is yet to be completed, the answer's is completed in its place.
+#[test]
+fn the_answer_has_a_right_checksum_wherever_it_leaves() {
+    in_own_network("the_answer_has_a_right_checksum_wherever_it_leaves", || {
+        let mut tun = open();
+        // One interface in, which leaves checksums to others, and one out, which does not.
+        let on = |net: u8, offload| {
+            let (v4, v6) = (Ipv4Addr::new(198, 51, net, 1), Ipv6Addr::new(0x2001, 0xdb8, net.into(), 0, 0, 0, 0, 1));
+            let addresses = vec![Prefix::new(v4, 24), Prefix::new(v6, 64)];
+            Tun::open(&TunConfig { name: "lwc%d".into(), addresses, offload, ..TunConfig::default() }).unwrap()
+        };
+        let (mut with, mut without) = (on(100, true), on(101, false));
+        for (setting, value) in [
+            ("ipv4/ip_forward", "1"),
+            ("ipv6/conf/all/forwarding", "1"),
+            ("ipv4/conf/all/rp_filter", "0"),
+            (&format!("ipv4/conf/{}/rp_filter", with.name), "0"),
+        ] {
+            std::fs::write(format!("/proc/sys/net/{setting}"), value).unwrap();
+        }
+        let far: [IpAddr; 2] =
+            [Ipv4Addr::new(198, 51, 101, 2).into(), Ipv6Addr::new(0x2001, 0xdb8, 101, 0, 0, 0, 0, 2).into()];
+        for (from, to) in far.into_iter().zip(OURS) {
+            let mut alarms = tun.queues[0].rx.alarms();
+            tun.queues[0].rx.overrun(&answers(to, 80));
+            assert!(soon(|| alarms.heard()));
+            for (port, is_partial) in [(1_000, false), (1_001, true)] {
+                let mut syn = bare(from, port, to, 7, 0x02);
+                let checksum_partial = Some(make_partial(&mut syn, Medium::Ip));
+                let meta = TxMeta { checksum_partial: checksum_partial.filter(|_| is_partial), ..TxMeta::default() };
+                let tx = &mut with.queues[0].tx;
+                tx.reserve(syn.len()).unwrap().copy_from_slice(&syn);
+                tx.commit(syn.len(), meta);
+                tx.flush();
+                let is_answer = |packet: &[u8], _| {
+                    let tcp = &packet[if packet[0] >> 4 == 4 { 20 } else { 40 }..];
+                    let is_it = tcp[2..4] == u16::to_be_bytes(port) && tcp[13] == 0x12;
+                    assert!(!is_it || checksum_is_right(packet), "{from}, is_partial: {is_partial}");
+                    is_it
+                };
+                assert!(receive_until(&mut without.queues[0].rx, is_answer), "{from}, is_partial: {is_partial}");
             }
         }
     });

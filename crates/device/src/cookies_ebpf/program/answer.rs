@@ -5,6 +5,10 @@ use super::{BPF_F_INGRESS, DROP, Family, Maps, NO_SCALE, SKB_IFINDEX, SYN_ACK, T
 use crate::cookies_ebpf::recipe;
 use crate::ebpf::{ADD, AND, B, DIV, DW, FRAME, H, Helper, JEQ, JNE, Jump, LSH, MOV, OR, Program, RSH, SUB, W, XOR};
 
+/// Where the checksum is in a TCP header.
+const CHECKSUM: i32 = 16;
+const EINVAL: i32 = 22;
+
 impl Program {
     /// Writes the SYN-ACK with the sequence number in register 0 to `ANSWER`. `LEN` is then how long its TCP header is.
     pub(super) fn lay_answer(&mut self, ip: &Family) {
@@ -113,16 +117,28 @@ impl Program {
             self.store(B, FRAME, slot::ANSWER + 7, 2);
         }
         // The addresses, which the pseudo-header has, lie right before the TCP header; the rest of it is protocol and length.
+        self.rest_of_pseudo_header();
+        self.op_register(MOV, 4, reg::LEN);
+        self.op(ADD, 4, (2 * ip.address).into());
+        self.checksum(slot::ANSWER + ip.source, tcp + CHECKSUM as i16);
+    }
+
+    /// Register 5 = protocol and length.
+    fn rest_of_pseudo_header(&mut self) {
         self.op_register(MOV, 5, reg::LEN);
         self.op(ADD, 5, TCP);
         self.swap_to_network(5, 16);
-        self.op_register(MOV, 4, reg::LEN);
-        self.op(ADD, 4, (2 * ip.address).into());
-        self.checksum(slot::ANSWER + ip.source, tcp + 16);
     }
 
     /// Writes the checksum of register 4's bytes from `from` on, and of register 5, to `to`.
     fn checksum(&mut self, from: i16, to: i16) {
+        self.sum(from);
+        self.op(XOR, 0, 0xffff);
+        self.store(H, FRAME, to, 0);
+    }
+
+    /// Register 0 = the sum, in 16 bits, of register 4's bytes from `from` on, and of register 5.
+    fn sum(&mut self, from: i16) {
         self.op(MOV, 1, 0);
         self.op(MOV, 2, 0);
         self.address(3, from);
@@ -134,8 +150,6 @@ impl Program {
             self.op(AND, 0, 0xffff);
             self.op_register(ADD, 0, 1);
         }
-        self.op(XOR, 0, 0xffff);
-        self.store(H, FRAME, to, 0);
     }
 
     /// Puts the answer in the packet's place, and sends it back. The jumps are taken if nothing could be done, and nothing was.
@@ -145,12 +159,25 @@ impl Program {
             self.copy_packet(0, slot::LINK, 12);
             undone.push(self.jump_if(JNE, 0, 0));
         }
+        // Of a SYN whose checksum is yet to be completed, wherever it leaves, the answer's will be in its place, from the sum of the pseudo-header.
+        // That it is such a one the kernel says only by not letting it end before its checksum does.
+        self.op64_register(MOV, 1, reg::CONTEXT);
+        self.op(MOV, 2, link + i32::from(ip.header) + CHECKSUM + 1);
+        self.op(MOV, 3, 0);
+        self.call(Helper::SkbChangeTail);
+        let complete = self.jump_if(JEQ, 0, 0);
+        undone.push(self.jump_if(JNE, 0, -EINVAL));
+        self.rest_of_pseudo_header();
+        self.op(MOV, 4, (2 * ip.address).into());
+        self.sum(slot::ANSWER + ip.source);
+        self.store(H, FRAME, slot::ANSWER + ip.header + CHECKSUM as i16, 0);
+        self.land(complete);
         self.op64_register(MOV, 1, reg::CONTEXT);
         self.op_register(MOV, 2, reg::LEN);
         self.op(ADD, 2, link + i32::from(ip.header));
         self.op(MOV, 3, 0);
         self.call(Helper::SkbChangeTail);
-        undone.push(self.jump_if(JNE, 0, 0));
+        let mut lost = vec![self.jump_if(JNE, 0, 0)];
         let write = |p: &mut Program, to: i32, from: i16, len: Option<i32>| {
             p.op64_register(MOV, 1, reg::CONTEXT);
             p.op(MOV, 2, to);
@@ -166,7 +193,7 @@ impl Program {
             p.call(Helper::SkbStoreBytes);
             p.jump_if(JNE, 0, 0)
         };
-        let mut lost = vec![write(self, link, slot::ANSWER, None)];
+        lost.push(write(self, link, slot::ANSWER, None));
         if link != 0 {
             lost.push(write(self, 0, slot::LINK + 6, Some(6)));
             lost.push(write(self, 6, slot::LINK, Some(6)));
