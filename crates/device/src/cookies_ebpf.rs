@@ -14,7 +14,8 @@
 //! The second line is for whoever floods us from an address where somebody answers: his system refuses each SYN-ACK with a RST, and those would be as many
 //! as the SYNs. Which SYN-ACK was sent last is noted by a hash of its flow in one of 65,536 places.
 //!
-//! What is not as nearly all SYNs are goes to the lane: with text, with IP options or extension headers, in a VLAN, with options that say nothing sensible.
+//! What is not as nearly all SYNs are goes to the lane: with text, with IP options or extension headers, in a VLAN, to another link address, with options
+//! that say nothing sensible.
 //! Checksums are not looked at, of most packets nobody has computed them yet: who sends a SYN of which a bit fell over is
 //! offered something else than he wanted, and that is all.
 //!
@@ -109,13 +110,19 @@ pub(crate) struct CookieGiver {
     alarms: Alarms,
 }
 
+/// Where the program is to be asked.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// The interface's number.
+    interface: u32,
+    medium: Medium,
+    /// The stack's own link address.
+    mac: [u8; 6],
+}
+
 #[derive(Debug)]
 enum State {
-    Unasked {
-        /// The interface's number.
-        interface: u32,
-        medium: Medium,
-    },
+    Unasked(Place),
     /// A thread of its own has the kernel check the program, which takes it some ten milliseconds: no lane waits for that.
     Loading,
     Attached(Attached),
@@ -141,9 +148,10 @@ struct Loaded {
 }
 
 impl CookieGiver {
-    /// For the interface with this number.
-    pub(crate) fn new(interface: u32, medium: Medium) -> Self {
-        CookieGiver { state: Mutex::new(State::Unasked { interface, medium }), alarms: Alarms::default() }
+    /// For the interface with this number, behind which the stack has this link address.
+    pub(crate) fn new(interface: u32, medium: Medium, mac: [u8; 6]) -> Self {
+        let place = Place { interface, medium, mac };
+        CookieGiver { state: Mutex::new(State::Unasked(place)), alarms: Alarms::default() }
     }
 
     /// What tells that an endpoint is overrun.
@@ -162,10 +170,10 @@ impl CookieGiver {
         let Ok(recipe) = Recipe::of(how) else { return };
         let mut state = self.state();
         match &mut *state {
-            &mut State::Unasked { interface, medium } => {
+            &mut State::Unasked(place) => {
                 let (giver, endpoint) = (Arc::clone(self), Endpoint::of(how));
                 let loads = thread::Builder::new().name("laneway-cookies".into());
-                *state = match loads.spawn(move || giver.load((interface, medium), endpoint, recipe)) {
+                *state = match loads.spawn(move || giver.load(place, endpoint, recipe)) {
                     Ok(_) => State::Loading,
                     Err(_) => State::Refused,
                 };
@@ -175,8 +183,8 @@ impl CookieGiver {
         }
     }
 
-    fn load(&self, (interface, medium): (u32, Medium), endpoint: Endpoint, recipe: Recipe) {
-        let attached = Attached::new(interface, medium);
+    fn load(&self, place: Place, endpoint: Endpoint, recipe: Recipe) {
+        let attached = Attached::new(place);
         let mut state = self.state();
         *state = match attached {
             Ok(mut attached) => {
@@ -240,8 +248,8 @@ impl Recipe {
 }
 
 impl Attached {
-    fn new(interface: u32, medium: Medium) -> io::Result<Attached> {
-        let loaded = Loaded::new(medium)?;
+    fn new(Place { interface, medium, mac }: Place) -> io::Result<Attached> {
+        let loaded = Loaded::new(medium, mac)?;
         let link = attach_egress(&loaded.program, interface)?;
         Ok(Attached { loaded, counted: 0, told: HashMap::new(), _link: link })
     }
@@ -263,7 +271,7 @@ impl Attached {
 }
 
 impl Loaded {
-    fn new(medium: Medium) -> io::Result<Loaded> {
+    fn new(medium: Medium, mac: [u8; 6]) -> io::Result<Loaded> {
         let endpoints = create_map(
             BPF_MAP_TYPE_LRU_HASH,
             size_of::<Endpoint>() as u32,
@@ -274,7 +282,7 @@ impl Loaded {
         let recent = create_map(BPF_MAP_TYPE_ARRAY, 4, 4, RECENT, 0)?;
         let count = create_map(BPF_MAP_TYPE_ARRAY, 4, 8, 1, 0)?;
         let maps = Maps { endpoints: endpoints.as_raw_fd(), recent: recent.as_raw_fd(), count: count.as_raw_fd() };
-        let program = load_program(Kind::Egress, &assemble(medium, &maps))?;
+        let program = load_program(Kind::Egress, &assemble(medium, mac, &maps))?;
         Ok(Loaded { program, endpoints, count })
     }
 
@@ -288,14 +296,15 @@ impl Loaded {
 /// Whether the kernel would run the program, for whoever wants to know before it is needed. It is asked about `lo` for a moment, and lets everything go on.
 pub fn check() -> io::Result<()> {
     const LO: u32 = 1;
-    attach_egress(&Loaded::new(Medium::Ip)?.program, LO).map(drop)
+    attach_egress(&Loaded::new(Medium::Ip, [0; 6])?.program, LO).map(drop)
 }
 
-/// What the program does with an Ethernet frame while this endpoint is overrun, for tests: what goes back, if anything does.
+/// What the program of whoever has this link address does with an Ethernet frame while this endpoint is overrun, for tests: what goes back, if anything
+/// does.
 #[doc(hidden)]
-pub fn tried_out(how: &CookieAnswer, frame: &[u8]) -> io::Result<Option<Vec<u8>>> {
+pub fn tried_out(how: &CookieAnswer, mac: [u8; 6], frame: &[u8]) -> io::Result<Option<Vec<u8>>> {
     const REDIRECT: u32 = 7;
-    let loaded = Loaded::new(Medium::Ethernet)?;
+    let loaded = Loaded::new(Medium::Ethernet, mac)?;
     loaded.tell(Endpoint::of(how), Recipe::of(how)?)?;
     let (verdict, out) = try_out(&loaded.program, frame)?;
     Ok((verdict == REDIRECT).then_some(out))

@@ -282,6 +282,7 @@ impl Tun {
         let cookies = Arc::new(CookieGiver::new(
             configure::index(&name).map_err(|error| configure_error(&name, "the number", error))?,
             config.medium,
+            mac,
         ));
         let counters: Vec<_> = files.iter().map(|_| Arc::new(TunCounters::default())).collect();
         let mut queues = Vec::with_capacity(files.len());

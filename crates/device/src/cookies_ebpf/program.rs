@@ -116,8 +116,8 @@ const V6: Family = Family {
     default_mss: 1_220,
 };
 
-/// All of it; see the head of [`cookies_ebpf`](super).
-pub(super) fn assemble(medium: Medium, maps: &Maps) -> Vec<Insn> {
+/// All of it, for a stack with this link address; see the head of [`cookies_ebpf`](super).
+pub(super) fn assemble(medium: Medium, mac: [u8; 6], maps: &Maps) -> Vec<Insn> {
     let mut p = Program(Vec::with_capacity(4_000));
     p.op64_register(MOV, reg::CONTEXT, 1);
     let mut aside = Vec::new();
@@ -128,9 +128,9 @@ pub(super) fn assemble(medium: Medium, maps: &Maps) -> Vec<Insn> {
     p.load(W, 0, reg::CONTEXT, SKB_PROTOCOL);
     let v6 = p.jump_if(JEQ, 0, i32::from(V6.ethertype.to_be()));
     aside.push(p.jump_if(JNE, 0, i32::from(V4.ethertype.to_be())));
-    p.family(&V4, medium, maps);
+    p.family(&V4, (medium, mac), maps);
     p.land(v6);
-    p.family(&V6, medium, maps);
+    p.family(&V6, (medium, mac), maps);
     p.land_all(aside);
     p.verdict(NEXT);
     p.0
@@ -165,7 +165,7 @@ impl Program {
     }
 
     /// All that is done with a packet of one IP version. Ends on every way.
-    fn family(&mut self, ip: &Family, medium: Medium, maps: &Maps) {
+    fn family(&mut self, ip: &Family, (medium, mac): (Medium, [u8; 6]), maps: &Maps) {
         let link = medium.header_len() as i32;
         let tcp = slot::HEADERS + ip.header;
         let mut next = Vec::new();
@@ -236,7 +236,7 @@ impl Program {
         next.extend(self.read_options(ip, link));
         self.cookie(ip);
         self.lay_answer(ip);
-        next.extend(self.send(ip, link, maps));
+        next.extend(self.send(ip, (link, mac), maps));
         self.land_all(next);
         self.verdict(NEXT);
     }

@@ -95,6 +95,30 @@ fn send_raw(packet: &[u8]) {
     assert_eq!(sent, packet.len() as isize, "{}", io::Error::last_os_error());
 }
 
+/// Has the kernel send an Ethernet frame by the interface with this number.
+fn send_frame(interface: u32, frame: &[u8]) {
+    // SAFETY: no memory is passed.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) };
+    assert!(fd >= 0, "{}", io::Error::last_os_error());
+    // SAFETY: it has just been made, and nobody else knows it.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let to = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: u16::from_ne_bytes([frame[12], frame[13]]),
+        sll_ifindex: interface as i32,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 6,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: frame and address live through the call, with the lengths that are passed.
+    let sent = unsafe {
+        let to_len = size_of_val(&to) as u32;
+        libc::sendto(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0, (&raw const to).cast(), to_len)
+    };
+    assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
+}
+
 /// A SYN, or a RST, without options.
 fn bare(from: IpAddr, from_port: u16, to: IpAddr, seq: u32, flags: u8) -> Vec<u8> {
     let mut packet = tcp((from, from_port), (to, 80), seq, &[]);
@@ -166,22 +190,62 @@ fn what_refuses_such_an_answer_is_dropped_once() {
     });
 }
 
-/// In an Ethernet frame from `02:…:01` to `02:…:02`.
+/// Our link address, as [`framed`] has it.
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+/// In an Ethernet frame from `02:…:01` to ours.
 fn framed(packet: &[u8]) -> Vec<u8> {
     let ethertype: [u8; 2] = if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
-    [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], &ethertype[..], packet].concat()
+    [&MAC, &[2, 0, 0, 0, 0, 1], &ethertype[..], packet].concat()
 }
 
 #[test]
 fn the_answer_goes_back_where_the_syn_came_from() {
     in_own_network("the_answer_goes_back_where_the_syn_came_from", || {
         for (from, to) in KERNEL.into_iter().zip(OURS) {
-            let back = tried_out(&answers(to, 80), &framed(&bare(from, 1_000, to, 7, 0x02))).unwrap().unwrap();
+            let back = tried_out(&answers(to, 80), MAC, &framed(&bare(from, 1_000, to, 7, 0x02))).unwrap().unwrap();
             assert_eq!(back[..12], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
             assert!(checksum_is_right(&back[14..]));
             if from.is_ipv4() {
                 assert!(laneway_wire::checksum::Sum::of(&back[14..34]).checksum() == [0, 0]);
             }
+        }
+    });
+}
+
+/// A bridge sends what is for somebody whom it does not know to all, and would believe that he is here if we answered in his name.
+#[test]
+fn what_is_for_another_link_address_is_not_answered() {
+    in_own_network("what_is_for_another_link_address_is_not_answered", || {
+        for (from, to) in KERNEL.into_iter().zip(OURS) {
+            for at in 0..6 {
+                let mut frame = framed(&bare(from, 1_000, to, 7, 0x02));
+                frame[at] ^= 0x80;
+                assert!(tried_out(&answers(to, 80), MAC, &frame).unwrap().is_none(), "another at {at}");
+            }
+        }
+    });
+}
+
+#[test]
+fn on_tap_the_kernel_answers_what_is_for_us() {
+    in_own_network("on_tap_the_kernel_answers_what_is_for_us", || {
+        let config = TunConfig { name: "lwc%d".into(), medium: Medium::Ethernet, ..TunConfig::default() };
+        let mut tun = Tun::open(&config).unwrap();
+        let (ours, interface) = (tun.capabilities().mac, crate::tun::configure::index(&tun.name).unwrap());
+        let rx = &mut tun.queues[0].rx;
+        for (from, to) in KERNEL.into_iter().zip(OURS) {
+            let mut alarms = rx.alarms();
+            rx.overrun(&answers(to, 80));
+            assert!(soon(|| alarms.heard()));
+            let mut frame = framed(&bare(from, 1_000, to, 7, 0x02));
+            frame[..6].copy_from_slice(&ours);
+            send_frame(interface, &frame);
+            assert_eq!(rx.answered(), 1);
+            frame[5] ^= 2;
+            send_frame(interface, &frame);
+            assert_eq!(rx.answered(), 0, "it is for somebody else");
+            assert!(receive_until(rx, |bytes, _| bytes == frame));
         }
     });
 }
@@ -237,7 +301,7 @@ fn what_is_not_as_nearly_all_syns_are_goes_to_the_lane() {
     in_own_network("what_is_not_as_nearly_all_syns_are_goes_to_the_lane", || {
         let [from, to] = [KERNEL[0], OURS[0]];
         let plain = bare(from, 1_000, to, 7, 0x02);
-        let is_answered = |packet: &[u8]| tried_out(&answers(to, 80), &framed(packet)).unwrap().is_some();
+        let is_answered = |packet: &[u8]| tried_out(&answers(to, 80), MAC, &framed(packet)).unwrap().is_some();
         assert!(is_answered(&plain));
         // A longer IP header, a fragment, another protocol, flags; and what says that there are options where there are none.
         for (at, byte) in [
@@ -277,7 +341,7 @@ fn what_is_not_as_nearly_all_syns_are_goes_to_the_lane() {
         let (IpAddr::V6(from), IpAddr::V6(to)) = (KERNEL[1], OURS[1]) else { unreachable!() };
         let extended = [&[6, 0, 1, 4, 0, 0, 0, 0], &bare(from.into(), 1_000, to.into(), 7, 0x02)[40..]].concat();
         let packet = ipv6(from, to, 60, &extended);
-        assert!(tried_out(&answers(to.into(), 80), &framed(&packet)).unwrap().is_none());
+        assert!(tried_out(&answers(to.into(), 80), MAC, &framed(&packet)).unwrap().is_none());
     });
 }
 

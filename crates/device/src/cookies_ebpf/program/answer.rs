@@ -153,11 +153,16 @@ impl Program {
     }
 
     /// Puts the answer in the packet's place, and sends it back. The jumps are taken if nothing could be done, and nothing was.
-    pub(super) fn send(&mut self, ip: &Family, link: i32, maps: &Maps) -> Vec<Jump> {
+    pub(super) fn send(&mut self, ip: &Family, (link, mac): (i32, [u8; 6]), maps: &Maps) -> Vec<Jump> {
         let mut undone = Vec::new();
         if link != 0 {
             self.copy_packet(0, slot::LINK, 12);
             undone.push(self.jump_if(JNE, 0, 0));
+            // A bridge that does not know where somebody is sends what is for him to all.
+            for (at, half) in (slot::LINK..).step_by(2).zip(mac.as_chunks().0) {
+                self.load(H, 0, FRAME, at);
+                undone.push(self.jump_if(JNE, 0, u16::from_ne_bytes(*half).into()));
+            }
         }
         // Of a SYN whose checksum is yet to be completed, wherever it leaves, the answer's will be in its place, from the sum of the pseudo-header.
         // That it is such a one the kernel says only by not letting it end before its checksum does.

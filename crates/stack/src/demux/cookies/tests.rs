@@ -99,7 +99,7 @@ fn the_kernel_answers_as_the_lane_would() {
             let syn = frame(&key.reversed(), &header);
             let segment = Segment::parse(&syn[syn.len() - header.len()..]).unwrap();
             let how = answer(&key, mss, &config, &secrets, (now_us, 64));
-            let back = match cookies_ebpf::tried_out(&how, &syn) {
+            let back = match cookies_ebpf::tried_out(&how, [0; 6], &syn) {
                 Ok(back) => back.expect("it is a plain SYN to an endpoint that is overrun"),
                 Err(error) => {
                     let needed = error.raw_os_error() == Some(1);
