@@ -20,8 +20,8 @@
 //! offered something else than he wanted, and that is all.
 //!
 //! # What it does not know
-//! Whether the flow has a connection or a record in TIME-WAIT. A SYN there is answered with a cookie, too, and the lane has to judge the ACK: of a record
-//! by RFC 6191 (`laneway_proto::tcp::TimeWait`), and a connection challenges what it does not expect.
+//! Whether the flow has a connection, a half-open entry, or a record in TIME-WAIT. A SYN there is answered with a cookie, too, and the lane has to judge
+//! the ACK: an entry makes room for it, a record by RFC 6191 (`laneway_proto::tcp::TimeWait`), and a connection challenges what it does not expect.
 
 use std::collections::HashMap;
 use std::io;

@@ -332,6 +332,11 @@ impl Paths {
         self.known(place, snapshot, src, dst).filter(|path| path.may_begin)
     }
 
+    /// What the link carries, bytes.
+    pub fn mtu(&self) -> u32 {
+        self.mtu
+    }
+
     /// The path to `dst` for a packet after which none will follow. It is not kept: a flood from everywhere would put those
     /// that it makes in the places of those that connections use, and each would be worked out for one answer.
     #[inline]

@@ -60,16 +60,16 @@ impl<T: Tx> Stage<'_, T> {
     fn overrun(&mut self, key: &FlowKey) {
         if self.local.alarms.is_some() && self.local.now >= self.local.overrun_again {
             self.local.overrun_again = self.local.now.after_us(OVERRUN_AGAIN_US);
-            self.local.overrun = self.answers_to(key);
+            self.local.overrun = Some(self.answers_to(key));
         }
     }
 
+    /// They announce what the link carries: what is known of the path to one of those who call may not hold for the others.
     #[inline(never)]
-    fn answers_to(&mut self, key: &FlowKey) -> Option<Box<CookieAnswer>> {
-        let (secrets, local) = (self.local.secrets.get(), &mut *self.local);
-        let mtu = local.paths.passing(&local.snapshot, key.remote)?.mtu;
-        let time_and_hops = (local.now.as_us(), local.paths.hop_limit);
-        Some(Box::new(answer(key, announced_mss(mtu, key.is_v4()), &local.config.tcp, &secrets, time_and_hops)))
+    fn answers_to(&self, key: &FlowKey) -> Box<CookieAnswer> {
+        let (local, secrets) = (&*self.local, self.local.secrets.get());
+        let mss = announced_mss(local.paths.mtu(), key.is_v4());
+        Box::new(answer(key, mss, &local.config.tcp, &secrets, (local.now.as_us(), local.paths.hop_limit)))
     }
 
     /// An ACK of what nobody has sent, unless that was a cookie lately. Without one it is reset, and counted as that.
@@ -92,15 +92,19 @@ impl<T: Tx> Stage<'_, T> {
             self.tables.counters.count(Mib::TcpExtSyncookiesFailed);
             return Err(Discard::TcpCookieInvalid);
         };
+        self.instead(arriving, listener, &agreed, half_open);
+        Ok(())
+    }
+
+    /// In place of a half-open entry that there may be.
+    fn instead(&mut self, arriving: &Arriving<'_, '_>, listener: ListenerId, agreed: &Agreed, half_open: Option<u32>) {
         if !self.tables.listeners.has_room(listener) {
-            self.accept_queue_full();
-            return Ok(());
+            return self.accept_queue_full();
         }
         if let Some(index) = half_open {
             self.tables.remove_half_open(index);
         }
-        self.redeem(arriving, listener, &agreed, /* owes_ack= */ false);
-        Ok(())
+        self.redeem(arriving, listener, agreed, /* owes_ack= */ false);
     }
 
     /// The same for a flow in TIME_WAIT, of which the device that has answered its SYN did not know. False, with nothing done, if it bears no cookie of ours
@@ -120,6 +124,15 @@ impl<T: Tx> Stage<'_, T> {
         }
         self.tables.give_up(arriving.hash, record);
         self.redeem(arriving, listener, &agreed, /* owes_ack= */ true);
+        true
+    }
+
+    /// The same for a flow that has a half-open entry of another SYN, which the peer has forgotten. False, with nothing done, if it bears no cookie of ours.
+    #[cold]
+    pub(super) fn cookie_instead(&mut self, arriving: &Arriving<'_, '_>, half_open: u32) -> bool {
+        let Some(listener) = self.listener(arriving) else { return false };
+        let Some(agreed) = self.agreed(arriving) else { return false };
+        self.instead(arriving, listener, &agreed, Some(half_open));
         true
     }
 

@@ -103,7 +103,6 @@ impl<T: Tx> Stage<'_, T> {
         cold_path();
         self.local.cookies_may_come()
             && self.tables.is_record_of(record, &came.key)
-            && self.local.successor(&came.key).is_none()
             && self.laid_down(came, hash, |stage, arriving| stage.cookie_over(arriving, record))
     }
 

@@ -119,8 +119,12 @@ impl<T: Tx> Stage<'_, T> {
                 half.note_repeat();
                 self.send_syn_ack(index);
             }
+            listen::Outcome::Challenge | listen::Outcome::Ignore(_)
+                if self.bears_cookie_of_another_syn(index, (came, hash), &segment) => {}
             listen::Outcome::Challenge => {
                 cold_path();
+                let cx = cx!(self);
+                let Some(half) = self.tables.half_open.get_mut(index) else { return true };
                 if let Some(header) = half.challenge(&cx) {
                     self.tables.counters.count(Mib::TcpExtTCPChallengeACK);
                     let _ = egress::header(self.local, self.tx, &came.key, &header);
@@ -140,6 +144,20 @@ impl<T: Tx> Stage<'_, T> {
             listen::Outcome::Ignore(discard) => self.tables.counters.discard(discard),
         }
         true
+    }
+
+    /// Whether a segment for a half-open entry is the ACK of a cookie for another SYN of the flow, of which the device did not tell us. Then all is done.
+    #[cold]
+    fn bears_cookie_of_another_syn(
+        &mut self,
+        index: u32,
+        (came, hash): (&ingress::Arriving<'_>, u64),
+        segment: &Segment<'_>,
+    ) -> bool {
+        segment.flags.ack()
+            && !segment.flags.intersects(Flags::SYN | Flags::RST)
+            && self.local.cookies_may_come()
+            && self.laid_down(came, hash, |stage, arriving| stage.cookie_instead(arriving, index))
     }
 
     /// A connection is complete: it is queued, offered, and shown the segment that completed it.

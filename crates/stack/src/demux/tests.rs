@@ -157,3 +157,26 @@ fn who_was_answered_before_the_wait_began_is_reset() {
     acks_a_cookie(&mut world, &key, Instant::from_us(began.as_us() - 100_000));
     assert_eq!(begun(&mut world), (0, 0, 1), "what is left of the former connection would be taken for his");
 }
+
+/// A client whose first SYN came before the flood, and who has begun anew on the same flow.
+#[test]
+fn who_was_answered_by_the_device_takes_over_a_handshake_that_he_has_forgotten() {
+    let mut world = World::new();
+    let alarms = Alarms::default();
+    world.server.seats[0].lane.local.alarms = Some(alarms.clone());
+    world.client.seats[0].app.to_open = 1;
+    while world.server.seats[0].lane.tables(|t| t.half_open.is_empty()) {
+        world.now = world.now.after_us(50);
+        world.client.turn(world.now);
+        world.server.turn(world.now);
+    }
+    let key = world.server.seats[0].lane.tables(|t| *t.half_open.iter().next().expect("the one").1.key());
+    world.now = world.now.after_us(1_000);
+    let at = world.now;
+    acks_a_cookie(&mut world, &key, at);
+    assert_eq!(begun(&mut world), (0, 0, 0), "nobody has sent cookies");
+    alarms.raise();
+    acks_a_cookie(&mut world, &key, at);
+    assert_eq!(begun(&mut world), (1, 1, 0));
+    assert!(world.server.seats[0].lane.tables(|t| t.half_open.is_empty()));
+}
