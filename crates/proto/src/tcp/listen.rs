@@ -349,6 +349,10 @@ pub fn cookie_syn_ack(key: &FlowKey, seg: &Segment<'_>, mss: u16, secrets: &Secr
     syn_ack(key, iss, seg.seq, options, cx)
 }
 
+/// Whoever gives a cookie in our place has the time of that moment, and who redeems it that of the beginning of his poll, which may have been so long ago:
+/// a cookie of the minute that has begun meanwhile is a good one.
+const COOKIE_AHEAD_US: u64 = 100_000;
+
 /// The final ACK of a handshake that we kept no state for: valid only if it carries a cookie of ours.
 #[inline(always)]
 pub fn on_cookie_ack(key: &FlowKey, seg: &Segment<'_>, secrets: &Secrets, cx: &Cx<'_>) -> Option<Agreed> {
@@ -357,7 +361,7 @@ pub fn on_cookie_ack(key: &FlowKey, seg: &Segment<'_>, secrets: &Secrets, cx: &C
     }
     let iss = seg.ack - 1;
     let irs = seg.seq - 1;
-    let peer_mss = cookie::decode(&secrets.cookie, key, irs, iss, minute(cx.now))?;
+    let peer_mss = cookie::decode(&secrets.cookie, key, irs, iss, minute(cx.now.after_us(COOKIE_AHEAD_US)))?;
     let ts_offset = isn::ts_offset(&secrets.timestamp, &key.local, &key.remote);
     let kept = seg
         .options

@@ -180,3 +180,19 @@ fn who_was_answered_by_the_device_takes_over_a_handshake_that_he_has_forgotten()
     assert_eq!(begun(&mut world), (1, 1, 0));
     assert!(world.server.seats[0].lane.tables(|t| t.half_open.is_empty()));
 }
+
+/// The device looks at the time when it answers, and a lane when its turn begins.
+#[test]
+fn a_cookie_of_the_minute_that_has_just_begun_is_good() {
+    const MINUTE_US: u64 = 60_000_000;
+    for (late_us, is_good) in [(10_000, true), (5_000_000, false)] {
+        let (mut world, key) = in_time_wait();
+        let alarms = Alarms::default();
+        world.server.seats[0].lane.local.alarms = Some(alarms.clone());
+        alarms.raise();
+        let begins = Instant::from_us(world.now.as_us().next_multiple_of(MINUTE_US));
+        world.now = Instant::from_us(begins.as_us() - late_us);
+        acks_a_cookie(&mut world, &key, begins);
+        assert_eq!(begun(&mut world).0, usize::from(is_good), "{late_us} us before the minute begins");
+    }
+}
