@@ -502,27 +502,33 @@ fn the_doctor_grants_everything_by_one_command() {
     }
 }
 
+/// What the doctor says of `check` in a network of its own, where these settings have been made first; none if there can be none, which is said.
+fn doctor_after(settings: &str, check: &str) -> Option<serde_json::Value> {
+    let script = format!("{settings} && exec \"$0\" doctor --json");
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--net", "sh", "-c", &script, env!("CARGO_BIN_EXE_laneway")]);
+    let output = command.output().expect("util-linux is there");
+    let message = String::from_utf8_lossy(&output.stderr);
+    if message.contains("unshare:") {
+        assert!(std::env::var_os("CI").is_none(), "skipped: {message}");
+        eprintln!("skipped: {message}");
+        return None;
+    }
+    let lines: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).expect("an array of JSON");
+    Some(lines.into_iter().find(|line| line["check"] == check).expect("it is checked"))
+}
+
 /// A container whose network has no IPv6 has it switched off, and `serve` then gives no interface such an address. Needs a network namespace, and says so
 /// where none can be had.
 #[test]
 fn the_doctor_says_whether_ipv6_is_switched_off() {
     for (off, state, fix) in [(0, "good", None), (1, "limited", Some("sysctl -w net.ipv6.conf.default.disable_ipv6=0"))]
     {
-        let script = format!("echo {off} > /proc/sys/net/ipv6/conf/default/disable_ipv6 && exec \"$0\" doctor --json");
-        let mut command = Command::new("unshare");
-        if !rustix::process::geteuid().is_root() {
-            command.args(["--user", "--map-root-user"]);
-        }
-        command.args(["--net", "sh", "-c", &script, env!("CARGO_BIN_EXE_laneway")]);
-        let output = command.output().expect("util-linux is there");
-        let message = String::from_utf8_lossy(&output.stderr);
-        if message.contains("unshare:") {
-            assert!(std::env::var_os("CI").is_none(), "skipped: {message}");
-            return eprintln!("skipped: {message}");
-        }
-        let lines: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let lines = lines.as_array().expect("an array");
-        let line = lines.iter().find(|line| line["check"] == "IPv6").expect("it is checked");
+        let settings = format!("echo {off} > /proc/sys/net/ipv6/conf/default/disable_ipv6");
+        let Some(line) = doctor_after(&settings, "IPv6") else { return };
         assert_eq!(line["state"], state, "{line}");
         assert_eq!(fix.is_none(), line["fix"].is_null(), "{line}");
         assert!(fix.is_none_or(|fix| line["fix"].as_str().is_some_and(|says| says.contains(fix))), "{line}");
@@ -538,23 +544,9 @@ fn the_doctor_asks_both_families_whether_they_are_forwarded() {
         (0, 1, "limited", "on for IPv6 alone"),
         (1, 1, "good", "on:"),
     ] {
-        let script = format!(
-            "cd /proc/sys/net && echo {v4} > ipv4/ip_forward && echo {v6} > ipv6/conf/all/forwarding && exec \"$0\" doctor --json"
-        );
-        let mut command = Command::new("unshare");
-        if !rustix::process::geteuid().is_root() {
-            command.args(["--user", "--map-root-user"]);
-        }
-        command.args(["--net", "sh", "-c", &script, env!("CARGO_BIN_EXE_laneway")]);
-        let output = command.output().expect("util-linux is there");
-        let message = String::from_utf8_lossy(&output.stderr);
-        if message.contains("unshare:") {
-            assert!(std::env::var_os("CI").is_none(), "skipped: {message}");
-            return eprintln!("skipped: {message}");
-        }
-        let lines: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let lines = lines.as_array().expect("an array");
-        let line = lines.iter().find(|line| line["check"] == "IP forwarding").expect("it is checked");
+        let settings =
+            format!("cd /proc/sys/net && echo {v4} > ipv4/ip_forward && echo {v6} > ipv6/conf/all/forwarding");
+        let Some(line) = doctor_after(&settings, "IP forwarding") else { return };
         assert_eq!(line["state"], state, "{v4} {v6}: {line}");
         assert!(line["found"].as_str().is_some_and(|found| found.starts_with(says)), "{v4} {v6}: {line}");
     }

@@ -27,8 +27,8 @@ pub trait FloodGate {
     fn answered(&mut self) -> u64;
 }
 
-/// Tells whether an endpoint has been said to be overrun: then acknowledgments of cookies may come that no lane has sent. Clones are told alike, each
-/// from when it was cloned on.
+/// Tells whether an endpoint has been said to be overrun: then acknowledgments of cookies may come that no lane has sent. A clone is told
+/// of all that its original has not heard.
 #[derive(Clone, Debug, Default)]
 pub struct Alarms {
     count: Arc<AtomicU64>,

@@ -25,6 +25,13 @@ struct MapElement {
     flags: u64,
 }
 
+impl MapElement {
+    fn new<K, V>(map: &OwnedFd, key: &K, value: *const V) -> Self {
+        let key = (&raw const *key) as u64;
+        MapElement { map_fd: map.as_raw_fd() as u32, _padding: 0, key, value: value as u64, flags: 0 }
+    }
+}
+
 #[repr(C)]
 struct ProgramLoad {
     prog_type: u32,
@@ -117,13 +124,7 @@ pub(crate) fn create_map(
 /// # Safety
 /// `key` and `value` must be as long as the map's are.
 pub(crate) unsafe fn update<K, V>(map: &OwnedFd, key: &K, value: &V) -> io::Result<()> {
-    let attr = MapElement {
-        map_fd: map.as_raw_fd() as u32,
-        _padding: 0,
-        key: (&raw const *key) as u64,
-        value: (&raw const *value) as u64,
-        flags: 0,
-    };
+    let attr = MapElement::new(map, key, &raw const *value);
     // SAFETY: the caller vouches for the lengths; both live through the call.
     unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attr) }.map(drop)
 }
@@ -133,13 +134,7 @@ pub(crate) unsafe fn update<K, V>(map: &OwnedFd, key: &K, value: &V) -> io::Resu
 /// # Safety
 /// `key` and `value` must be as long as the map's are, and `value` of a type that any bytes make.
 pub(crate) unsafe fn look_up<K, V>(map: &OwnedFd, key: &K, value: &mut V) -> io::Result<()> {
-    let attr = MapElement {
-        map_fd: map.as_raw_fd() as u32,
-        _padding: 0,
-        key: (&raw const *key) as u64,
-        value: (&raw mut *value) as u64,
-        flags: 0,
-    };
+    let attr = MapElement::new(map, key, &raw mut *value);
     // SAFETY: the caller vouches for the lengths and for what is written to `value`; both live through the call.
     unsafe { bpf(BPF_MAP_LOOKUP_ELEM, &attr) }.map(drop)
 }

@@ -124,6 +124,13 @@ fn acks_a_cookie(world: &mut World, key: &FlowKey, at: Instant) {
     world.server.turn(world.now);
 }
 
+/// Those that the server hears.
+fn alarms_of(world: &mut World) -> Alarms {
+    let alarms = Alarms::default();
+    world.server.seats[0].lane.local.alarms = Some(alarms.clone());
+    alarms
+}
+
 /// (Connections, redeemed cookies, RSTs sent) of the server.
 fn begun(world: &mut World) -> (usize, u64, u64) {
     let counters = world.server.counters();
@@ -134,8 +141,7 @@ fn begun(world: &mut World) -> (usize, u64, u64) {
 #[test]
 fn who_was_answered_by_the_device_takes_over_a_flow_in_time_wait() {
     let (mut world, key) = in_time_wait();
-    let alarms = Alarms::default();
-    world.server.seats[0].lane.local.alarms = Some(alarms.clone());
+    let alarms = alarms_of(&mut world);
     world.now = world.now.after_us(1_000_000);
     let at = world.now;
     acks_a_cookie(&mut world, &key, at);
@@ -149,8 +155,7 @@ fn who_was_answered_by_the_device_takes_over_a_flow_in_time_wait() {
 #[test]
 fn who_was_answered_before_the_wait_began_is_reset() {
     let (mut world, key) = in_time_wait();
-    let alarms = Alarms::default();
-    world.server.seats[0].lane.local.alarms = Some(alarms.clone());
+    let alarms = alarms_of(&mut world);
     alarms.raise();
     let began = world.now;
     world.now = world.now.after_us(1_000_000);
@@ -162,8 +167,7 @@ fn who_was_answered_before_the_wait_began_is_reset() {
 #[test]
 fn who_was_answered_by_the_device_takes_over_a_handshake_that_he_has_forgotten() {
     let mut world = World::new();
-    let alarms = Alarms::default();
-    world.server.seats[0].lane.local.alarms = Some(alarms.clone());
+    let alarms = alarms_of(&mut world);
     world.client.seats[0].app.to_open = 1;
     while world.server.seats[0].lane.tables(|t| t.half_open.is_empty()) {
         world.now = world.now.after_us(50);
@@ -187,8 +191,7 @@ fn a_cookie_of_the_minute_that_has_just_begun_is_good() {
     const MINUTE_US: u64 = 60_000_000;
     for (late_us, is_good) in [(10_000, true), (5_000_000, false)] {
         let (mut world, key) = in_time_wait();
-        let alarms = Alarms::default();
-        world.server.seats[0].lane.local.alarms = Some(alarms.clone());
+        let alarms = alarms_of(&mut world);
         alarms.raise();
         let begins = Instant::from_us(world.now.as_us().next_multiple_of(MINUTE_US));
         world.now = Instant::from_us(begins.as_us() - late_us);
