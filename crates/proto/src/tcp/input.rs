@@ -541,6 +541,11 @@ impl Connection {
         }
     }
 
+    /// Whether `ack` is what a segment of this connection's peer may acknowledge, an old one perhaps. If not, it speaks of another connection.
+    pub fn may_be_acknowledged(&self, ack: SeqNum) -> bool {
+        ack.at_or_before(self.snd.nxt) && ack.at_or_after(self.oldest_ack())
+    }
+
     /// The least that an old segment of the peer's may acknowledge.
     fn oldest_ack(&self) -> SeqNum {
         //= https://www.rfc-editor.org/rfc/rfc5961#section-5.2

@@ -18,6 +18,7 @@ use laneway_proto::tcp::cookie::MSS_TABLE;
 use laneway_proto::tcp::listen::Secrets;
 use laneway_proto::tcp::{self, Config, Connection, listen};
 use laneway_wire::flow::FlowKey;
+use laneway_wire::tcp::Flags;
 
 /// An ACK out of the blue may carry a cookie for this long after cookies were last sent.
 const COOKIE_LIFE_US: u64 = 120_000_000;
@@ -134,6 +135,22 @@ impl<T: Tx> Stage<'_, T> {
         let Some(agreed) = self.agreed(arriving) else { return false };
         self.instead(arriving, listener, &agreed, Some(half_open));
         true
+    }
+
+    /// The same for a flow that has a connection, which has just refused the segment. If it bears a cookie of ours, its sender has forgotten that connection and
+    /// begun anew, and the device that has answered him did not know of it. He is told that his has not begun; and what the connection has to
+    /// say of his segment, its challenge, he will refuse then, which ends it. (By itself the cookie may not: it is sooner guessed than what a RST must say.)
+    #[cold]
+    pub(super) fn cookie_beside(&mut self, arriving: &Arriving<'_, '_>) {
+        let flags = arriving.segment.flags;
+        let may_be_cookie = flags.ack() && !flags.intersects(Flags::SYN | Flags::RST);
+        if may_be_cookie
+            && self.local.cookies_may_come()
+            && self.listener(arriving).is_some()
+            && self.agreed(arriving).is_some()
+        {
+            self.reset(arriving);
+        }
     }
 
     fn listener(&self, arriving: &Arriving<'_, '_>) -> Option<ListenerId> {

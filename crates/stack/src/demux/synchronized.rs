@@ -129,8 +129,12 @@ impl<T: Tx> Stage<'_, T> {
         }
         if arrival.text.is_empty() || !accepted {
             // Nothing to show, so nothing has changed under us: the connection in hand is still the one.
+            let speaks_of_another = arrival.discard.is_some() && !connection.may_be_acknowledged(segment.ack);
             let mut news = News::of(connection, &arrival, 0, &mut cx);
             news.overdue |= connection.owes_duplicate(arrival.discard);
+            if speaks_of_another {
+                self.cookie_beside(arriving);
+            }
             self.tell(index, &news, accepted);
         } else {
             self.deliver(index, &arrival, accepted);

@@ -185,6 +185,32 @@ fn who_was_answered_by_the_device_takes_over_a_handshake_that_he_has_forgotten()
     assert!(world.server.seats[0].lane.tables(|t| t.half_open.is_empty()));
 }
 
+/// He does not wait for an answer that cannot come, and the connection that he has forgotten ends as it would without a flood: he refuses its challenge.
+#[test]
+fn who_was_answered_by_the_device_and_has_forgotten_a_connection_is_reset_and_ends_it() {
+    let mut world = World::new();
+    let alarms = alarms_of(&mut world);
+    world.client.seats[0].app.to_open = 1;
+    world.turn(20);
+    let key = world.server.seats[0].lane.tables(|tables| *tables.slots.iter().next().expect("the one").1.key());
+    world.now = world.now.after_us(10_000_000);
+    let at = world.now;
+    acks_a_cookie(&mut world, &key, at);
+    assert_eq!(begun(&mut world), (1, 0, 0), "nobody has sent cookies");
+
+    world.client.seats[0].lane.tables(|tables| {
+        let index = tables.slots.iter().next().expect("the one").0;
+        tables.remove(index);
+    });
+    alarms.raise();
+    world.now = world.now.after_us(10_000_000);
+    let at = world.now;
+    acks_a_cookie(&mut world, &key, at);
+    assert_eq!(begun(&mut world), (1, 0, 1), "his is reset, and the other is not ended by it");
+    world.turn(20);
+    assert_eq!(begun(&mut world), (0, 0, 1), "he knows nothing of it");
+}
+
 /// The device looks at the time when it answers, and a lane when its turn begins.
 #[test]
 fn a_cookie_of_the_minute_that_has_just_begun_is_good() {
