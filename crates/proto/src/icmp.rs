@@ -71,6 +71,8 @@ pub enum ErrorKind {
     PacketTooBig,
     /// A filter said no.
     Prohibited,
+    /// A filter said no to all of a network (IPv4 alone has a word for it).
+    NetworkProhibited,
     /// The hop limit was used up on the way.
     HopLimitExceeded,
     /// Not all fragments came in time.
@@ -83,7 +85,8 @@ impl ErrorKind {
     /// Whether RFC 1122 section 4.2.3.9 asks TCP to abort for it. (RFC 5461: not once the connection is established.)
     #[inline]
     pub const fn is_hard(self) -> bool {
-        matches!(self, ErrorKind::ProtocolUnreachable | ErrorKind::PortUnreachable | ErrorKind::Prohibited)
+        use ErrorKind::{NetworkProhibited, PortUnreachable, Prohibited, ProtocolUnreachable};
+        matches!(self, ProtocolUnreachable | PortUnreachable | Prohibited | NetworkProhibited)
     }
 
     /// What it makes of the open, or the datagram, that it is about, in the words that the kernel has for it. `None`: it says nothing of whether that
@@ -91,7 +94,7 @@ impl ErrorKind {
     pub const fn close_reason(self, is_v4: bool) -> Option<CloseReason> {
         match self {
             ErrorKind::PortUnreachable | ErrorKind::ProtocolUnreachable => Some(CloseReason::Refused),
-            ErrorKind::NetworkUnreachable => Some(CloseReason::NetworkUnreachable),
+            ErrorKind::NetworkUnreachable | ErrorKind::NetworkProhibited => Some(CloseReason::NetworkUnreachable),
             ErrorKind::Prohibited if !is_v4 => Some(CloseReason::Prohibited),
             ErrorKind::HostUnreachable | ErrorKind::Prohibited | ErrorKind::HopLimitExceeded => {
                 Some(CloseReason::HostUnreachable)
@@ -130,13 +133,14 @@ fn input_v4<'a>(packet: &Packet<'a>) -> Result<Incoming<'a>, Discard> {
         Message::EchoReply(echo) => return Ok(Incoming::EchoReply(echo)),
         Message::DestinationUnreachable { code, next_hop_mtu, quoted } => {
             let kind = match code {
-                unreachable::NETWORK => ErrorKind::NetworkUnreachable,
+                unreachable::NETWORK | unreachable::NETWORK_UNKNOWN | unreachable::NETWORK_FOR_SERVICE => {
+                    ErrorKind::NetworkUnreachable
+                }
                 unreachable::PROTOCOL => ErrorKind::ProtocolUnreachable,
                 unreachable::PORT => ErrorKind::PortUnreachable,
                 unreachable::FRAGMENTATION_NEEDED => ErrorKind::PacketTooBig,
-                unreachable::NETWORK_PROHIBITED | unreachable::HOST_PROHIBITED | unreachable::PROHIBITED => {
-                    ErrorKind::Prohibited
-                }
+                unreachable::NETWORK_PROHIBITED => ErrorKind::NetworkProhibited,
+                unreachable::HOST_PROHIBITED | unreachable::PROHIBITED => ErrorKind::Prohibited,
                 _ => ErrorKind::HostUnreachable,
             };
             //= https://www.rfc-editor.org/rfc/rfc1191#section-5

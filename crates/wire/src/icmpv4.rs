@@ -23,10 +23,14 @@ pub mod unreachable {
     pub const FRAGMENTATION_NEEDED: u8 = 4;
     /// Source route failed.
     pub const SOURCE_ROUTE_FAILED: u8 = 5;
+    /// Destination network unknown.
+    pub const NETWORK_UNKNOWN: u8 = 6;
     /// Communication with the network administratively prohibited.
     pub const NETWORK_PROHIBITED: u8 = 9;
     /// Communication with the host administratively prohibited.
     pub const HOST_PROHIBITED: u8 = 10;
+    /// Network unreachable for this type of service.
+    pub const NETWORK_FOR_SERVICE: u8 = 11;
     /// Communication administratively prohibited.
     pub const PROHIBITED: u8 = 13;
 }

@@ -172,7 +172,9 @@ fn every_code_of_unreachable_has_its_kind() {
         (unreachable::PORT, ErrorKind::PortUnreachable),
         (unreachable::FRAGMENTATION_NEEDED, ErrorKind::PacketTooBig),
         (5, ErrorKind::HostUnreachable),
-        (unreachable::NETWORK_PROHIBITED, ErrorKind::Prohibited),
+        (unreachable::NETWORK_UNKNOWN, ErrorKind::NetworkUnreachable),
+        (unreachable::NETWORK_FOR_SERVICE, ErrorKind::NetworkUnreachable),
+        (unreachable::NETWORK_PROHIBITED, ErrorKind::NetworkProhibited),
         (unreachable::HOST_PROHIBITED, ErrorKind::Prohibited),
         (unreachable::PROHIBITED, ErrorKind::Prohibited),
     ] {

@@ -311,9 +311,15 @@ fn a_path_over_ipv4_is_no_narrower_for_datagrams() {
 #[test]
 fn why_a_datagram_did_not_get_there_is_passed_on() {
     use CloseReason::*;
-    let v4 =
-        [(1, None), (2, Some(Refused)), (3, Some(Refused)), (9, Some(HostUnreachable)), (13, Some(HostUnreachable))];
-    let of_v6 = [(0, None), (3, None), (1, Some(Prohibited)), (4, Some(Refused)), (5, Some(Prohibited))];
+    let v4 = [
+        (1, None),
+        (2, Some(Refused)),
+        (3, Some(Refused)),
+        (9, Some(NetworkUnreachable)),
+        (10, Some(HostUnreachable)),
+        (13, Some(HostUnreachable)),
+    ];
+    let of_v6 = [(0, None), (2, None), (3, None), (1, Some(Prohibited)), (4, Some(Refused)), (5, Some(Prohibited))];
     for (here, there, cases) in [(HERE, THERE, v4), (v6(1), v6(2), of_v6)] {
         let is_v4 = here.is_v4();
         let packet = |src, dst, protocol, payload: &[u8]| {
