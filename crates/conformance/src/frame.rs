@@ -184,8 +184,8 @@ fn long(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Reads a packet of ours, as strictly as the most careful peer would.
-pub fn decode(bytes: &[u8], ends: &Ends) -> Result<Live, String> {
+/// Reads a packet of ours, as strictly as the most careful peer would. `is_cut`: over IPv4 routers are to cut it, and else they may not.
+pub fn decode(bytes: &[u8], ends: &Ends, is_cut: bool) -> Result<Live, String> {
     let v4 = ends.local.is_v4();
     let header = if v4 { 20 } else { 40 };
     if bytes.len() < header + 20 {
@@ -215,8 +215,11 @@ pub fn decode(bytes: &[u8], ends: &Ends) -> Result<Live, String> {
     }
     //= https://www.rfc-editor.org/rfc/rfc1191#section-3
     //# sends all datagrams on that path with the DF bit set
-    if v4 && word(head, 6) != 0x4000 {
-        return Err(format!("don't-fragment must be set, and nothing else: {:#06x}", word(head, 6)));
+    let (fragment, wants) = (word(head, 6), if is_cut { 0 } else { 0x4000 });
+    if v4 && fragment != wants {
+        return Err(format!(
+            "the fragment field must be {wants:#06x}, which is don't-fragment or nothing: {fragment:#06x}"
+        ));
     }
     if !verify_transport(&ends.local, &ends.remote, 6, tcp) {
         return Err("the TCP checksum is wrong".into());

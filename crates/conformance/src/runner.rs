@@ -2,7 +2,7 @@
 
 use crate::app::{Answer, Manner, Played, Sockopt, Verb};
 use crate::frame::{self, Ends, Flow, Live, pattern};
-use crate::packet::{Packet, TcpOption, TcpPacket};
+use crate::packet::{IcmpKind, Packet, TcpOption, TcpPacket};
 use crate::script::{Action, Call, Event, Script, Setting, When};
 use laneway_proto::tcp::congestion::Algorithm;
 use laneway_proto::time::Instant;
@@ -50,11 +50,16 @@ struct Sent {
     live: Live,
 }
 
+/// Less than this is believed of no path over IPv4 (the kernel's `net.ipv4.route.min_pmtu`).
+const PATH_LEAST: u32 = 552;
+
 struct Runner<'s> {
     script: &'s Script,
     host: TestHost,
     peer: LinkQueue,
     ends: Ends,
+    /// A router has said that the path carries less than is believed of any.
+    is_cut: bool,
     remote_base: u32,
     tolerance_us: u64,
     /// Microseconds since the start of the script.
@@ -125,6 +130,7 @@ impl<'s> Runner<'s> {
             host,
             peer,
             ends,
+            is_cut: false,
             remote_base,
             tolerance_us,
             now: 0,
@@ -158,7 +164,7 @@ impl<'s> Runner<'s> {
         let turn = self.host.turn(self.clock());
         let frames = self.peer.rx.poll(64);
         for i in 0..frames {
-            let live = frame::decode(self.peer.rx.frame(i).bytes, &self.ends)
+            let live = frame::decode(self.peer.rx.frame(i).bytes, &self.ends, self.is_cut)
                 .map_err(|e| format!("{}: at {}: {e}", self.script.name, time(self.now)))?;
             let flow = self.flow_of(&live);
             let shown = match self.flows.get(&flow) {
@@ -304,7 +310,10 @@ impl<'s> Runner<'s> {
                 }
                 flow.encode(tcp, &ends)
             }
-            Packet::Icmp(icmp) => self.flow(icmp.flow).encode_icmp(icmp, &ends),
+            Packet::Icmp(icmp) => {
+                self.is_cut |= matches!(icmp.kind, IcmpKind::TooBig(1..PATH_LEAST));
+                self.flow(icmp.flow).encode_icmp(icmp, &ends)
+            }
         };
         self.trace.push(format!("{} < {packet}", time(self.now)));
         if bytes.len() > self.peer.tx.capabilities().mtu {

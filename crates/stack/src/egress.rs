@@ -94,23 +94,58 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
             let (header, next_hop) = (path.header, path.next_hop);
             return unresolved(local, &header, next_hop, (header_len, tcp_len), text.clone(), /* is_kept= */ true);
         }
-        match narrowed(local, key, place, (header_len, payload_len)) {
-            Some(again) => path = again,
-            None => return Sent::Nowhere,
+        if total > path.header.link_len() + path.mtu as usize {
+            match narrowed(local, key, place, (header_len, payload_len)) {
+                Some(again) => path = again,
+                None => return Sent::Nowhere,
+            }
+        }
+        if path.is_cut {
+            let header = path.header;
+            let header = to_be_cut(local, key, &header);
+            let put = put(tx, key, &header, (header_len, tcp_len, offloads), text.clone());
+            return count(&mut local.counters, put);
         }
     }
-    let Some(buf) = tx.reserve_for(total, key) else {
-        cold_path();
-        local.counters.count(Mib::TxBusy);
-        return Sent::Full;
-    };
-    let tcp = path.header.emit(buf, tcp_len);
-    let (at, pseudo, octets) = (path.header.len(), path.header.pseudo(tcp_len), total - path.header.link_len());
-    local.counters.count(Mib::IpOutRequests);
-    local.counters.add(Mib::IpExtOutOctets, octets as u64);
+    let put = put(tx, key, &path.header, (header_len, tcp_len, offloads), text);
+    count(&mut local.counters, put)
+}
+
+/// The headers of a segment by a path that carries less than is believed of any.
+#[cold]
+#[inline(never)]
+fn to_be_cut(local: &mut Local, key: &FlowKey, header: &output::Template) -> output::Template {
+    header.to_be_cut(identification(local, &HeaderSpec::new(key.local, key.remote, protocol::TCP)) as u16)
+}
+
+/// Writes a segment to where it leaves from. Says how many octets of IP it has; `None`: the device is full.
+#[inline(always)]
+fn put<T: Tx>(
+    tx: &mut T,
+    key: &FlowKey,
+    header: &output::Template,
+    (header_len, tcp_len, offloads): (usize, usize, bool),
+    text: impl Written,
+) -> Option<usize> {
+    let total = header.len() + tcp_len;
+    let buf = tx.reserve_for(total, key)?;
+    let tcp = header.emit(buf, tcp_len);
+    let (at, pseudo, octets) = (header.len(), header.pseudo(tcp_len), total - header.link_len());
     let payload = text.write(tcp, offloads);
     let meta = checksum(tcp, (header_len, payload, pseudo), offloads.then_some(at));
     tx.commit(total, meta);
+    Some(octets)
+}
+
+#[inline(always)]
+fn count(counters: &mut Counters, put: Option<usize>) -> Sent {
+    let Some(octets) = put else {
+        cold_path();
+        counters.count(Mib::TxBusy);
+        return Sent::Full;
+    };
+    counters.count(Mib::IpOutRequests);
+    counters.add(Mib::IpExtOutOctets, octets as u64);
     Sent::Yes
 }
 
@@ -187,7 +222,7 @@ pub fn super_segment<T: Tx>(
     }
     let ip_len = path.header.len() - link_len;
     let tcp_len = plan.segment_len();
-    if !path.resolved || ip_len + tcp_len > tso_max {
+    if !path.resolved || path.is_cut || ip_len + tcp_len > tso_max {
         let path = *path;
         return in_pieces(local, tx, connection, &path, plan);
     }
@@ -233,7 +268,8 @@ fn fetch(pieces: &Pieces<'_>, at: usize, len: usize) {
     }
 }
 
-/// A super-segment that the device cannot cut, or not in one piece; or whose neighbour is not known yet.
+/// A super-segment that the device cannot cut, or not in one piece; or whose neighbour is not known yet; or that routers cut again, who must be able to
+/// tell its segments apart.
 #[inline(never)]
 fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path: &Path, plan: &Plan) -> (Sent, u32) {
     let (now, link_len, tso_max) = (local.now, local.medium.header_len(), local.tso_max);
@@ -241,8 +277,9 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
     let (header_len, mss) = (usize::from(plan.header_len), usize::from(plan.mss));
     // Whole segments only, as many as the device takes in one piece.
     let room = tso_max.saturating_sub(ip_len + header_len) / mss * mss;
-    let most = if path.resolved { room.max(mss) } else { mss };
+    let most = if path.resolved && !path.is_cut { room.max(mss) } else { mss };
     let pieces = connection.pieces(plan, now);
+    let mut header = path.header;
     let (mut at, len) = (0, plan.len as usize);
     let mut sent = Sent::Yes;
     let mut buffer = Vec::new();
@@ -251,10 +288,13 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
         let place = Place { forward: at as u32, last: at + piece == len };
         let tcp_len = header_len + piece;
         let total = link_len + ip_len + tcp_len;
-        let pseudo = path.header.pseudo(tcp_len);
+        if path.is_cut {
+            header = to_be_cut(local, connection.key(), &path.header);
+        }
+        let pseudo = header.pseudo(tcp_len);
         if !path.resolved {
             buffer.resize(total, 0);
-            let tcp = path.header.emit(&mut buffer, tcp_len);
+            let tcp = header.emit(&mut buffer, tcp_len);
             let sum = pieces.write(place, false, tcp) + pseudo;
             tcp[16..18].copy_from_slice(&sum.checksum());
             sent = wait_for_neighbour(local, path.next_hop, &buffer[link_len..], /* is_kept= */ true);
@@ -270,7 +310,7 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
             sent = Sent::Full;
             break;
         };
-        let tcp = path.header.emit(buf, tcp_len);
+        let tcp = header.emit(buf, tcp_len);
         let sum = pieces.write(place, local.tx_checksum, tcp);
         if piece <= FETCH_MAX {
             fetch(&pieces, at + piece, piece);

@@ -30,6 +30,8 @@ pub struct Path {
     /// The link header of every packet that goes there, and the IP header of TCP segments.
     pub(crate) header: output::Template,
     pub(crate) resolved: bool,
+    /// Routers cut what goes there: it carries less than is believed of any path.
+    pub(crate) is_cut: bool,
     /// We may connect by it: one end is ours, and the other can be another host's.
     may_begin: bool,
     /// The generation of the snapshot for which it was last seen to hold.
@@ -40,7 +42,7 @@ pub struct Path {
     pub(crate) confirmed_in: u32,
     /// The number of the route in its table.
     pub(crate) route: u32,
-    /// Largest frame that leaves without another question: none does if the next hop's address is not known.
+    /// Largest frame that leaves without another question: none does if the next hop's address is not known, or it will be cut.
     pub(crate) carries: u32,
     /// Largest IP packet.
     pub mtu: u32,
@@ -88,6 +90,7 @@ impl Path {
         Path {
             header: output::Template::new(&HeaderSpec::new(nobody, nobody, protocol::TCP)),
             resolved: false,
+            is_cut: false,
             may_begin: false,
             way: WayRef::NONE,
             holds_for: NOTHING,
@@ -111,10 +114,11 @@ impl Path {
         self.holds_for == snapshot.generation && self.src == *src && self.dst == *dst
     }
 
-    /// It carries IP packets of this size, if the next hop's address is known.
-    fn carry(&mut self, mtu: u32) {
+    /// It carries IP packets of this size, if the next hop's address is known; or they are cut.
+    fn carry(&mut self, mtu: u32, is_cut: bool) {
         self.mtu = mtu;
-        self.carries = if self.resolved { mtu + self.header.link_len() as u32 } else { 0 };
+        self.is_cut = is_cut;
+        self.carries = if self.resolved && !is_cut { mtu + self.header.link_len() as u32 } else { 0 };
     }
 
     /// Every host on the link hears what goes there.
@@ -423,7 +427,8 @@ impl Paths {
             && route.next_hop(*dst) == path.next_hop
         {
             (path.way, path.holds_for, path.route) = (way, snapshot.generation, number);
-            path.carry(mtu_by(route, *dst, self.mtu, &self.learned, self.now));
+            let is_cut = self.learned.is_cut(*dst, self.now);
+            path.carry(mtu_by(route, *dst, self.mtu, &self.learned, self.now), is_cut);
             return true;
         }
         self.look_up(at, snapshot, src, dst)
@@ -479,6 +484,7 @@ impl Paths {
             next_hop,
             header: header.behind(link),
             resolved,
+            is_cut: false,
             neighbours: self.neighbours,
             route: number,
             mtu,
@@ -488,11 +494,11 @@ impl Paths {
             confirmed_in: before.filter(|path| path.next_hop == next_hop).map_or(0, |path| path.confirmed_in),
             used_in: before.filter(|path| path.next_hop == next_hop).map_or(0, |path| path.used_in),
         };
-        path.carry(mtu);
+        path.carry(mtu, self.learned.is_cut(dst, self.now));
         path
     }
 
-    /// A validated "packet too big": the new MTU, if it is news.
+    /// A validated "packet too big": the new MTU, if it is news, or that what goes there is cut.
     pub fn on_packet_too_big(&mut self, snapshot: &Snapshot, dst: Address, mtu: u32, now: Instant) -> Option<u32> {
         self.now = now;
         let news = self.learned.on_packet_too_big(dst, mtu, self.unlearned(snapshot, dst), now)?;

@@ -96,6 +96,19 @@ impl Template {
         Template { bytes, len: len as u8, link_len: link_len as u8, ..*self }
     }
 
+    /// The same for one packet that routers may cut, and that its pieces are known by. (IPv6 has no such thing: nothing changes.)
+    #[must_use]
+    pub fn to_be_cut(&self, id: u16) -> Self {
+        let mut cut = *self;
+        let at = self.link_len();
+        if self.len() - at == HEADER_LEN_V4 {
+            cut.bytes[at + 4..at + 6].copy_from_slice(&id.to_be_bytes());
+            cut.bytes[at + 6..at + 8].fill(0);
+            cut.header_sum = Sum::of(&cut.bytes[at..at + HEADER_LEN_V4]).fold();
+        }
+        cut
+    }
+
     fn parts(&self) -> (&[u8], &[u8]) {
         self.bytes[..self.len()].split_at(self.link_len())
     }

@@ -17,7 +17,8 @@ pub struct Config {
     pub entries_max: usize,
     /// How long an estimate is believed, microseconds (RFC 1191 section 6.3, RFC 8201 section 5.3: ten minutes).
     pub expire_us: u64,
-    /// The least that an IPv4 message can bring the estimate to, bytes (the kernel's `net.ipv4.route.min_pmtu`).
+    /// The least that an IPv4 message can bring the estimate to, bytes (the kernel's `net.ipv4.route.min_pmtu`). Of a path that carries less,
+    /// routers are to cut what is sent.
     pub floor_v4: u32,
     /// Messages believed per second, all destinations together, with a burst of the same size.
     pub updates_per_s_max: u32,
@@ -49,6 +50,8 @@ pub struct PathMtuCache {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     mtu: u32,
+    /// The path carries less than that.
+    is_cut: bool,
     expires: Instant,
 }
 
@@ -71,12 +74,21 @@ impl PathMtuCache {
         (entry.expires > now).then_some(entry.mtu)
     }
 
+    /// Whether less was learnt than an estimate can be (`lock` in the kernel's routes): what goes there over IPv4 must not forbid to be cut.
+    pub fn is_cut(&self, dst: Address, now: Instant) -> bool {
+        self.entries.get(&dst.words()).is_some_and(|entry| entry.is_cut && entry.expires > now)
+    }
+
     /// A validated "packet too big" or "fragmentation needed" for `dst`. `mtu` is what the message says, or [`plateau_below`] what it quotes
-    /// when the router is older than RFC 1191. `link_mtu` is what holds without the cache. Returns the new path MTU if it became less.
+    /// when the router is older than RFC 1191. `link_mtu` is what holds without the cache. Returns the new path MTU if it became less, or if what
+    /// is as long will be [cut](Self::is_cut) from now on.
     pub fn on_packet_too_big(&mut self, dst: Address, mtu: u32, link_mtu: u32, now: Instant) -> Option<u32> {
         let current = self.get(dst, now).unwrap_or(link_mtu);
-        let mtu = if dst.is_v4() {
-            mtu.max(self.config.floor_v4)
+        let is_cut = dst.is_v4() && mtu < self.config.floor_v4.min(current);
+        let mtu = if is_cut {
+            self.config.floor_v4.min(current)
+        } else if dst.is_v4() {
+            mtu
         } else {
             //= https://www.rfc-editor.org/rfc/rfc8201#section-4
             //# If a node receives a Packet Too Big message reporting a next-hop MTU that is less than the IPv6 minimum link MTU,
@@ -88,12 +100,13 @@ impl PathMtuCache {
         };
         //= https://www.rfc-editor.org/rfc/rfc8201#section-4
         //# A node must not increase its estimate of the Path MTU in response to the contents of a Packet Too Big message.
-        if mtu >= current || !self.take_credit(now) {
+        let is_news = mtu < current || (is_cut && !self.is_cut(dst, now));
+        if !is_news || !self.take_credit(now) {
             return None;
         }
         self.on_timeout(now);
         let expires = now.after_us(self.config.expire_us);
-        self.entries.insert(dst.words(), Entry { mtu, expires });
+        self.entries.insert(dst.words(), Entry { mtu, is_cut, expires });
         self.expiry.push_back((expires, dst));
         while self.entries.len() > self.config.entries_max || self.expiry.len() > 2 * self.config.entries_max + 1 {
             self.forget_first();

@@ -138,8 +138,8 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) ->
                 // A question is asked again in a second, and so is one that was not answered.
                 None => local.counters.discard(Discard::TxFull),
             },
-            ToLane::PathMtu(remote, mtu) => {
-                if local.paths.on_packet_too_big(&local.snapshot, remote, mtu, local.now).is_some() {
+            ToLane::PathMtu(remote, said) => {
+                if let Some(mtu) = local.paths.on_packet_too_big(&local.snapshot, remote, said, local.now) {
                     local.mtu_news.learn(remote, mtu);
                 }
             }

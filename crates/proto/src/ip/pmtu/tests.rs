@@ -58,6 +58,23 @@ fn floors_hold() {
     assert_eq!(cache.on_packet_too_big(v6(1), 1280, 1500, NOW), Some(1280));
 }
 
+/// Whatever becomes of the estimate: without that nothing would get through.
+#[test]
+fn what_is_too_long_for_a_path_below_the_floor_may_be_cut() {
+    let mut cache = PathMtuCache::new(Config::default());
+    let of = |cache: &PathMtuCache, to| (cache.get(to, NOW), cache.is_cut(to, NOW));
+    assert_eq!(cache.on_packet_too_big(v4(1), 552, 1_500, NOW), Some(552));
+    assert_eq!(of(&cache, v4(1)), (Some(552), false), "that much it carries");
+    assert_eq!(cache.on_packet_too_big(v4(1), 551, 1_500, NOW), Some(552));
+    assert_eq!(of(&cache, v4(1)), (Some(552), true));
+    assert_eq!(cache.on_packet_too_big(v4(1), 296, 1_500, NOW), None, "that is known");
+    assert_eq!(cache.on_packet_too_big(v4(2), 296, 400, NOW), Some(400));
+    assert_eq!(of(&cache, v4(2)), (Some(400), true), "no link carries more than it does");
+    assert_eq!(cache.on_packet_too_big(v4(3), 400, 400, NOW), None);
+    assert_eq!(of(&cache, v4(3)), (None, false));
+    assert!(!cache.is_cut(v4(1), cache.poll_timeout().unwrap()), "it is forgotten with the rest");
+}
+
 #[test]
 fn a_router_that_does_not_say_means_the_next_plateau() {
     let mut cache = PathMtuCache::new(Config::default());
