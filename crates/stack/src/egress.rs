@@ -62,6 +62,12 @@ pub trait Written: Clone {
     fn is_answered(&self) -> bool {
         false
     }
+
+    /// Its hop limit; 0: as the host's.
+    #[inline(always)]
+    fn hop_limit(&self) -> u8 {
+        0
+    }
 }
 
 impl Written for &Header {
@@ -88,10 +94,11 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
     let Some(mut path) = way(local, tx, key, place, || text.is_answered()) else { return Sent::Nowhere };
     let tcp_len = header_len + payload_len;
     let total = path.header.len() + tcp_len;
-    if total > path.carries as usize {
+    let hop_limit = text.hop_limit();
+    if total > path.carries as usize || hop_limit != 0 {
         cold_path();
         if !path.resolved {
-            let (header, next_hop) = (path.header, path.next_hop);
+            let (header, next_hop) = (of_its_own(path, hop_limit), path.next_hop);
             return unresolved(local, &header, next_hop, (header_len, tcp_len), text.clone(), /* is_kept= */ true);
         }
         if total > path.header.link_len() + path.mtu as usize {
@@ -100,15 +107,23 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
                 None => return Sent::Nowhere,
             }
         }
-        if path.is_cut {
-            let header = path.header;
-            let header = to_be_cut(local, key, &header);
-            let put = put(tx, key, &header, (header_len, tcp_len, offloads), text.clone());
-            return count(&mut local.counters, put);
+        if path.is_cut || hop_limit != 0 {
+            let (mut header, is_cut) = (of_its_own(path, hop_limit), path.is_cut);
+            if is_cut {
+                header = to_be_cut(local, key, &header);
+            }
+            let octets = put(tx, key, &header, (header_len, tcp_len, offloads), text.clone());
+            return count(&mut local.counters, octets);
         }
     }
-    let put = put(tx, key, &path.header, (header_len, tcp_len, offloads), text);
-    count(&mut local.counters, put)
+    let octets = put(tx, key, &path.header, (header_len, tcp_len, offloads), text);
+    count(&mut local.counters, octets)
+}
+
+/// The headers of what goes by a path, with this hop limit if it is one.
+#[cold]
+fn of_its_own(path: &Path, hop_limit: u8) -> output::Template {
+    if hop_limit == 0 { path.header } else { path.header.living(hop_limit) }
 }
 
 /// The headers of a segment by a path that carries less than is believed of any.
@@ -138,8 +153,8 @@ fn put<T: Tx>(
 }
 
 #[inline(always)]
-fn count(counters: &mut Counters, put: Option<usize>) -> Sent {
-    let Some(octets) = put else {
+fn count(counters: &mut Counters, octets: Option<usize>) -> Sent {
+    let Some(octets) = octets else {
         cold_path();
         counters.count(Mib::TxBusy);
         return Sent::Full;
@@ -222,7 +237,7 @@ pub fn super_segment<T: Tx>(
     }
     let ip_len = path.header.len() - link_len;
     let tcp_len = plan.segment_len();
-    if !path.resolved || path.is_cut || ip_len + tcp_len > tso_max {
+    if !path.resolved || path.is_cut || connection.hop_limit() != 0 || ip_len + tcp_len > tso_max {
         let path = *path;
         return in_pieces(local, tx, connection, &path, plan);
     }
@@ -279,7 +294,8 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
     let room = tso_max.saturating_sub(ip_len + header_len) / mss * mss;
     let most = if path.resolved && !path.is_cut { room.max(mss) } else { mss };
     let pieces = connection.pieces(plan, now);
-    let mut header = path.header;
+    let own = of_its_own(path, connection.hop_limit());
+    let mut header = own;
     let (mut at, len) = (0, plan.len as usize);
     let mut sent = Sent::Yes;
     let mut buffer = Vec::new();
@@ -289,7 +305,7 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
         let tcp_len = header_len + piece;
         let total = link_len + ip_len + tcp_len;
         if path.is_cut {
-            header = to_be_cut(local, connection.key(), &path.header);
+            header = to_be_cut(local, connection.key(), &own);
         }
         let pseudo = header.pseudo(tcp_len);
         if !path.resolved {
@@ -475,7 +491,7 @@ fn any_syn_at<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, path: PathPla
     segment(local, tx, out, &header)
 }
 
-/// Sends a whole IP packet that is not TCP's, which `write` fills in; fragmented if it is longer than the path carries. Over IPv4 routers
+/// Sends a whole IP packet that is not TCP's, which `write` fills in, with the host's hop limit if that of `spec` is 0; fragmented if it is longer than the path carries. Over IPv4 routers
 /// may cut it as well: what they say of it is not believed, since nothing in it can be verified, so they may not be forbidden to.
 pub fn packet<T: Tx>(
     local: &mut Local,
@@ -495,7 +511,7 @@ pub fn packet<T: Tx>(
     let mut payload = vec![0; payload_len];
     write(&mut payload);
     let id = identification(local, spec);
-    let hop_limit = local.paths.hop_limit;
+    let hop_limit = if spec.hop_limit == 0 { local.paths.hop_limit } else { spec.hop_limit };
     let spec = &HeaderSpec { hop_limit, dont_fragment: false, id: id as u16, ..*spec };
     let ip_len = spec.len();
     if ip_len + payload_len <= mtu {

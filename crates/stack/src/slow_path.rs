@@ -104,7 +104,7 @@ impl<T: Tx> Stage<'_, T> {
                 }
                 let reply = icmp::echo_reply(packet, echo, self.speaker(packet).unwrap_or(packet.dst));
                 self.local.counters.count(Mib::IcmpOutMsgs);
-                let _ = egress::packet(self.local, self.tx, &reply.spec, reply.message_len(), |buf| {
+                let _ = egress::packet(self.local, self.tx, &as_the_hosts(reply.spec), reply.message_len(), |buf| {
                     reply.emit_message(buf)
                 });
             }
@@ -275,8 +275,9 @@ impl<T: Tx> Stage<'_, T> {
         {
             reply.spec.src = from;
             self.local.counters.count(Mib::IcmpOutMsgs);
-            let _ =
-                egress::packet(self.local, self.tx, &reply.spec, reply.message_len(), |buf| reply.emit_message(buf));
+            let _ = egress::packet(self.local, self.tx, &as_the_hosts(reply.spec), reply.message_len(), |buf| {
+                reply.emit_message(buf)
+            });
         }
     }
 
@@ -297,6 +298,11 @@ impl<T: Tx> Stage<'_, T> {
     }
 }
 
+/// With no hop limit of its own.
+fn as_the_hosts(spec: HeaderSpec) -> HeaderSpec {
+    HeaderSpec { hop_limit: 0, ..spec }
+}
+
 /// Sends the datagrams that the application has queued in this poll.
 pub fn send_datagrams<T: Tx>(local: &mut Local, tx: &mut T) {
     while let Some(out) = local.udp.outgoing.pop_front() {
@@ -306,7 +312,7 @@ pub fn send_datagrams<T: Tx>(local: &mut Local, tx: &mut T) {
             local_port: out.local_port,
             remote_port: out.remote_port,
         };
-        let spec = HeaderSpec::new(out.local, out.remote, protocol::UDP);
+        let spec = HeaderSpec { hop_limit: out.ttl, ..HeaderSpec::new(out.local, out.remote, protocol::UDP) };
         local.counters.count(Mib::UdpOutDatagrams);
         let _ =
             egress::packet(local, tx, &spec, udp::HEADER_LEN + out.data.len(), |buf| udp::emit(&key, &out.data, buf));

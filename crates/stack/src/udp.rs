@@ -10,7 +10,7 @@ use crate::snapshot::Snapshot;
 use laneway_proto::udp::PAYLOAD_MAX;
 use laneway_wire::flow::{Address, FlowKey};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Datagrams that wait for the end of the poll.
 const QUEUE_MAX: usize = 256;
@@ -39,6 +39,15 @@ pub(crate) enum Fate {
     Unheard,
 }
 
+/// What a socket of threads was when a datagram was sent from it.
+#[derive(Clone, Copy)]
+pub(crate) struct Sender {
+    /// Where it was bound, or what connecting it had made of that.
+    pub(crate) address: IpAddr,
+    /// Its hop limit; 0: as the host's.
+    pub(crate) ttl: u8,
+}
+
 /// What an application has a socket send.
 pub(crate) struct Sending<'a> {
     /// The address that the socket has been given since it was bound; if it is none of ours for `to`, that to which it is bound, or the one that the
@@ -47,6 +56,8 @@ pub(crate) struct Sending<'a> {
     pub(crate) to: SocketAddr,
     /// That may be a broadcast address.
     pub(crate) to_all: bool,
+    /// Its hop limit; 0: as the host's.
+    pub(crate) ttl: u8,
     pub(crate) data: &'a [u8],
 }
 
@@ -60,6 +71,8 @@ pub struct Outgoing {
     pub remote: Address,
     /// To.
     pub remote_port: u16,
+    /// Its hop limit; 0: as the host's.
+    pub ttl: u8,
     /// Bytes.
     pub data: Vec<u8>,
 }
@@ -177,7 +190,7 @@ impl UdpSockets {
     pub(crate) fn send(
         &mut self,
         id: UdpId,
-        Sending { from, to, to_all, data }: Sending<'_>,
+        Sending { from, to, to_all, ttl, data }: Sending<'_>,
         snapshot: &Snapshot,
         counters: &mut Counters,
     ) -> bool {
@@ -216,6 +229,7 @@ impl UdpSockets {
             local_port: port,
             remote,
             remote_port: to.port(),
+            ttl,
             data: data.to_vec(),
         });
         true

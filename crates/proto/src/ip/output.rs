@@ -96,17 +96,30 @@ impl Template {
         Template { bytes, len: len as u8, link_len: link_len as u8, ..*self }
     }
 
+    /// The same with this hop limit.
+    #[must_use]
+    pub fn living(&self, hop_limit: u8) -> Self {
+        self.but(|header, v4| header[if v4 { 8 } else { 7 }] = hop_limit)
+    }
+
     /// The same for one packet that routers may cut, and that its pieces are known by. (IPv6 has no such thing: nothing changes.)
     #[must_use]
     pub fn to_be_cut(&self, id: u16) -> Self {
-        let mut cut = *self;
-        let at = self.link_len();
-        if self.len() - at == HEADER_LEN_V4 {
-            cut.bytes[at + 4..at + 6].copy_from_slice(&id.to_be_bytes());
-            cut.bytes[at + 6..at + 8].fill(0);
-            cut.header_sum = Sum::of(&cut.bytes[at..at + HEADER_LEN_V4]).fold();
+        self.but(|header, v4| {
+            if v4 {
+                header[4..6].copy_from_slice(&id.to_be_bytes());
+                header[6..8].fill(0);
+            }
+        })
+    }
+
+    fn but(mut self, change: impl FnOnce(&mut [u8], /* v4: */ bool)) -> Self {
+        let (ip, v4) = (self.link_len()..self.len(), self.len() - self.link_len() == HEADER_LEN_V4);
+        change(&mut self.bytes[ip.clone()], v4);
+        if v4 {
+            self.header_sum = Sum::of(&self.bytes[ip]).fold();
         }
-        cut
+        self
     }
 
     fn parts(&self) -> (&[u8], &[u8]) {

@@ -193,8 +193,10 @@ pub struct Connection {
     pub(super) tally: Tally,
     /// The application's own word for this connection.
     pub token: u64,
-    /// The listener that it came from; `u32::MAX` for an active open.
-    pub listener: u32,
+    /// The listener that it came from; `u16::MAX` for an active open.
+    pub listener: u16,
+    /// 0: as the host's.
+    pub(super) hop_limit: u8,
 }
 
 const _: () =
@@ -294,13 +296,14 @@ impl Connection {
             retransmitted: 0,
             tally: Tally::default(),
             token: 0,
-            listener: u32::MAX,
+            listener: u16::MAX,
+            hop_limit: 0,
         }
     }
 
     /// As [`new`](Self::new), of a passive open that came through this listener.
     #[inline(always)]
-    pub fn accepted(agreed: &Agreed, path_mtu: u32, config: &Config, now: Instant, listener: u32) -> Self {
+    pub fn accepted(agreed: &Agreed, path_mtu: u32, config: &Config, now: Instant, listener: u16) -> Self {
         Connection { listener, ..Connection::new(agreed, path_mtu, config, now) }
     }
 

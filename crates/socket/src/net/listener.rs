@@ -2,7 +2,7 @@
 
 use super::TcpStream;
 use super::stack::{Inner, Stack};
-use super::{each, named, set_ttl};
+use super::{checked_ttl, each, named, ttl_of};
 use crate::error::Why;
 use crate::on_lane::BindOptions;
 use laneway_stack::threads::accept::Acceptors;
@@ -171,6 +171,8 @@ impl TcpListener {
             self.0.desk.refill(lane, self.0.acceptors.id);
         }
         let is_v6 = self.0.acceptors.at.is_ipv6();
+        // Its lane has it already.
+        newcomer.talk.app().ttl.store(self.0.acceptors.ttl.load(Relaxed), Relaxed);
         Ok((TcpStream::new(newcomer.talk, self.0.desk.clone(), is_v6), named(is_v6, newcomer.peer)))
     }
 
@@ -186,16 +188,20 @@ impl TcpListener {
         Ok(())
     }
 
-    /// `IP_TTL`: that of the stack's configuration holds for all its sockets, so any other is refused.
+    /// `IP_TTL`, and over IPv6 `IPV6_UNICAST_HOPS`, of connections that come from now on. Until they are established they have the stack's.
+    ///
+    /// # Errors
+    /// `EINVAL` unless it is 1 to 255.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.check()?;
-        set_ttl(&self.0.desk, ttl)
+        self.0.acceptors.ttl.store(checked_ttl(ttl)?, Relaxed);
+        Ok(())
     }
 
     /// `IP_TTL`.
     pub fn ttl(&self) -> io::Result<u32> {
         self.check()?;
-        Ok(self.0.desk.ttl().into())
+        Ok(ttl_of(&self.0.acceptors.ttl, &self.0.desk))
     }
 
     /// A listener does not fail.

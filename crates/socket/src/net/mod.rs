@@ -19,7 +19,7 @@ use crate::error::Why;
 use laneway_stack::threads::desk::Desk;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// As those of `std::net`, which can be taken into [`catch_unwind`](std::panic::catch_unwind): no call that panics leaves one half done.
@@ -72,12 +72,19 @@ fn set_timeout(place: &AtomicU32, timeout: Option<Duration>) -> io::Result<()> {
     Ok(())
 }
 
-/// `IP_TTL`: that of the stack's configuration holds for all its sockets, and nobody can set another.
-fn set_ttl(desk: &Desk, ttl: u32) -> io::Result<()> {
+/// `IP_TTL`, as the kernel takes it.
+fn checked_ttl(ttl: u32) -> io::Result<u8> {
     match u8::try_from(ttl) {
         Err(_) | Ok(0) => Err(Why::Invalid.into()),
-        Ok(ttl) if ttl == desk.ttl() => Ok(()),
-        Ok(_) => Err(Why::Unsupported.into()),
+        Ok(ttl) => Ok(ttl),
+    }
+}
+
+/// `IP_TTL` of a socket: what was set, or else what the stack's configuration says.
+fn ttl_of(own: &AtomicU8, desk: &Desk) -> u32 {
+    match own.load(Relaxed) {
+        0 => desk.ttl().into(),
+        own => own.into(),
     }
 }
 

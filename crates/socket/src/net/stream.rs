@@ -2,7 +2,7 @@
 
 use super::late::sleep_until;
 use super::stack::Stack;
-use super::{after, deadline, each, named, no_time_at_all, set_timeout, set_ttl, timeout};
+use super::{after, checked_ttl, deadline, each, named, no_time_at_all, set_timeout, timeout, ttl_of};
 use crate::error::Why;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::words::{
@@ -535,16 +535,22 @@ impl TcpStream {
         Ok(u64::try_from(seconds).ok().map(Duration::from_secs))
     }
 
-    /// `IP_TTL`: that of the stack's configuration holds for all its sockets, so any other is refused.
+    /// `IP_TTL`, and over IPv6 `IPV6_UNICAST_HOPS`: how many routers its packets pass from now on at the most.
+    ///
+    /// # Errors
+    /// `EINVAL` unless it is 1 to 255.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.check()?;
-        set_ttl(&self.desk, ttl)
+        let ttl = checked_ttl(ttl)?;
+        self.ask(|| self.desk.note(self.talk(), Op::Ttl(ttl)))?;
+        self.talk().app().ttl.store(ttl, Relaxed);
+        Ok(())
     }
 
     /// `IP_TTL`.
     pub fn ttl(&self) -> io::Result<u32> {
         self.check()?;
-        Ok(self.desk.ttl().into())
+        Ok(ttl_of(&self.talk().app().ttl, &self.desk))
     }
 
     /// Why the connection has failed, if it has and nobody was told yet.

@@ -2,7 +2,7 @@
 
 use super::late::sleep_until;
 use super::stack::{Inner, Stack};
-use super::{deadline, each, named, set_timeout, set_ttl, timeout};
+use super::{checked_ttl, deadline, each, named, set_timeout, timeout, ttl_of};
 use crate::error::Why;
 use crate::on_lane::BindOptions;
 use laneway_stack::threads::desk::{Desk, UdpTicket};
@@ -347,16 +347,20 @@ impl UdpSocket {
         self.0.ticket.dropped.load(Relaxed)
     }
 
-    /// `IP_TTL`: that of the stack's configuration holds for all its sockets, so any other is refused.
+    /// `IP_TTL`, and over IPv6 `IPV6_UNICAST_HOPS`: how many routers a datagram passes at the most that is sent from now on.
+    ///
+    /// # Errors
+    /// `EINVAL` unless it is 1 to 255.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.check()?;
-        set_ttl(&self.0.desk, ttl)
+        self.0.ticket.ttl.store(checked_ttl(ttl)?, Relaxed);
+        Ok(())
     }
 
     /// `IP_TTL`.
     pub fn ttl(&self) -> io::Result<u32> {
         self.check()?;
-        Ok(self.0.desk.ttl().into())
+        Ok(ttl_of(&self.0.ticket.ttl, &self.0.desk))
     }
 
     /// `SO_BROADCAST`: whether it may send to all hosts of a network, at 255.255.255.255 or at the broadcast address of one of the stack's networks, and

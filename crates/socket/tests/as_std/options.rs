@@ -9,14 +9,18 @@ story!(options, |world, log| {
     log.say("nodelay", a.nodelay());
     log.say("a clone's", a.try_clone().unwrap().nodelay());
     let (listener, socket) = (world.listen(), world.udp_client());
-    for ttl in [0, 64, 256] {
+    for ttl in [0, 64, 1, 256, 100] {
         log.say("set TTL", a.set_ttl(ttl));
         log.say("set a listener's", listener.set_ttl(ttl));
         log.say("set a socket's", socket.set_ttl(ttl));
     }
     log.say("TTL", a.ttl());
+    log.say("a clone's", a.try_clone().unwrap().ttl());
     log.say("a listener's", listener.ttl());
     log.say("a socket's", socket.ttl());
+    log.say("set a listener's", listener.set_ttl(7));
+    let _near = world.connect(listener.local_addr().unwrap()).unwrap();
+    log.say("an accepted one's", listener.accept().unwrap().0.ttl());
     for timeout_ms in [0, 1, 1 << 31, i32::MAX as u32, u32::MAX] {
         log.say("set a time to give up", a.set_gives_up_after(timeout_ms));
         log.say("gives up after", a.gives_up_after());

@@ -6,7 +6,7 @@ use super::{ConnId, ListenerId, UdpId};
 use crate::counters::Mib;
 use crate::lane::Local;
 use crate::tables::{Tables, Tcb, prefetch_ring};
-use crate::udp::{Fate, Sending};
+use crate::udp::{Fate, Sender, Sending};
 use laneway_proto::tcp::{self, Connection, State};
 use laneway_proto::time::Instant;
 use laneway_wire::flow::{Address, FlowKey};
@@ -218,6 +218,12 @@ impl Context<'_> {
         self.with(connection, |c, _| c.set_answers_later(on));
     }
 
+    /// `IP_TTL` over IPv4, `IPV6_UNICAST_HOPS` over IPv6: how many routers its packets pass from now on at the most. 0: as many as
+    /// the host's (`ip_default_ttl`). Its SYN has left with that.
+    pub fn set_ttl(&mut self, connection: ConnId, ttl: u8) {
+        self.with(connection, |c, _| c.set_hop_limit(ttl));
+    }
+
     /// `SO_KEEPALIVE`.
     pub fn set_keepalive(&mut self, connection: ConnId, on: bool) {
         self.with(connection, |c, cx| c.set_keepalive(on, cx));
@@ -287,21 +293,21 @@ impl Context<'_> {
 
     /// Sends a datagram from a socket; false if it could not be queued, is longer than one can be, or is to no other host's address.
     pub fn send_datagram(&mut self, socket: UdpId, to: SocketAddr, data: &[u8]) -> bool {
-        let sending = Sending { from: Address::UNSPECIFIED_V6, to, to_all: false, data };
+        let sending = Sending { from: Address::UNSPECIFIED_V6, to, to_all: false, ttl: 0, data };
         self.local.udp.send(socket, sending, &self.local.snapshot, &mut self.tables.counters)
     }
 
     /// The same, and `to` may be a broadcast address as well, that of a network of ours or 255.255.255.255: all hosts beside us are meant then. Sockets
     /// of threads can do so once they have `SO_BROADCAST`. No socket of this stack hears it.
     pub fn broadcast_datagram(&mut self, socket: UdpId, to: SocketAddr, data: &[u8]) -> bool {
-        let sending = Sending { from: Address::UNSPECIFIED_V6, to, to_all: true, data };
+        let sending = Sending { from: Address::UNSPECIFIED_V6, to, to_all: true, ttl: 0, data };
         self.local.udp.send(socket, sending, &self.local.snapshot, &mut self.tables.counters)
     }
 
-    /// The same, from the address that the socket had when its thread sent it.
-    pub(crate) fn send_datagram_from(&mut self, socket: UdpId, from: IpAddr, to: SocketAddr, data: &[u8]) -> bool {
+    /// The same, as the socket was when its thread sent it.
+    pub(crate) fn send_datagram_as(&mut self, socket: UdpId, was: Sender, to: SocketAddr, data: &[u8]) -> bool {
         // Whether it may go to all hosts was asked when it was sent.
-        let sending = Sending { from: Address::from(from), to, to_all: true, data };
+        let sending = Sending { from: Address::from(was.address), to, to_all: true, ttl: was.ttl, data };
         self.local.udp.send(socket, sending, &self.local.snapshot, &mut self.tables.counters)
     }
 

@@ -169,7 +169,7 @@ impl<T: Tx> Stage<'_, T> {
         let (config, now) = (&self.local.config.tcp, self.local.now);
         let (tag, hash) = (Claim::NONE.pack(self.tables.listeners.reuse(listener)), arriving.hash);
         let id = self.tables.insert(arriving.key, hash, || {
-            let mut connection = Connection::accepted(agreed, mtu, config, now, listener.0.into());
+            let mut connection = Connection::accepted(agreed, mtu, config, now, listener.0);
             if owes_ack {
                 connection.owe_ack();
             }

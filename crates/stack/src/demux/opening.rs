@@ -110,7 +110,7 @@ impl<T: Tx> Stage<'_, T> {
                 let path = PathPlace::of(&came.key);
                 let (mtu, _) = path_facts(self.local, &came.key, path);
                 let (config, now) = (&self.local.config.tcp, self.local.now);
-                let make = || Connection::accepted(&agreed, mtu, config, now, listener.0.into());
+                let make = || Connection::accepted(&agreed, mtu, config, now, listener.0);
                 let id = self.tables.promote((hash, came.mix), index, path, reuse, make);
                 self.welcome(listener, id, came);
             }

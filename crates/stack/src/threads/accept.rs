@@ -10,7 +10,7 @@ use laneway_sync::wake::{Flags, look_fence};
 use laneway_wire::flow::{Address, FlowKey};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicUsize, Ordering::*};
 
 /// Who the peer is, in words: a thread that accepts is told, and so it goes with the connection.
 type Peer = [u64; 3];
@@ -50,6 +50,8 @@ pub struct Acceptors {
     flags: Flags,
     /// What acceptors sleep on.
     pub event: Event,
+    /// `IP_TTL` of connections that come; 0: as the host's.
+    pub ttl: AtomicU8,
     /// Calls return at once.
     pub nonblocking: AtomicBool,
     /// Its last handle was dropped.
@@ -87,6 +89,7 @@ impl Acceptors {
             next: Padded(AtomicUsize::new(0)),
             flags: Flags::default(),
             event: Event::default(),
+            ttl: AtomicU8::new(0),
             nonblocking: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             watches: AtomicU16::new(0),

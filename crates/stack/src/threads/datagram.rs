@@ -7,10 +7,11 @@ use super::heard::Heard;
 use super::watches::Watches;
 use super::words::{Event, Fault, READ, ROOM, WRITE, wake_those};
 use crate::app::UdpId;
+use crate::udp::Sender;
 use laneway_sync::ring::records::{RecordConsumer, RecordProducer, records};
 use laneway_sync::wake::Flags;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of datagrams that may wait from one lane.
@@ -21,8 +22,8 @@ const SEND: usize = 256 * 1024;
 const ROOMY: usize = SEND / 4;
 /// Address and port before the payload.
 pub(super) const HEADER: usize = 18;
-/// Before these, in what is sent, the address that it comes from.
-const SOURCE: usize = 16;
+/// Before these, in what is sent, the address that it comes from and its hop limit.
+const SENDER: usize = 17;
 
 /// A UDP socket, as threads see it.
 pub struct Datagrams {
@@ -49,6 +50,8 @@ pub struct Datagrams {
     pub(super) heard: Heard,
     /// It may send to all hosts of a network: `SO_BROADCAST`.
     pub broadcast: AtomicBool,
+    /// `IP_TTL`; 0: as the host's.
+    pub ttl: AtomicU8,
     /// Calls return at once.
     pub nonblocking: AtomicBool,
     /// Milliseconds, as in [`super::words::AppWords`].
@@ -132,6 +135,7 @@ impl Datagrams {
             ends: Mutex::default(),
             heard: Heard::default(),
             broadcast: AtomicBool::new(false),
+            ttl: AtomicU8::new(0),
             nonblocking: AtomicBool::new(false),
             read_timeout_ms: AtomicU32::new(u32::MAX),
             write_timeout_ms: AtomicU32::new(u32::MAX),
@@ -176,11 +180,12 @@ impl Datagrams {
     /// Queues a datagram, from the address that it has now; false if there is no room now.
     pub fn send(&self, to: SocketAddr, data: &[u8]) -> bool {
         let source = octets(self.local().ip());
-        let len = SOURCE + HEADER + data.len();
+        let len = SENDER + HEADER + data.len();
         let mut ring = lock(&self.to_lane);
         let Some(room) = ring.reserve(len) else { return false };
-        let (front, rest) = room.split_at_mut(SOURCE);
-        front.copy_from_slice(&source);
+        let (front, rest) = room.split_at_mut(SENDER);
+        front[..16].copy_from_slice(&source);
+        front[16] = self.ttl.load(Relaxed);
         write_address(rest, to);
         rest[HEADER..].copy_from_slice(data);
         self.queued.fetch_add(len, Relaxed);
@@ -266,18 +271,19 @@ impl LaneDatagrams {
         }
     }
 
-    /// Hands what threads have sent to `send`, at most `max`, each with the address that its socket had then; says how many.
-    pub(super) fn drain(&mut self, max: usize, mut send: impl FnMut(IpAddr, SocketAddr, &[u8])) -> usize {
+    /// Hands what threads have sent to `send`, at most `max`, each with what its socket was then; says how many.
+    pub(super) fn drain(&mut self, max: usize, mut send: impl FnMut(Sender, SocketAddr, &[u8])) -> usize {
         let Some(ring) = &mut self.outgoing else { return 0 };
         let n = ring.poll(max);
         let mut bytes = 0;
         for i in 0..n {
             let (record, _) = ring.record(i);
             bytes += record.len();
-            if let Some((source, rest)) = record.split_first_chunk::<SOURCE>()
+            if let Some((source, rest)) = record.split_first_chunk::<16>()
+                && let Some((&ttl, rest)) = rest.split_first()
                 && let Some((to, data)) = read_address(rest)
             {
-                send(Ipv6Addr::from(*source).to_canonical(), to, data);
+                send(Sender { address: Ipv6Addr::from(*source).to_canonical(), ttl }, to, data);
             }
         }
         ring.release(n);

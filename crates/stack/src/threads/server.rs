@@ -317,10 +317,14 @@ impl Server {
                 self.listener_news.push(listener);
             }
             side.stage(end.share(), &flow);
+            let ttl = side.shared.ttl.load(Relaxed);
             let holds = end.holds();
             let index = self.insert(end, id);
             cx.set_token(id, u64::from(index) + 1);
             cx.set_answers_later(id, true);
+            if ttl != 0 {
+                cx.set_ttl(id, ttl);
+            }
             if holds {
                 self.lend(index, cx.now());
             }

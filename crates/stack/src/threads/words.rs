@@ -65,6 +65,8 @@ pub enum Op {
     Keepalive(bool),
     /// `TCP_USER_TIMEOUT` in milliseconds: at once, whatever bytes wait.
     UserTimeout(u32),
+    /// `IP_TTL`.
+    Ttl(u8),
     /// A FIN behind the bytes.
     Shutdown,
     /// Nobody will read any more: the peer is told nothing, and who watches is to look.
@@ -93,6 +95,8 @@ pub struct AppWords {
     pub state: AtomicU8,
     /// What looking before sleeping has been worth: see [`Desk::looks`](super::desk::Desk::looks).
     pub(super) patience: AtomicU8,
+    /// `IP_TTL` that was asked for; 0: as the host's.
+    pub ttl: AtomicU8,
     /// `TCP_USER_TIMEOUT` that was asked for.
     pub user_timeout_ms: AtomicU32,
     /// How many handles the application has; the last one closes.
@@ -112,6 +116,7 @@ impl Default for AppWords {
             nonblocking: AtomicBool::new(false),
             state: AtomicU8::new(0),
             patience: AtomicU8::new(PATIENCE_FIRST),
+            ttl: AtomicU8::new(0),
             user_timeout_ms: AtomicU32::new(0),
             handles: AtomicU32::new(1),
             watches: AtomicU16::new(0),
@@ -123,13 +128,14 @@ impl AppWords {
     /// For whoever takes a conversation that the lane has made or renewed: as of one that begins.
     pub(super) fn begin(&self) {
         let AppWords { read_timeout_ms, write_timeout_ms, linger_s, noted: _, nonblocking, .. } = self;
-        let AppWords { state, patience, user_timeout_ms, handles, watches: _, .. } = self;
+        let AppWords { state, patience, ttl, user_timeout_ms, handles, watches: _, .. } = self;
         read_timeout_ms.store(u32::MAX, Relaxed);
         write_timeout_ms.store(u32::MAX, Relaxed);
         linger_s.store(-1, Relaxed);
         nonblocking.store(false, Relaxed);
         state.store(0, Relaxed);
         patience.store(PATIENCE_FIRST, Relaxed);
+        ttl.store(0, Relaxed);
         user_timeout_ms.store(0, Relaxed);
         handles.store(1, Relaxed);
     }

@@ -213,7 +213,7 @@ fn end(tables: &mut Tables, local: &mut Local, app: &mut dyn App, index: u32) {
         app.on_closed(&mut Context { tables, local }, id, token, reason);
     } else {
         let Tables { listeners, slots, .. } = tables;
-        listeners.forget(ListenerId(listener as u16), |id| slots.is_of(id.index(), id.generation()));
+        listeners.forget(ListenerId(listener), |id| slots.is_of(id.index(), id.generation()));
     }
 }
 
@@ -234,6 +234,11 @@ impl<P: Borrow<Plan> + Clone> Written for Planned<'_, P> {
     #[inline(always)]
     fn is_answered(&self) -> bool {
         self.connection.is_answered(self.now)
+    }
+
+    #[inline(always)]
+    fn hop_limit(&self) -> u8 {
+        self.connection.hop_limit()
     }
 }
 

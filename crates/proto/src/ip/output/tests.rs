@@ -91,3 +91,27 @@ fn a_template_is_emit_with_the_length_left_open() {
         }
     }
 }
+
+/// One that is changed is as one that was made so.
+#[test]
+fn a_template_with_another_hop_limit_or_to_be_cut_is_as_one_made_so() {
+    let ends = |v4| {
+        if v4 { [1, 2].map(|n| Address::from_v4([192, 0, 2, n])) } else { [1, 2].map(|n| Address::from_v6([n; 16])) }
+    };
+    let bytes = |template: &Template| {
+        let mut buf = vec![0; template.len()];
+        template.emit(&mut buf, 100);
+        (buf, template.pseudo(100).fold())
+    };
+    for v4 in [true, false] {
+        for link in [&[][..], &[7; ethernet::HEADER_LEN]] {
+            let [src, dst] = ends(v4);
+            let spec = HeaderSpec { dscp_ecn: 0xb8, ..HeaderSpec::new(src, dst, protocol::TCP) };
+            let plain = Template::new(&spec).behind(link);
+            let other = HeaderSpec { hop_limit: 1, ..spec };
+            assert_eq!(bytes(&plain.living(1)), bytes(&Template::new(&other).behind(link)));
+            let cut = HeaderSpec { dont_fragment: false, id: 0xabcd, ..other };
+            assert_eq!(bytes(&plain.living(1).to_be_cut(0xabcd)), bytes(&Template::new(&cut).behind(link)));
+        }
+    }
+}

@@ -232,6 +232,17 @@ impl Connection {
         }
     }
 
+    /// `IP_TTL`, or `IPV6_UNICAST_HOPS`, of its packets from now on; 0: as the host's.
+    pub fn set_hop_limit(&mut self, hop_limit: u8) {
+        self.hop_limit = hop_limit;
+    }
+
+    /// The hop limit of its packets; 0: as the host's.
+    #[inline]
+    pub fn hop_limit(&self) -> u8 {
+        self.hop_limit
+    }
+
     /// `TCP_USER_TIMEOUT` in milliseconds; 0 means that only `tcp_retries2` counts (RFC 5482).
     pub fn set_user_timeout_ms(&mut self, ms: u32) {
         self.user_timeout_ms = ms;

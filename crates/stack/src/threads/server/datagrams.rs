@@ -49,7 +49,7 @@ impl Server {
             if !cx.has_udp(id) {
                 continue;
             }
-            let n = side.drain(max - sent, |from, to, data| _ = cx.send_datagram_from(id, from, to, data));
+            let n = side.drain(max - sent, |was, to, data| _ = cx.send_datagram_as(id, was, to, data));
             sent += n;
             if sent < max {
                 cx.udp_has_left(id);

@@ -9,6 +9,7 @@ use super::super::words::{
 use super::record::Record;
 use super::{ROOMIER, Server};
 use crate::app::{App, ConnId, Context, ListenerId, Soon, UdpId};
+use crate::udp::Sender;
 use laneway_proto::tcp::CloseReason;
 use laneway_proto::time::Instant;
 use laneway_sync::prefetch::{prefetch_line, prefetch_line_to_write};
@@ -45,7 +46,7 @@ impl App for Server {
                 break;
             }
             let max = DATAGRAMS_MAX - datagrams;
-            let send = |from: IpAddr, to: SocketAddr, data: &[u8]| _ = cx.send_datagram_from(ticket.id, from, to, data);
+            let send = |was: Sender, to: SocketAddr, data: &[u8]| _ = cx.send_datagram_as(ticket.id, was, to, data);
             let n = self.with_socket(ticket.id, |side| side.drain(max, send)).unwrap_or(0);
             datagrams += n;
             if n == max {

@@ -284,6 +284,7 @@ fn apply(cx: &mut Context<'_>, id: ConnId, op: Op) {
         Op::Nodelay(on) => cx.set_nodelay(id, on),
         Op::Keepalive(on) => cx.set_keepalive(id, on),
         Op::UserTimeout(ms) => cx.set_user_timeout_ms(id, ms),
+        Op::Ttl(ttl) => cx.set_ttl(id, ttl),
         Op::Shutdown => cx.shutdown(id),
         // These were dealt with when they came.
         Op::Close | Op::Abort | Op::ShutRead | Op::Watch(_) => {}
