@@ -235,4 +235,4 @@ pub(crate) fn mail_packet(local: &mut Local, to: usize, packet: &[u8], vouched: 
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -82,8 +82,8 @@ fn in_time_wait() -> (World, FlowKey) {
     (world, key)
 }
 
-/// What a client says who has had a SYN answered by the server's device at `at`, though his flow was in TIME_WAIT.
-fn acks_a_cookie(world: &mut World, key: &FlowKey, at: Instant) {
+/// What a client says who has had a SYN answered by the server's device at `at`, whatever his flow was.
+pub(crate) fn acks_a_cookie(world: &mut World, key: &FlowKey, at: Instant) -> Header {
     let now = world.now;
     let client = &mut world.client.seats[0];
     let stamps = |local: &Local| isn::ts_offset(&local.secrets.get().timestamp, &key.remote, &key.local);
@@ -116,18 +116,24 @@ fn acks_a_cookie(world: &mut World, key: &FlowKey, at: Instant) {
         urgent: 0,
         options: Options::timestamps(Timestamps { val, echo }),
     };
-    let sent = egress::answer(&mut client.lane.local, &mut client.queue.tx, &key.reversed(), |_, _| ack);
+    says(world, key, ack);
+    ack
+}
+
+/// The server hears this of a client, whose own connection on this flow is not asked.
+pub(crate) fn says(world: &mut World, key: &FlowKey, header: Header) {
+    let client = &mut world.client.seats[0];
+    let sent = egress::answer(&mut client.lane.local, &mut client.queue.tx, &key.reversed(), |_, _| header);
     assert_eq!(sent, egress::Sent::Yes);
     client.queue.tx.flush();
-    // Of the client's own connection on this flow nothing is to be asked.
     world.now = world.now.after_us(50);
     world.server.turn(world.now);
 }
 
 /// Those that the server hears.
-fn alarms_of(world: &mut World) -> Alarms {
+pub(crate) fn alarms_of(world: &mut World) -> Alarms {
     let alarms = Alarms::default();
-    world.server.seats[0].lane.local.alarms = Some(alarms.clone());
+    world.server.seats.iter_mut().for_each(|seat| seat.lane.local.alarms = Some(alarms.clone()));
     alarms
 }
 

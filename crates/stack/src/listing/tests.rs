@@ -69,8 +69,16 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
+        World::steered(1, None)
+    }
+
+    /// With a server of so many lanes. `steer` says to which of them a frame comes; the client has one.
+    pub(crate) fn steered(lanes: usize, steer: Option<memory::Steer>) -> Self {
         let now = Instant::from_us(3_600_000_000);
-        let (first, second) = memory::link(LinkConfig { ring_bytes: 8 << 20, ..LinkConfig::default() });
+        let mut link =
+            LinkConfig { ring_bytes: 8 << 20, queues: lanes, second_queues: Some(1), ..LinkConfig::default() };
+        link.steer[0] = steer;
+        let (first, second) = memory::link(link);
         let mut config = Config::default();
         config.tcp.msl_us = 10_000_000;
         config.ip_local_port_range = (1_024, 65_535);

@@ -4,6 +4,8 @@ use super::*;
 use crate::listing::tests::World;
 use laneway_wire::flow::Address;
 
+mod cookies;
+
 #[test]
 fn a_note_goes_through_a_word_beside_what_the_device_said() {
     use crate::ingress::Vouched;
