@@ -234,11 +234,12 @@ impl Local {
             return Decider::Lane(owner, Via::Direct);
         }
         // The owner has nothing for it. What begins, begins there; the rest is answered here, once. Nothing new may come to a
-        // bucket of which we have said that it is drained.
-        if was_ours && !begins && !self.moving.is_drained(bucket) {
-            Decider::Here
-        } else {
-            Decider::Lane(owner, Via::Returned)
+        // bucket of which we have said that it is drained. If it has moved on since we were asked, that was by its former owner, which
+        // decides yet, or knows that it does not.
+        match (was_ours, begins || self.moving.is_drained(bucket)) {
+            (true, false) => Decider::Here,
+            (true, true) => Decider::Lane(owner, Via::Returned),
+            (false, _) => Decider::Lane(previous, Via::Returned),
         }
     }
 

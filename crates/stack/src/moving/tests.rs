@@ -70,6 +70,12 @@ fn every_stage_has_one_who_decides_and_no_packet_goes_back_and_forth() {
     // A question that comes when all is settled is returned too, and not sent on to be asked again.
     assert_eq!(says(o, settled, false, false), [[to_n; 2], [back; 2], [to_n; 2]]);
     assert_eq!(says(other, moving, false, false)[0], [to_n; 2]);
+    // If the bucket moves on meanwhile, it goes back to who has asked.
+    let on = all_move(1, 2);
+    assert_eq!(says(o, on, false, false)[1], [back; 2]);
+    // That one decides, or has handed over.
+    assert_eq!(says(n, on, false, false)[2], [Here; 2]);
+    assert_eq!(says(n, on, true, false)[2], [Lane(other, Via::Direct); 2]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod source;
 mod spy;
 mod world;
 
-use laneway_device::{Tx, TxMeta};
+use laneway_device::{BATCH_MAX, Tx, TxMeta};
 use laneway_proto::discard::Discard;
 use laneway_proto::ip::output::{self, HeaderSpec};
 use laneway_stack::config::Config;
@@ -17,11 +17,12 @@ use laneway_stack::steering::BUCKETS;
 use laneway_stack::tables::Tcb;
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::protocol;
+use laneway_wire::tcp::Flags;
 use load::{CLIENT, SERVER};
-use packets::{syn_in_fragments, too_big};
+use packets::{bare, syn_in_fragments, too_big};
 use source::Rss;
 use std::sync::atomic::Ordering;
-use world::{World, bucket, inject, one, one_that_comes_to, open, pause, received, say};
+use world::{World, bucket, inject, one, one_that_comes_to, open, pause, put, received, say};
 
 /// Moves so many buckets of both ends under load, some of them again before they have settled.
 fn move_under_load(lanes: usize, rss: Rss, moves: usize, cookies: bool) {
@@ -416,6 +417,53 @@ fn a_third_lane_goes_by_the_table_when_what_it_mailed_has_been_read() {
     assert_eq!(world.ends[0].counters().get(Mib::SteerAsked), 4, "then it goes by way of the new owner");
     world.turn(200);
     world.check();
+}
+
+/// A bucket has settled, and moves on at once, when its first owner comes to what the second had asked it about before. That one decides
+/// yet: of what began with the third the second would know nothing, and refuse what follows.
+#[test]
+fn what_was_asked_before_a_bucket_moved_on_goes_back_to_who_asked() {
+    let mut world = World::new(3, Rss::Absent, &Config::default());
+    let (first, second, third) = (0, 1, 2);
+    let of = Address::from_v4;
+    let key = |port| FlowKey { local: of(SERVER), remote: of(CLIENT), local_port: 7, remote_port: port };
+    let port = (20_300..).find(|port| world.steering[0].lane(&key(*port)) == first).expect("every third one");
+    let number = world.steering[0].bucket(&key(port));
+    let seats = |world: &mut World, lanes: &[usize]| {
+        for lane in lanes {
+            world.ends[0].seats[*lane].turn(world.now);
+        }
+        world.ends[0].control.turn(world.now);
+    };
+    world.ends[0].control.move_bucket(number, second).unwrap();
+    world.ends[0].control.move_bucket(number, third).unwrap();
+    seats(&mut world, &[first, second, third]);
+    // The first lane has handed it over, and none of its flows is left: so it says, but nobody has heard of it yet.
+    for _ in 0..2 {
+        world.ends[0].seats[first].turn(world.now);
+    }
+    assert_eq!(bucket(&world, number), (second, Some(first), Some(third)));
+    // More than a lane takes from another in one poll, and then a SYN.
+    let is_beside = |port: &u16| world.steering[0].bucket(&key(*port)) == number;
+    let others: Vec<u16> = (1..20_300).filter(is_beside).take(BATCH_MAX).collect();
+    for other in others {
+        put(&mut world, second, &bare(&key(other), Flags::RST));
+    }
+    world.ends[0].seats[second].turn(world.now);
+    put(&mut world, second, &bare(&key(port), Flags::SYN));
+    world.ends[0].seats[second].turn(world.now);
+    assert_eq!(world.ends[0].counters().get(Mib::SteerAsked), BATCH_MAX as u64 + 1);
+    world.ends[0].control.turn(world.now);
+    assert_eq!(bucket(&world, number), (second, None, Some(third)));
+    seats(&mut world, &[first, second, third]);
+    assert_eq!(bucket(&world, number), (third, Some(second), None));
+    let asked = [first, second, third].map(|lane| world.flows(0, lane).1);
+    assert_eq!(asked, [0, 0, 0], "the first lane has yet to come to the SYN");
+    for lane in [first, third, second] {
+        world.ends[0].seats[lane].turn(world.now);
+    }
+    let begun = [first, second, third].map(|lane| world.flows(0, lane).1);
+    assert_eq!(begun, [0, 1, 0], "the second lane decides until it has handed the bucket over");
 }
 
 /// What is about a flow and not from it, and what has no ports, may come to any lane: to the old owner, the new one, or a third.

@@ -7,6 +7,7 @@ use laneway_wire::checksum::{Sum, pseudo_header};
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::icmpv4::{Message, unreachable};
 use laneway_wire::protocol;
+use laneway_wire::tcp::Flags;
 
 pub fn spec(protocol: u8) -> HeaderSpec {
     HeaderSpec::new(Address::from_v4(CLIENT), Address::from_v4(SERVER), protocol)
@@ -25,6 +26,21 @@ pub fn too_big(key: &FlowKey, seq: u32, mtu: u16) -> Vec<u8> {
     let mut packet = vec![0; spec.len() + message.len()];
     output::emit(&spec, &mut packet, message.len());
     message.emit(&mut packet[spec.len()..]);
+    packet
+}
+
+/// A segment of the flow with these flags, and nothing else.
+pub fn bare(key: &FlowKey, flags: Flags) -> Vec<u8> {
+    let mut segment = [0; 20];
+    segment[0..2].copy_from_slice(&key.remote_port.to_be_bytes());
+    segment[2..4].copy_from_slice(&key.local_port.to_be_bytes());
+    (segment[12], segment[13]) = (5 << 4, flags.bits());
+    let sum = pseudo_header(&key.remote, &key.local, protocol::TCP, segment.len() as u32) + Sum::of(&segment);
+    segment[16..18].copy_from_slice(&sum.checksum());
+    let spec = spec(protocol::TCP);
+    let mut packet = vec![0; spec.len() + segment.len()];
+    output::emit(&spec, &mut packet, segment.len());
+    packet[spec.len()..].copy_from_slice(&segment);
     packet
 }
 

@@ -148,12 +148,17 @@ impl World {
     }
 }
 
-/// Puts a packet into a queue of the server, whose parts then have a few turns; the client has none.
-pub fn inject(world: &mut World, queue: usize, packet: &[u8]) {
+/// Puts a packet into a queue of the server.
+pub fn put(world: &mut World, queue: usize, packet: &[u8]) {
     let tx = &mut world.ends[1].seats[queue].queue.tx.inner;
     tx.reserve(packet.len()).expect("there is room").copy_from_slice(packet);
     tx.commit(packet.len(), TxMeta::default());
     tx.flush();
+}
+
+/// The same, and the server's parts have a few turns then; the client has none.
+pub fn inject(world: &mut World, queue: usize, packet: &[u8]) {
+    put(world, queue, packet);
     for _ in 0..6 {
         world.ends[0].turn(world.now);
         world.now = world.now.after_us(5);
