@@ -59,7 +59,7 @@ pub struct CookieAnswer {
     pub cookie_secret: [u64; 2],
     /// The key of timestamp offsets.
     pub timestamp_secret: [u64; 2],
-    /// The lane's clock, in microseconds.
+    /// The lane's clock at the moment that this is said, in microseconds.
     pub now_us: u64,
     /// The values of the peer's MSS that a cookie can hold, ascending.
     pub mss_table: [u16; 8],

@@ -204,7 +204,7 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
         let turn = self.seat.turn(now);
         let aloud = self.aloud.is_due(now);
         if let Some(gate) = self.seat.queue.rx.floodgate() {
-            tend(gate, &mut self.seat.lane.local, aloud);
+            tend(gate, &mut self.seat.lane.local, &self.clock, aloud);
         }
         if aloud {
             self.seat.lane.tables(|tables| self.aloud.look(now, &tables.counters));
@@ -255,7 +255,7 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
         let seat = &mut self.seat;
         let counters = catch_unwind(AssertUnwindSafe(|| {
             if let Some(gate) = seat.queue.rx.floodgate() {
-                tend(gate, &mut seat.lane.local, true);
+                tend(gate, &mut seat.lane.local, &self.clock, true);
             }
             let mut counters = seat.lane.counters();
             counters.add_met(met::here());
@@ -268,11 +268,14 @@ impl<S: Sharing, R: Rx, T: Tx, A: App> LaneWork<S, R, T, A> {
 
 /// What a lane and its device tell each other of floods; with `counts` also how much the device has done, which is a question to the kernel.
 #[inline]
-fn tend(gate: &mut dyn FloodGate, local: &mut Local, counts: bool) {
+fn tend(gate: &mut dyn FloodGate, local: &mut Local, clock: &Clock, counts: bool) {
     for peer in local.paths.newcomers() {
         gate.vouch(peer.to_ip());
     }
-    if let Some(how) = local.overrun.take() {
+    if let Some(mut how) = local.overrun.take() {
+        // The device goes on from there. By the time of the poll's beginning it would be behind for as long as its answers hold, and who comes back to
+        // a flow in TIME_WAIT would be given timestamps from before that began.
+        how.now_us = clock.now().as_us();
         gate.overrun(&how);
     }
     if counts {

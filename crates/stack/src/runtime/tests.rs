@@ -40,10 +40,13 @@ struct Echo {
     panics: Panics,
     accepted: u64,
     done: Option<Sender<CloseReason>>,
+    /// Each poll takes so much longer.
+    takes: Duration,
 }
 
 impl App for Echo {
     fn on_poll(&mut self, cx: &mut Context<'_>) {
+        thread::sleep(self.takes);
         assert!(self.panics != Panics::OnPoll || self.accepted == 0, "planted");
         assert!(self.panics != Panics::WhenTold || !PANIC.load(Ordering::Acquire), "planted");
         while self.to_start > 0 {
@@ -449,6 +452,8 @@ struct Told {
     rests_ms: AtomicUsize,
     /// How often somebody asked and was told to leave it alone.
     left_alone: AtomicUsize,
+    /// By how many microseconds the time was past that was said of an endpoint that is overrun.
+    late_us: Mutex<Vec<u64>>,
 }
 
 /// A queue that wakes its lane by what waits aside, which is bytes in a pipe, and by nothing else.
@@ -457,6 +462,7 @@ struct WithAside {
     quiet: std::os::fd::OwnedFd,
     aside: std::io::PipeReader,
     told: Arc<Told>,
+    clock: Clock,
 }
 
 impl Rx for WithAside {
@@ -493,7 +499,9 @@ impl laneway_device::FloodGate for WithAside {
     fn vouch(&mut self, peer: std::net::IpAddr) {
         self.told.vouched_for.lock().unwrap().push(peer);
     }
-    fn overrun(&mut self, _: &laneway_device::CookieAnswer) {}
+    fn overrun(&mut self, how: &laneway_device::CookieAnswer) {
+        self.told.late_us.lock().unwrap().push(self.clock.now().as_us() - how.now_us);
+    }
     fn alarms(&self) -> laneway_device::Alarms {
         laneway_device::Alarms::default()
     }
@@ -503,18 +511,24 @@ impl laneway_device::FloodGate for WithAside {
 }
 
 fn on_queue_with_aside() -> (Runtime, Vec<memory::LinkQueue>, std::io::PipeWriter, Arc<Told>) {
+    on_queue_with(Config::default(), Duration::ZERO)
+}
+
+/// The same, of whose polls each takes so much longer.
+fn on_queue_with(config: Config, takes: Duration) -> (Runtime, Vec<memory::LinkQueue>, std::io::PipeWriter, Arc<Told>) {
     let (aside, writer) = std::io::pipe().unwrap();
     let quiet = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
     let bells = Bells::new(1).unwrap();
     let wake = [Some(bells.interrupt()), None];
     let (mut first, second) = memory::link(LinkConfig { queues: 1, wake, ..LinkConfig::default() });
     let (queue, told) = (first.pop().unwrap(), Arc::new(Told::default()));
-    let rx = WithAside { inner: queue.rx, quiet, aside, told: told.clone() };
+    let clock = Clock::start();
+    let rx = WithAside { inner: queue.rx, quiet, aside, told: told.clone(), clock };
     let queues = vec![laneway_device::Queue { rx, tx: queue.tx }];
     let network = Network { addresses: vec!["10.0.0.1/24".parse().unwrap()], gateways: vec![] };
-    let (clock, secrets) = (Clock::start(), BootSecrets::from_seed(1));
-    let host: Host<_, _, Echo> =
-        Host::new(Config::default(), &network, &secrets, queues, clock.now(), |_| Echo::default()).unwrap();
+    let secrets = BootSecrets::from_seed(1);
+    let app = |_| Echo { takes, ..Echo::default() };
+    let host: Host<_, _, Echo> = Host::new(config, &network, &secrets, queues, clock.now(), app).unwrap();
     let options = Options { pin: false, spin_us: 0, bells: Some(bells), ..Options::default() };
     (Runtime::start(host, clock, options).unwrap(), second, writer, told)
 }
@@ -565,6 +579,31 @@ fn a_device_is_told_once_who_has_completed_a_handshake() {
         closed.recv_timeout(Duration::from_secs(10)).unwrap();
     }
     assert_eq!(*told.vouched_for.lock().unwrap(), ["10.0.0.2".parse::<std::net::IpAddr>().unwrap()]);
+    client.stop();
+    server.stop();
+}
+
+/// The device goes on from there by its own clock, for seconds. By one that is behind it would answer a client with a timestamp that is older than the end
+/// of his last connection, who would then be reset.
+#[test]
+fn a_device_is_told_the_time_at_which_it_is_told_and_not_that_at_which_the_poll_began() {
+    const TAKES: Duration = Duration::from_millis(200);
+    let mut config = Config::default();
+    config.tcp_max_syn_backlog = 0;
+    let (server, far, _aside, told) = on_queue_with(config, TAKES);
+    server.listen("10.0.0.1:7".parse().unwrap(), 16).unwrap();
+    let network = Network { addresses: vec!["10.0.0.2/24".parse().unwrap()], gateways: vec![] };
+    let (clock, secrets) = (Clock::start(), BootSecrets::from_seed(2));
+    let app = |_| Echo { to_start: 1, ..Echo::default() };
+    let host: Host<_, _, Echo> = Host::new(Config::default(), &network, &secrets, far, clock.now(), app).unwrap();
+    let client = Runtime::start(host, clock, Options { pin: false, ..Options::default() }).unwrap();
+    let start = std::time::Instant::now();
+    while told.late_us.lock().unwrap().is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(10), "no cookie was sent");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let late_us = told.late_us.lock().unwrap()[0];
+    assert!(late_us < TAKES.as_micros() as u64 / 2, "{late_us} us");
     client.stop();
     server.stop();
 }
