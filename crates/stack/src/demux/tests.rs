@@ -11,6 +11,7 @@ use laneway_proto::tcp::{Cx, isn, listen};
 use laneway_proto::time::Instant;
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::tcp::{Flags, Header, Options, Segment, SeqNum, Timestamps, UnscaledWindow};
+use std::sync::Arc;
 
 /// (SYNs refused, segments for nobody, RSTs sent) by the server.
 fn counted(world: &mut World) -> (u64, u64, u64) {
@@ -154,8 +155,11 @@ fn who_was_answered_by_the_device_takes_over_a_flow_in_time_wait() {
     assert_eq!(begun(&mut world), (0, 0, 0), "nobody has sent cookies");
 
     alarms.raise();
+    let before = world.server.counters().get(Mib::TcpOutSegs);
     acks_a_cookie(&mut world, &key, at);
     assert_eq!(begun(&mut world), (1, 1, 0));
+    // The cookie's timestamp may be older than the record: from now on the client knows what is too old.
+    assert_eq!(world.server.counters().get(Mib::TcpOutSegs) - before, 1, "he is sent an ACK at once");
 }
 
 #[test]
@@ -215,6 +219,69 @@ fn who_was_answered_by_the_device_and_has_forgotten_a_connection_is_reset_and_en
     assert_eq!(begun(&mut world), (1, 0, 1), "his is reset, and the other is not ended by it");
     world.turn(20);
     assert_eq!(begun(&mut world), (0, 0, 1), "he knows nothing of it");
+}
+
+/// Nobody who only guesses is told more than without a flood.
+#[test]
+fn what_a_connection_refuses_and_bears_no_cookie_is_not_reset_in_a_flood() {
+    let mut world = World::new();
+    alarms_of(&mut world).raise();
+    world.client.seats[0].app.to_open = 1;
+    world.turn(20);
+    let key = world.server.seats[0].lane.tables(|tables| *tables.slots.iter().next().expect("the one").1.key());
+    let ack = bare(&key, SeqNum::new(77), SeqNum::new(78), Flags::ACK);
+    says(&mut world, &key, ack);
+    assert_eq!(begun(&mut world), (1, 0, 0));
+}
+
+/// Nothing but these flags and numbers, from the remote end of a flow.
+fn bare(key: &FlowKey, seq: SeqNum, ack: SeqNum, flags: Flags) -> Header {
+    Header {
+        src_port: key.remote_port,
+        dst_port: key.local_port,
+        seq,
+        ack,
+        flags,
+        window: UnscaledWindow::new(1_000),
+        urgent: 0,
+        options: Options::NONE,
+    }
+}
+
+/// So many handshakes are begun and refused, one each so many microseconds. Whether the server says that its endpoint is overrun.
+fn is_overrun_by(world: &mut World, refusals: usize, each_us: u64) -> bool {
+    let key = FlowKey {
+        local: Address::from_v4([10, 0, 0, 1]),
+        remote: Address::from_v4([10, 0, 0, 2]),
+        local_port: 80,
+        remote_port: 9,
+    };
+    let none = SeqNum::new(0);
+    for _ in 0..refusals {
+        says(world, &key, bare(&key, SeqNum::new(77), none, Flags::SYN));
+        assert_eq!(world.server.seats[0].lane.tables(|t| t.half_open.len()), 1);
+        says(world, &key, bare(&key, SeqNum::new(78), none, Flags::RST));
+        assert_eq!(world.server.seats[0].lane.tables(|t| t.half_open.len()), 0);
+        world.now = world.now.after_us(each_us - 100);
+    }
+    world.server.seats[0].lane.local.overrun.take().is_some()
+}
+
+#[test]
+fn an_endpoint_is_overrun_by_many_refused_handshakes_in_a_short_time() {
+    let overrun = |refusals, each_us, cookies: bool, alarms: bool| {
+        let mut world = World::new();
+        Arc::make_mut(&mut world.server.seats[0].lane.local.config).tcp.tcp_syncookies = cookies;
+        if alarms {
+            alarms_of(&mut world);
+        }
+        [is_overrun_by(&mut world, refusals, each_us), is_overrun_by(&mut world, 1, each_us)]
+    };
+    assert_eq!(overrun(255, 150, true, true), [false, true]);
+    assert_eq!(overrun(256, 150, true, true), [true, false], "it is said once in a while");
+    assert_eq!(overrun(600, 250, true, true), [false, false], "so many are no flood");
+    assert_eq!(overrun(256, 150, false, true), [false, false], "nobody may be given cookies");
+    assert_eq!(overrun(256, 150, true, false), [false, false], "the device cannot give any");
 }
 
 /// The device looks at the time when it answers, and a lane when its turn begins.
