@@ -588,8 +588,7 @@ fn a_device_is_told_once_who_has_completed_a_handshake() {
 #[test]
 fn a_device_is_told_the_time_at_which_it_is_told_and_not_that_at_which_the_poll_began() {
     const TAKES: Duration = Duration::from_millis(200);
-    let mut config = Config::default();
-    config.tcp_max_syn_backlog = 0;
+    let config = Config { tcp_max_syn_backlog: 0, ..Config::default() };
     let (server, far, _aside, told) = on_queue_with(config, TAKES);
     server.listen("10.0.0.1:7".parse().unwrap(), 16).unwrap();
     let network = Network { addresses: vec!["10.0.0.2/24".parse().unwrap()], gateways: vec![] };

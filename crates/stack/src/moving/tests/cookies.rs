@@ -134,9 +134,9 @@ impl Moved {
             Left::Record => {
                 let index = connections(&mut world, &key)[0].1;
                 let lane = &mut world.server.seats[from].lane;
-                let mut tables = lane.shared.enter(Site::Verb);
+                let tables = lane.shared.enter(Site::Verb);
                 let id = tables.id(index);
-                Context { tables: &mut tables, local: &mut lane.local }.close(id);
+                Context { tables, local: &mut lane.local }.close(id);
                 world.turn(20);
                 assert_eq!(others(&mut world), (0, 1));
             }
@@ -169,6 +169,22 @@ impl Moved {
         let is_handed = world.server.seats[from].lane.local.moving.is_handed(bucket);
         assert_eq!(is_handed, come == Come::HandedOver);
         Moved { world, key, bucket, from, to, queue }
+    }
+
+    /// What holds the move up beside the flow itself ends.
+    fn end_others(&mut self) {
+        let (key, bucket) = (self.key, self.bucket);
+        let lane = &mut self.world.server.seats[self.from].lane;
+        let steering = lane.local.steering.clone();
+        lane.tables(|t| {
+            let is_other = |(index, slot): (u32, &Slot)| {
+                (steering.bucket(slot.key()) == bucket && *slot.key() != key).then_some(index)
+            };
+            let others: Vec<u32> = t.slots.iter().filter_map(is_other).collect();
+            others.into_iter().for_each(|index| t.remove(index));
+        });
+        self.world.now = self.world.now.after_us(10_000);
+        serve(&mut self.world, 100);
     }
 
     /// (RSTs sent, cookies redeemed).
@@ -230,19 +246,7 @@ fn a_move_does_not_settle_before_what_a_cookie_has_begun_has_ended() {
             acks_a_cookie(&mut moved.world, &key, at);
             serve(&mut moved.world, 6);
             let found = connections(&mut moved.world, &key);
-            // What has held it up until then ends.
-            let bucket = moved.bucket;
-            let lane = &mut moved.world.server.seats[moved.from].lane;
-            let steering = lane.local.steering.clone();
-            lane.tables(|t| {
-                let is_other = |(index, slot): (u32, &Slot)| {
-                    (steering.bucket(slot.key()) == bucket && *slot.key() != key).then_some(index)
-                };
-                let rest: Vec<u32> = t.slots.iter().filter_map(is_other).collect();
-                rest.into_iter().for_each(|index| t.remove(index));
-            });
-            moved.world.now = moved.world.now.after_us(10_000);
-            serve(&mut moved.world, 100);
+            moved.end_others();
             let from = |moved: &Moved| moved.world.server.control.buckets()[moved.bucket].from;
             assert_eq!((found.len(), from(&moved)), (1, Some(moved.from)), "{name}");
             forget_at_the_server(&mut moved.world, &key);
@@ -264,4 +268,30 @@ fn who_has_forgotten_a_connection_is_reset_once_and_ends_it() {
         moved.world.turn(20);
         assert_eq!((connections(&mut moved.world, &key).len(), moved.counted()), (0, (1, 0)), "{name}");
     });
+}
+
+/// No device has answered, but one of the two lanes itself, and the other is to decide.
+#[test]
+fn a_cookie_of_one_lane_is_believed_by_the_other_while_the_bucket_moves_and_after() {
+    for (by_former, settled) in [(true, true), (false, false)] {
+        for has_sent in [true, false] {
+            let mut moved = Moved::new(Left::Nothing, Come::HandedOver);
+            let (key, from, to) = (moved.key, moved.from, moved.to);
+            if has_sent {
+                let sender = if by_former { from } else { to };
+                moved.world.server.seats[sender].lane.local.cookies_until = moved.world.now.after_us(100_000_000);
+            }
+            if settled {
+                moved.end_others();
+                assert_eq!(moved.world.server.control.buckets()[moved.bucket].from, None);
+            }
+            moved.queue.store(to, Ordering::Relaxed);
+            let at = moved.world.now;
+            acks_a_cookie(&mut moved.world, &key, at);
+            serve(&mut moved.world, 6);
+            let found: Vec<usize> = connections(&mut moved.world, &key).iter().map(|(lane, _)| *lane).collect();
+            let wanted = if has_sent { vec![if settled { to } else { from }] } else { vec![] };
+            assert_eq!((found, moved.counted().0), (wanted, u64::from(!has_sent)), "settled: {settled}");
+        }
+    }
 }
