@@ -1,5 +1,8 @@
 //! Owns a TCP connection that threads use.
 
+#[cfg(test)]
+mod tests;
+
 use super::late::sleep_until;
 use super::stack::Stack;
 use super::{after, checked_ttl, deadline, each, named, no_time_at_all, set_timeout, timeout, ttl_of};

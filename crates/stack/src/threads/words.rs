@@ -41,7 +41,7 @@ pub const RESETS: u32 = 64;
 pub const CONNECTED: u32 = 1;
 /// The peer has closed, and all that it sent is in the ring.
 pub const ENDED: u32 = 2;
-/// The connection is over.
+/// The connection is over: said with every failure, and behind all that has come.
 pub const GONE: u32 = 4;
 /// With [`GONE`]: the application has [called it off](super::desk::Desk::call_off) before it was connected.
 pub const CALLED_OFF: u32 = 8;

@@ -227,7 +227,7 @@ impl App for Server {
         for index in 0..self.records.len() as u32 {
             let Some(record) = self.record(index) else { continue };
             record.end.pipe().lane().fail(Fault::Stopped);
-            is_over(record.end.pipe(), 0);
+            is_over(record.end.pipe(), GONE); // though its bytes may wait for their peer yet
             record.watches.look(); // whatever they wait for
             // What was sent still goes out, and then a FIN.
             let at = record.end.sent();

@@ -1,0 +1,38 @@
+use super::*;
+use crate::{Device, TcpListener};
+use std::io::ErrorKind;
+
+/// Two stacks on a link, of which the first takes its time to stop, and a connection from the second to the first.
+fn connected() -> ([Stack; 2], TcpStream, TcpStream) {
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().grace(Duration::from_secs(60)).start().unwrap();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
+    let far = TcpStream::connect_on(&client, listener.local_addr().unwrap()).unwrap();
+    let near = listener.accept().unwrap().0;
+    ([server, client], near, far)
+}
+
+/// Why is said once. From then on it is over, though its peer does not read, and what was written before waits until the grace period is over.
+#[test]
+fn one_whose_bytes_wait_while_its_stack_stops_is_over() {
+    let ([server, client], mut near, far) = connected();
+    near.set_nonblocking(true).unwrap();
+    let mut full_since = Instant::now();
+    while full_since.elapsed() < Duration::from_millis(300) {
+        if near.write(&[7; 65_536]).is_ok() {
+            full_since = Instant::now();
+        }
+    }
+    let stops = std::thread::spawn(move || server.stop());
+    while !near.talk().lane().has_error() {
+        std::thread::yield_now();
+    }
+    assert_eq!(near.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::NetworkDown);
+    assert_eq!(near.read(&mut [0; 8]).unwrap(), 0);
+    assert_eq!(near.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    assert!(!stops.is_finished());
+    drop(far);
+    stops.join().unwrap();
+    drop(client);
+}
