@@ -209,8 +209,11 @@ impl TcpStream {
         if has_it || status & ENDED != 0 {
             return Ok(0);
         }
-        // Before the end that its own reader has made, and behind the one that the peer has.
-        if let Some(fault) = self.talk().lane().take_error() {
+        // Before the end that its own reader has made, and behind the one that the peer has; and behind what has come meanwhile, if it was not over
+        // before one looked for bytes: who waits looks again.
+        if status & GONE != 0
+            && let Some(fault) = self.talk().lane().take_error()
+        {
             return Err(Why::Fault(fault).into());
         }
         if shut || status & (GONE | CALLED_OFF) == GONE {

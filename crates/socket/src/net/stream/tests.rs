@@ -13,6 +13,29 @@ fn connected() -> ([Stack; 2], TcpStream, TcpStream) {
     ([server, client], near, far)
 }
 
+/// A reader finds nothing, and before it asks why, the last bytes come, and a reset behind them.
+#[test]
+fn what_came_before_a_reset_is_read_before_it() {
+    let ([server, client], mut near, mut far) = connected();
+    near.set_nonblocking(true).unwrap();
+    let status = near.talk().lane().status.load(Acquire);
+    far.write_all(b"last").unwrap();
+    while near.talk().readable() == 0 {
+        std::thread::yield_now();
+    }
+    far.set_linger(Some(Duration::ZERO)).unwrap();
+    drop(far);
+    while !near.talk().lane().has_error() {
+        std::thread::yield_now();
+    }
+    let found = near.found_nothing(/* asks_for_nothing= */ false, status);
+    assert_eq!(found.unwrap_err().kind(), ErrorKind::WouldBlock);
+    let mut buf = [0; 8];
+    assert_eq!(near.read(&mut buf).unwrap(), 4);
+    assert_eq!(near.read(&mut buf).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    drop((server, client));
+}
+
 /// Why is said once. From then on it is over, though its peer does not read, and what was written before waits until the grace period is over.
 #[test]
 fn one_whose_bytes_wait_while_its_stack_stops_is_over() {
