@@ -1,5 +1,8 @@
 //! Owns a UDP socket that threads use.
 
+#[cfg(test)]
+mod tests;
+
 use super::late::sleep_until;
 use super::stack::{Inner, Stack};
 use super::{checked_ttl, deadline, each, named, set_timeout, timeout, ttl_of};
@@ -124,15 +127,15 @@ impl UdpSocket {
             if let Some(fault) = socket.take_fault() {
                 return Err(Why::Fault(fault).into());
             }
-            // What had come before the stack stopped is received; what is sent nobody would take any more.
-            let is_over = || socket.gone.load(Acquire) || self.0.desk.is_stopped();
-            if bits & WRITE != 0 && is_over() {
+            // What had come before the stack stopped is received, so that is asked for first; what is sent nobody would take any more.
+            let is_over = socket.gone.load(Acquire) || self.0.desk.is_stopped();
+            if bits & WRITE != 0 && is_over {
                 return Err(Why::Stopped.into());
             }
             if let Some(done) = act() {
                 return Ok(done);
             }
-            if is_over() {
+            if is_over {
                 return Err(Why::Stopped.into());
             }
             // As the kernel has it: who has begun to wait goes on, whatever is set meanwhile.
