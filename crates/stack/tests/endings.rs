@@ -5,6 +5,7 @@ use laneway_device::memory::{LinkConfig, LinkRx, LinkTx, link};
 use laneway_proto::tcp::State;
 use laneway_proto::time::Instant;
 use laneway_stack::BindOptions;
+use laneway_stack::app::{ListenerId, UdpId};
 use laneway_stack::config::Config;
 use laneway_stack::control::Network;
 use laneway_stack::counters::Mib;
@@ -15,11 +16,13 @@ use laneway_stack::runtime::Bells;
 use laneway_stack::threads::accept::Acceptors;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::poll::{PollQueue, Source, poll_list};
-use laneway_stack::threads::words::{CALLED_OFF, CONNECTED, Fault, GONE, Op, READ, Talk, WRITE};
+use laneway_stack::threads::words::{
+    CALLED_OFF, CONNECTED, Fault, GONE, NODELAY, Op, READ, SHUT_READ, SHUT_WRITE, Talk, WRITE,
+};
 use laneway_stack::threads::{COMMANDS_MAX, NOTES_MAX, Server};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// A host of one lane that serves threads.
 struct Side {
@@ -127,6 +130,148 @@ fn who_watches_a_connect_that_no_lane_takes_is_told() {
     assert_eq!(looked_at(&mut queue), []);
     drop(client.host);
     assert_eq!((talk.lane().take_error(), looked_at(&mut queue)), (Some(Fault::Stopped), vec![7]));
+}
+
+/// However it ended, and whatever is asked of it: nobody waits for what it would do.
+#[test]
+fn what_is_asked_of_a_lane_that_has_ended_is_over() {
+    let [Side { host, desk, .. }, _] = Side::pair();
+    let at: SocketAddr = "10.0.0.1:80".parse().unwrap();
+    let early = desk.connect(None, at);
+    early.flags().want(WRITE);
+    let seen = early.lane().event.now();
+    drop(host);
+    assert_ne!(early.lane().event.now(), seen, "who sleeps is woken");
+    for talk in [early, desk.connect(None, at)] {
+        assert_eq!((status(&talk), talk.lane().take_error()), (GONE, Some(Fault::Stopped)));
+    }
+    assert!(desk.listen(ListenerId(1), at, 16).is_ready());
+    assert_eq!(desk.bind_udp(UdpId(1), at).ready(), READ | WRITE);
+}
+
+/// A lane that dies is told by nobody that it stops.
+#[test]
+fn whoever_waits_for_a_lane_that_dies_is_told() {
+    let [mut near, mut far] = Side::pair();
+    let acceptors = near.listen();
+    let mut sides = [near, far];
+    let [talk, _far] = connected(&mut sides, &acceptors);
+    [near, far] = sides;
+    let at = "10.0.0.1:53".parse().unwrap();
+    let (id, at) = near.host.control.bind_udp_with(at, BindOptions::default()).unwrap();
+    let socket = near.desk.bind_udp(id, at);
+    let (list, mut queue) = poll_list().unwrap();
+    let sources = [
+        Source::Conversation(talk.clone()),
+        Source::Acceptors(acceptors.clone()),
+        Source::Datagrams((**socket).clone()),
+    ];
+    for (key, source) in sources.into_iter().enumerate() {
+        near.desk.watch(&list.watch(source, key, READ).unwrap());
+    }
+    near.turn();
+    looked_at(&mut queue);
+    talk.flags().want(READ);
+    acceptors.want();
+    socket.want(READ);
+    let events = || [talk.lane().event.now(), acceptors.event.now(), socket.event.now()];
+    let slept = events();
+    drop(near.host);
+    assert!(events().iter().zip(slept).all(|(now, then)| *now != then), "who sleeps is woken");
+    let mut told = looked_at(&mut queue);
+    told.sort_unstable();
+    assert_eq!(told, [0, 1, 2]);
+    assert_eq!((status(&talk) & GONE, talk.lane().take_error()), (GONE, Some(Fault::Stopped)));
+    assert!(acceptors.is_ready() && near.desk.is_stopped());
+    assert_eq!(socket.ready(), READ | WRITE);
+    drop(far);
+}
+
+/// The lane hears of that before it has begun to connect, and has nothing yet that it could close.
+#[test]
+fn who_leaves_before_his_connect_is_begun_leaves_nothing() {
+    let [_, mut client] = Side::pair();
+    client.turn();
+    let nowhere: SocketAddr = "127.0.0.1:80".parse().unwrap();
+    let _others: Vec<Talk> = (0..COMMANDS_MAX).map(|_| client.desk.connect(None, nowhere)).collect();
+    let talk = client.desk.connect(None, "10.0.0.1:80".parse().unwrap());
+    client.desk.leave(talk, /* resets= */ false);
+    (0..3).for_each(|_| client.turn());
+    assert_eq!(client.host.seats[0].lane.tables(|tables| tables.flows.len()), 0);
+}
+
+/// It is handed out with the blocks that lie in it, and if nothing is said they go back all the same.
+#[test]
+fn a_conversation_that_is_used_again_holds_no_memory_for_long() {
+    let mut sides = Side::pair();
+    sides.iter_mut().for_each(|side| side.step_us = 1_000);
+    let acceptors = sides[0].listen();
+    let held = |sides: &[Side; 2]| sides[0].desk.block_bytes_in_use();
+    let [near, far] = connected(&mut sides, &acceptors);
+    assert_eq!(near.send(b"a word"), 6);
+    sides[0].desk.serve(&near);
+    until(&mut sides, || far.readable() == 6);
+    sides[1].desk.leave(far, /* resets= */ true);
+    until(&mut sides, || status(&near) & GONE != 0);
+    sides[0].desk.leave(near, /* resets= */ false);
+    sides[0].turn();
+    let _talks = connected(&mut sides, &acceptors);
+    assert!(held(&sides) > 0);
+    (0..1_000).for_each(|_| sides.iter_mut().for_each(Side::turn));
+    assert_eq!(held(&sides), 0);
+}
+
+/// Nothing may happen to the socket for long: until then its lane would keep the poller, and the poller's descriptor.
+#[test]
+fn who_watches_no_longer_is_not_kept() {
+    let mut sides = Side::pair();
+    let acceptors = sides[0].listen();
+    let [near, _far] = connected(&mut sides, &acceptors);
+    let (id, at) = sides[0].host.control.bind_udp_with("10.0.0.1:53".parse().unwrap(), BindOptions::default()).unwrap();
+    let socket = sides[0].desk.bind_udp(id, at);
+    let (list, mut queue) = poll_list().unwrap();
+    for source in [Source::Conversation(near), Source::Acceptors(acceptors), Source::Datagrams((**socket).clone())] {
+        let watch = list.watch(source, 7, READ).unwrap();
+        sides[0].desk.watch(&watch);
+        sides[0].turn();
+        assert_eq!(looked_at(&mut queue), [7]);
+        watch.forget();
+        sides[0].desk.unwatch(&watch.source);
+        sides[0].turn();
+        assert_eq!(Arc::strong_count(&watch), 1);
+    }
+}
+
+/// Its lane takes what it is asked for with its next turn, so more than a bounded number is not said before. What ends the connection is never
+/// refused, and holds at once, though nobody answers.
+#[test]
+fn what_is_asked_for_is_bounded_and_the_end_comes_all_the_same() {
+    let [_, mut client] = Side::pair();
+    let talk = client.desk.connect(None, "10.0.0.1:80".parse().unwrap());
+    client.turn();
+    let mut toggles = (0..1_000).map(|i| (i % 2 == 0, Op::Nodelay(i % 2 == 0)));
+    let noted = toggles.position(|(on, op)| !client.desk.set(&talk, NODELAY, on, op));
+    assert_eq!(noted, Some(usize::from(NOTES_MAX)));
+    assert!(!client.desk.note(&talk, Op::Keepalive(true)));
+    let flows = |client: &mut Side| client.host.seats[0].lane.tables(|tables| tables.flows.len());
+    assert_eq!(flows(&mut client), 1);
+    assert!(client.desk.call_off(&talk));
+    client.turn();
+    assert_eq!(flows(&mut client), 0);
+}
+
+/// Whoever says it again, and again, says nothing new.
+#[test]
+fn what_is_shut_is_shut_once() {
+    let mut sides = Side::pair();
+    let acceptors = sides[0].listen();
+    let [near, _far] = connected(&mut sides, &acceptors);
+    let noted = || near.app().noted.load(Relaxed);
+    let before = noted();
+    for bits in [SHUT_WRITE, SHUT_WRITE, SHUT_READ, SHUT_READ, SHUT_READ | SHUT_WRITE] {
+        sides[0].desk.shut(&near, bits);
+    }
+    assert_eq!(noted() - before, 2);
 }
 
 /// Whether its lane has not begun it yet, waits for an answer, or has one before it hears of the end: to its thread it is over at once, who

@@ -196,3 +196,31 @@ impl LaneAcceptor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::desk::Desk;
+    use super::*;
+    use crate::runtime::Bells;
+
+    /// Who comes over one lane all the time does not keep those of another waiting.
+    #[test]
+    fn lanes_take_turns() {
+        let (desk, _servers) = Desk::new(2, Bells::new(2).expect("bells"));
+        let (acceptors, mut sides) = Acceptors::new(ListenerId(0), "10.0.0.1:80".parse().expect("an address"), 2, 64);
+        let flow = |remote_port| FlowKey {
+            local: Address::from_v4([10, 0, 0, 1]),
+            remote: Address::from_v4([10, 0, 0, 2]),
+            local_port: 80,
+            remote_port,
+        };
+        for (lane, side) in sides.iter_mut().enumerate() {
+            for port in 0..4 {
+                side.stage(desk.conversation(lane).0, &flow(100 * lane as u16 + port));
+            }
+            side.publish();
+        }
+        let taken: Vec<u16> = std::iter::from_fn(|| acceptors.take()).map(|(one, _)| one.peer.port()).collect();
+        assert_eq!(taken, [0, 100, 1, 101, 2, 102, 3, 103]);
+    }
+}

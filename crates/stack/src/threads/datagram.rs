@@ -333,4 +333,26 @@ mod tests {
         assert_eq!(take(false), b"four");
         assert_eq!(take(false), b"longer");
     }
+
+    /// What comes over one lane all the time does not keep that of another waiting.
+    #[test]
+    fn lanes_take_turns() {
+        let (shared, mut lanes) = Datagrams::new(UdpId(0), "10.0.0.1:1".parse().unwrap(), 2);
+        let from = "10.0.0.2:2".parse().unwrap();
+        for data in [b"a", b"b", b"c"] {
+            assert!(lanes.iter_mut().all(|lane| lane.deliver(from, data)));
+        }
+        let all: Vec<u8> = std::iter::from_fn(|| shared.receive(false, |_, data| data[0])).collect();
+        assert_eq!(all, *b"aabbcc");
+    }
+
+    /// There is nothing to wait for any more, in either direction: who is told of that finds it so.
+    #[test]
+    fn one_whose_stack_has_ended_is_ready() {
+        let (shared, lanes) = Datagrams::new(UdpId(0), "10.0.0.1:1".parse().unwrap(), 1);
+        while shared.send("10.0.0.2:2".parse().unwrap(), &[7; 10_000]) {}
+        assert_eq!(shared.ready(), 0);
+        lanes[0].end();
+        assert_eq!(shared.ready(), READ | WRITE);
+    }
 }

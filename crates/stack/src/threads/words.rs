@@ -322,3 +322,25 @@ const _: () = {
     // Behind a pointer and the limit.
     assert!(offset_of!(LaneWords, flow) + 12 == 64, "what is another with each connection has a line of its own");
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One whose code is not known again is an error that nobody is told of.
+    #[test]
+    fn every_fault_is_told_as_what_it_is_and_once() {
+        use Fault::*;
+        let named = [Refused, Reset, BrokenPipe, TimedOut, NetworkUnreachable, HostUnreachable, Prohibited];
+        let asked = [AddressNotAvailable, AddressInUse, Invalid, Stopped];
+        for fault in named.into_iter().chain(asked) {
+            let words = LaneWords::new(0);
+            assert_eq!(words.take_error(), None);
+            words.fail(fault);
+            words.fail(if fault == Reset { TimedOut } else { Reset });
+            assert!(words.has_error());
+            assert_eq!((words.take_error(), words.take_error()), (Some(fault), None), "the first, and once");
+            assert!(!words.has_error());
+        }
+    }
+}

@@ -151,6 +151,23 @@ fn who_is_connected_as_a_stack_stops_is_offered_to_nobody() {
     assert_eq!(talk.lane().take_error(), Some(Fault::Reset));
 }
 
+/// The lane listens before it hears which threads are to have those that come.
+#[test]
+fn who_is_connected_before_threads_are_known_is_offered_to_them() {
+    let [(mut host, desk), (mut far, far_desk)] = pair();
+    let at = "10.0.0.1:80".parse().expect("an address");
+    let id = host.listen(at, 16, BEGAN).expect("nobody else does");
+    let _talk = far_desk.connect(None, at);
+    for _ in 0..4 {
+        host.turn(BEGAN);
+        far.turn(BEGAN);
+    }
+    assert_eq!(connections(&mut host), 1);
+    let acceptors = desk.listen(id, at, 16);
+    host.turn(BEGAN);
+    assert!(acceptors.take().is_some());
+}
+
 /// Its thread has called it off, and the note of that is yet to come when the answer is there: what the peer says meanwhile nobody hears.
 #[test]
 fn a_connect_that_is_called_off_is_not_connected() {
