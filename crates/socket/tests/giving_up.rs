@@ -42,3 +42,27 @@ fn a_user_timeout_is_the_lane_s() {
     let error = stream.read(&mut [0]).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(110), "ETIMEDOUT, and not {error}");
 }
+
+/// Less than a millisecond is not for ever, and more than can be counted is not at once.
+#[test]
+fn times_beyond_what_is_counted_are_the_shortest_and_the_longest() {
+    let (server, client) = common::stacks();
+    let (stream, _other) = common::pair(&server, &client);
+    stream.set_tcp_user_timeout(Some(Duration::from_nanos(1))).unwrap();
+    assert_eq!(stream.tcp_user_timeout().unwrap(), Some(Duration::from_millis(1)));
+    stream.set_linger(Some(Duration::from_secs(1 << 32))).unwrap();
+    assert_eq!(stream.linger().unwrap(), Some(Duration::from_secs(i32::MAX as u64)));
+}
+
+/// However much is asked of a lane that has ended, nobody waits for it.
+#[test]
+fn options_of_a_connection_whose_stack_has_stopped_are_set_at_once() {
+    let (server, client) = common::stacks();
+    let (stream, _other) = common::pair(&server, &client);
+    client.stop().unwrap();
+    for i in 0..1_000 {
+        stream.set_nodelay(i % 2 == 0).unwrap();
+        stream.set_tcp_user_timeout(Some(Duration::from_millis(i))).unwrap();
+    }
+    assert!(!stream.nodelay().unwrap());
+}

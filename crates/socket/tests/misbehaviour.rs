@@ -304,6 +304,21 @@ fn options_and_half_open_sockets_in_a_flood() {
     others_are_served(&server, &client);
 }
 
+/// Each lane has some of the ports, and one that has none left asks the next: none is left when all are taken.
+#[test]
+fn who_takes_all_ports_has_all_lanes_ports() {
+    const PORTS: u16 = 20;
+    let (here, there) = Device::memory_pair(2).unwrap();
+    let config = laneway::Config { ip_local_port_range: (40_000, 40_000 + PORTS - 1), ..Default::default() };
+    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().start().unwrap();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().config(config).start().unwrap();
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:80").unwrap();
+    let connect = || TcpStream::connect_on(&client, listener.local_addr().unwrap());
+    let connected: Vec<TcpStream> = (0..PORTS).map(|_| connect().expect("one is left")).collect();
+    assert_eq!(connect().unwrap_err().kind(), ErrorKind::AddrNotAvailable);
+    drop(connected);
+}
+
 #[test]
 fn a_backlog_that_nobody_takes_is_bounded_and_reset() {
     let (here, there) = Device::memory_pair(1).unwrap();

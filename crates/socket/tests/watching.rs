@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::{pair, stacks};
+use common::{FEW, pair, rounds, stacks, stacks_with_few_blocks, stuck};
 use laneway::{Event, Interest, Mode, Poller, TcpListener, TcpStream, UdpSocket};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
 fn keys(poller: &Poller, patience: u64) -> Vec<usize> {
@@ -118,6 +120,68 @@ fn a_socket_is_watched_by_so_many_and_no_more() {
     assert!(told.into_iter().eq(0..256));
 }
 
+/// Whose name is another's is not watched, and takes the place of nobody who would be.
+#[test]
+fn who_is_refused_for_its_name_takes_no_place() {
+    let (server, client) = stacks();
+    let (stream, _other) = pair(&server, &client);
+    let poller = Poller::new().unwrap();
+    poller.add(&stream, 1, Interest::READABLE, Mode::Level).unwrap();
+    for _ in 0..300 {
+        let refused = poller.add(&stream, 1, Interest::READABLE, Mode::Level).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+    }
+    poller.add(&stream, 2, Interest::READABLE, Mode::Level).unwrap();
+}
+
+/// What is asked for while the poller looks is not forgotten with what was asked for before.
+#[test]
+fn who_asks_for_something_else_while_he_is_told_is_told_of_that() {
+    let (server, client) = stacks();
+    let (stream, mut other) = pair(&server, &client);
+    other.write_all(b"x").unwrap();
+    let poller = Poller::new().unwrap();
+    poller.add(&stream, 1, Interest::default(), Mode::Oneshot).unwrap();
+    let (told, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut events: Vec<Event> = Vec::new();
+            while !over.load(Relaxed) {
+                poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
+                told.fetch_add(events.drain(..).filter(|event| event.writable).count(), Relaxed);
+            }
+        });
+        let enough = Instant::now() + Duration::from_secs(2);
+        for round in (0..20_000).take_while(|_| Instant::now() < enough) {
+            let before = told.load(Relaxed);
+            poller.modify(1, Interest::READABLE, Mode::Oneshot).unwrap();
+            poller.modify(1, Interest::WRITABLE, Mode::Oneshot).unwrap();
+            let until = Instant::now() + Duration::from_secs(5);
+            while told.load(Relaxed) == before && !over.load(Relaxed) {
+                if Instant::now() > until {
+                    over.store(true, Relaxed);
+                    panic!("round {round}: nobody is told");
+                }
+            }
+        }
+        over.store(true, Relaxed);
+    });
+}
+
+/// One `wait` tells of so many, however many its caller has kept.
+#[test]
+fn who_keeps_what_he_was_told_is_told_more() {
+    let (_server, client) = stacks();
+    let socket = UdpSocket::bind_on(&client, "10.0.0.2:0").unwrap();
+    let poller = Poller::new().unwrap();
+    poller.add(&socket, 1, Interest::WRITABLE, Mode::Level).unwrap();
+    let mut events = Vec::new();
+    for _ in 0..1_100 {
+        assert_eq!(poller.wait(&mut events, Some(Duration::from_secs(5))).unwrap(), 1);
+    }
+    assert_eq!(events.len(), 1_100);
+}
+
 /// More that are always ready than one `wait` tells of: all have their turn, and so has one to which something happens meanwhile.
 #[test]
 fn those_that_are_always_ready_take_turns() {
@@ -143,4 +207,27 @@ fn those_that_are_always_ready_take_turns() {
     // From then on it takes turns with the others.
     let again = (0..4).filter(|_| keys(&poller, 0).contains(&ALL)).count();
     assert!(again >= 2, "{again} of 4");
+}
+
+/// There was room and no memory, nothing comes for it, and nobody but its lane knows that it would write.
+#[test]
+fn who_was_refused_memory_is_told_when_there_is_some() {
+    let (server, client) = stacks_with_few_blocks();
+    let (mut hog, mut idle) = pair(&server, &client);
+    let (_near, far) = pair(&server, &client);
+    let poller = Poller::new().unwrap();
+    far.set_nonblocking(true).unwrap();
+    poller.add(&far, 1, Interest::WRITABLE, Mode::Edge).unwrap();
+    hog.write_all(&[7; FEW]).unwrap();
+    let until = Instant::now() + Duration::from_secs(10);
+    while server.memory().unwrap().1 < FEW {
+        assert!(Instant::now() < until, "{:?} are held", server.memory());
+    }
+    let _stuck = stuck(&server, &client);
+    rounds([&server, &client]);
+    while !keys(&poller, 0).is_empty() {}
+    assert_eq!((&far).write(b"x").unwrap_err().kind(), ErrorKind::WouldBlock);
+    idle.read_exact(&mut vec![0; FEW]).unwrap();
+    assert_eq!(keys(&poller, 5_000), [1]);
+    assert_eq!((&far).write(b"x").unwrap(), 1);
 }

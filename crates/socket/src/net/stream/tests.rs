@@ -59,3 +59,17 @@ fn one_whose_bytes_wait_while_its_stack_stops_is_over() {
     stops.join().unwrap();
     drop(client);
 }
+
+/// What it waits for may have come before it said that it waits: then nobody wakes it.
+#[test]
+fn who_has_what_it_would_wait_for_does_not_sleep() {
+    let (_stacks, near, mut far) = connected();
+    near.desk().set_look_us(0);
+    far.write_all(b"x").unwrap();
+    while near.talk().readable() == 0 {
+        std::thread::yield_now();
+    }
+    let began = Instant::now();
+    assert!(near.wait(READ, Some(began + Duration::from_secs(10)), |s| s.talk().readable() > 0));
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
