@@ -189,6 +189,26 @@ fn what_is_sent_before_the_lane_knows_the_socket_goes_out() {
     arrives([client, server], &from, &to);
 }
 
+/// The mail by which the control plane names a socket may be behind the poll that finds what was sent from it.
+#[test]
+fn what_is_sent_before_the_lane_has_the_socket_s_name_goes_out() {
+    let [mut server, mut client] = Side::pair();
+    let to = server.bind("10.0.0.1:53");
+    server.turn(2);
+    let before = client.bind("10.0.0.2:4999");
+    let (next, at) = (UdpId(before.id.0 + 1), "10.0.0.2:5000".parse().unwrap());
+    let from = client.desk.bind_udp(next, at);
+    assert!(from.send(to.at, b"hello"));
+    client.desk.send_datagrams(&from);
+    client.turn(1);
+    assert_eq!(client.host.control.bind_udp(at).unwrap(), next);
+    for _ in 0..8 {
+        client.turn(1);
+        server.turn(1);
+    }
+    assert_eq!(received(&to), Some((at, b"hello".to_vec())));
+}
+
 /// As the drop of a socket has it: first the lanes are told, then the control plane.
 fn close(side: &mut Side, ticket: &UdpTicket) {
     side.desk.unbind_udp(ticket.id);

@@ -19,7 +19,7 @@ use laneway_stack::threads::poll::{PollQueue, Source, poll_list};
 use laneway_stack::threads::words::{
     CALLED_OFF, CONNECTED, Fault, GONE, NODELAY, Op, READ, SHUT_READ, SHUT_WRITE, Talk, WRITE,
 };
-use laneway_stack::threads::{COMMANDS_MAX, NOTES_MAX, Server};
+use laneway_stack::threads::{COMMANDS_MAX, NOTES_MAX, SERVED_MAX, Server};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -258,6 +258,19 @@ fn what_is_asked_for_is_bounded_and_the_end_comes_all_the_same() {
     assert!(client.desk.call_off(&talk));
     client.turn();
     assert_eq!(flows(&mut client), 0);
+}
+
+/// Of many who speak at once a poll looks at some; its lane does not sleep before it has looked at all.
+#[test]
+fn a_lane_sleeps_when_it_has_heard_all() {
+    let [_, mut client] = Side::pair();
+    let nowhere: SocketAddr = "127.0.0.1:80".parse().unwrap();
+    let talks: Vec<Talk> = (0..2 * SERVED_MAX).map(|_| client.desk.connect(None, nowhere)).collect();
+    while client.host.turn(client.now).busy {}
+    talks.iter().for_each(|talk| assert!(client.desk.note(talk, Op::Nodelay(true))));
+    while client.host.turn(client.now).busy {}
+    let heard = |talk: &&Talk| talk.lane().noted.load(Relaxed) == 1;
+    assert_eq!(talks.iter().filter(heard).count(), talks.len());
 }
 
 /// Whoever says it again, and again, says nothing new.

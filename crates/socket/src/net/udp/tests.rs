@@ -26,3 +26,17 @@ fn what_came_before_the_stack_stopped_is_received() {
     assert_eq!(received.unwrap(), b"last");
     assert_eq!(near.recv(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::NetworkDown);
 }
+
+/// There may be room by the time that he has said that he wants some: then nobody tells him.
+#[test]
+fn who_may_not_wait_looks_again_behind_his_wish() {
+    let stack = Stack::builder(Device::memory_pair(1).unwrap().0).address("10.0.0.1/24").unwrap().start().unwrap();
+    let socket = UdpSocket::bind_on(&stack, "10.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let mut looks = 0;
+    let sent = socket.wait(WRITE, &socket.ticket().write_timeout_ms, || {
+        looks += 1;
+        (looks == 2).then_some(())
+    });
+    sent.unwrap();
+}
