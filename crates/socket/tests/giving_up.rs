@@ -3,7 +3,7 @@
 mod common;
 
 use laneway::on_lane::{self, App, ConnId, Context, Mib};
-use laneway::{Device, Stack, TcpStream};
+use laneway::{Config, Device, Stack, TcpStream, UdpSocket};
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -65,4 +65,15 @@ fn options_of_a_connection_whose_stack_has_stopped_are_set_at_once() {
         stream.set_tcp_user_timeout(Some(Duration::from_millis(i))).unwrap();
     }
     assert!(!stream.nodelay().unwrap());
+}
+
+#[test]
+fn the_hop_limit_is_the_stack_s_until_it_is_set() {
+    let (device, _link) = Device::memory_pair(1).unwrap();
+    let config = Config { ip_default_ttl: 17, ..Config::default() };
+    let stack = Stack::builder(device).address("10.0.0.1/24").unwrap().config(config).start().unwrap();
+    let socket = UdpSocket::bind_on(&stack, "10.0.0.1:0").unwrap();
+    assert_eq!(socket.ttl().unwrap(), 17);
+    socket.set_ttl(64).unwrap();
+    assert_eq!(socket.ttl().unwrap(), 64);
 }

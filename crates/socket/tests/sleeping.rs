@@ -1,10 +1,11 @@
-//! Lanes that sleep: whoever asks one for something wakes it, and does not wait until it would have woken by itself.
+//! Lanes that sleep: whoever asks one for something wakes it, and does not wait until it would have woken by itself. And threads that sleep: their
+//! lane wakes them.
 
 mod common;
 
 use common::{pair, stacks};
-use laneway::{TcpListener, TcpStream, UdpSocket};
-use std::io::{ErrorKind, Read};
+use laneway::{Device, Stack, TcpListener, TcpStream, UdpSocket};
+use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -78,4 +79,35 @@ fn a_connect_and_the_end_of_a_listener_wake_their_lanes() {
         began.elapsed()
     });
     assert!(shortest.min().unwrap() < SOON);
+}
+
+/// None of these threads looks before it sleeps, nor does a lane's work: without the lane it would wait until its time is over.
+#[test]
+fn who_sleeps_is_woken_by_the_lane() {
+    const LONG: Duration = Duration::from_secs(10);
+    const MUCH: usize = 8 << 20;
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let start = |device, ip: &str| {
+        let builder = Stack::builder(device).address(ip).unwrap();
+        builder.stand_in(false).look(Duration::ZERO).start().unwrap()
+    };
+    let (server, client) = (start(here, "10.0.0.1/24"), start(there, "10.0.0.2/24"));
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:80").unwrap();
+    let acceptor = thread::spawn(move || listener.accept().unwrap().0);
+    thread::sleep(Duration::from_millis(20));
+    let mut near = TcpStream::connect_timeout_on(&client, &"10.0.0.1:80".parse().unwrap(), LONG).unwrap();
+    let mut far = acceptor.join().unwrap();
+    near.set_write_timeout(Some(LONG)).unwrap();
+    far.set_read_timeout(Some(LONG)).unwrap();
+    let reader = thread::spawn(move || {
+        far.read_exact(&mut [0; 1]).unwrap();
+        thread::sleep(Duration::from_millis(50));
+        far.read_exact(&mut vec![0; MUCH]).unwrap();
+        far.read(&mut [0; 1]).unwrap()
+    });
+    thread::sleep(Duration::from_millis(20));
+    near.write_all(b"x").unwrap();
+    near.write_all(&vec![7; MUCH]).unwrap();
+    near.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(reader.join().unwrap(), 0);
 }

@@ -1,5 +1,8 @@
 //! Owns what ties sockets to a runtime: the task that learns which are ready, and each socket's place with it.
 
+#[cfg(test)]
+mod tests;
+
 use super::waiters::{Side, Waits};
 use crate::net::{self, Event, Interest, Mode, Poller, Source};
 use ::tokio::io::unix::AsyncFd;

@@ -66,6 +66,26 @@ fn listeners_without_news_are_not_looked_at() {
     assert_eq!(server.listeners.values().filter(|side| side.has_news()).count(), 999);
 }
 
+/// Memory that is to go back, conversations that nobody needs, and whoever waits for memory: a lane that sleeps wakes for each.
+#[test]
+fn a_lane_wakes_for_what_is_due() {
+    let lender = Lender { index: 0, id: ConnId::new(0, 0) };
+    let due = |act: &dyn Fn(&mut Server)| {
+        let mut server = server(0..0);
+        assert_eq!(server.poll_timeout(), Instant::NEVER);
+        act(&mut server);
+        server.poll_timeout()
+    };
+    let soon = BEGAN.after_us(1_000_000);
+    assert!(due(&|server| server.lenders.add(Holds::AWord, lender, BEGAN)) < soon);
+    assert!(due(&|server| server.hungry.add(0, BEGAN)) < soon);
+    let ended = |server: &mut Server| {
+        server.stock.give(server.desk.conversation(0).1);
+        server.stock.settle(BEGAN);
+    };
+    assert!(due(&ended) < soon);
+}
+
 type Side = (Host<LinkRx, LinkTx, Server>, Arc<Desk>);
 
 const BEGAN: Instant = Instant::from_us(3_600_000_000);
