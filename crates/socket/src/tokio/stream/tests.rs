@@ -5,12 +5,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// There was room when a task looked, and another handle has filled it to the last byte before the task wrote: so nobody but this task wants room.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_was_late_is_told_of_room() {
+fn stacks() -> (Stack, Stack) {
     let (here, there) = Device::memory_pair(1).unwrap();
     let server = Stack::builder(here).address("10.0.0.1/24").unwrap().start().unwrap();
     let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+    (server, client)
+}
+
+/// There was room when a task looked, and another handle has filled it to the last byte before the task wrote: so nobody but this task wants room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_late_is_told_of_room() {
+    let (server, client) = stacks();
     let listener = crate::TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
     let stream = crate::TcpStream::connect_on(&client, listener.local_addr().unwrap()).unwrap();
     let mut far = listener.accept().unwrap().0;
@@ -35,4 +40,22 @@ async fn who_was_late_is_told_of_room() {
     }
     timeout(Duration::from_secs(5), near.writable()).await.expect("it is told").unwrap();
     assert_eq!(near.try_write(b"x").unwrap(), 1);
+}
+
+/// It was refused, and before it has said that it wants room there is some: nobody will tell it of that.
+#[tokio::test]
+async fn who_is_not_refused_twice_can_write_on() {
+    let (server, client) = stacks();
+    let listener = crate::TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
+    let near = TcpStream::connect_on(&client, listener.local_addr().unwrap()).await.unwrap();
+    let mut tries = 0;
+    let written = near.registration.try_write(
+        || panic!("it has what it wants"),
+        || {
+            tries += 1;
+            if tries == 1 { Err(ErrorKind::WouldBlock.into()) } else { near.inner.try_write(&[IoSlice::new(b"x")]) }
+        },
+    );
+    assert_eq!(written.unwrap(), 1);
+    timeout(Duration::from_secs(5), near.writable()).await.expect("there is room").unwrap();
 }

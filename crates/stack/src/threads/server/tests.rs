@@ -3,8 +3,10 @@
 use super::super::accept::Acceptors;
 use super::super::datagram::Datagrams;
 use super::super::poll::{Source, poll_list};
+use super::super::words::ENDED;
 use super::*;
 use crate::app::App;
+use crate::binding::BindOptions;
 use crate::config::Config;
 use crate::control::Network;
 use crate::entropy::BootSecrets;
@@ -144,6 +146,34 @@ fn who_is_to_be_told_by_a_lane_that_has_ended_is_not_kept() {
         drop((watch, talk));
         assert!(kept.upgrade().is_none(), "told late: {is_told_late}");
     }
+}
+
+/// A connection without bytes that wait ends as any other, and who waits for a new one, or for a datagram, is told before the last has ended.
+#[test]
+fn a_stack_that_stops_ends_what_it_can_and_tells_whoever_waits() {
+    let [(mut host, desk), (mut far, far_desk)] = pair();
+    let at = "10.0.0.1:80".parse().expect("an address");
+    let id = host.listen(at, 16, BEGAN).expect("nobody else does");
+    let acceptors = desk.listen(id, at, 16);
+    let (udp, at) = host.control.bind_udp_with(at, BindOptions::default()).expect("nobody else is");
+    let socket = desk.bind_udp(udp, at);
+    let talk = far_desk.connect(None, at);
+    let mut turns = |host: &mut Host<_, _, _>| {
+        for _ in 0..4 {
+            host.turn(BEGAN);
+            far.turn(BEGAN);
+        }
+    };
+    turns(&mut host);
+    let accepted = acceptors.take().expect("it is connected").0.talk;
+    let events = || [acceptors.event.now(), socket.event.now()];
+    let slept = events();
+    stop(&mut host);
+    assert!(events().iter().zip(slept).all(|(now, then)| *now != then));
+    assert!(acceptors.is_ready() && socket.ready() == READ | WRITE);
+    turns(&mut host);
+    assert_eq!(accepted.lane().take_error(), Some(Fault::Stopped));
+    assert_eq!((talk.lane().status.load(Relaxed), talk.lane().take_error()), (CONNECTED | ENDED, None));
 }
 
 /// No thread would take it: it waits for its listener to be closed, and is reset with it.
