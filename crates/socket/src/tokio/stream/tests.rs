@@ -59,3 +59,14 @@ async fn who_is_not_refused_twice_can_write_on() {
     assert_eq!(written.unwrap(), 1);
     timeout(Duration::from_secs(5), near.writable()).await.expect("there is room").unwrap();
 }
+
+#[tokio::test]
+async fn of_several_addresses_the_first_that_answers_is_taken() {
+    let (server, client) = stacks();
+    let listener = crate::TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
+    let (closed, open) = ("10.0.0.1:9".parse().unwrap(), listener.local_addr().unwrap());
+    let near = TcpStream::connect_on(&client, &[closed, open][..]).await.unwrap();
+    assert_eq!(near.peer_addr().unwrap(), open);
+    let refused = TcpStream::connect_on(&client, &["127.0.0.1:9".parse().unwrap(), closed][..]).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "what the last one gave");
+}

@@ -279,3 +279,20 @@ fn fault_of(reason: CloseReason) -> Option<Fault> {
         CloseReason::Aborted => Some(Fault::Stopped), // not by its thread: then the record would be gone
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program does this after one, and that after another.
+    #[test]
+    fn each_reason_is_told_as_another_fault() {
+        use CloseReason::*;
+        assert_eq!(fault_of(Normal), None);
+        let unreachable = [NetworkUnreachable, HostUnreachable, Prohibited];
+        let faults: Vec<_> = [Reset, Refused, TimedOut, Aborted].into_iter().chain(unreachable).map(fault_of).collect();
+        for (i, fault) in faults.iter().enumerate() {
+            assert!(fault.is_some() && !faults[..i].contains(fault), "{faults:?}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use super::super::accept::Acceptors;
 use super::super::datagram::Datagrams;
 use super::super::poll::{Source, poll_list};
-use super::super::words::ENDED;
+use super::super::words::{ENDED, Op};
 use super::*;
 use crate::app::App;
 use crate::binding::BindOptions;
@@ -126,6 +126,19 @@ fn a_connect_of_which_a_lane_hears_as_it_stops_is_refused() {
     assert_eq!(connections(&mut host), 0);
     assert_eq!(talk.lane().take_error(), Some(Fault::Stopped));
     assert_ne!(talk.lane().status.load(Relaxed) & GONE, 0);
+}
+
+/// What was asked for waits until it is connected, which nobody waits for any more.
+#[test]
+fn a_connect_that_nobody_has_answered_is_given_up_as_its_stack_stops() {
+    let [(mut host, desk), _] = pair();
+    let talk = desk.connect(None, "10.0.0.2:80".parse().expect("an address"));
+    host.turn(BEGAN);
+    assert!(desk.note(&talk, Op::Nodelay(true)));
+    host.turn(BEGAN);
+    assert_eq!(connections(&mut host), 1);
+    stop(&mut host);
+    assert_eq!((connections(&mut host), talk.lane().take_error()), (0, Some(Fault::Stopped)));
 }
 
 /// Whom a connection's lane is to tell has the connection, and would be kept by it for ever, with the descriptor of its poller.
