@@ -262,6 +262,22 @@ fn what_was_sent_before_a_close_goes_out_though_the_lane_has_much_to_do_first() 
     assert_eq!(all_received(&to, 5_000), 200);
 }
 
+/// Of many a poll sends some; its lane does not sleep before it has sent all.
+#[test]
+fn a_lane_sleeps_when_what_was_sent_before_a_close_has_gone() {
+    let [mut server, mut client] = Side::pair();
+    let to = server.bind("10.0.0.1:53");
+    let from = client.bind("10.0.0.2:5000");
+    server.turn(2);
+    client.turn(2);
+    (0..200).for_each(|_| assert!(from.send(to.at, b"hello")));
+    client.desk.send_datagrams(&from);
+    close(&mut client, &from);
+    while client.host.turn(client.now).busy {}
+    server.turn(20);
+    assert_eq!(all_received(&to, 5_000), 200);
+}
+
 /// They have the lane's queue of a poll together.
 #[test]
 fn what_was_sent_from_many_sockets_before_they_were_closed_goes_out() {

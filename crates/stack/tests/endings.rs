@@ -200,6 +200,40 @@ fn who_leaves_before_his_connect_is_begun_leaves_nothing() {
     assert_eq!(client.host.seats[0].lane.tables(|tables| tables.flows.len()), 0);
 }
 
+/// What was asked for waits until it is connected; who leaves does not.
+#[test]
+fn who_leaves_a_connect_that_nobody_answers_leaves_nothing() {
+    let [_, mut client] = Side::pair();
+    let talk = client.desk.connect(None, "10.0.0.1:80".parse().unwrap());
+    client.turn();
+    assert!(client.desk.note(&talk, Op::Nodelay(true)));
+    client.turn();
+    let flows = |client: &mut Side| client.host.seats[0].lane.tables(|tables| tables.flows.len());
+    assert_eq!(flows(&mut client), 1);
+    client.desk.leave(talk, /* resets= */ false);
+    client.turn();
+    assert_eq!(flows(&mut client), 0);
+}
+
+/// It ends in the poll in which the lane would have heard of who watches it, and the lane looks at it without a list.
+#[test]
+fn who_begins_to_watch_one_that_ends_is_told() {
+    let mut sides = Side::pair();
+    let acceptors = sides[0].listen();
+    let [near, far] = connected(&mut sides, &acceptors);
+    assert_eq!(near.send(b"a word"), 6);
+    sides[0].desk.serve(&near);
+    sides[0].turn();
+    sides[1].desk.note(&far, Op::Abort);
+    sides[1].turn();
+    let (list, mut queue) = poll_list().unwrap();
+    let watch = list.watch(Source::Conversation(near.clone()), 7, READ).unwrap();
+    sides[0].desk.watch(&watch);
+    sides[0].turn();
+    assert_eq!((status(&near) & GONE, looked_at(&mut queue)), (GONE, vec![7]));
+    assert_eq!(Arc::strong_count(&watch), 1, "and it is not kept");
+}
+
 /// It is handed out with the blocks that lie in it, and if nothing is said they go back all the same.
 #[test]
 fn a_conversation_that_is_used_again_holds_no_memory_for_long() {
