@@ -1,5 +1,8 @@
 //! UDP sockets of threads, stepped in one thread: what is said before a lane has heard of a socket is not lost.
 
+#[path = "datagrams/closed.rs"]
+mod closed;
+
 use laneway_device::memory::{LinkConfig, LinkRx, LinkTx, link};
 use laneway_proto::discard::Discard;
 use laneway_proto::time::Instant;
@@ -13,7 +16,8 @@ use laneway_stack::host::Host;
 use laneway_stack::listing::{Page, States};
 use laneway_stack::runtime::Bells;
 use laneway_stack::threads::desk::{Desk, UdpTicket};
-use laneway_stack::threads::words::Fault;
+use laneway_stack::threads::poll::{Source, poll_list};
+use laneway_stack::threads::words::{Fault, WRITE};
 use laneway_stack::threads::{COMMANDS_MAX, Server};
 use laneway_stack::udp::payload_max;
 use rustix::time::{ClockId, clock_gettime};
@@ -209,118 +213,30 @@ fn what_is_sent_before_the_lane_has_the_socket_s_name_goes_out() {
     assert_eq!(received(&to), Some((at, b"hello".to_vec())));
 }
 
-/// As the drop of a socket has it: first the lanes are told, then the control plane.
-fn close(side: &mut Side, ticket: &UdpTicket) {
-    side.desk.unbind_udp(ticket.id);
-    side.host.control.unbind_udp(ticket.id);
+/// Who has looked for room and found none need not have been refused any.
+#[test]
+fn who_waits_for_room_is_told_of_it() {
+    let [_, mut client] = Side::pair();
+    let from = client.bind("10.0.0.2:5000");
+    client.turn(2);
+    let (list, mut queue) = poll_list().unwrap();
+    let watch = list.watch(Source::Datagrams((**from).clone()), 7, WRITE).unwrap();
+    client.desk.watch(&watch);
+    client.turn(1);
+    let mut told = || {
+        queue.begin_round();
+        std::iter::from_fn(|| queue.pop()).count()
+    };
+    assert_eq!((told(), watch.source.look_for(WRITE)), (1, WRITE));
+    while from.send("10.0.0.1:53".parse().unwrap(), &[7; 1_000]) {}
+    assert_eq!(watch.source.look_for(WRITE), 0);
+    client.desk.send_datagrams(&from);
+    client.turn(20);
+    assert_eq!((told(), watch.source.look_for(WRITE)), (1, WRITE));
 }
 
 fn all_received(ticket: &UdpTicket, of: u16) -> usize {
     std::iter::from_fn(|| received(ticket)).filter(|(from, _)| from.port() == of).count()
-}
-
-/// Also where the lane hears of the one and of the other behind the frame that is for the second.
-#[test]
-fn who_has_the_port_of_one_that_was_closed_hears_its_peer() {
-    for group in [false, true] {
-        let options = BindOptions { reuse_port: group, ..BindOptions::default() };
-        for port in 5_000..5_008 {
-            let [mut server, mut client] = Side::pair();
-            let from = client.bind(&format!("10.0.0.2:{port}"));
-            let first = server.bind_with("10.0.0.1:53", options);
-            if !group {
-                connect(&first, from.at);
-            }
-            server.turn(2);
-            client.turn(2);
-            close(&mut server, &first);
-            let second = server.bind_with("10.0.0.1:53", options);
-            arrives([client, server], &from, &second);
-        }
-    }
-}
-
-#[test]
-fn what_was_sent_before_a_close_goes_out_though_the_lane_has_much_to_do_first() {
-    let [mut server, mut client] = Side::pair();
-    let to = server.bind("10.0.0.1:53");
-    let from = client.bind("10.0.0.2:5000");
-    server.turn(2);
-    client.turn(2);
-    for _ in 0..200 {
-        assert!(from.send(to.at, b"hello"));
-    }
-    client.desk.send_datagrams(&from);
-    for _ in 0..3 * COMMANDS_MAX {
-        client.desk.refill(0, ListenerId(u16::MAX));
-    }
-    close(&mut client, &from);
-    for _ in 0..20 {
-        client.turn(1);
-        server.turn(1);
-    }
-    assert_eq!(all_received(&to, 5_000), 200);
-}
-
-/// Of many a poll sends some; its lane does not sleep before it has sent all.
-#[test]
-fn a_lane_sleeps_when_what_was_sent_before_a_close_has_gone() {
-    let [mut server, mut client] = Side::pair();
-    let to = server.bind("10.0.0.1:53");
-    let from = client.bind("10.0.0.2:5000");
-    server.turn(2);
-    client.turn(2);
-    (0..200).for_each(|_| assert!(from.send(to.at, b"hello")));
-    client.desk.send_datagrams(&from);
-    close(&mut client, &from);
-    while client.host.turn(client.now).busy {}
-    server.turn(20);
-    assert_eq!(all_received(&to, 5_000), 200);
-}
-
-/// They have the lane's queue of a poll together.
-#[test]
-fn what_was_sent_from_many_sockets_before_they_were_closed_goes_out() {
-    let [mut server, mut client] = Side::pair();
-    let to = server.bind("10.0.0.1:53");
-    let all: Vec<_> = (0..8).map(|n| client.bind(&format!("10.0.0.2:{}", 5_000 + n))).collect();
-    server.turn(2);
-    client.turn(2);
-    for from in &all {
-        for _ in 0..60 {
-            assert!(from.send(to.at, b"hello"));
-        }
-        client.desk.send_datagrams(from);
-        close(&mut client, from);
-    }
-    for _ in 0..40 {
-        client.turn(1);
-        server.turn(1);
-    }
-    assert_eq!(std::iter::from_fn(|| received(&to)).count(), 480);
-}
-
-#[test]
-fn what_was_sent_before_a_close_does_not_wait_for_one_who_sends_all_the_time() {
-    let [mut server, mut client] = Side::pair();
-    let to = server.bind("10.0.0.1:53");
-    let (from, other) = (client.bind("10.0.0.2:5000"), client.bind("10.0.0.2:5001"));
-    server.turn(2);
-    client.turn(2);
-    for _ in 0..200 {
-        assert!(from.send(to.at, b"hello"));
-    }
-    client.desk.send_datagrams(&from);
-    close(&mut client, &from);
-    let mut heard = 0;
-    for _ in 0..40 {
-        (0..100).for_each(|_| _ = other.send(to.at, b"x"));
-        client.desk.send_datagrams(&other);
-        client.turn(1);
-        server.turn(2);
-        heard += all_received(&to, 5_000);
-    }
-    assert_eq!(heard, 200);
 }
 
 /// `SO_REUSEPORT`: the hash of the flow chooses, the same one each time.
