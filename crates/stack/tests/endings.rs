@@ -280,27 +280,6 @@ fn bytes_behind_the_end_do_not_keep_a_connection() {
     assert_eq!(far.readable(), 0);
 }
 
-/// What it had written waits for its peer. What the peer says meanwhile nobody will read, and he hears of that.
-#[test]
-fn who_speaks_to_one_who_has_left_is_reset() {
-    let mut sides = Side::pair();
-    let acceptors = sides[0].listen();
-    let [near, far] = connected(&mut sides, &acceptors);
-    // Until the ring of who does not read is full, and what is on the way to it.
-    for _ in 0..1_000 {
-        near.send(&[7; 65_536]);
-        sides[0].desk.serve(&near);
-        sides.iter_mut().for_each(Side::turn);
-    }
-    sides[0].desk.leave(near, /* resets= */ false);
-    (0..10).for_each(|_| sides.iter_mut().for_each(Side::turn));
-    assert_eq!(status(&far) & GONE, 0, "it is not over before all was sent");
-    assert_eq!(far.send(b"x"), 1);
-    sides[1].desk.serve(&far);
-    (0..10).for_each(|_| sides.iter_mut().for_each(Side::turn));
-    assert_eq!((status(&far) & GONE, far.lane().take_error()), (GONE, Some(Fault::Reset)));
-}
-
 /// As whoever opens many does: what they are to be like is said to all of them at once, before the first is connected.
 #[test]
 fn what_is_asked_for_before_a_connection_is_there_holds_when_it_is() {
