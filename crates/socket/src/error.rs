@@ -21,6 +21,7 @@ pub(crate) enum Why {
     Family,
     Broadcast,
     Unsupported,
+    NoOption,
 }
 
 impl From<Why> for io::Error {
@@ -45,6 +46,7 @@ impl From<Why> for io::Error {
             Why::Family => Errno::AFNOSUPPORT,
             Why::Broadcast => Errno::ACCESS,
             Why::Unsupported => Errno::OPNOTSUPP,
+            Why::NoOption => Errno::NOPROTOOPT,
         };
         errno.into()
     }

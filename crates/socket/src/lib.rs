@@ -6,7 +6,7 @@
 //! Two ways to use it:
 //!
 //! * [`TcpListener`], [`TcpStream`], [`UdpSocket`] on a [`Stack`]: blocking, from any thread, with the methods of `std::net`.
-//!   [`Poller`] waits for many of them. With the feature `tokio` there are the same for tasks.
+//!   [`TcpSocket`] is for whoever chooses where to connect from. [`Poller`] waits for many of them. With the feature `tokio` there are the same for tasks.
 //! * [`on_lane`]: the application lives on the lanes, as a value of a type of its own that is called when something happens.
 //!
 //! What a running stack is doing can be asked from outside: [`control`].
@@ -36,6 +36,7 @@
 //! | the stack has ended | `ENETDOWN` | `NetworkDown` |
 //! | this process is a child of the one that made the socket | `EBADF` | |
 //! | what the stack cannot do, a datagram to a group among it | `EOPNOTSUPP` | `Unsupported` |
+//! | an option that sockets of this family have not | `ENOPROTOOPT` | |
 //!
 //! On a lane the same is said by [`on_lane::Error`] where a verb fails, and by [`on_lane::CloseReason`] where a connection ends.
 #![forbid(unsafe_code)]
@@ -48,7 +49,8 @@ pub mod on_lane;
 pub mod tokio;
 
 pub use net::{
-    Builder, Entered, Event, Incoming, Interest, Mode, Poller, Source, Stack, TcpListener, TcpStream, UdpSocket,
+    Builder, Entered, Event, Incoming, Interest, Mode, Poller, Source, Stack, TcpListener, TcpSocket, TcpStream,
+    UdpSocket,
 };
 /// The snippet of the first page.
 #[cfg(doctest)]

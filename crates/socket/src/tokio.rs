@@ -6,20 +6,22 @@
 //!
 //! Names are looked up by tokio, on a thread that may wait.
 //!
-//! A socket itself has no descriptor. So `try_io` and `async_io`, which are for calls of one's own on it, are not here, nor is `TcpSocket`: what
-//! it sets before `listen` is in [`BindOptions`](crate::BindOptions).
+//! A socket itself has no descriptor. So `try_io` and `async_io`, which are for calls of one's own on it, are not here, nor can a
+//! [`TcpSocket`] be made of one.
 
 mod driver;
 mod growing;
 mod listener;
 mod names;
 mod readiness;
+mod socket;
 mod split;
 mod stream;
 mod udp;
 mod waiters;
 
 pub use listener::TcpListener;
+pub use socket::TcpSocket;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use stream::TcpStream;
 pub use udp::UdpSocket;

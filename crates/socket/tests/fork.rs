@@ -4,7 +4,7 @@
 
 mod common;
 
-use laneway::{Device, Poller, Stack, TcpListener, TcpStream, UdpSocket};
+use laneway::{Device, Poller, Stack, TcpListener, TcpSocket, TcpStream, UdpSocket};
 use laneway_stack::threads::fork::in_a_child;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{Read, Write};
@@ -20,6 +20,7 @@ fn every_call_in_a_child_says_ebadf() {
     let mut other = listener.accept().unwrap().0;
     let udp = UdpSocket::bind_on(&server, "10.0.0.1:53").unwrap();
     let poller = Poller::new().unwrap();
+    let idle = TcpSocket::new_v4_on(&client);
 
     poller.add(&udp, 2, laneway::Interest::READABLE, laneway::Mode::Level).unwrap();
 
@@ -27,9 +28,9 @@ fn every_call_in_a_child_says_ebadf() {
     common::rounds([&client, &server]);
     assert_eq!(poller.wait(&mut Vec::new(), Some(Duration::ZERO)).unwrap(), 0);
 
-    let sockets = (&server, &client, &listener, &udp, &poller);
+    let sockets = (&server, &client, &listener, &udp, &poller, &idle);
     let first_wrong = in_a_child(|| {
-        let (server, client, listener, udp, poller) = sockets;
+        let (server, client, listener, udp, poller, idle) = sockets;
         let badly = |error: std::io::Error| error.raw_os_error() == Some(9);
         let mut buf = [0; 4];
         [
@@ -49,6 +50,11 @@ fn every_call_in_a_child_says_ebadf() {
             (&stream).read_vectored(&mut []).is_err_and(badly),
             TcpStream::connect_on(client, "10.0.0.1:80").is_err_and(badly),
             TcpListener::bind_on(server, "10.0.0.1:81").is_err_and(badly),
+            idle.set_nodelay(true).is_err_and(badly),
+            idle.local_addr().is_err_and(badly),
+            idle.bind(([10, 0, 0, 2], 0).into()).is_err_and(badly),
+            TcpSocket::new_v4_on(client).connect(([10, 0, 0, 1], 80).into()).is_err_and(badly),
+            TcpSocket::new_v4_on(client).listen(8).is_err_and(badly),
             poller.add(listener, 1, laneway::Interest::READABLE, laneway::Mode::Level).is_err_and(badly),
             poller.modify(2, laneway::Interest::BOTH, laneway::Mode::Level).is_err_and(badly),
             poller.delete(udp, 2).is_err_and(badly),

@@ -1,9 +1,10 @@
 //! `IP_TTL` of sockets, as it stands in their packets: between two stacks somebody looks at each.
 
-use laneway::{Device, Stack, TcpListener, TcpStream, UdpSocket};
+use laneway::{Device, Stack, TcpListener, TcpSocket, TcpStream, UdpSocket};
 use laneway_stack::device::memory::{LinkConfig, LinkQueue, link};
 use laneway_stack::device::{Rx, Tx, TxMeta};
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -85,6 +86,23 @@ fn packets_of_a_connection_live_as_long_as_was_set() {
         let [of_server, of_client] = limits(&seen, TCP);
         assert_eq!((of_server.last(), of_client), (Some(&255), vec![100]));
         assert_eq!(near.try_clone().unwrap().ttl().unwrap(), 100);
+    }
+}
+
+#[test]
+fn a_syn_lives_as_long_as_its_socket_was_told() {
+    for at in ["10.0.0.1:80", "[fd00::1]:80"] {
+        let ([server, client], seen) = stacks();
+        let at: SocketAddr = at.parse().unwrap();
+        let listener = TcpListener::bind_on(&server, at).unwrap();
+        let socket = if at.is_ipv4() { TcpSocket::new_v4_on(&client) } else { TcpSocket::new_v6_on(&client) };
+        assert_eq!(socket.ttl().unwrap(), 64);
+        socket.set_ttl(255).unwrap();
+        let near = socket.connect(at).unwrap();
+        let _far = listener.accept().unwrap();
+        assert_eq!(near.ttl().unwrap(), 255);
+        (&near).write_all(b"x").unwrap();
+        assert_eq!(limits(&seen, TCP)[1], [255], "its SYN among them");
     }
 }
 

@@ -5,7 +5,7 @@ mod common;
 use axum::Router;
 use axum::routing::{get, post};
 use common::{FEW, stacks, stacks_with_few_blocks, stuck};
-use laneway::tokio::{TcpListener, TcpStream, UdpSocket};
+use laneway::tokio::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use laneway::{BindOptions, Stack};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -609,6 +609,39 @@ async fn sockets_that_share_a_port() {
     let socket = UdpSocket::bind_with(&server, "10.0.0.1:53", group).await.unwrap();
     laneway::UdpSocket::bind_with(&server, "10.0.0.1:53", group).unwrap();
     assert_eq!(socket.into_std().unwrap().recv(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[tokio::test]
+async fn a_socket_is_bound_before_it_connects_or_listens() {
+    let (server, client) = stacks();
+    let at = "10.0.0.1:80".parse().unwrap();
+    let socket = TcpSocket::new_v4_on(&server);
+    socket.set_reuseaddr(true).unwrap();
+    socket.set_nodelay(true).unwrap();
+    socket.set_zero_linger().unwrap();
+    assert!(socket.reuseaddr().unwrap() && socket.nodelay().unwrap() && !socket.reuseport().unwrap());
+    socket.bind(at).unwrap();
+    assert_eq!(socket.local_addr().unwrap(), at);
+    let listener = socket.listen(8).unwrap();
+
+    let _entered = client.enter();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_keepalive(true).unwrap();
+    socket.bind("10.0.0.2:7000".parse().unwrap()).unwrap();
+    let mut near = socket.connect(at).await.unwrap();
+    let (far, from) = listener.accept().await.unwrap();
+    assert_eq!((from, near.local_addr().unwrap()), ("10.0.0.2:7000".parse().unwrap(), from));
+    assert!(near.keepalive().unwrap() && far.nodelay().unwrap() && !far.keepalive().unwrap());
+    drop(far);
+    let reset = timeout(Duration::from_secs(10), near.read(&mut [0; 4])).await.expect("it hangs").unwrap_err();
+    assert_eq!(reset.kind(), ErrorKind::ConnectionReset, "its socket had been told to");
+
+    let from_std = laneway::TcpSocket::new_v6().unwrap();
+    from_std.set_only_v6(true).unwrap();
+    let refused = TcpSocket::from(from_std).connect("[::ffff:10.0.0.1]:80".parse().unwrap()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NetworkUnreachable);
+    let refused = TcpSocket::new_v4_on(&client).connect("10.0.0.1:9".parse().unwrap()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
 }
 
 /// Who shuts down gracefully drops the listener first, and the connections go on; who drops the stack means all of it.

@@ -88,7 +88,7 @@ fn introduce(near: &mut End, far: &mut End, now: &mut Instant, turn_us: u64) -> 
     let at = "10.0.0.1:80".parse().expect("an address");
     let id = far.host.listen(at, 16, *now).expect("it listens");
     let acceptors: Arc<Acceptors> = far.desk.listen(id, at, 16);
-    let sender = near.desk.connect(None, at);
+    let sender = near.desk.connect(at);
     for _ in 0..TURNS_MAX {
         *now = now.after_us(turn_us);
         near.host.turn(*now);

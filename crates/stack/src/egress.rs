@@ -86,6 +86,23 @@ impl Written for UsualSyn {
     }
 }
 
+/// A header whose packet has a hop limit of its own.
+#[derive(Clone)]
+struct Living<'a> {
+    header: &'a Header,
+    hop_limit: u8,
+}
+
+impl Written for Living<'_> {
+    fn write(self, buf: &mut [u8], offloaded: bool) -> Sum {
+        self.header.write(buf, offloaded)
+    }
+
+    fn hop_limit(&self) -> u8 {
+        self.hop_limit
+    }
+}
+
 /// Sends one TCP segment, which `text` writes.
 #[inline(always)]
 pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: impl Written) -> Sent {
@@ -476,6 +493,34 @@ pub fn syn_at<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, path: PathPla
         Some(syn) => usual_syn_at(local, tx, key, path, syn),
         None => any_syn_at(local, tx, key, path, header),
     }
+}
+
+/// As [`syn_at`], with this hop limit; 0: the host's.
+#[inline(always)]
+pub fn syn_living<T: Tx>(
+    local: &mut Local,
+    tx: &mut T,
+    key: &FlowKey,
+    path: PathPlace,
+    header: Header,
+    hop_limit: u8,
+) -> Sent {
+    match hop_limit {
+        0 => syn_at(local, tx, key, path, header),
+        _ => syn_of_its_own(local, tx, (key, path), header, hop_limit),
+    }
+}
+
+#[cold]
+fn syn_of_its_own<T: Tx>(
+    local: &mut Local,
+    tx: &mut T,
+    (key, path): (&FlowKey, PathPlace),
+    header: Header,
+    hop_limit: u8,
+) -> Sent {
+    let out = Outgoing { key, path, header_len: header.len(), payload_len: 0 };
+    segment(local, tx, out, Living { header: &header, hop_limit })
 }
 
 #[inline(never)]

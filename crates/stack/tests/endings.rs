@@ -81,7 +81,7 @@ fn status(talk: &Talk) -> u32 {
 
 /// A connection, as the thread of either side has it: the listener's first.
 fn connected(sides: &mut [Side; 2], acceptors: &Acceptors) -> [Talk; 2] {
-    let far = sides[1].desk.connect(None, acceptors.at);
+    let far = sides[1].desk.connect(acceptors.at);
     let mut near = None;
     until(sides, || {
         near = near.take().or_else(|| acceptors.take().map(|(newcomer, _)| newcomer.talk));
@@ -101,12 +101,12 @@ fn looked_at(queue: &mut PollQueue) -> Vec<usize> {
 fn what_is_asked_of_a_lane_that_has_ended_is_over() {
     let [Side { host, desk, .. }, _] = Side::pair();
     let at: SocketAddr = "10.0.0.1:80".parse().unwrap();
-    let early = desk.connect(None, at);
+    let early = desk.connect(at);
     early.flags().want(WRITE);
     let seen = early.lane().event.now();
     drop(host);
     assert_ne!(early.lane().event.now(), seen, "who sleeps is woken");
-    for talk in [early, desk.connect(None, at)] {
+    for talk in [early, desk.connect(at)] {
         assert_eq!((status(&talk), talk.lane().take_error()), (GONE, Some(Fault::Stopped)));
     }
     assert!(desk.listen(ListenerId(1), at, 16).is_ready());
@@ -119,8 +119,8 @@ fn who_leaves_before_his_connect_is_begun_leaves_nothing() {
     let [_, mut client] = Side::pair();
     client.turn();
     let nowhere: SocketAddr = "127.0.0.1:80".parse().unwrap();
-    let _others: Vec<Talk> = (0..COMMANDS_MAX).map(|_| client.desk.connect(None, nowhere)).collect();
-    let talk = client.desk.connect(None, "10.0.0.1:80".parse().unwrap());
+    let _others: Vec<Talk> = (0..COMMANDS_MAX).map(|_| client.desk.connect(nowhere)).collect();
+    let talk = client.desk.connect("10.0.0.1:80".parse().unwrap());
     client.desk.leave(talk, /* resets= */ false);
     (0..3).for_each(|_| client.turn());
     assert_eq!(client.host.seats[0].lane.tables(|tables| tables.flows.len()), 0);
@@ -130,7 +130,7 @@ fn who_leaves_before_his_connect_is_begun_leaves_nothing() {
 #[test]
 fn who_leaves_a_connect_that_nobody_answers_leaves_nothing() {
     let [_, mut client] = Side::pair();
-    let talk = client.desk.connect(None, "10.0.0.1:80".parse().unwrap());
+    let talk = client.desk.connect("10.0.0.1:80".parse().unwrap());
     client.turn();
     assert!(client.desk.note(&talk, Op::Nodelay(true)));
     client.turn();
@@ -167,7 +167,7 @@ fn a_conversation_that_is_used_again_holds_no_memory_for_long() {
 #[test]
 fn what_is_asked_for_is_bounded_and_the_end_comes_all_the_same() {
     let [_, mut client] = Side::pair();
-    let talk = client.desk.connect(None, "10.0.0.1:80".parse().unwrap());
+    let talk = client.desk.connect("10.0.0.1:80".parse().unwrap());
     client.turn();
     let mut toggles = (0..1_000).map(|i| (i % 2 == 0, Op::Nodelay(i % 2 == 0)));
     let noted = toggles.position(|(on, op)| !client.desk.set(&talk, NODELAY, on, op));
@@ -185,7 +185,7 @@ fn what_is_asked_for_is_bounded_and_the_end_comes_all_the_same() {
 fn a_lane_sleeps_when_it_has_heard_all() {
     let [_, mut client] = Side::pair();
     let nowhere: SocketAddr = "127.0.0.1:80".parse().unwrap();
-    let talks: Vec<Talk> = (0..2 * SERVED_MAX).map(|_| client.desk.connect(None, nowhere)).collect();
+    let talks: Vec<Talk> = (0..2 * SERVED_MAX).map(|_| client.desk.connect(nowhere)).collect();
     while client.host.turn(client.now).busy {}
     talks.iter().for_each(|talk| assert!(client.desk.note(talk, Op::Nodelay(true))));
     while client.host.turn(client.now).busy {}
@@ -221,8 +221,8 @@ fn a_connect_that_is_called_off_leaves_nothing() {
         let acceptors = sides[0].listen();
         let _first = connected(&mut sides, &acceptors); // each knows where the other is
         let nowhere: SocketAddr = "127.0.0.1:80".parse().unwrap();
-        let _others: Vec<Talk> = (0..others).map(|_| sides[1].desk.connect(None, nowhere)).collect();
-        let talk = sides[1].desk.connect(None, acceptors.at);
+        let _others: Vec<Talk> = (0..others).map(|_| sides[1].desk.connect(nowhere)).collect();
+        let talk = sides[1].desk.connect(acceptors.at);
         let (list, mut queue) = poll_list().unwrap();
         sides[1].desk.watch(&list.watch(Source::Conversation(talk.clone()), 7, READ).unwrap());
         (0..near_turns).for_each(|_| sides[1].turn());
@@ -286,7 +286,7 @@ fn what_is_asked_for_before_a_connection_is_there_holds_when_it_is() {
     let mut sides = Side::pair();
     let acceptors = sides[0].listen();
     let at = acceptors.at;
-    let talks: Vec<Talk> = (0..2).map(|_| sides[1].desk.connect(None, at)).collect();
+    let talks: Vec<Talk> = (0..2).map(|_| sides[1].desk.connect(at)).collect();
     for _ in 0..2 {
         sides[1].turn(); // each has its SYN out
     }

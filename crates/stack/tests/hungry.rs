@@ -94,7 +94,7 @@ fn world(gifts: &[usize]) -> (impl FnMut(u64) -> usize + use<>, Arc<Desk>) {
 }
 
 fn connected(desk: &Desk, run: &mut impl FnMut(u64) -> usize) -> Talk {
-    let talk = desk.connect(None, "10.0.0.1:80".parse().unwrap());
+    let talk = desk.connect("10.0.0.1:80".parse().unwrap());
     run(5);
     assert_ne!(talk.lane().status.load(Acquire) & CONNECTED, 0);
     talk
@@ -200,7 +200,7 @@ fn what_nobody_will_send_any_more_holds_no_memory() {
     // A word, which the ring would lend for a moment; and a stream, which it keeps until it is acknowledged.
     for (port, bytes, fault) in [(81, 40_000, Fault::Refused), (80, 150_000, Fault::Reset)] {
         let (mut run, desk) = world(&[RESET]);
-        let talk = desk.connect(None, SocketAddr::from(([10, 0, 0, 1], port)));
+        let talk = desk.connect(SocketAddr::from(([10, 0, 0, 1], port)));
         assert_eq!(talk.send(&vec![7; bytes]), bytes);
         assert!(desk.block_bytes_in_use() >= bytes);
         desk.serve(&talk);
@@ -311,7 +311,7 @@ fn two_that_have_written_all_their_memory_full_hear_each_other() {
     let id = ends[0].0.listen("10.0.0.1:80".parse().unwrap(), CONVERSATIONS, now).unwrap();
     let listener = ends[0].1.listen(id, "10.0.0.1:80".parse().unwrap(), CONVERSATIONS);
     let mut talks = [Vec::new(), Vec::new()];
-    talks[1].extend((0..CONVERSATIONS).map(|_| ends[1].1.connect(None, "10.0.0.1:80".parse().unwrap())));
+    talks[1].extend((0..CONVERSATIONS).map(|_| ends[1].1.connect("10.0.0.1:80".parse().unwrap())));
     let mut run = |turns: usize| {
         for _ in 0..turns {
             now = now.after_us(100);

@@ -109,7 +109,7 @@ fn connected(sends: usize) -> (impl FnMut(), Arc<Desk>, Talk, Meanwhile) {
         far.turn(now);
     };
     turn();
-    let talk = desk.connect(None, "10.0.0.1:80".parse().unwrap());
+    let talk = desk.connect("10.0.0.1:80".parse().unwrap());
     (0..10).for_each(|_| turn());
     assert_ne!(talk.lane().status.load(Acquire) & CONNECTED, 0);
     (turn, desk, talk, meanwhile)

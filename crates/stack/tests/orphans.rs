@@ -43,7 +43,7 @@ fn who_was_left_with_bytes_that_wait_ends_although_probes_are_answered() {
                 far.turn(now);
             }
         };
-        let talk = desk.connect(None, "10.0.0.1:80".parse().unwrap());
+        let talk = desk.connect("10.0.0.1:80".parse().unwrap());
         run(&mut near, 20, 1_000);
         let mut written = 0;
         for _ in 0..1_000 {

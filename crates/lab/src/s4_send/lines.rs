@@ -56,7 +56,7 @@ impl Steps {
             servers.next().expect("one for the one lane")
         })?;
         host.turn(now);
-        let talk = desk.connect(None, SocketAddr::new(Ipv4Addr::from(TO).into(), PORT));
+        let talk = desk.connect(SocketAddr::new(Ipv4Addr::from(TO).into(), PORT));
         let mut steps = Steps { host, desk, talk, now, seen: [Vec::new(), Vec::new()] };
         for _ in 0..TURNS_MAX {
             steps.turn();

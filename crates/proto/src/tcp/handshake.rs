@@ -27,6 +27,8 @@ pub struct Handshake {
     /// The MSS that we announce.
     mss: u16,
     rcv_scale: WindowScale,
+    /// Its hop limit, and that of the connection that it becomes; 0: as the host's.
+    pub hop_limit: u8,
     /// What the peer's SYN said, in a simultaneous open.
     peer: Option<PeerSyn>,
     /// Why it may be in vain, as somebody on the way has said.
@@ -37,7 +39,7 @@ pub struct Handshake {
     pub token: u64,
 }
 
-const _: () = assert!(core::mem::size_of::<Handshake>() <= 96);
+const _: () = assert!(core::mem::size_of::<Handshake>() <= 104);
 
 #[derive(Clone, Copy)]
 struct PeerSyn {
@@ -76,6 +78,7 @@ impl Handshake {
             ts_offset,
             mss,
             rcv_scale: WindowScale::new(config.receive_scale()),
+            hop_limit: 0,
             peer: None,
             soft: None,
             sent_at: now,

@@ -1,6 +1,7 @@
 //! Owns a TCP listener that threads use.
 
 use super::TcpStream;
+use super::socket::Inherited;
 use super::stack::{Inner, Stack};
 use super::{checked_ttl, each, named, ttl_of};
 use crate::error::Why;
@@ -57,6 +58,8 @@ struct Listening {
     acceptors: Arc<Acceptors>,
     desk: Arc<Desk>,
     stack: Weak<Inner>,
+    /// By those who come.
+    inherited: Inherited,
 }
 
 impl Drop for Listening {
@@ -72,8 +75,9 @@ impl Drop for Listening {
 }
 
 impl TcpListener {
-    pub(super) fn new(stack: &Stack, acceptors: Arc<Acceptors>) -> Self {
-        TcpListener(Arc::new(Listening { acceptors, desk: stack.0.desk.clone(), stack: Arc::downgrade(&stack.0) }))
+    pub(super) fn new(stack: &Stack, acceptors: Arc<Acceptors>, inherited: Inherited) -> Self {
+        let (desk, stack) = (stack.0.desk.clone(), Arc::downgrade(&stack.0));
+        TcpListener(Arc::new(Listening { acceptors, desk, stack, inherited }))
     }
 
     /// Listens on the [current](Stack::current) stack. Port 0: one that is free.
@@ -173,7 +177,9 @@ impl TcpListener {
         let is_v6 = self.0.acceptors.at.is_ipv6();
         // Its lane has it already.
         newcomer.talk.app().ttl.store(self.0.acceptors.ttl.load(Relaxed), Relaxed);
-        Ok((TcpStream::new(newcomer.talk, self.0.desk.clone(), is_v6), named(is_v6, newcomer.peer)))
+        let stream = TcpStream::new(newcomer.talk, self.0.desk.clone(), is_v6, None);
+        self.0.inherited.give(&stream)?;
+        Ok((stream, named(is_v6, newcomer.peer)))
     }
 
     /// Every connection that comes, for ever.
@@ -201,7 +207,7 @@ impl TcpListener {
     /// `IP_TTL`.
     pub fn ttl(&self) -> io::Result<u32> {
         self.check()?;
-        Ok(ttl_of(&self.0.acceptors.ttl, &self.0.desk))
+        Ok(ttl_of(self.0.acceptors.ttl.load(Relaxed), &self.0.desk))
     }
 
     /// A listener does not fail.

@@ -3,6 +3,7 @@
 mod late;
 mod listener;
 mod poller;
+mod socket;
 mod stack;
 mod stream;
 mod udp;
@@ -11,6 +12,7 @@ pub use listener::{Incoming, TcpListener};
 #[cfg(feature = "tokio")]
 pub(crate) use poller::source;
 pub use poller::{Event, Interest, Mode, Poller, Source};
+pub use socket::TcpSocket;
 pub use stack::{Builder, Entered, Stack};
 pub use stream::TcpStream;
 pub use udp::UdpSocket;
@@ -19,7 +21,7 @@ use crate::error::Why;
 use laneway_stack::threads::desk::Desk;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// As those of `std::net`, which can be taken into [`catch_unwind`](std::panic::catch_unwind): no call that panics leaves one half done.
@@ -31,7 +33,7 @@ macro_rules! outlives_panics {
         )+
     };
 }
-outlives_panics! { TcpListener TcpStream UdpSocket Stack }
+outlives_panics! { TcpListener TcpSocket TcpStream UdpSocket Stack }
 #[cfg(feature = "tokio")]
 pub(crate) use outlives_panics;
 
@@ -81,11 +83,17 @@ fn checked_ttl(ttl: u32) -> io::Result<u8> {
 }
 
 /// `IP_TTL` of a socket: what was set, or else what the stack's configuration says.
-fn ttl_of(own: &AtomicU8, desk: &Desk) -> u32 {
-    match own.load(Relaxed) {
+fn ttl_of(own: u8, desk: &Desk) -> u32 {
+    match own {
         0 => desk.ttl().into(),
         own => own.into(),
     }
+}
+
+/// `TCP_USER_TIMEOUT`, as the kernel takes it: to it it is an `int`, and below zero none.
+fn user_timeout_ms(timeout: Option<Duration>) -> io::Result<u32> {
+    let ms = timeout.map_or(0, |timeout| timeout.as_millis().max(1));
+    Ok(i32::try_from(ms).map_err(|_| Why::Invalid)?.unsigned_abs())
 }
 
 fn timeout(place: &AtomicU32) -> Option<Duration> {

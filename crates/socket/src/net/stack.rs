@@ -1,10 +1,11 @@
 //! Owns the handle of a stack whose sockets are used from any thread.
 
+use super::socket::Inherited;
 use super::{TcpListener, UdpSocket, named};
 use crate::control::ControlSocket;
 use crate::error::{Why, refused};
 use crate::on_lane::{
-    self, BindOptions, Cidr, Config, Counters, Device, Ended, Error, ListenerId, Rates, StartError, UdpId,
+    self, BindId, BindOptions, Cidr, Config, Counters, Device, Ended, Error, ListenerId, Rates, StartError, UdpId,
 };
 use laneway_stack::threads::POOL;
 use laneway_stack::threads::desk::Desk;
@@ -179,7 +180,25 @@ impl Stack {
         let is_v6 = at.is_ipv6();
         let (id, at) = self.with(|stack| stack.listen_with(at, backlog, options))?;
         let at = named(is_v6, at);
-        Ok(TcpListener::new(self, self.0.desk.listen(id, at, backlog)))
+        Ok(TcpListener::new(self, self.0.desk.listen(id, at, backlog), Inherited::default()))
+    }
+
+    /// A listener where a socket is bound already.
+    pub(super) fn listen_on(
+        &self,
+        (bound, at): (BindId, SocketAddr),
+        backlog: u32,
+        inherited: Inherited,
+    ) -> io::Result<TcpListener> {
+        let backlog = self.0.backlog.min(backlog as usize);
+        let id = self.with(|stack| stack.listen_on(bound, backlog))?;
+        Ok(TcpListener::new(self, self.0.desk.listen(id, at, backlog), inherited))
+    }
+
+    pub(super) fn bind(&self, at: SocketAddr, options: BindOptions) -> io::Result<(BindId, SocketAddr)> {
+        let is_v6 = at.is_ipv6();
+        let (id, at) = self.with(|stack| stack.bind(at, options))?;
+        Ok((id, named(is_v6, at)))
     }
 
     pub(super) fn bind_udp(&self, at: SocketAddr, options: BindOptions) -> io::Result<UdpSocket> {
@@ -205,6 +224,12 @@ impl Inner {
     pub(super) fn unlisten(&self, id: ListenerId) {
         if let Some(stack) = &*self.stack.lock().unwrap_or_else(PoisonError::into_inner) {
             stack.unlisten(id);
+        }
+    }
+
+    pub(super) fn unbind(&self, id: BindId) {
+        if let Some(stack) = &*self.stack.lock().unwrap_or_else(PoisonError::into_inner) {
+            stack.unbind(id);
         }
     }
 

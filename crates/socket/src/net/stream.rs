@@ -4,8 +4,9 @@
 mod tests;
 
 use super::late::sleep_until;
+use super::socket::Bound;
 use super::stack::Stack;
-use super::{after, checked_ttl, deadline, each, named, no_time_at_all, set_timeout, timeout, ttl_of};
+use super::{after, checked_ttl, deadline, each, named, no_time_at_all, set_timeout, timeout, ttl_of, user_timeout_ms};
 use crate::error::Why;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::words::{
@@ -54,11 +55,13 @@ pub struct TcpStream {
     desk: Arc<Desk>,
     /// Its addresses are named as those of IPv6, though they be of IPv4.
     is_v6: bool,
+    /// Where the socket was bound that it was; given up after the lane was told to close.
+    bound: Option<Arc<Bound>>,
 }
 
 impl TcpStream {
-    pub(super) fn new(talk: Talk, desk: Arc<Desk>, is_v6: bool) -> Self {
-        TcpStream { talk: Some(talk), desk, is_v6 }
+    pub(super) fn new(talk: Talk, desk: Arc<Desk>, is_v6: bool, bound: Option<Arc<Bound>>) -> Self {
+        TcpStream { talk: Some(talk), desk, is_v6, bound }
     }
 
     /// Opens a connection on the [current](Stack::current) stack.
@@ -73,7 +76,7 @@ impl TcpStream {
     /// `EHOSTUNREACH` after three seconds if no link address is found for it, which only Ethernet asks for; `ENETUNREACH` without a route, and to the stack's own addresses;
     /// `EADDRNOTAVAIL` if no local port is left. All others are in [the table of the crate](crate#errors). Of several addresses it is what the last one gave.
     pub fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpStream> {
-        each(addr, |addr| Self::open(stack, &addr, None))
+        each(addr, |addr| Self::begin(stack, &addr)?.connected(None))
     }
 
     /// Opens a connection on the [current](Stack::current) stack, and gives up after a time.
@@ -89,7 +92,7 @@ impl TcpStream {
         if timeout.is_zero() {
             return Err(no_time_at_all());
         }
-        Self::open(stack, addr, after(timeout))
+        Self::begin(stack, addr)?.connected(after(timeout))
     }
 
     /// Begins to open a connection on a stack, and does not wait for it: what a non-blocking `connect` of the kernel's is. The
@@ -97,21 +100,25 @@ impl TcpStream {
     /// failed; [`take_error`](Self::take_error) and [`peer_addr`](Self::peer_addr) tell which. Until then nothing can be written, and a
     /// [`shutdown`](Self::shutdown) calls it off.
     pub fn begin_connect_on(stack: &Stack, addr: &SocketAddr) -> io::Result<TcpStream> {
-        let stream = Self::begin(stack, addr)?;
-        stream.set_nonblocking(true)?;
-        stream.talk().app().state.fetch_or(OPENING, Relaxed);
-        Ok(stream)
+        Self::begin(stack, addr)?.begun()
     }
 
-    fn open(stack: &Stack, addr: &SocketAddr, deadline: Option<Instant>) -> io::Result<TcpStream> {
-        let stream = Self::begin(stack, addr)?;
-        while !stream.poll_connected()? {
-            if !stream.wait(WRITE, deadline, |s| s.is_decided()) {
+    /// As it is for whoever does not wait until it is connected.
+    pub(super) fn begun(self) -> io::Result<TcpStream> {
+        self.set_nonblocking(true)?;
+        self.talk().app().state.fetch_or(OPENING, Relaxed);
+        Ok(self)
+    }
+
+    /// Waits until it is connected.
+    pub(super) fn connected(self, deadline: Option<Instant>) -> io::Result<TcpStream> {
+        while !self.poll_connected()? {
+            if !self.wait(WRITE, deadline, |s| s.is_decided()) {
                 // What `std` says itself, so that no errno is in it. The stream is dropped, and with it what was begun.
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));
             }
         }
-        Ok(stream)
+        Ok(self)
     }
 
     /// Begins to open a connection, and does not wait for it.
@@ -120,8 +127,8 @@ impl TcpStream {
         if !desk.is_here() {
             return Err(Why::Forked.into());
         }
-        let talk = desk.connect(None, *addr);
-        Ok(TcpStream::new(talk, desk, addr.is_ipv6()))
+        let talk = desk.connect(*addr);
+        Ok(TcpStream::new(talk, desk, addr.is_ipv6(), None))
     }
 
     /// Whether the connection is established; why it failed, if it did.
@@ -426,7 +433,7 @@ impl TcpStream {
     pub fn try_clone(&self) -> io::Result<TcpStream> {
         self.check()?;
         self.talk().app().handles.fetch_add(1, Relaxed);
-        Ok(TcpStream::new(self.talk().clone(), self.desk.clone(), self.is_v6))
+        Ok(TcpStream::new(self.talk().clone(), self.desk.clone(), self.is_v6, self.bound.clone()))
     }
 
     /// Shuts one direction, or both. What was written before still goes out, and then a FIN. One that is only
@@ -511,9 +518,7 @@ impl TcpStream {
     /// `TCP_USER_TIMEOUT`: how long sent bytes may stay unacknowledged. `None`: as long as retransmission goes on.
     pub fn set_tcp_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.check()?;
-        let ms = timeout.map_or(0, |timeout| timeout.as_millis().max(1));
-        // To the kernel it is an `int`, and below zero none.
-        let ms = i32::try_from(ms).map_err(|_| Why::Invalid)?.unsigned_abs();
+        let ms = user_timeout_ms(timeout)?;
         self.ask(|| self.desk.note(self.talk(), Op::UserTimeout(ms)))?;
         self.talk().app().user_timeout_ms.store(ms, Relaxed);
         Ok(())
@@ -556,7 +561,7 @@ impl TcpStream {
     /// `IP_TTL`.
     pub fn ttl(&self) -> io::Result<u32> {
         self.check()?;
-        Ok(ttl_of(&self.talk().app().ttl, &self.desk))
+        Ok(ttl_of(self.talk().app().ttl.load(Relaxed), &self.desk))
     }
 
     /// Why the connection has failed, if it has and nobody was told yet.

@@ -363,7 +363,7 @@ impl UdpSocket {
     /// `IP_TTL`.
     pub fn ttl(&self) -> io::Result<u32> {
         self.check()?;
-        Ok(ttl_of(&self.0.ticket.ttl, &self.0.desk))
+        Ok(ttl_of(self.0.ticket.ttl.load(Relaxed), &self.0.desk))
     }
 
     /// `SO_BROADCAST`: whether it may send to all hosts of a network, at 255.255.255.255 or at the broadcast address of one of the stack's networks, and

@@ -93,7 +93,7 @@ impl Stack {
         self.runtime.listen_with(at, backlog, options)
     }
 
-    /// Binds a TCP socket, to connect from with [`Context::connect_from`](super::Context::connect_from). The answer tells the
+    /// Binds a TCP socket, to [listen](Self::listen_on) or to connect from with [`Context::connect_from`](super::Context::connect_from). The answer tells the
     /// port, if `at` had port 0.
     ///
     /// ```
@@ -149,6 +149,11 @@ impl Stack {
     /// ```
     pub fn bind(&self, at: SocketAddr, options: BindOptions) -> Result<(BindId, SocketAddr), Error> {
         self.runtime.bind(at, options)
+    }
+
+    /// Makes a bound socket listen.
+    pub fn listen_on(&self, bound: BindId, backlog: usize) -> Result<ListenerId, Error> {
+        self.runtime.listen_on(bound, backlog)
     }
 
     /// Gives a bound socket up. Connections from it go on.

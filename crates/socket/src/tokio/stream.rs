@@ -60,18 +60,24 @@ impl TcpStream {
     pub async fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpStream> {
         let mut last = io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses");
         for addr in looked_up(addr).await? {
-            let stream = Self::from_std(crate::TcpStream::begin(stack, &addr)?)?;
-            let connected = || match stream.inner.poll_connected() {
-                Ok(true) => Ok(()),
-                Ok(false) => Err(io::ErrorKind::WouldBlock.into()),
-                Err(error) => Err(error),
-            };
-            match stream.registration.wait(Side::Writer, connected).await {
-                Ok(()) => return Ok(stream),
+            match Self::connected(crate::TcpStream::begin(stack, &addr)?).await {
+                Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }
         }
         Err(last)
+    }
+
+    /// Waits until one that has begun is connected.
+    pub(super) async fn connected(begun: crate::TcpStream) -> io::Result<TcpStream> {
+        let stream = Self::from_std(begun)?;
+        let connected = || match stream.inner.poll_connected() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) => Err(error),
+        };
+        stream.registration.wait(Side::Writer, connected).await?;
+        Ok(stream)
     }
 
     /// Hands a connection to the runtime that this is called in.

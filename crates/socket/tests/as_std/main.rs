@@ -18,4 +18,5 @@ mod names;
 mod options;
 mod resets;
 mod traits;
+mod unconnected;
 mod waiting;

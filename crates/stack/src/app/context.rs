@@ -219,9 +219,14 @@ impl Context<'_> {
     }
 
     /// `IP_TTL` over IPv4, `IPV6_UNICAST_HOPS` over IPv6: how many routers its packets pass from now on at the most. 0: as many as
-    /// the host's (`ip_default_ttl`). Its SYN has left with that.
+    /// the host's (`ip_default_ttl`). Of one that is being opened its SYN, too, if it has not left yet.
     pub fn set_ttl(&mut self, connection: ConnId, ttl: u8) {
-        self.with(connection, |c, _| c.set_hop_limit(ttl));
+        if self.with(connection, |c, _| c.set_hop_limit(ttl)).is_none()
+            && let Some(slot) = self.tables.slots.get_of(connection.index(), connection.generation())
+            && let Tcb::Handshaking(handshake) = &mut slot.tcb
+        {
+            handshake.hop_limit = ttl;
+        }
     }
 
     /// `SO_KEEPALIVE`.

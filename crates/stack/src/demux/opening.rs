@@ -203,6 +203,7 @@ impl<T: Tx> Stage<'_, T> {
                 let config = &self.local.config.tcp;
                 let mut connection = Connection::new(&agreed, mtu, config, self.local.now);
                 connection.token = handshake.token;
+                connection.set_hop_limit(handshake.hop_limit);
                 if segment.flags.syn() {
                     connection.owe_ack();
                 }

@@ -13,6 +13,7 @@ use super::{NOTES_MAX, POOL, RING};
 use crate::app::{ListenerId, UdpId};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::control::BindId;
 use crate::runtime::{Bells, cores};
 use crate::snapshot::Snapshot;
 use laneway_proto::time::Instant;
@@ -31,8 +32,8 @@ pub type UdpTicket = Job<Arc<Datagrams>>;
 
 /// What a lane is asked for beside what concerns one connection.
 pub(super) enum Command {
-    /// Open a connection. `tried` lanes had no port left.
-    Connect { end: TalkEnd, from: Option<Address>, to: SocketAddr, tried: usize },
+    /// Open a connection. `tried` lanes could not.
+    Connect { end: TalkEnd, opening: Opening, tried: usize },
     /// Hand connections of this listener to threads.
     Listen(LaneAcceptor),
     /// Stop that.
@@ -47,6 +48,28 @@ pub(super) enum Command {
     WatchListener(ListenerId, Option<Arc<Watch>>),
     /// The same for a UDP socket.
     WatchUdp(UdpId, Option<Arc<Watch>>),
+}
+
+/// A connection that is to be opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Opening {
+    /// Where it begins.
+    pub from: Origin,
+    /// Where it leads to.
+    pub to: SocketAddr,
+    /// Its `IP_TTL` from its SYN on; 0: as the host's.
+    pub ttl: u8,
+}
+
+/// Where a connection begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// At the address that the route says, at any port.
+    Anywhere,
+    /// At this address, at any port.
+    Address(Address),
+    /// Where this socket is bound.
+    Bound(BindId),
 }
 
 struct Post {
@@ -179,11 +202,17 @@ impl Desk {
         self.posts.iter().flat_map(|post| post.pool.memory()).collect()
     }
 
-    /// Begins to open a connection, on the next lane in turn.
-    pub fn connect(&self, from: Option<Address>, to: SocketAddr) -> Talk {
+    /// Begins to open a connection to there.
+    pub fn connect(&self, to: SocketAddr) -> Talk {
+        self.open(Opening { from: Origin::Anywhere, to, ttl: 0 })
+    }
+
+    /// Begins to open a connection, on the next lane in turn; that one passes it on, if the answers would not come to it.
+    pub fn open(&self, opening: Opening) -> Talk {
         let lane = self.next.fetch_add(1, Relaxed) % self.posts.len();
         let (talk, end) = self.conversation(lane);
-        self.say(lane, Command::Connect { end, from, to, tried: 0 });
+        talk.app().ttl.store(opening.ttl, Relaxed);
+        self.say(lane, Command::Connect { end, opening, tried: 0 });
         talk
     }
 
@@ -229,6 +258,12 @@ impl Desk {
     /// What the stack was started with; its routes stay as they are.
     pub fn set_world(&self, world: Snapshot) {
         let _ = self.world.set(world);
+    }
+
+    /// Whether a socket can be bound to it.
+    pub fn is_ours(&self, address: IpAddr) -> bool {
+        let address = Address::from(address);
+        self.world.get().is_none_or(|world| address.is_unspecified() || world.addresses.contains(&address))
     }
 
     /// Which address a socket that is bound to `bound` sends from to `to`; `to_all`: that may be a broadcast address.

@@ -13,7 +13,7 @@ use self::serving::BATCH;
 use super::KEPT_MAX;
 use super::accept::LaneAcceptor;
 use super::datagram::LaneDatagrams;
-use super::desk::{Command, Desk, Inbox, refuse};
+use super::desk::{Command, Desk, Inbox, Opening, Origin, refuse};
 use super::hungry::Hungry;
 use super::lenders::{Holds, Lender, Lenders};
 use super::stock::Stock;
@@ -25,12 +25,14 @@ use laneway_proto::time::Instant;
 use laneway_sync::wake::look_fence;
 use laneway_wire::flow::Address;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
 /// News that is the lane's own: there is more room to send than there was, though perhaps nobody waits for it, or it is too little.
 const ROOMIER: u32 = 1 << 7;
+
+/// How often lanes pass the wish to connect from a port on to each other: once, as a rule, and to and fro for a moment while a bucket moves.
+const PASSED_MAX: usize = 64;
 
 /// Serves thread sockets on one lane.
 pub struct Server {
@@ -198,7 +200,7 @@ impl Server {
     fn on_command(&mut self, cx: &mut Context<'_>, command: Command) {
         match command {
             Command::Connect { .. } if self.stopping => refuse(command),
-            Command::Connect { end, from, to, tried } => self.connect(cx, end, from, to, tried),
+            Command::Connect { end, opening, tried } => self.connect(cx, end, opening, tried),
             Command::Listen(side) => {
                 let id = side.shared.id;
                 cx.hands_out(id, side.places);
@@ -257,25 +259,39 @@ impl Server {
         }
     }
 
-    fn connect(&mut self, cx: &mut Context<'_>, end: TalkEnd, from: Option<Address>, to: SocketAddr, tried: usize) {
+    fn connect(&mut self, cx: &mut Context<'_>, end: TalkEnd, opening: Opening, tried: usize) {
         end.pipe().lane().lane.store(self.lane as u16, Release);
         if end.pipe().lane().status.load(Acquire) & GONE != 0 {
             // Called off before it was begun.
             last_words(end.pipe());
             return self.farewells.push((end, Watches::default()));
         }
-        match cx.connect(from, Address::from(to.ip()), to.port(), 0) {
+        let Opening { from, to, ttl } = opening;
+        let (ip, port) = (Address::from(to.ip()), to.port());
+        let begun = match from {
+            Origin::Anywhere => cx.connect(None, ip, port, 0),
+            Origin::Address(from) => cx.connect(Some(from), ip, port, 0),
+            Origin::Bound(socket) => cx.connect_from(socket, ip, port, 0),
+        };
+        let next = match begun {
+            Err(Error::LaneExhausted(_)) if tried + 1 < self.desk.lanes() => Some((self.lane + 1) % self.desk.lanes()),
+            Err(Error::OtherLane(lane)) if tried < PASSED_MAX => Some(lane),
+            _ => None,
+        };
+        if let Some(next) = next {
+            end.pipe().lane().lane.store(next as u16, Release);
+            return self.desk.say(next, Command::Connect { end, opening, tried: tried + 1 });
+        }
+        match begun {
             Ok(id) => {
+                if ttl != 0 {
+                    cx.set_ttl(id, ttl);
+                }
                 // It has a port from now on, and is asked for it before it is connected.
                 cx.flow(id).into_iter().for_each(|flow| end.pipe().lane().set_flow(flow));
                 let index = self.insert(end, id);
                 cx.set_token(id, u64::from(index) + 1);
                 self.serve(cx, index); // its thread may have given up meanwhile
-            }
-            Err(Error::LaneExhausted(_)) if tried + 1 < self.desk.lanes() => {
-                let next = (self.lane + 1) % self.desk.lanes();
-                end.pipe().lane().lane.store(next as u16, Release);
-                self.desk.say(next, Command::Connect { end, from, to, tried: tried + 1 });
             }
             Err(error) => {
                 end.pipe().lane().fail(match error {
@@ -283,6 +299,7 @@ impl Server {
                     Error::AddressNotAvailable(_)
                     | Error::LaneExhausted(_)
                     | Error::PortsExhausted(_)
+                    | Error::OtherLane(_)
                     | Error::FlowInUse(..) => Fault::AddressNotAvailable,
                     Error::AddressInUse(_) => Fault::AddressInUse,
                     Error::Closed => Fault::Stopped,

@@ -106,7 +106,7 @@ fn settle_handshake<T: Tx>(tables: &mut Tables, local: &mut Local, tx: &mut T, i
     let Tcb::Handshaking(handshake) = &mut slot.tcb else { return Settled::Done };
     let cx = Cx { now: local.now, config: &local.config.tcp, pool: &mut tables.pool };
     if let Some(header) = handshake.decide(&cx) {
-        match egress::syn_at(local, tx, handshake.key(), slot.path, header) {
+        match egress::syn_living(local, tx, handshake.key(), slot.path, header, handshake.hop_limit) {
             Sent::Full => return Settled::Full,
             Sent::Waiting => return Settled::Waiting,
             Sent::Yes | Sent::Nowhere => {}

@@ -198,7 +198,7 @@ impl Side {
     fn connect(&mut self, dice: &mut Dice, ledger: &mut Ledger, other: IpAddr, crowd: usize) {
         let to = SocketAddr::new(other, dice.pick(&TCP_PORTS));
         for _ in 0..crowd.min(PARTIES_MAX.saturating_sub(self.parties.len())) {
-            let talk = self.desk.connect(None, to);
+            let talk = self.desk.connect(to);
             self.tally.connects += 1;
             self.joins(Party::new(talk, ledger.begins(self.number)));
         }

@@ -11,7 +11,7 @@ fn who_watches_connects_that_fail_at_once_is_told_of_each() {
     let nowhere: SocketAddr = "127.0.0.1:80".parse().unwrap();
     let talks: Vec<Talk> = (0..3 * COMMANDS_MAX)
         .map(|key| {
-            let talk = client.desk.connect(None, nowhere);
+            let talk = client.desk.connect(nowhere);
             let watch = list.watch(Source::Conversation(talk.clone()), key, READ | WRITE).unwrap();
             client.desk.watch(&watch);
             talk
@@ -33,7 +33,7 @@ fn who_watches_connects_that_fail_at_once_is_told_of_each() {
 fn who_watches_a_connect_that_no_lane_takes_is_told() {
     let [_, client] = Side::pair();
     let (list, mut queue) = poll_list().unwrap();
-    let talk = client.desk.connect(None, "10.0.0.1:80".parse().unwrap());
+    let talk = client.desk.connect("10.0.0.1:80".parse().unwrap());
     let watch = list.watch(Source::Conversation(talk.clone()), 7, WRITE).unwrap();
     client.desk.watch(&watch);
     assert_eq!(looked_at(&mut queue), []);

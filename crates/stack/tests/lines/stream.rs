@@ -149,7 +149,7 @@ impl World {
         let mut servers = servers.into_iter();
         let app = |_| -> Box<dyn App> { Box::new(servers.next().unwrap()) };
         let near = Any::new(Config::default(), &network("10.0.0.2/24"), &secrets(2), first, now, app).unwrap();
-        let talk = desk.connect(None, "10.0.0.1:80".parse().unwrap());
+        let talk = desk.connect("10.0.0.1:80".parse().unwrap());
         let mut world =
             World { near, far, now, turn_us: bad.turn_us, desk, talk, heard, dice: seed, sent: 0, sleeps: None };
         world.until("it is connected", |world| world.talk.lane().status.load(Acquire) & (CONNECTED | GONE) != 0);
@@ -217,7 +217,7 @@ impl World {
         self.until("the conversation is over", |world| world.talk.lane().status.load(Acquire) & GONE != 0);
         self.until("its memory is free", |world| world.talk.holders() == 1);
         let (desk, talk) = (self.desk.clone(), self.talk.clone());
-        self.talk = desk.connect(None, "10.0.0.9:9".parse().unwrap()); // another one
+        self.talk = desk.connect("10.0.0.9:9".parse().unwrap()); // another one
         drop(talk);
         assert_eq!(desk.block_bytes_in_use(), 0, "its blocks have gone home");
     }

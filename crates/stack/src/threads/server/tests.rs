@@ -120,7 +120,7 @@ fn connections(host: &mut Host<LinkRx, LinkTx, Server>) -> usize {
 #[test]
 fn a_connect_of_which_a_lane_hears_as_it_stops_is_refused() {
     let [(mut host, desk), _] = pair();
-    let talk = desk.connect(None, "10.0.0.2:80".parse().expect("an address"));
+    let talk = desk.connect("10.0.0.2:80".parse().expect("an address"));
     stop(&mut host);
     host.turn(BEGAN);
     assert_eq!(connections(&mut host), 0);
@@ -132,7 +132,7 @@ fn a_connect_of_which_a_lane_hears_as_it_stops_is_refused() {
 #[test]
 fn a_connect_that_nobody_has_answered_is_given_up_as_its_stack_stops() {
     let [(mut host, desk), _] = pair();
-    let talk = desk.connect(None, "10.0.0.2:80".parse().expect("an address"));
+    let talk = desk.connect("10.0.0.2:80".parse().expect("an address"));
     host.turn(BEGAN);
     assert!(desk.note(&talk, Op::Nodelay(true)));
     host.turn(BEGAN);
@@ -146,7 +146,7 @@ fn a_connect_that_nobody_has_answered_is_given_up_as_its_stack_stops() {
 fn who_is_to_be_told_by_a_lane_that_has_ended_is_not_kept() {
     for is_told_late in [false, true] {
         let [(mut host, desk), _] = pair();
-        let talk = desk.connect(None, "192.0.2.1:80".parse().expect("an address"));
+        let talk = desk.connect("192.0.2.1:80".parse().expect("an address"));
         host.turn(BEGAN); // it has failed, and the lane keeps it no longer
         let (list, mut queue) = poll_list().expect("a list");
         let watch = list.watch(Source::Conversation(talk.clone()), 7, READ).expect("the first");
@@ -170,7 +170,7 @@ fn a_stack_that_stops_ends_what_it_can_and_tells_whoever_waits() {
     let acceptors = desk.listen(id, at, 16);
     let (udp, at) = host.control.bind_udp_with(at, BindOptions::default()).expect("nobody else is");
     let socket = desk.bind_udp(udp, at);
-    let talk = far_desk.connect(None, at);
+    let talk = far_desk.connect(at);
     let mut turns = |host: &mut Host<_, _, _>| {
         for _ in 0..4 {
             host.turn(BEGAN);
@@ -196,7 +196,7 @@ fn who_is_connected_as_a_stack_stops_is_offered_to_nobody() {
     let at = "10.0.0.1:80".parse().expect("an address");
     let id = host.listen(at, 16, BEGAN).expect("nobody else does");
     let acceptors = desk.listen(id, at, 16);
-    let talk = far_desk.connect(None, at);
+    let talk = far_desk.connect(at);
     for _ in 0..2 {
         host.turn(BEGAN);
         far.turn(BEGAN);
@@ -220,7 +220,7 @@ fn who_is_connected_before_threads_are_known_is_offered_to_them() {
     let [(mut host, desk), (mut far, far_desk)] = pair();
     let at = "10.0.0.1:80".parse().expect("an address");
     let id = host.listen(at, 16, BEGAN).expect("nobody else does");
-    let _talk = far_desk.connect(None, at);
+    let _talk = far_desk.connect(at);
     for _ in 0..4 {
         host.turn(BEGAN);
         far.turn(BEGAN);
@@ -238,7 +238,7 @@ fn a_connect_that_is_called_off_is_not_connected() {
     let at = "10.0.0.1:80".parse().expect("an address");
     let id = host.listen(at, 16, BEGAN).expect("nobody else does");
     let _acceptors = desk.listen(id, at, 16);
-    let talk = far_desk.connect(None, at);
+    let talk = far_desk.connect(at);
     far.turn(BEGAN);
     assert_eq!((connections(&mut far), talk.lane().status.fetch_or(GONE, Relaxed)), (1, 0), "it is begun");
     for _ in 0..4 {

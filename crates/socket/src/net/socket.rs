@@ -1,0 +1,421 @@
+//! Owns a TCP socket that does nothing yet: what is set, and where it is bound, before it connects or listens.
+
+use super::stack::{Inner, Stack};
+use super::{TcpListener, TcpStream, after, checked_ttl, no_time_at_all, ttl_of, user_timeout_ms};
+use crate::error::Why;
+use crate::on_lane::{BindId, BindOptions};
+use laneway_stack::threads::desk::{Desk, Opening, Origin};
+use laneway_stack::threads::words::Fault;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+/// A TCP socket that has neither a peer nor a queue yet: for whoever chooses the address or the port to connect from, sets an option before
+/// the first packet, or listens with a backlog of its own. Its options have the names that they have in `socket2`.
+///
+/// ```
+/// use laneway::TcpSocket;
+/// use std::io::{Read, Write};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (here, there) = laneway::Device::memory_pair(1)?;
+/// # let server = laneway::Stack::builder(here).address("10.0.0.1/24")?.start()?;
+/// # let client = laneway::Stack::builder(there).address("10.0.0.2/24")?.address("10.0.0.3/24")?.start()?;
+/// let socket = TcpSocket::new_v4_on(&server);
+/// socket.set_reuse_address(true)?;
+/// socket.set_nodelay(true)?; // of each connection that it accepts
+/// socket.bind("10.0.0.1:80".parse()?)?;
+/// let listener = socket.listen(/* backlog= */ 64)?;
+///
+/// let socket = TcpSocket::new_v4_on(&client);
+/// socket.bind("10.0.0.3:5000".parse()?)?;
+/// let mut stream = socket.connect("10.0.0.1:80".parse()?)?;
+/// stream.write_all(b"hello")?;
+///
+/// let (mut accepted, from) = listener.accept()?;
+/// assert_eq!(from, "10.0.0.3:5000".parse()?);
+/// assert!(accepted.nodelay()?);
+/// # accepted.read_exact(&mut [0; 5])?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// What it was bound to is free again when what has become of it is dropped, but for what a connection that ends still needs of it.
+pub struct TcpSocket {
+    desk: Arc<Desk>,
+    stack: Weak<Inner>,
+    is_v6: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    options: BindOptions,
+    /// `IP_BIND_ADDRESS_NO_PORT`.
+    no_port: bool,
+    place: Place,
+    inherited: Inherited,
+    /// 0: as the host's.
+    ttl: u8,
+}
+
+/// Where it is.
+#[derive(Default)]
+enum Place {
+    #[default]
+    Nowhere,
+    /// At an address, whose port is chosen when the peer is known.
+    Address(IpAddr),
+    Bound(Bound),
+}
+
+/// An address and port that a socket is bound to, until this is dropped.
+pub(super) struct Bound {
+    /// `None`: a listener has it.
+    id: Option<BindId>,
+    at: SocketAddr,
+    desk: Arc<Desk>,
+    stack: Weak<Inner>,
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take()
+            && self.desk.is_here()
+            && let Some(stack) = self.stack.upgrade()
+        {
+            stack.unbind(id);
+        }
+    }
+}
+
+/// What connections have from the socket that they came from.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Inherited {
+    nodelay: bool,
+    keepalive: bool,
+    user_timeout: Option<Duration>,
+    linger: Option<Duration>,
+}
+
+impl Inherited {
+    pub(super) fn give(&self, stream: &TcpStream) -> io::Result<()> {
+        let Inherited { nodelay, keepalive, user_timeout, linger } = *self;
+        if nodelay {
+            stream.set_nodelay(true)?;
+        }
+        if keepalive {
+            stream.set_keepalive(true)?;
+        }
+        if user_timeout.is_some() {
+            stream.set_tcp_user_timeout(user_timeout)?;
+        }
+        if linger.is_some() {
+            stream.set_linger(linger)?;
+        }
+        Ok(())
+    }
+}
+
+impl TcpSocket {
+    /// A socket of IPv4 on the [current](Stack::current) stack.
+    pub fn new_v4() -> io::Result<TcpSocket> {
+        Ok(Self::new_v4_on(&Stack::current()?))
+    }
+
+    /// A socket of IPv6 on the [current](Stack::current) stack, which speaks IPv4 as well unless [`set_only_v6`](Self::set_only_v6) says otherwise.
+    pub fn new_v6() -> io::Result<TcpSocket> {
+        Ok(Self::new_v6_on(&Stack::current()?))
+    }
+
+    /// A socket of IPv4 on a stack.
+    pub fn new_v4_on(stack: &Stack) -> TcpSocket {
+        Self::new(stack, /* is_v6= */ false)
+    }
+
+    /// A socket of IPv6 on a stack.
+    pub fn new_v6_on(stack: &Stack) -> TcpSocket {
+        Self::new(stack, /* is_v6= */ true)
+    }
+
+    fn new(stack: &Stack, is_v6: bool) -> TcpSocket {
+        TcpSocket { desk: stack.0.desk.clone(), stack: Arc::downgrade(&stack.0), is_v6, state: Mutex::default() }
+    }
+
+    fn state(&self) -> io::Result<MutexGuard<'_, State>> {
+        if !self.desk.is_here() {
+            return Err(Why::Forked.into());
+        }
+        Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn stack(&self) -> io::Result<Stack> {
+        self.stack.upgrade().map(Stack).ok_or_else(|| Why::Stopped.into())
+    }
+
+    /// Of what a binding was made with nothing can be changed any more.
+    fn unbound(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.state()?;
+        if matches!(state.place, Place::Nowhere) { Ok(state) } else { Err(Why::Invalid.into()) }
+    }
+
+    /// `SO_REUSEADDR`. Off, unlike that of [`TcpListener::bind`].
+    ///
+    /// # Errors
+    /// `EINVAL` once it is bound.
+    pub fn set_reuse_address(&self, reuse: bool) -> io::Result<()> {
+        self.unbound()?.options.reuse_address = reuse;
+        Ok(())
+    }
+
+    /// `SO_REUSEADDR`.
+    pub fn reuse_address(&self) -> io::Result<bool> {
+        Ok(self.state()?.options.reuse_address)
+    }
+
+    /// `SO_REUSEPORT`.
+    ///
+    /// # Errors
+    /// `EINVAL` once it is bound.
+    pub fn set_reuse_port(&self, reuse: bool) -> io::Result<()> {
+        self.unbound()?.options.reuse_port = reuse;
+        Ok(())
+    }
+
+    /// `SO_REUSEPORT`.
+    pub fn reuse_port(&self) -> io::Result<bool> {
+        Ok(self.state()?.options.reuse_port)
+    }
+
+    /// `IPV6_V6ONLY`: it does not speak IPv4.
+    ///
+    /// # Errors
+    /// `EINVAL` once it is bound, `ENOPROTOOPT` for a socket of IPv4.
+    pub fn set_only_v6(&self, only_v6: bool) -> io::Result<()> {
+        let mut state = self.unbound()?;
+        if !self.is_v6 {
+            return Err(Why::NoOption.into());
+        }
+        state.options.only_v6 = only_v6;
+        Ok(())
+    }
+
+    /// `IPV6_V6ONLY`.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for a socket of IPv4.
+    pub fn only_v6(&self) -> io::Result<bool> {
+        let state = self.state()?;
+        if self.is_v6 { Ok(state.options.only_v6) } else { Err(Why::Unsupported.into()) }
+    }
+
+    /// `IP_BIND_ADDRESS_NO_PORT`: a [`bind`](Self::bind) to port 0 binds the address alone, and the port is chosen when the peer is known. So one
+    /// address has as many ports towards each peer as there are, and not towards all peers together.
+    ///
+    /// # Errors
+    /// `EINVAL` once it is bound.
+    pub fn set_bind_address_no_port(&self, no_port: bool) -> io::Result<()> {
+        self.unbound()?.no_port = no_port;
+        Ok(())
+    }
+
+    /// `IP_BIND_ADDRESS_NO_PORT`.
+    pub fn bind_address_no_port(&self) -> io::Result<bool> {
+        Ok(self.state()?.no_port)
+    }
+
+    /// `TCP_NODELAY`, of the connection that it becomes, or of each that it accepts.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.state()?.inherited.nodelay = nodelay;
+        Ok(())
+    }
+
+    /// `TCP_NODELAY`.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        Ok(self.state()?.inherited.nodelay)
+    }
+
+    /// `SO_KEEPALIVE`, of the connection that it becomes, or of each that it accepts, with the times of the stack's configuration.
+    pub fn set_keepalive(&self, keepalive: bool) -> io::Result<()> {
+        self.state()?.inherited.keepalive = keepalive;
+        Ok(())
+    }
+
+    /// `SO_KEEPALIVE`.
+    pub fn keepalive(&self) -> io::Result<bool> {
+        Ok(self.state()?.inherited.keepalive)
+    }
+
+    /// `TCP_USER_TIMEOUT`, of the connection that it becomes, or of each that it accepts.
+    pub fn set_tcp_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        let ms = user_timeout_ms(timeout)?;
+        self.state()?.inherited.user_timeout = (ms > 0).then(|| Duration::from_millis(ms.into()));
+        Ok(())
+    }
+
+    /// `TCP_USER_TIMEOUT`.
+    pub fn tcp_user_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.state()?.inherited.user_timeout)
+    }
+
+    /// `SO_LINGER`, of the connection that it becomes, or of each that it accepts: see [`TcpStream::set_linger`].
+    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        self.state()?.inherited.linger = linger.map(|linger| Duration::from_secs(linger.as_secs()));
+        Ok(())
+    }
+
+    /// `SO_LINGER`.
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        Ok(self.state()?.inherited.linger)
+    }
+
+    /// `IP_TTL`, and over IPv6 `IPV6_UNICAST_HOPS`: how many routers its packets pass at the most, from its SYN on. Of those that it accepts, from
+    /// the moment that they are established.
+    ///
+    /// # Errors
+    /// `EINVAL` unless it is 1 to 255.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.state()?.ttl = checked_ttl(ttl)?;
+        Ok(())
+    }
+
+    /// `IP_TTL`.
+    pub fn ttl(&self) -> io::Result<u32> {
+        Ok(ttl_of(self.state()?.ttl, &self.desk))
+    }
+
+    /// A socket that does nothing has nothing to fail at.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.state().map(|_| None)
+    }
+
+    /// Binds it. Port 0: one that is free.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` if the address and port are taken, `EADDRNOTAVAIL` if the address is not the stack's, `EINVAL` if it is bound already. An address of
+    /// the other family: `EAFNOSUPPORT` for a socket of IPv4, `EINVAL` for one of IPv6, which takes `::ffff:10.0.0.1`.
+    pub fn bind(&self, at: SocketAddr) -> io::Result<()> {
+        let mut state = self.state()?;
+        self.check_family(&at)?;
+        if !matches!(state.place, Place::Nowhere) {
+            return Err(Why::Invalid.into());
+        }
+        let stack = self.stack()?;
+        if state.no_port && at.port() == 0 {
+            if !self.desk.is_ours(at.ip().to_canonical()) {
+                return Err(Why::Fault(Fault::AddressNotAvailable).into());
+            }
+            state.place = Place::Address(at.ip());
+        } else {
+            state.place = Place::Bound(self.bound(&stack, at, state.options)?);
+        }
+        Ok(())
+    }
+
+    fn bound(&self, stack: &Stack, at: SocketAddr, options: BindOptions) -> io::Result<Bound> {
+        let (id, at) = stack.bind(at, options)?;
+        Ok(Bound { id: Some(id), at, desk: self.desk.clone(), stack: self.stack.clone() })
+    }
+
+    /// As the kernel has it: an address of IPv4 is no whole one of IPv6, and one of IPv6 is of a family that a socket of IPv4 does not know.
+    fn check_family(&self, at: &SocketAddr) -> io::Result<()> {
+        match (self.is_v6, at.is_ipv6()) {
+            (false, true) => Err(Why::Family.into()),
+            (true, false) => Err(Why::Invalid.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn anywhere(&self) -> IpAddr {
+        if self.is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
+    }
+
+    /// Where it is bound. Port 0, or an address that is unspecified: that is not settled yet.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(match &self.state()?.place {
+            Place::Nowhere => SocketAddr::new(self.anywhere(), 0),
+            Place::Address(ip) => SocketAddr::new(*ip, 0),
+            Place::Bound(bound) => bound.at,
+        })
+    }
+
+    /// Opens a connection from where it is bound, or from an address and port that are chosen.
+    ///
+    /// # Errors
+    /// Those of [`TcpStream::connect_on`]; `EADDRNOTAVAIL`, too, if there is a connection between these two ends already, and for an address of the other family
+    /// those of [`bind`](Self::bind).
+    pub fn connect(self, to: SocketAddr) -> io::Result<TcpStream> {
+        self.begin(&to)?.connected(None)
+    }
+
+    /// As [`connect`](Self::connect), and gives up after a time.
+    ///
+    /// # Errors
+    /// Those of [`connect`](Self::connect); `TimedOut`, without an errno, when the time is over, and `InvalidInput` if there was none.
+    pub fn connect_timeout(self, to: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+        if timeout.is_zero() {
+            return Err(no_time_at_all());
+        }
+        self.begin(to)?.connected(after(timeout))
+    }
+
+    /// As [`connect`](Self::connect), and does not wait for it: see [`TcpStream::begin_connect_on`].
+    pub fn begin_connect(self, to: &SocketAddr) -> io::Result<TcpStream> {
+        self.begin(to)?.begun()
+    }
+
+    /// Begins to open a connection, and does not wait for it.
+    pub(crate) fn begin(self, to: &SocketAddr) -> io::Result<TcpStream> {
+        drop(self.state()?); // not in a child
+        self.check_family(to)?;
+        let State { options, place, inherited, ttl, .. } =
+            self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if options.only_v6 && to.ip().to_canonical().is_ipv4() {
+            return Err(Why::Fault(Fault::NetworkUnreachable).into());
+        }
+        let (from, bound) = match place {
+            Place::Address(ip) if !ip.is_unspecified() => (Origin::Address(ip.into()), None),
+            Place::Bound(bound) => (bound.id.map_or(Origin::Anywhere, Origin::Bound), Some(Arc::new(bound))),
+            Place::Address(_) | Place::Nowhere => (Origin::Anywhere, None),
+        };
+        let talk = self.desk.open(Opening { from, to: *to, ttl });
+        let stream = TcpStream::new(talk, self.desk, self.is_v6, bound);
+        inherited.give(&stream)?;
+        Ok(stream)
+    }
+
+    /// Listens where it is bound, or at a port that is chosen. So many connections may wait to be accepted, or `somaxconn` if that is less; what that is on each lane is in the
+    /// documentation of the stack's configuration.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` if another listens there meanwhile; those of [`bind`](Self::bind), if it is not bound.
+    pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
+        drop(self.state()?); // not in a child
+        let stack = self.stack()?;
+        let anywhere = self.anywhere();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bound = match std::mem::take(&mut state.place) {
+            Place::Bound(bound) => bound,
+            Place::Address(ip) => self.bound(&stack, SocketAddr::new(ip, 0), state.options)?,
+            Place::Nowhere => self.bound(&stack, SocketAddr::new(anywhere, 0), state.options)?,
+        };
+        let id = bound.id.ok_or(Why::Invalid)?;
+        let listener = stack.listen_on((id, bound.at), backlog, state.inherited)?;
+        bound.id = None; // the listener's from now on
+        if state.ttl != 0 {
+            listener.set_ttl(state.ttl.into())?;
+        }
+        Ok(listener)
+    }
+}
+
+impl std::fmt::Debug for TcpSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("TcpSocket");
+        if let Ok(addr) = self.local_addr() {
+            out.field("addr", &addr);
+        }
+        out.finish_non_exhaustive()
+    }
+}
