@@ -1,7 +1,7 @@
 //! Owns the application that a script plays: it does what the script's calls say, and writes down what it is told.
 
 use crate::frame::pattern;
-use laneway_proto::tcp::{CloseReason, State};
+use laneway_proto::tcp::{CloseReason, KeepaliveTimes, State};
 use laneway_stack::app::{App, ConnId, Context, ListenerId};
 use laneway_wire::flow::Address;
 use std::collections::HashMap;
@@ -53,6 +53,12 @@ pub enum Sockopt {
     Cork,
     /// `SO_KEEPALIVE`
     KeepAlive,
+    /// `TCP_KEEPIDLE`, in seconds
+    KeepIdle,
+    /// `TCP_KEEPINTVL`, in seconds
+    KeepIntvl,
+    /// `TCP_KEEPCNT`
+    KeepCnt,
     /// `TCP_NODELAY`
     NoDelay,
     /// `TCP_USER_TIMEOUT`
@@ -143,6 +149,19 @@ impl Played {
                 match option {
                     Sockopt::Cork => cx.set_cork(id, value != 0),
                     Sockopt::KeepAlive => cx.set_keepalive(id, value != 0),
+                    Sockopt::KeepIdle => {
+                        cx.set_keepalive_times(
+                            id,
+                            KeepaliveTimes { idle_s: value as u16, ..KeepaliveTimes::default() },
+                        );
+                    }
+                    Sockopt::KeepIntvl => {
+                        let times = KeepaliveTimes { interval_s: value as u16, ..KeepaliveTimes::default() };
+                        cx.set_keepalive_times(id, times);
+                    }
+                    Sockopt::KeepCnt => {
+                        cx.set_keepalive_times(id, KeepaliveTimes { probes: value as u8, ..KeepaliveTimes::default() });
+                    }
                     Sockopt::NoDelay => cx.set_nodelay(id, value != 0),
                     Sockopt::UserTimeout => cx.set_user_timeout_ms(id, value),
                 }

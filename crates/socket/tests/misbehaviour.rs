@@ -3,7 +3,7 @@
 mod common;
 
 use common::{FEW, pair, rounds, stacks, stacks_with_few_blocks, stuck};
-use laneway::{Device, Interest, Mode, Poller, Stack, TcpListener, TcpStream, UdpSocket};
+use laneway::{Device, Interest, Mode, Poller, Stack, TcpKeepalive, TcpListener, TcpStream, UdpSocket};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -370,6 +370,9 @@ fn a_connection_knows_nothing_of_the_one_before() {
         assert_eq!((ours.read_timeout().unwrap(), ours.write_timeout().unwrap()), (None, None));
         assert_eq!((ours.linger().unwrap(), ours.tcp_user_timeout().unwrap()), (None, None));
         assert!(!ours.nodelay().unwrap() && !ours.keepalive().unwrap());
+        let times = (ours.tcp_keepalive_time().unwrap(), ours.tcp_keepalive_interval().unwrap());
+        assert_eq!(times, (Duration::from_secs(7200), Duration::from_secs(75)));
+        assert_eq!((ours.tcp_keepalive_retries().unwrap(), ours.ttl().unwrap()), (9, 64));
         assert!(ours.take_error().unwrap().is_none());
         let mut buf = [0; 4];
         ours.read_exact(&mut buf).unwrap();
@@ -382,7 +385,9 @@ fn a_connection_knows_nothing_of_the_one_before() {
             ours.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
             ours.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
             ours.set_nodelay(true).unwrap();
-            ours.set_keepalive(true).unwrap();
+            let times = TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(7));
+            ours.set_tcp_keepalive(&times.with_retries(3)).unwrap();
+            ours.set_ttl(9).unwrap();
             ours.set_tcp_user_timeout(Some(Duration::from_secs(9))).unwrap();
         }
         match round % 7 {

@@ -106,6 +106,10 @@ pub(super) struct Send {
     /// What the peer announced: more than that it does not take, whatever the path carries.
     pub(super) peer_mss: u16,
     pub(super) scale: WindowScale,
+    /// Of our packets; 0: as the host's.
+    pub(super) hop_limit: u8,
+    /// ACKs in a row that acknowledged nothing new.
+    pub(super) dup_acks: u16,
     pub(super) buf: SendQueue,
     /// How much is in it.
     pub(super) queued: u32,
@@ -124,6 +128,8 @@ pub(super) struct Receive {
     /// Right edge of the advertised window. It never moves left.
     pub(super) adv: SeqNum,
     pub(super) scale: WindowScale,
+    /// Segments that are still acknowledged at once, each by itself.
+    pub(super) quick_acks: u8,
     /// The peer's segment size, as seen: what "every second full-sized segment" is measured in.
     pub(super) mss: u16,
     /// The size of the last segment that was smaller, though its sender had more.
@@ -152,10 +158,8 @@ pub struct Connection {
     pub(super) key: FlowKey,
     pub(super) state: State,
     pub(super) phase: Phase,
-    pub(super) dup_acks: u16,
     pub(super) retries: u8,
     pub(super) probes: u8,
-    pub(super) quick_acks: u8,
     pub(super) reason: CloseReason,
     pub(super) facts: Facts,
     pub(super) snd: Send,
@@ -195,8 +199,10 @@ pub struct Connection {
     pub token: u64,
     /// The listener that it came from; `u16::MAX` for an active open.
     pub listener: u16,
-    /// 0: as the host's.
-    pub(super) hop_limit: u8,
+    /// Of keepalive, in seconds; 0: the configuration's. So are the others.
+    pub(super) keep_idle_s: u16,
+    pub(super) keep_interval_s: u16,
+    pub(super) keep_probes: u8,
 }
 
 const _: () =
@@ -233,10 +239,8 @@ impl Connection {
             key: agreed.key,
             state: State::Established,
             phase: Phase::Open,
-            dup_acks: 0,
             retries: 0,
             probes: 0,
-            quick_acks: config.quick_acks,
             reason: CloseReason::Normal,
             facts,
             snd: Send {
@@ -252,6 +256,8 @@ impl Connection {
                 mss,
                 peer_mss: agreed.peer_mss,
                 scale: agreed.snd_scale,
+                hop_limit: 0,
+                dup_acks: 0,
                 buf: SendQueue::default(),
                 queued: 0,
                 buf_max: config.tcp_wmem,
@@ -264,6 +270,7 @@ impl Connection {
                 fin: nxt,
                 up: nxt,
                 scale: agreed.rcv_scale,
+                quick_acks: config.quick_acks,
                 mss: 536,
                 smaller: 0,
                 buf: Ring::default(),
@@ -297,7 +304,9 @@ impl Connection {
             tally: Tally::default(),
             token: 0,
             listener: u16::MAX,
-            hop_limit: 0,
+            keep_idle_s: 0,
+            keep_interval_s: 0,
+            keep_probes: 0,
         }
     }
 

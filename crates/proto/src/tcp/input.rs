@@ -473,7 +473,7 @@ impl Connection {
         if !fin_acked {
             self.learn(seg.ack, acked, in_flight, seg.options.timestamps.map(|ts| ts.echo), now);
         }
-        if self.phase != Phase::Open || self.dup_acks != 0 || self.board.is_some() || !seg.options.sack.is_empty() {
+        if self.phase != Phase::Open || self.snd.dup_acks != 0 || self.board.is_some() || !seg.options.sack.is_empty() {
             cold_path();
             self.repair_on_ack(seg, acked, cx);
         }

@@ -32,7 +32,7 @@ impl Connection {
         match (self.phase, &self.board) {
             // Each of the first two duplicates says that a segment has left the network (limited transmit, RFC 3042).
             (Phase::Open | Phase::Tail, None) => {
-                outstanding.saturating_sub(u32::from(self.dup_acks.min(2)) * u32::from(self.snd.mss))
+                outstanding.saturating_sub(u32::from(self.snd.dup_acks.min(2)) * u32::from(self.snd.mss))
             }
             (Phase::Loss, None) => {
                 let again = self.rexmit_nxt.offset_from(self.snd.una).max(0) as u32;
@@ -48,7 +48,9 @@ impl Connection {
             (Phase::Recovery, Some(board)) => {
                 board.pipe(self.snd.una, self.snd.nxt, self.rexmit_nxt, self.snd.mss.into())
             }
-            (Phase::Recovery, None) => outstanding.saturating_sub(u32::from(self.dup_acks) * u32::from(self.snd.mss)),
+            (Phase::Recovery, None) => {
+                outstanding.saturating_sub(u32::from(self.snd.dup_acks) * u32::from(self.snd.mss))
+            }
         }
     }
 
@@ -157,7 +159,7 @@ impl Connection {
         self.end_back_off(seg, cx.now);
         match self.phase {
             Phase::Open => {
-                self.dup_acks = 0;
+                self.snd.dup_acks = 0;
                 self.suspect(cx);
             }
             Phase::Tail => {
@@ -171,7 +173,7 @@ impl Connection {
                 self.congestion.on_recovered(cx.now);
                 self.phase = Phase::Open;
                 self.board = self.board.take().filter(|board| !board.is_empty());
-                self.dup_acks = 0;
+                self.snd.dup_acks = 0;
                 self.facts.clear(Facts::FORCE);
                 if is_first && self.retries < DUP_THRESH as u8 {
                     // One segment was sent again, by each timeout once: fewer than three duplicates are echoes of that.
@@ -199,7 +201,7 @@ impl Connection {
                     //# Deflate the congestion window by the amount of new data acknowledged by the Cumulative Acknowledgment field. If the partial ACK
                     //# acknowledges at least one SMSS of new data, then add back SMSS bytes to the congestion window.
                     let segments = (acked / u32::from(self.snd.mss)).min(u16::MAX.into()) as u16;
-                    self.dup_acks = self.dup_acks.saturating_sub(segments.saturating_sub(1));
+                    self.snd.dup_acks = self.snd.dup_acks.saturating_sub(segments.saturating_sub(1));
                     self.rexmit_nxt = seg.ack;
                     self.facts.set(Facts::FORCE);
                 } else {
@@ -329,7 +331,7 @@ impl Connection {
         self.congestion.undo();
         self.phase = Phase::Open;
         self.unreturned = 0;
-        self.dup_acks = 0;
+        self.snd.dup_acks = 0;
         self.facts.clear(Facts::FORCE | Facts::DOUBTED);
     }
 
@@ -348,7 +350,7 @@ impl Connection {
         } else if !duplicate || self.has_just_begun(cx.now) {
             return;
         }
-        self.dup_acks = self.dup_acks.saturating_add(1);
+        self.snd.dup_acks = self.snd.dup_acks.saturating_add(1);
         match self.phase {
             Phase::Open => {
                 let is_noticed = self.board.as_mut().is_some_and(|board| board.watch(cx.now));
@@ -417,9 +419,9 @@ impl Connection {
                 board.presume_lost_after(patience_us, cx.now);
                 board.is_overdue(self.snd.una)
             }
-            Some(board) => self.dup_acks >= DUP_THRESH || board.is_lost(self.snd.una, self.snd.mss.into()),
+            Some(board) => self.snd.dup_acks >= DUP_THRESH || board.is_lost(self.snd.una, self.snd.mss.into()),
             // Not when the ACKs may only echo what a timeout sent twice (RFC 6582 section 3.2, step 1; its section 4.1 has a rule that guesses which).
-            None => self.dup_acks >= DUP_THRESH && self.snd.una != self.recover,
+            None => self.snd.dup_acks >= DUP_THRESH && self.snd.una != self.recover,
         };
         if lost {
             if self.facts.has(Facts::TIMING) {
@@ -459,7 +461,7 @@ impl Connection {
         self.recover = self.snd.nxt;
         self.rexmit_nxt = self.snd.una;
         self.unreturned = 0;
-        self.dup_acks = 0;
+        self.snd.dup_acks = 0;
         self.facts.set(Facts::FORCE);
         self.rtt.on_probe();
     }
@@ -530,7 +532,7 @@ impl Connection {
         self.phase = Phase::Loss;
         self.recover = self.snd.nxt;
         self.rexmit_nxt = self.snd.una;
-        self.dup_acks = 0;
+        self.snd.dup_acks = 0;
         // The receiver may have thrown away what it selectively acknowledged (RFC 2018 section 8).
         self.board = None;
         self.facts.set(Facts::FORCE);

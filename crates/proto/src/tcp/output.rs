@@ -490,7 +490,7 @@ impl Connection {
         if self.facts.has(Facts::ACK_PENDING) {
             let unacked = self.rcv.nxt.offset_from(self.rcv.acked) as u32;
             let pushed = turn_is_over && self.facts.has(Facts::PUSHED);
-            if pushed || self.quick_acks > 0 || unacked >= 2 * u32::from(self.rcv.mss) {
+            if pushed || self.rcv.quick_acks > 0 || unacked >= 2 * u32::from(self.rcv.mss) {
                 return true;
             }
         }
@@ -621,7 +621,7 @@ impl Connection {
         self.rcv.adv = plan.window.1;
         self.rcv.acked = self.rcv.nxt;
         if self.facts.has(Facts::ACK_NOW | Facts::ACK_PENDING) {
-            self.quick_acks = self.quick_acks.saturating_sub(1);
+            self.rcv.quick_acks = self.rcv.quick_acks.saturating_sub(1);
             self.facts.clear(Facts::ACK_NOW | Facts::ACK_PENDING | Facts::PUSHED);
             self.delack_at = Instant::NEVER;
         }
@@ -644,7 +644,7 @@ impl Connection {
                 let mut facts = self.facts;
                 if facts.has(Facts::PROBE_DUE | Facts::ASKED | Facts::HELD | Facts::CORK_OVER) {
                     if facts.has(Facts::ASKED) {
-                        self.quick_acks = 0; // they are for a stream, and this is an answer: the next ACK may ride on one
+                        self.rcv.quick_acks = 0; // they are for a stream, and this is an answer: the next ACK may ride on one
                     }
                     facts = facts.spoken(plan.flags.psh());
                 }

@@ -44,7 +44,7 @@ impl Connection {
         debug_assert!(self.rcv.buf.is_lent() || self.rcv.buf.is_empty() && !self.rcv.has_gap());
         self.phase == Phase::Open
             && self.snd.wnd > 0
-            && self.dup_acks == 0
+            && self.snd.dup_acks == 0
             && self.board.is_none()
             && !self.rcv.buf.is_lent()
             && seg.flags().without(Flags::PSH | Flags::FIN) == Flags::ACK

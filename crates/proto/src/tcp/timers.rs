@@ -302,21 +302,22 @@ impl Connection {
         let idle_us = cx.now.since_us(self.heard_at);
         // As with the kernel's `TCP_USER_TIMEOUT`, which decides instead of the number of probes if it is set.
         let over = match self.user_timeout_ms {
-            0 => self.probes >= cx.config.tcp_keepalive_probes,
+            0 => self.probes >= self.keep_probes_max(cx.config),
             limit_ms => self.probes > 0 && idle_us >= u64::from(limit_ms) * 1_000,
         };
-        if idle_us < cx.config.tcp_keepalive_time_us && self.probes == 0 {
-            self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_time_us - idle_us);
+        let due_us = self.keep_idle_us(cx.config);
+        if idle_us < due_us && self.probes == 0 {
+            self.keep_at = cx.now.after_us(due_us - idle_us);
         } else if self.flight() > 0 || self.snd.queued > 0 {
             // The retransmission or persist timer asks already, and it decides how long.
             self.probes = 0;
-            self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_time_us);
+            self.keep_at = cx.now.after_us(due_us);
         } else if over {
             self.give_up(cx);
         } else {
             self.probes = self.probes.saturating_add(1); // the user timeout may be longer than so many take
             self.facts.set(Facts::PROBE_DUE);
-            self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_intvl_us);
+            self.keep_at = cx.now.after_us(self.keep_interval_us(cx.config));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Owns the sockets that Rust programmers know: blocking, on any thread, with the methods of `std::net`.
 
+mod keepalive;
 mod late;
 mod listener;
 mod poller;
@@ -8,6 +9,7 @@ mod stack;
 mod stream;
 mod udp;
 
+pub use keepalive::TcpKeepalive;
 pub use listener::{Incoming, TcpListener};
 #[cfg(feature = "tokio")]
 pub(crate) use poller::source;
@@ -85,7 +87,7 @@ fn checked_ttl(ttl: u32) -> io::Result<u8> {
 /// `IP_TTL` of a socket: what was set, or else what the stack's configuration says.
 fn ttl_of(own: u8, desk: &Desk) -> u32 {
     match own {
-        0 => desk.ttl().into(),
+        0 => desk.usual().ttl.into(),
         own => own.into(),
     }
 }

@@ -1,7 +1,7 @@
 //! Owns a TCP socket that does nothing yet: what is set, and where it is bound, before it connects or listens.
 
 use super::stack::{Inner, Stack};
-use super::{TcpListener, TcpStream, after, checked_ttl, no_time_at_all, ttl_of, user_timeout_ms};
+use super::{TcpKeepalive, TcpListener, TcpStream, after, checked_ttl, no_time_at_all, ttl_of, user_timeout_ms};
 use crate::error::Why;
 use crate::on_lane::{BindId, BindOptions};
 use laneway_stack::threads::desk::{Desk, Opening, Origin};
@@ -95,17 +95,21 @@ impl Drop for Bound {
 pub(super) struct Inherited {
     nodelay: bool,
     keepalive: bool,
+    keepalive_times: Option<TcpKeepalive>,
     user_timeout: Option<Duration>,
     linger: Option<Duration>,
 }
 
 impl Inherited {
     pub(super) fn give(&self, stream: &TcpStream) -> io::Result<()> {
-        let Inherited { nodelay, keepalive, user_timeout, linger } = *self;
+        let Inherited { nodelay, keepalive, keepalive_times, user_timeout, linger } = *self;
         if nodelay {
             stream.set_nodelay(true)?;
         }
-        if keepalive {
+        if let Some(times) = keepalive_times {
+            stream.set_tcp_keepalive(&times)?;
+            stream.set_keepalive(keepalive)?;
+        } else if keepalive {
             stream.set_keepalive(true)?;
         }
         if user_timeout.is_some() {
@@ -236,7 +240,20 @@ impl TcpSocket {
         Ok(self.state()?.inherited.nodelay)
     }
 
-    /// `SO_KEEPALIVE`, of the connection that it becomes, or of each that it accepts, with the times of the stack's configuration.
+    /// `SO_KEEPALIVE` with these times, of the connection that it becomes, or of each that it accepts.
+    ///
+    /// # Errors
+    /// `EINVAL` if one of them is [beyond](TcpKeepalive) what can be said. Then nothing is set.
+    pub fn set_tcp_keepalive(&self, params: &TcpKeepalive) -> io::Result<()> {
+        params.times()?;
+        let mut state = self.state()?;
+        state.inherited.keepalive = true;
+        state.inherited.keepalive_times = Some(params.or(state.inherited.keepalive_times.unwrap_or_default()));
+        Ok(())
+    }
+
+    /// `SO_KEEPALIVE`, of the connection that it becomes, or of each that it accepts, with the times of the stack's configuration unless it is
+    /// [told](Self::set_tcp_keepalive) others.
     pub fn set_keepalive(&self, keepalive: bool) -> io::Result<()> {
         self.state()?.inherited.keepalive = keepalive;
         Ok(())

@@ -408,7 +408,7 @@ impl Builder {
             inner = inner.pin(false);
         }
         inner = inner.stand_in(self.stand_in);
-        let (backlog, ttl) = (inner.somaxconn(), inner.ip_default_ttl());
+        let (backlog, usual) = (inner.somaxconn(), inner.usual());
         let mut made = None;
         let (stack, world) = inner.start_beside(|lanes, bells| {
             let (desk, servers) = Desk::with_pool(lanes, bells, self.blocks);
@@ -416,7 +416,7 @@ impl Builder {
             servers
         })?;
         let desk: Arc<Desk> = made.expect("made before the lanes were");
-        desk.set_ttl(ttl);
+        desk.set_usual(usual);
         desk.set_world(world);
         if let Some(look) = self.look {
             desk.set_look_us(look.as_micros().min(1_000) as u32);

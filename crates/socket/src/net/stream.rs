@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::keepalive::TcpKeepalive;
 use super::late::sleep_until;
 use super::socket::Bound;
 use super::stack::Stack;
@@ -504,7 +505,7 @@ impl TcpStream {
         Ok(self.talk().app().state.load(Relaxed) & NODELAY != 0)
     }
 
-    /// `SO_KEEPALIVE`, with the times of the stack's configuration.
+    /// `SO_KEEPALIVE`, with the times that it was [told](Self::set_tcp_keepalive), or those of the stack's configuration.
     pub fn set_keepalive(&self, keepalive: bool) -> io::Result<()> {
         self.set_state(KEEPALIVE, keepalive, || Op::Keepalive(keepalive))
     }
@@ -513,6 +514,37 @@ impl TcpStream {
     pub fn keepalive(&self) -> io::Result<bool> {
         self.check()?;
         Ok(self.talk().app().state.load(Relaxed) & KEEPALIVE != 0)
+    }
+
+    /// `SO_KEEPALIVE`, with these times.
+    ///
+    /// # Errors
+    /// `EINVAL` if one of them is [beyond](TcpKeepalive) what can be said. Then nothing is set.
+    pub fn set_tcp_keepalive(&self, params: &TcpKeepalive) -> io::Result<()> {
+        let times = params.times()?;
+        let asked = times.or(self.talk().lane().keepalive_times());
+        self.ask(|| self.desk.note(self.talk(), Op::KeepaliveTimes(times)))?;
+        self.talk().lane().set_keepalive_times(asked);
+        self.set_keepalive(true)
+    }
+
+    /// `TCP_KEEPIDLE`: how long the peer is silent before it is asked for the first time.
+    pub fn tcp_keepalive_time(&self) -> io::Result<Duration> {
+        self.check()?;
+        Ok(own_or(self.talk().lane().keepalive_times().idle_s, self.desk.usual().keepalive_time))
+    }
+
+    /// `TCP_KEEPINTVL`: how long an answer is waited for before it is asked again.
+    pub fn tcp_keepalive_interval(&self) -> io::Result<Duration> {
+        self.check()?;
+        Ok(own_or(self.talk().lane().keepalive_times().interval_s, self.desk.usual().keepalive_interval))
+    }
+
+    /// `TCP_KEEPCNT`: how often it is asked before the connection is given up.
+    pub fn tcp_keepalive_retries(&self) -> io::Result<u32> {
+        self.check()?;
+        let own = self.talk().lane().keepalive_times().probes;
+        Ok(if own > 0 { own } else { self.desk.usual().keepalive_probes }.into())
     }
 
     /// `TCP_USER_TIMEOUT`: how long sent bytes may stay unacknowledged. `None`: as long as retransmission goes on.
@@ -584,6 +616,10 @@ impl TcpStream {
         }
         Ok(())
     }
+}
+
+fn own_or(own_s: u16, usual: Duration) -> Duration {
+    if own_s > 0 { Duration::from_secs(own_s.into()) } else { usual }
 }
 
 /// What is behind the first `done` bytes: the rest of the first buffer that they do not fill.

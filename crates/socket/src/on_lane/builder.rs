@@ -18,6 +18,7 @@ use laneway_stack::runtime::{Bells, Options, Runtime, cores};
 use laneway_stack::sharing::{self, LaneOwned};
 use laneway_stack::snapshot::Snapshot;
 use laneway_stack::steering::{Source, Steering};
+use laneway_stack::threads::usual::Usual;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -308,9 +309,9 @@ impl Builder {
         self.config.somaxconn
     }
 
-    /// Hop limit of what it sends.
-    pub(crate) fn ip_default_ttl(&self) -> u8 {
-        self.config.ip_default_ttl
+    /// What holds for a socket that is told nothing else.
+    pub(crate) fn usual(&self) -> Usual {
+        Usual::of(&self.config)
     }
 
     fn check(&mut self) -> Result<(), StartError> {

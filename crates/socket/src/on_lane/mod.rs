@@ -109,6 +109,7 @@ pub use laneway_stack::error::Error;
 pub use laneway_stack::ports::{Slice, Tallies};
 pub use laneway_stack::proto::discard::Discard;
 pub use laneway_stack::proto::ip::route::{Prefix, Route, RouteError, RouteTable, RouteTableBuilder};
+pub use laneway_stack::proto::tcp::KeepaliveTimes;
 pub use laneway_stack::proto::tcp::congestion::Algorithm;
 pub use laneway_stack::proto::tcp::{CloseReason, Config as TcpConfig, State};
 pub use laneway_stack::proto::time::Instant;

@@ -9,7 +9,7 @@ use super::names::looked_up;
 use super::readiness::tells_readiness;
 use super::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::waiters::Side;
-use crate::net::Stack;
+use crate::net::{Stack, TcpKeepalive};
 use ::bytes::BufMut;
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use ::tokio::net::ToSocketAddrs;
@@ -112,7 +112,12 @@ impl TcpStream {
         self.inner.nodelay()
     }
 
-    /// `SO_KEEPALIVE`, with the times of the stack's configuration.
+    /// `SO_KEEPALIVE`, with these times: see [`set_tcp_keepalive`](crate::TcpStream::set_tcp_keepalive).
+    pub fn set_tcp_keepalive(&self, params: &TcpKeepalive) -> io::Result<()> {
+        self.inner.set_tcp_keepalive(params)
+    }
+
+    /// `SO_KEEPALIVE`, with the times that it was [told](Self::set_tcp_keepalive), or those of the stack's configuration.
     pub fn set_keepalive(&self, keepalive: bool) -> io::Result<()> {
         self.inner.set_keepalive(keepalive)
     }

@@ -30,6 +30,27 @@ story!(options, |world, log| {
     log.say("error", error_of(a.take_error()));
 });
 
+story!(keepalive_s_times, |world, log| {
+    let (a, mut b) = world.pair();
+    log.say("at first", a.keepalive_times());
+    for times in [[60, 10, 3], [32_767, 32_767, 127], [1, 1, 1]] {
+        log.say("set", a.set_keepalive_times(times));
+        log.say("times", a.try_clone().unwrap().keepalive_times());
+        log.say("on", a.keeps_alive());
+    }
+    for wrong in [[0, 1, 1], [32_768, 1, 1], [1, 0, 1], [1, 32_768, 1], [1, 1, 0], [1, 1, 128], [1, 1, u32::MAX]] {
+        log.say("wrong", a.set_keepalive_times(wrong));
+        log.say("times", a.keepalive_times());
+    }
+    log.say("off", a.set_keeps_alive(false));
+    log.say("times", a.keepalive_times());
+    // The other end answers.
+    log.say("set", a.set_keepalive_times([1, 1, 1]));
+    world.settle_for(Duration::from_millis(2_500));
+    log.say("write", (&a).write(b"x"));
+    log.say("read", b.read(&mut [0; 8]));
+});
+
 story!(
     /// With linger 0 a drop resets, whatever is under way; of clones the last.
     linger_zero_resets, |world, log| {

@@ -46,6 +46,11 @@ impl KernelSocket {
     fn keepalive(&self) -> io::Result<bool> {
         Ok(sockopt::socket_keepalive(&self.socket)?)
     }
+    fn set_tcp_keepalive(&self, _minute: &laneway::TcpKeepalive) -> io::Result<()> {
+        sockopt::set_tcp_keepidle(&self.socket, Duration::from_secs(60))?;
+        sockopt::set_tcp_keepcnt(&self.socket, 3)?;
+        self.set_keepalive(true)
+    }
     fn set_tcp_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         let ms = timeout.map_or(0, |timeout| timeout.as_millis() as u32);
         Ok(sockopt::set_tcp_user_timeout(&self.socket, ms)?)
@@ -251,7 +256,7 @@ story!(what_a_connection_has_of_its_socket, |world, log| {
     log.say("at first", Ok((socket.tcp_user_timeout().unwrap(), socket.ttl().unwrap())));
     log.say("at first", Ok((socket.reuse_address().unwrap(), socket.reuse_port().unwrap())));
     log.say("nodelay", socket.set_nodelay(true));
-    log.say("keepalive", socket.set_keepalive(true));
+    log.say("keepalive", socket.set_tcp_keepalive(&minute()));
     log.say("linger", socket.set_linger(Some(Duration::from_secs(3))));
     log.say("user timeout", socket.set_tcp_user_timeout(Some(Duration::from_millis(1234))));
     for ttl in [0, 256, 77] {
@@ -262,6 +267,7 @@ story!(what_a_connection_has_of_its_socket, |world, log| {
     let near = socket.connect(listener.local_addr().unwrap()).unwrap();
     log.say("nodelay", near.nodelay());
     log.say("keepalive", near.keeps_alive());
+    log.say("times", near.keepalive_times());
     log.say("linger", near.lingers());
     log.say("user timeout", near.gives_up_after());
     log.say("ttl", near.ttl());
@@ -272,7 +278,7 @@ story!(what_those_have_that_come_to_a_socket, |world, log| {
     log.say("reuse", socket.set_reuse_address(true));
     log.say("reuse", socket.reuse_address());
     log.say("nodelay", socket.set_nodelay(true));
-    log.say("keepalive", socket.set_keepalive(true));
+    log.say("keepalive", socket.set_tcp_keepalive(&minute()));
     log.say("linger", socket.set_linger(Some(Duration::from_secs(3))));
     log.say("user timeout", socket.set_tcp_user_timeout(Some(Duration::from_millis(1234))));
     log.say("ttl", socket.set_ttl(77));
@@ -285,6 +291,7 @@ story!(what_those_have_that_come_to_a_socket, |world, log| {
     let (far, _) = listener.accept().unwrap();
     log.say("nodelay", far.nodelay());
     log.say("keepalive", far.keeps_alive());
+    log.say("times", far.keepalive_times());
     log.say("linger", far.lingers());
     log.say("user timeout", far.gives_up_after());
     log.say("ttl", far.ttl());
@@ -326,6 +333,11 @@ story!(a_connect_from_a_port_that_does_not_wait, |world, log| {
     log.say("read", (&near).read(&mut [0; 8]));
     log.say("theirs", Ok(listener.accept().unwrap().1 == at));
 });
+
+/// What the kernel's is told, too.
+fn minute() -> laneway::TcpKeepalive {
+    laneway::TcpKeepalive::new().with_time(Duration::from_secs(60)).with_retries(3)
+}
 
 /// What must be so for the story to go on.
 fn log_free(set: io::Result<()>) {

@@ -336,6 +336,9 @@ pub trait Options {
     fn keeps_alive(&self) -> io::Result<bool>;
     fn set_gives_up_after(&self, timeout_ms: u32) -> io::Result<()>;
     fn gives_up_after(&self) -> io::Result<u32>;
+    /// `TCP_KEEPIDLE`, `TCP_KEEPINTVL` (in seconds) and `TCP_KEEPCNT`; the first that is refused.
+    fn set_keepalive_times(&self, says: [u32; 3]) -> io::Result<()>;
+    fn keepalive_times(&self) -> io::Result<[u64; 3]>;
 }
 
 impl Options for std::net::TcpStream {
@@ -357,6 +360,16 @@ impl Options for std::net::TcpStream {
     fn gives_up_after(&self) -> io::Result<u32> {
         Ok(sockopt::tcp_user_timeout(self)?)
     }
+    fn set_keepalive_times(&self, [idle_s, interval_s, probes]: [u32; 3]) -> io::Result<()> {
+        sockopt::set_tcp_keepidle(self, Duration::from_secs(idle_s.into()))?;
+        sockopt::set_tcp_keepintvl(self, Duration::from_secs(interval_s.into()))?;
+        sockopt::set_tcp_keepcnt(self, probes)?;
+        Ok(sockopt::set_socket_keepalive(self, true)?)
+    }
+    fn keepalive_times(&self) -> io::Result<[u64; 3]> {
+        let [idle, interval] = [sockopt::tcp_keepidle(self)?, sockopt::tcp_keepintvl(self)?];
+        Ok([idle.as_secs(), interval.as_secs(), sockopt::tcp_keepcnt(self)?.into()])
+    }
 }
 
 impl Options for laneway::TcpStream {
@@ -377,6 +390,14 @@ impl Options for laneway::TcpStream {
     }
     fn gives_up_after(&self) -> io::Result<u32> {
         Ok(self.tcp_user_timeout()?.map_or(0, |timeout| timeout.as_millis() as u32))
+    }
+    fn set_keepalive_times(&self, [idle_s, interval_s, probes]: [u32; 3]) -> io::Result<()> {
+        let times = laneway::TcpKeepalive::new().with_time(Duration::from_secs(idle_s.into()));
+        self.set_tcp_keepalive(&times.with_interval(Duration::from_secs(interval_s.into())).with_retries(probes))
+    }
+    fn keepalive_times(&self) -> io::Result<[u64; 3]> {
+        let [idle, interval] = [self.tcp_keepalive_time()?, self.tcp_keepalive_interval()?];
+        Ok([idle.as_secs(), interval.as_secs(), self.tcp_keepalive_retries()?.into()])
     }
 }
 

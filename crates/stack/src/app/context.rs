@@ -7,7 +7,7 @@ use crate::counters::Mib;
 use crate::lane::Local;
 use crate::tables::{Tables, Tcb, prefetch_ring};
 use crate::udp::{Fate, Sender, Sending};
-use laneway_proto::tcp::{self, Connection, State};
+use laneway_proto::tcp::{self, Connection, KeepaliveTimes, State};
 use laneway_proto::time::Instant;
 use laneway_wire::flow::{Address, FlowKey};
 use std::net::{IpAddr, SocketAddr};
@@ -227,6 +227,11 @@ impl Context<'_> {
         {
             handshake.hop_limit = ttl;
         }
+    }
+
+    /// `TCP_KEEPIDLE`, `TCP_KEEPINTVL` and `TCP_KEEPCNT`, in place of the configuration's times; [`set_keepalive`](Self::set_keepalive) switches it on.
+    pub fn set_keepalive_times(&mut self, connection: ConnId, times: KeepaliveTimes) {
+        self.with(connection, |c, cx| c.set_keepalive_times(times, cx));
     }
 
     /// `SO_KEEPALIVE`.

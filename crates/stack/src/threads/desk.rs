@@ -5,6 +5,7 @@ use super::datagram::{Datagrams, LaneDatagrams};
 use super::patience::LOOK_US;
 use super::poll::{Source, Watch};
 use super::reach::{self, Unreachable};
+use super::usual::Usual;
 use super::words::{
     AppWords, CALLED_OFF, CONNECTED, Conversation, Fault, GONE, LEFT, LaneWords, NO_SLOT, Op, RESETS, SHUT_READ,
     SHUT_WRITE, Talk, TalkEnd, is_over, last_words,
@@ -24,7 +25,7 @@ use laneway_sync::wake::{Job, PushList, WakeList, Woken, look_fence, wake_list};
 use laneway_wire::flow::Address;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock};
 
 /// A UDP socket, for the wake list of the lane that sends for it.
@@ -90,8 +91,7 @@ pub struct Desk {
     clock: Clock,
     /// How long a thread that waits looks before it sleeps, in microseconds.
     look_us: AtomicU32,
-    /// The hop limit of what the stack sends.
-    ttl: AtomicU8,
+    usual: OnceLock<Usual>,
     /// Where datagrams can go; unknown until it was said.
     world: OnceLock<Snapshot>,
     /// Written by every connect, and so not beside the pointers above, which every wake-up reads.
@@ -128,7 +128,7 @@ impl Desk {
             born: Birth::here(),
             clock: Clock::start(),
             look_us: AtomicU32::new(if cores().len() > 1 { LOOK_US } else { 0 }),
-            ttl: AtomicU8::new(Config::default().ip_default_ttl),
+            usual: OnceLock::new(),
             world: OnceLock::new(),
             next: Padded(AtomicUsize::new(0)),
             stopped: AtomicBool::new(false),
@@ -245,14 +245,14 @@ impl Desk {
         self.look_us.store(us, Relaxed);
     }
 
-    /// The hop limit of what the stack sends, which its sockets tell who asks.
-    pub fn set_ttl(&self, ttl: u8) {
-        self.ttl.store(ttl, Relaxed);
+    /// What is so where a socket was told nothing else, which it tells whoever asks. Once.
+    pub fn set_usual(&self, usual: Usual) {
+        let _ = self.usual.set(usual);
     }
 
-    /// The hop limit of what the stack sends.
-    pub fn ttl(&self) -> u8 {
-        self.ttl.load(Relaxed)
+    /// What is so where a socket was told nothing else.
+    pub fn usual(&self) -> &Usual {
+        self.usual.get_or_init(|| Usual::of(&Config::default()))
     }
 
     /// What the stack was started with; its routes stay as they are.

@@ -62,6 +62,7 @@ pub mod poll;
 pub mod reach;
 mod server;
 mod stock;
+pub mod usual;
 mod watches;
 pub mod words;
 

@@ -3,6 +3,7 @@
 use super::patience::PATIENCE_FIRST;
 use super::poll::Watch;
 use super::watches::Watches;
+use laneway_proto::tcp::KeepaliveTimes;
 use laneway_sync::ring::bytes::{AppEnd, LaneEnd, Notes, Pipe};
 use laneway_sync::wake::Flags;
 use laneway_wire::flow::FlowKey;
@@ -63,6 +64,8 @@ pub enum Op {
     Nodelay(bool),
     /// `SO_KEEPALIVE`.
     Keepalive(bool),
+    /// `TCP_KEEPIDLE`, `TCP_KEEPINTVL` and `TCP_KEEPCNT`.
+    KeepaliveTimes(KeepaliveTimes),
     /// `TCP_USER_TIMEOUT` in milliseconds: at once, whatever bytes wait.
     UserTimeout(u32),
     /// `IP_TTL`.
@@ -141,7 +144,7 @@ impl AppWords {
     }
 }
 
-/// What the lane says; that a connect is [called off](super::desk::Desk::call_off) the application says itself. What stands before the flow
+/// What the lane says; that a connect is [called off](super::desk::Desk::call_off), and which times of keepalive were asked for, the application says itself. What stands before the flow
 /// changes only when something happens to the connection; the flow is another with each, and on a line that nobody needs to read.
 #[repr(C)]
 pub struct LaneWords {
@@ -155,7 +158,10 @@ pub struct LaneWords {
     pub noted: AtomicU16,
     /// The lane that serves it.
     pub(super) lane: AtomicU16,
-    _apart: [u16; 19],
+    /// `TCP_KEEPIDLE`, `TCP_KEEPINTVL` and `TCP_KEEPCNT` that were asked for; 0: as the configuration has it. No word of the lane's, but the
+    /// application's own line is full.
+    keepalive: [AtomicU16; 3],
+    _apart: [u16; 16],
     flow: OnceLock<FlowKey>,
 }
 
@@ -170,7 +176,8 @@ impl LaneWords {
             error: AtomicU16::new(0),
             noted: AtomicU16::new(0),
             lane: AtomicU16::new(lane as u16),
-            _apart: [0; 19],
+            keepalive: Default::default(),
+            _apart: [0; 16],
             flow: OnceLock::new(),
         }
     }
@@ -183,7 +190,26 @@ impl LaneWords {
         if *self.error.get_mut() != 0 {
             *self.error.get_mut() = 0;
         }
+        for asked in &mut self.keepalive {
+            if *asked.get_mut() != 0 {
+                *asked.get_mut() = 0;
+            }
+        }
         self.flow = OnceLock::from(flow);
+    }
+
+    /// The times of keepalive that were asked for.
+    pub fn keepalive_times(&self) -> KeepaliveTimes {
+        let [idle_s, interval_s, probes] = self.keepalive.each_ref().map(|asked| asked.load(Relaxed));
+        KeepaliveTimes { idle_s, interval_s, probes: probes as u8 }
+    }
+
+    /// Notes them for whoever asks. By the application alone.
+    pub fn set_keepalive_times(&self, times: KeepaliveTimes) {
+        let KeepaliveTimes { idle_s, interval_s, probes } = times;
+        for (asked, says) in self.keepalive.iter().zip([idle_s, interval_s, probes.into()]) {
+            asked.store(says, Relaxed);
+        }
     }
 
     /// The flow, once its lane has begun to open it.

@@ -1,10 +1,10 @@
 //! Owns what the application does with a connection, and the lane on its behalf.
 
 use super::{CloseReason, Connection, Facts};
-use crate::tcp::Cx;
 use crate::tcp::buffer::Ring;
 use crate::tcp::queue::Keeper;
 use crate::tcp::state::{Event, State};
+use crate::tcp::{Cx, KeepaliveTimes};
 use crate::time::Instant;
 
 /// The send buffer of a connection that has not yet had much under way: bytes.
@@ -213,34 +213,48 @@ impl Connection {
         }
     }
 
-    /// `SO_KEEPALIVE`, with the times of the configuration.
+    /// `SO_KEEPALIVE`, with the times of the configuration, or [its own](Self::set_keepalive_times).
     pub fn set_keepalive(&mut self, on: bool, cx: &Cx<'_>) {
-        // What is over asks nobody whether he is there: it may still be here for what is unread, and has no timer that would be heard.
-        // And of an orphan in FIN-WAIT-2 that timer is the end, which nobody is left to put off.
-        let is_ending = self.state == State::FinWait2 && self.facts.has(Facts::RECEIVE_SHUT);
         // Who asks for what he has does not put it off: how long the peer has been silent by now counts, and so does each probe.
         let is_so = self.facts.has(Facts::KEEPALIVE) == on;
-        if matches!(self.state, State::Closed | State::TimeWait) || is_ending || is_so {
+        if !self.takes_keepalive() || is_so {
             return;
         }
         if on {
             self.facts.set(Facts::KEEPALIVE);
-            self.keep_at = cx.now.after_us(cx.config.tcp_keepalive_time_us);
+            self.keep_at = cx.now.after_us(self.keep_idle_us(cx.config));
         } else {
             self.facts.clear(Facts::KEEPALIVE);
             self.keep_at = Instant::NEVER;
         }
     }
 
+    /// What is over asks nobody whether he is there: it may still be here for what is unread, and has no timer that would be heard. And of an
+    /// orphan in FIN-WAIT-2 that timer is the end, which nobody is left to put off.
+    fn takes_keepalive(&self) -> bool {
+        let is_ending = self.state == State::FinWait2 && self.facts.has(Facts::RECEIVE_SHUT);
+        !matches!(self.state, State::Closed | State::TimeWait) && !is_ending
+    }
+
+    /// `TCP_KEEPIDLE`, `TCP_KEEPINTVL` and `TCP_KEEPCNT`. As the kernel has it, a new idle time holds for the silence that there has been, and
+    /// the other two from the next probe on.
+    pub fn set_keepalive_times(&mut self, times: KeepaliveTimes, cx: &Cx<'_>) {
+        let own = times.or(self.keepalive_times());
+        (self.keep_idle_s, self.keep_interval_s, self.keep_probes) = (own.idle_s, own.interval_s, own.probes);
+        if times.idle_s > 0 && self.facts.has(Facts::KEEPALIVE) && self.takes_keepalive() {
+            self.keep_at = self.heard_at.after_us(self.keep_idle_us(cx.config)).max(cx.now);
+        }
+    }
+
     /// `IP_TTL`, or `IPV6_UNICAST_HOPS`, of its packets from now on; 0: as the host's.
     pub fn set_hop_limit(&mut self, hop_limit: u8) {
-        self.hop_limit = hop_limit;
+        self.snd.hop_limit = hop_limit;
     }
 
     /// The hop limit of its packets; 0: as the host's.
     #[inline]
     pub fn hop_limit(&self) -> u8 {
-        self.hop_limit
+        self.snd.hop_limit
     }
 
     /// `TCP_USER_TIMEOUT` in milliseconds; 0 means that only `tcp_retries2` counts (RFC 5482).

@@ -165,7 +165,7 @@ fn exchange(connection: &mut Connection, pool: &mut BufferPool, now: Instant) {
 #[test]
 fn whoever_has_long_spoken_in_turns_is_waited_for_longer() {
     let (mut connection, mut pool) = (established(&Config::default(), NOW), pool());
-    connection.quick_acks = 0;
+    connection.rcv.quick_acks = 0;
     connection.set_answers_later(true);
     let ask_with = |connection: &mut Connection, pool: &mut BufferPool, said: &[u8]| {
         let ask = Segment { flags: Flags::ACK | Flags::PSH, ..text(connection, said) };

@@ -55,7 +55,7 @@ fn facts(c: &Connection, now: Instant) -> String {
     format!(
         "{:?}",
         (
-            (c.state, c.phase, c.dup_acks, c.retries, c.probes, c.quick_acks, c.facts, c.reason),
+            (c.state, c.phase, c.snd.dup_acks, c.retries, c.probes, c.rcv.quick_acks, c.facts, c.reason),
             (c.snd.una, c.snd.nxt, c.snd.wnd, c.snd.wl1, c.snd.wl2, c.snd.max_wnd, c.snd.sml, c.snd.queued, c.snd.peak),
             (c.rcv.nxt, c.rcv.adv, c.rcv.acked, c.rcv.fin, c.rcv.mss, c.rcv.buf.len(), c.rcv.buf_max, c.rcv.read),
             (c.congestion, c.hystart, c.rtt, c.rtt_seq, c.rtt_at, c.recover, c.rexmit_nxt, c.ts_recent),

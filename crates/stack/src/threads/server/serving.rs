@@ -283,6 +283,7 @@ fn apply(cx: &mut Context<'_>, id: ConnId, op: Op) {
     match op {
         Op::Nodelay(on) => cx.set_nodelay(id, on),
         Op::Keepalive(on) => cx.set_keepalive(id, on),
+        Op::KeepaliveTimes(times) => cx.set_keepalive_times(id, times),
         Op::UserTimeout(ms) => cx.set_user_timeout_ms(id, ms),
         Op::Ttl(ttl) => cx.set_ttl(id, ttl),
         Op::Shutdown => cx.shutdown(id),
