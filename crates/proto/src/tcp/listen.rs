@@ -232,6 +232,14 @@ impl HalfOpen {
         self.flags |= REPEATED;
     }
 
+    /// Whether the SYN was sent after this segment, as the peer's timestamps have it (RFC 7323 section 5): then what the segment says is of a former use of
+    /// the flow.
+    #[inline]
+    pub fn is_after(&self, seg: &Segment<'_>) -> bool {
+        self.flags & TIMESTAMPS != 0
+            && seg.options.timestamps.is_some_and(|ts| (ts.val.wrapping_sub(self.ts_recent) as i32) < 0)
+    }
+
     /// A segment for this flow arrived in SYN-RECEIVED (RFC 9293 section 3.10.7.4).
     #[inline(always)]
     pub fn on_segment(&self, seg: &Segment<'_>, cx: &Cx<'_>) -> Outcome {
@@ -252,7 +260,7 @@ impl HalfOpen {
         }
         if self.flags & TIMESTAMPS != 0 {
             match seg.options.timestamps {
-                Some(ts) if (ts.val.wrapping_sub(self.ts_recent) as i32) >= 0 => {}
+                Some(_) if !self.is_after(seg) => {}
                 Some(_) => {
                     cold_path();
                     return Outcome::Challenge; // RFC 7323 section 5.3, R1

@@ -146,7 +146,8 @@ impl<T: Tx> Stage<'_, T> {
         true
     }
 
-    /// Whether a segment for a half-open entry is the ACK of a cookie for another SYN of the flow, of which the device did not tell us. Then all is done.
+    /// Whether a segment for a half-open entry is the ACK of a cookie for another SYN of the flow, of which the device did not tell us. Then all is done. One that was sent
+    /// before the SYN is of a former connection, which may have begun with a cookie, too.
     #[cold]
     fn bears_cookie_of_another_syn(
         &mut self,
@@ -154,7 +155,8 @@ impl<T: Tx> Stage<'_, T> {
         (came, hash): (&ingress::Arriving<'_>, u64),
         segment: &Segment<'_>,
     ) -> bool {
-        segment.flags.ack()
+        self.tables.half_open.get(index).is_some_and(|half| !half.is_after(segment))
+            && segment.flags.ack()
             && !segment.flags.intersects(Flags::SYN | Flags::RST)
             && self.local.cookies_may_come()
             && self.laid_down(came, hash, |stage, arriving| stage.cookie_instead(arriving, index))

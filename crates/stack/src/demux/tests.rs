@@ -86,6 +86,11 @@ fn in_time_wait() -> (World, FlowKey) {
 /// What a client says who has had a SYN answered by the server's device at `at`, whatever his flow was.
 pub(crate) fn acks_a_cookie(world: &mut World, key: &FlowKey, at: Instant) -> Header {
     let now = world.now;
+    acked_a_cookie(world, key, at, now)
+}
+
+/// The same, and he said it at `now`: it comes late.
+fn acked_a_cookie(world: &mut World, key: &FlowKey, at: Instant, now: Instant) -> Header {
     let client = &mut world.client.seats[0];
     let stamps = |local: &Local| isn::ts_offset(&local.secrets.get().timestamp, &key.remote, &key.local);
     let val = (now.as_ms() as u32).wrapping_add(stamps(&client.lane.local));
@@ -193,6 +198,26 @@ fn who_was_answered_by_the_device_takes_over_a_handshake_that_he_has_forgotten()
     acks_a_cookie(&mut world, &key, at);
     assert_eq!(begun(&mut world), (1, 1, 0));
     assert!(world.server.seats[0].lane.tables(|t| t.half_open.is_empty()));
+}
+
+/// What is left of a connection that began with a cookie and is over ends no handshake of the next one.
+#[test]
+fn who_acknowledged_a_cookie_before_he_began_anew_takes_nothing_over() {
+    let mut world = World::new();
+    alarms_of(&mut world).raise();
+    let formerly = world.now;
+    world.now = world.now.after_us(50_000);
+    world.client.seats[0].app.to_open = 1;
+    while world.server.seats[0].lane.tables(|t| t.half_open.is_empty()) {
+        world.now = world.now.after_us(50);
+        world.client.turn(world.now);
+        world.server.turn(world.now);
+    }
+    let key = world.server.seats[0].lane.tables(|t| *t.half_open.iter().next().expect("the one").1.key());
+    acked_a_cookie(&mut world, &key, formerly, formerly);
+    assert_eq!(begun(&mut world), (0, 0, 0));
+    world.turn(20);
+    assert_eq!(begun(&mut world), (1, 0, 0), "his own handshake goes on");
 }
 
 /// He does not wait for an answer that cannot come, and the connection that he has forgotten ends as it would without a flood: he refuses its challenge.
