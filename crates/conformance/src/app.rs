@@ -211,6 +211,7 @@ fn error(reason: CloseReason) -> &'static str {
         CloseReason::HostUnreachable => "-1 EHOSTUNREACH",
         CloseReason::Prohibited => "-1 EACCES",
         CloseReason::TimedOut => "-1 ETIMEDOUT",
+        CloseReason::OutOfMemory => "-1 ENOMEM",
         CloseReason::Aborted => "-1 ECONNABORTED",
     }
 }

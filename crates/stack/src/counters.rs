@@ -52,7 +52,10 @@ mib! {
     TcpExtTCPTimeWaitOverflow, TcpExtTCPTimeouts,
     /// Tail loss probes that were due.
     TcpExtTCPLossProbes,
-    TcpExtTCPAbortOnTimeout, TcpExtTCPChallengeACK,
+    TcpExtTCPAbortOnTimeout,
+    /// Connections that the application had closed, and that made room when memory ran out.
+    TcpExtTCPAbortOnMemory,
+    TcpExtTCPChallengeACK,
     /// Writes that joined bytes which no rule holds back: the poll goes on, or the device is full.
     TcpExtTCPAutoCorking,
     /// Super-segments: what left as one packet and stands for several segments.

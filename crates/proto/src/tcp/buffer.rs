@@ -60,6 +60,11 @@ impl BufferPool {
         self.lent + SMALLEST <= self.quota
     }
 
+    /// Whether less than a sixteenth of what may be lent is left: hardly anybody who asks for a large ring is given one.
+    pub(super) fn is_short(&self) -> bool {
+        self.lent > self.quota - self.quota / 16
+    }
+
     /// The bytes of the `n`th ring after the next one of the smallest, if it was lent before: whoever knows that so many will be asked for can
     /// have them brought into the cache meanwhile.
     #[inline]

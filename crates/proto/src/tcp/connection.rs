@@ -70,6 +70,8 @@ pub enum CloseReason {
     Prohibited,
     /// The peer stayed silent: retransmissions, keepalive or the user timeout ran out.
     TimedOut,
+    /// The application had closed it, and its peer took nothing for a while in which memory for others had run out.
+    OutOfMemory,
     /// The application aborted it.
     Aborted,
 }

@@ -55,6 +55,14 @@ impl SendQueue {
         }
     }
 
+    /// Bytes of memory that are held for it and are no keeper's.
+    pub(super) fn lent_by_pool(&self) -> usize {
+        match self {
+            SendQueue::Own(own) => own.lent(),
+            SendQueue::Kept(kept) => kept.own.lent(),
+        }
+    }
+
     /// Where the oldest bytes lie, for whoever will look at them soon.
     #[inline]
     pub(super) fn memory(&self) -> &[u8] {

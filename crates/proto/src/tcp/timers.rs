@@ -15,7 +15,7 @@ use super::nagle::Segmentation;
 use super::output::Held;
 use super::rtt::{PTO_MARGIN_US, RTO_MAX_US};
 use super::state::State;
-use super::{Config, Cx};
+use super::{BufferPool, Config, Cx};
 use crate::time::Instant;
 
 /// The longest that a cork, or the announcement of more, holds a small segment back: Linux's bound.
@@ -237,6 +237,9 @@ impl Connection {
         };
         if over {
             self.give_up(cx);
+        } else if self.is_in_the_way(cx.pool) {
+            self.facts.set(Facts::RESET_DUE);
+            self.die(CloseReason::OutOfMemory, cx);
         } else if self.facts.has(Facts::PERSIST) {
             if self.snd.wnd == 0 {
                 self.rtt.on_timeout();
@@ -319,6 +322,13 @@ impl Connection {
             self.facts.set(Facts::PROBE_DUE);
             self.keep_at = cx.now.after_us(self.keep_interval_us(cx.config));
         }
+    }
+
+    /// Whether an orphan keeps memory that others have none of any more, for a peer that has taken nothing for three timeouts: what
+    /// `tcp_check_oom` asks in the kernel, with less patience.
+    fn is_in_the_way(&self, pool: &BufferPool) -> bool {
+        let silences = if self.facts.has(Facts::PERSIST) { self.rtt.backoffs() } else { self.retries };
+        self.facts.has(Facts::RECEIVE_SHUT) && silences >= 3 && pool.is_short() && self.snd.buf.lent_by_pool() > 0
     }
 
     fn give_up(&mut self, cx: &mut Cx<'_>) {

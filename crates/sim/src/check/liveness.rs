@@ -24,7 +24,7 @@ pub fn judge(scenario: &Scenario, talk: &Talk) -> Option<String> {
         return None;
     }
     let path = &scenario.path;
-    let timed_out = talk.ends.iter().any(|e| e.over == Some(CloseReason::TimedOut));
+    let timed_out = talk.ends.iter().any(|e| matches!(e.over, Some(CloseReason::TimedOut | CloseReason::OutOfMemory)));
     // The peer's path can fail, or ours back from it. A SYN is sent few times, data many.
     let hopeless = path.loss() >= 100 || is_cut_off(scenario, talk);
     let refused = is_refused(scenario, talk);

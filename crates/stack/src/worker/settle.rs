@@ -205,8 +205,10 @@ fn end(tables: &mut Tables, local: &mut Local, app: &mut dyn App, index: u32) {
     if was_cut_off {
         tables.counters.count(Mib::TcpEstabResets);
     }
-    if reason == CloseReason::TimedOut {
-        tables.counters.count(Mib::TcpExtTCPAbortOnTimeout);
+    match reason {
+        CloseReason::TimedOut => tables.counters.count(Mib::TcpExtTCPAbortOnTimeout),
+        CloseReason::OutOfMemory => tables.counters.count(Mib::TcpExtTCPAbortOnMemory),
+        _ => {}
     }
     tables.remove(index);
     if accepted {

@@ -276,7 +276,8 @@ fn fault_of(reason: CloseReason) -> Option<Fault> {
         CloseReason::HostUnreachable => Some(Fault::HostUnreachable),
         CloseReason::Prohibited => Some(Fault::Prohibited),
         CloseReason::TimedOut => Some(Fault::TimedOut),
-        CloseReason::Aborted => Some(Fault::Stopped), // not by its thread: then the record would be gone
+        CloseReason::OutOfMemory => Some(Fault::TimedOut), // what its thread had closed: then the record would be gone
+        CloseReason::Aborted => Some(Fault::Stopped),      // not by its thread: then the record would be gone
     }
 }
 
