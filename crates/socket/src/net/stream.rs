@@ -56,7 +56,7 @@ pub struct TcpStream {
     desk: Arc<Desk>,
     /// Its addresses are named as those of IPv6, though they be of IPv4.
     is_v6: bool,
-    /// Where the socket was bound that it was; given up after the lane was told to close.
+    /// Where it was bound before it was connected: given up when the lane has been told to close.
     bound: Option<Arc<Bound>>,
 }
 

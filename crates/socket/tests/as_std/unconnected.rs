@@ -297,6 +297,15 @@ story!(what_those_have_that_come_to_a_socket, |world, log| {
     log.say("ttl", far.ttl());
 });
 
+story!(keepalive_that_was_switched_off_again, |world, log| {
+    let (listener, socket) = (world.listen(), world.socket());
+    log.say("set", socket.set_tcp_keepalive(&minute()));
+    log.say("off", socket.set_keepalive(false));
+    let near = socket.connect(listener.local_addr().unwrap()).unwrap();
+    log.say("keepalive", near.keeps_alive());
+    log.say("times", near.keepalive_times());
+});
+
 story!(listening_without_a_name, |world, log| {
     let listener = world.server_socket().listen(8).unwrap();
     let at = listener.local_addr().unwrap();
