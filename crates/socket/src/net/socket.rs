@@ -41,7 +41,8 @@ use std::time::Duration;
 /// # }
 /// ```
 ///
-/// What it was bound to is free again when what has become of it is dropped, but for what a connection that ends still needs of it.
+/// What it was bound to is free again when what has become of it is dropped, but for what a connection that ends still needs of it. A stack can have 65,534 bindings at a time, of
+/// those that have become connections none.
 pub struct TcpSocket {
     desk: Arc<Desk>,
     stack: Weak<Inner>,

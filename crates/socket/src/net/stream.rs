@@ -56,7 +56,8 @@ pub struct TcpStream {
     desk: Arc<Desk>,
     /// Its addresses are named as those of IPv6, though they be of IPv4.
     is_v6: bool,
-    /// Where it was bound before it was connected: given up when the lane has been told to close.
+    /// Where it was bound before it was connected. From then on the port is the connection's, which needs no name of a binding for that; of one that
+    /// is only begun this is given up when the lane has been told to close.
     bound: Option<Arc<Bound>>,
 }
 
@@ -112,14 +113,20 @@ impl TcpStream {
     }
 
     /// Waits until it is connected.
-    pub(super) fn connected(self, deadline: Option<Instant>) -> io::Result<TcpStream> {
+    pub(super) fn connected(mut self, deadline: Option<Instant>) -> io::Result<TcpStream> {
         while !self.poll_connected()? {
             if !self.wait(WRITE, deadline, |s| s.is_decided()) {
                 // What `std` says itself, so that no errno is in it. The stream is dropped, and with it what was begun.
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));
             }
         }
+        self.unbind();
         Ok(self)
+    }
+
+    /// It is connected: see `bound`.
+    pub(crate) fn unbind(&mut self) {
+        self.bound = None;
     }
 
     /// Begins to open a connection, and does not wait for it.

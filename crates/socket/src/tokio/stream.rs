@@ -70,13 +70,14 @@ impl TcpStream {
 
     /// Waits until one that has begun is connected.
     pub(super) async fn connected(begun: crate::TcpStream) -> io::Result<TcpStream> {
-        let stream = Self::from_std(begun)?;
+        let mut stream = Self::from_std(begun)?;
         let connected = || match stream.inner.poll_connected() {
             Ok(true) => Ok(()),
             Ok(false) => Err(io::ErrorKind::WouldBlock.into()),
             Err(error) => Err(error),
         };
         stream.registration.wait(Side::Writer, connected).await?;
+        stream.inner.unbind();
         Ok(stream)
     }
 
