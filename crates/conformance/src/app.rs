@@ -146,22 +146,15 @@ impl Played {
                 done()
             }
             Verb::Set(id, option, value) => {
+                let unsaid = KeepaliveTimes::default();
                 match option {
                     Sockopt::Cork => cx.set_cork(id, value != 0),
                     Sockopt::KeepAlive => cx.set_keepalive(id, value != 0),
-                    Sockopt::KeepIdle => {
-                        cx.set_keepalive_times(
-                            id,
-                            KeepaliveTimes { idle_s: value as u16, ..KeepaliveTimes::default() },
-                        );
-                    }
+                    Sockopt::KeepIdle => cx.set_keepalive_times(id, KeepaliveTimes { idle_s: value as u16, ..unsaid }),
                     Sockopt::KeepIntvl => {
-                        let times = KeepaliveTimes { interval_s: value as u16, ..KeepaliveTimes::default() };
-                        cx.set_keepalive_times(id, times);
+                        cx.set_keepalive_times(id, KeepaliveTimes { interval_s: value as u16, ..unsaid });
                     }
-                    Sockopt::KeepCnt => {
-                        cx.set_keepalive_times(id, KeepaliveTimes { probes: value as u8, ..KeepaliveTimes::default() });
-                    }
+                    Sockopt::KeepCnt => cx.set_keepalive_times(id, KeepaliveTimes { probes: value as u8, ..unsaid }),
                     Sockopt::NoDelay => cx.set_nodelay(id, value != 0),
                     Sockopt::UserTimeout => cx.set_user_timeout_ms(id, value),
                 }

@@ -24,7 +24,7 @@
 //! };
 //!
 //! // SYN …
-//! let mut opening = Handshake::connect(key, SeqNum::new(7), /* ts_offset= */ 0, /* mss= */ 1_460, now, &config);
+//! let mut opening = Handshake::connect(key, SeqNum::new(7), /* ts_offset= */ 0, /* mss= */ 1_460, now);
 //! let syn = wire(opening.decide(&cx).expect("a SYN is due"));
 //! opening.commit(&cx);
 //! // … SYN-ACK …

@@ -1,10 +1,10 @@
 //! Owns an active open, from the SYN until both ends are [`Agreed`]: SYN-SENT, and SYN-RECEIVED of a simultaneous open.
 
+use super::Cx;
 use super::connection::{Agreed, CloseReason};
 use super::listen::offer;
 use super::rtt::syn_timeout_us;
 use super::state::{Event, State};
-use super::{Config, Cx};
 use crate::discard::Discard;
 use crate::time::Instant;
 use core::hint::cold_path;
@@ -26,7 +26,6 @@ pub struct Handshake {
     ts_offset: u32,
     /// The MSS that we announce.
     mss: u16,
-    rcv_scale: WindowScale,
     /// Its hop limit, and that of the connection that it becomes; 0: as the host's.
     pub hop_limit: u8,
     /// What the peer's SYN said, in a simultaneous open.
@@ -39,7 +38,7 @@ pub struct Handshake {
     pub token: u64,
 }
 
-const _: () = assert!(core::mem::size_of::<Handshake>() <= 104);
+const _: () = assert!(core::mem::size_of::<Handshake>() <= 96);
 
 #[derive(Clone, Copy)]
 struct PeerSyn {
@@ -67,7 +66,7 @@ pub enum Outcome {
 impl Handshake {
     /// Starts an active open. `iss` and `ts_offset` come from `isn`; `mss` is what we announce for this path.
     #[inline(always)]
-    pub fn connect(key: FlowKey, iss: SeqNum, ts_offset: u32, mss: u16, now: Instant, config: &Config) -> Self {
+    pub fn connect(key: FlowKey, iss: SeqNum, ts_offset: u32, mss: u16, now: Instant) -> Self {
         Handshake {
             key,
             state: State::SynSent,
@@ -77,7 +76,6 @@ impl Handshake {
             iss,
             ts_offset,
             mss,
-            rcv_scale: WindowScale::new(config.receive_scale()),
             hop_limit: 0,
             peer: None,
             soft: None,
@@ -109,7 +107,7 @@ impl Handshake {
         if !self.due {
             return None;
         }
-        let mut options = offer(cx.config, self.mss, self.rcv_scale);
+        let mut options = offer(cx.config, self.mss, WindowScale::new(cx.config.receive_scale()));
         let mut flags = Flags::SYN;
         let mut ack = SeqNum::new(0);
         let mut echo = 0;
@@ -299,7 +297,7 @@ impl Handshake {
             irs: peer.irs,
             peer_mss: peer.mss.min(self.mss),
             snd_scale: if scaling { peer.scale.unwrap_or(none) } else { none },
-            rcv_scale: if scaling { self.rcv_scale } else { none },
+            rcv_scale: if scaling { WindowScale::new(cx.config.receive_scale()) } else { none },
             sack: peer.sack && cx.config.tcp_sack,
             timestamps: peer.timestamp.is_some() && cx.config.tcp_timestamps,
             ts_recent: peer.timestamp.unwrap_or(0),

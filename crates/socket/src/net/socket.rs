@@ -403,8 +403,7 @@ impl TcpSocket {
         Ok(stream)
     }
 
-    /// Listens where it is bound, or at a port that is chosen. So many connections may wait to be accepted, or `somaxconn` if that is less; what that is on each lane is in the
-    /// documentation of the stack's configuration.
+    /// Listens where it is bound, or at a port that is chosen. So many connections may wait to be accepted, or `somaxconn` if that is less.
     ///
     /// # Errors
     /// `EADDRINUSE` if another listens there meanwhile; those of [`bind`](Self::bind), if it is not bound.

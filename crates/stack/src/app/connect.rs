@@ -135,12 +135,11 @@ impl Context<'_> {
         let Opening { grant, hash, beyond } = opening;
         let secret = self.local.secrets.get().isn;
         let iss = isn::isn_beyond(&secret, &key, now.as_us(), beyond);
-        let config = &self.local.config.tcp;
         let tables = &mut *self.tables;
         let mss = announced_mss(ends.mtu, key.is_v4());
         let (tag, path) = (grant.claim.pack(reuse), ends.place);
         let id = tables.insert(&key, hash, || {
-            let mut handshake = Handshake::connect(key, iss, ends.ts_offset, mss, now, config);
+            let mut handshake = Handshake::connect(key, iss, ends.ts_offset, mss, now);
             handshake.token = token;
             let tcb = Tcb::Handshaking(handshake);
             Slot { tcb, hash, touched: true, accepted: true, tag, path }

@@ -178,18 +178,23 @@ fn who_was_answered_before_the_wait_began_is_reset() {
     assert_eq!(begun(&mut world), (0, 0, 1), "what is left of the former connection would be taken for his");
 }
 
-/// A client whose first SYN came before the flood, and who has begun anew on the same flow.
-#[test]
-fn who_was_answered_by_the_device_takes_over_a_handshake_that_he_has_forgotten() {
-    let mut world = World::new();
-    let alarms = alarms_of(&mut world);
+/// A client begins, and the server has heard his SYN: his flow, seen from there.
+fn half_open(world: &mut World) -> FlowKey {
     world.client.seats[0].app.to_open = 1;
     while world.server.seats[0].lane.tables(|t| t.half_open.is_empty()) {
         world.now = world.now.after_us(50);
         world.client.turn(world.now);
         world.server.turn(world.now);
     }
-    let key = world.server.seats[0].lane.tables(|t| *t.half_open.iter().next().expect("the one").1.key());
+    world.server.seats[0].lane.tables(|t| *t.half_open.iter().next().expect("the one").1.key())
+}
+
+/// A client whose first SYN came before the flood, and who has begun anew on the same flow.
+#[test]
+fn who_was_answered_by_the_device_takes_over_a_handshake_that_he_has_forgotten() {
+    let mut world = World::new();
+    let alarms = alarms_of(&mut world);
+    let key = half_open(&mut world);
     world.now = world.now.after_us(1_000);
     let at = world.now;
     acks_a_cookie(&mut world, &key, at);
@@ -207,13 +212,7 @@ fn who_acknowledged_a_cookie_before_he_began_anew_takes_nothing_over() {
     alarms_of(&mut world).raise();
     let formerly = world.now;
     world.now = world.now.after_us(50_000);
-    world.client.seats[0].app.to_open = 1;
-    while world.server.seats[0].lane.tables(|t| t.half_open.is_empty()) {
-        world.now = world.now.after_us(50);
-        world.client.turn(world.now);
-        world.server.turn(world.now);
-    }
-    let key = world.server.seats[0].lane.tables(|t| *t.half_open.iter().next().expect("the one").1.key());
+    let key = half_open(&mut world);
     acked_a_cookie(&mut world, &key, formerly, formerly);
     assert_eq!(begun(&mut world), (0, 0, 0));
     world.turn(20);
