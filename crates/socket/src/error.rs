@@ -22,6 +22,7 @@ pub(crate) enum Why {
     Broadcast,
     Unsupported,
     NoOption,
+    NoSuch,
 }
 
 impl From<Why> for io::Error {
@@ -47,6 +48,7 @@ impl From<Why> for io::Error {
             Why::Broadcast => Errno::ACCESS,
             Why::Unsupported => Errno::OPNOTSUPP,
             Why::NoOption => Errno::NOPROTOOPT,
+            Why::NoSuch => Errno::NOENT,
         };
         errno.into()
     }

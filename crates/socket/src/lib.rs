@@ -37,6 +37,7 @@
 //! | this process is a child of the one that made the socket | `EBADF` | |
 //! | what the stack cannot do, a datagram to a group among it | `EOPNOTSUPP` | `Unsupported` |
 //! | an option that sockets of this family have not | `ENOPROTOOPT` | |
+//! | no congestion control has that name | `ENOENT` | `NotFound` |
 //!
 //! On a lane the same is said by [`on_lane::Error`] where a verb fails, and by [`on_lane::CloseReason`] where a connection ends.
 #![forbid(unsafe_code)]

@@ -627,6 +627,12 @@ async fn a_socket_is_bound_before_it_connects_or_listens() {
     let _entered = client.enter();
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_keepalive(true).unwrap();
+    socket.set_send_buffer_size(10_000).unwrap();
+    socket.set_recv_buffer_size(20_000).unwrap();
+    socket.set_tos_v4(0xb8).unwrap();
+    let sizes = (socket.send_buffer_size().unwrap(), socket.recv_buffer_size().unwrap());
+    assert_eq!((sizes, socket.tos_v4().unwrap()), ((20_000, 40_000), 0xb8));
+    assert!(socket.set_tclass_v6(0xb8).is_err() && socket.tclass_v6().is_err(), "it is not one of IPv6");
     socket.bind("10.0.0.2:7000".parse().unwrap()).unwrap();
     let mut near = socket.connect(at).await.unwrap();
     let (far, from) = listener.accept().await.unwrap();
@@ -635,6 +641,9 @@ async fn a_socket_is_bound_before_it_connects_or_listens() {
     drop(far);
     let reset = timeout(Duration::from_secs(10), near.read(&mut [0; 4])).await.expect("it hangs").unwrap_err();
     assert_eq!(reset.kind(), ErrorKind::ConnectionReset, "its socket had been told to");
+    let near = near.into_std().unwrap();
+    let sizes = (near.send_buffer_size().unwrap(), near.recv_buffer_size().unwrap());
+    assert_eq!((sizes, near.tos_v4().unwrap()), ((20_000, 40_000), 0xb8));
 
     let from_std = laneway::TcpSocket::new_v6().unwrap();
     from_std.set_only_v6(true).unwrap();

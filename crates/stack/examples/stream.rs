@@ -74,7 +74,7 @@ fn counted_reader(desk: &Desk, talk: &Talk, text: &mut [u8]) -> usize {
         let n = talk.recv(text);
         received += n;
         look_fence();
-        if talk.flags().get(FULL) != 0 && talk.readable() <= talk.limit() / 3 * 2 {
+        if talk.flags().get(FULL) != 0 && talk.readable() <= talk.receive_limit() / 3 * 2 {
             desk.serve(talk);
         }
         if n < text.len() {

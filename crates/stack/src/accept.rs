@@ -5,6 +5,7 @@
 
 use crate::app::{ConnId, ListenerId};
 use crate::binding::Binding;
+use laneway_proto::ip::output::Marks;
 use laneway_wire::flow::Address;
 use std::collections::VecDeque;
 
@@ -22,6 +23,8 @@ pub struct Listener {
     queue: VecDeque<ConnId>,
     /// How many of them have ended: a peer may end all that wait, so none is looked for among them.
     ended: usize,
+    /// Of the packets to whoever calls it.
+    marks: Marks,
     /// The next listener on the same port.
     next: u16,
 }
@@ -60,7 +63,8 @@ impl Listeners {
         }
         let next = std::mem::replace(&mut self.by_port[usize::from(port)], id.0);
         let places = backlog.div_ceil(lanes).saturating_add(16);
-        self.all[at] = Some(Listener { binding, port, backlog, places, queue: VecDeque::new(), ended: 0, next });
+        let (queue, marks) = (VecDeque::new(), Marks::NONE);
+        self.all[at] = Some(Listener { binding, port, backlog, places, queue, ended: 0, marks, next });
     }
 
     /// So many connections may wait with the application, which takes them at once and hands them out: fewer may wait in the queue.
@@ -69,6 +73,19 @@ impl Listeners {
         if let Some(Some(listener)) = self.all.get_mut(usize::from(id.0)) {
             listener.places = listener.places.saturating_sub(places).max(1);
         }
+    }
+
+    /// Changes the marks of the packets to whoever calls it.
+    pub(crate) fn mark(&mut self, id: ListenerId, change: impl FnOnce(&mut Marks)) {
+        if let Some(Some(listener)) = self.all.get_mut(usize::from(id.0)) {
+            change(&mut listener.marks);
+        }
+    }
+
+    /// Those marks.
+    #[inline]
+    pub(crate) fn marks(&self, id: ListenerId) -> Marks {
+        self.all.get(usize::from(id.0)).and_then(Option::as_ref).map_or(Marks::NONE, |l| l.marks)
     }
 
     /// Removes a listener; the answer is the connections that nobody will accept, to be reset. Some of them may have ended.
@@ -166,12 +183,12 @@ impl Listeners {
         self.all.get(usize::from(id.0)).and_then(Option::as_ref).is_some_and(|l| l.queued() < l.places)
     }
 
-    /// Queues a finished connection. The caller has asked `has_room`.
+    /// Queues a finished connection, and says how its packets are to be marked. The caller has asked `has_room`.
     #[inline]
-    pub fn push(&mut self, id: ListenerId, connection: ConnId) {
-        if let Some(Some(listener)) = self.all.get_mut(usize::from(id.0)) {
-            listener.queue.push_back(connection);
-        }
+    pub fn push(&mut self, id: ListenerId, connection: ConnId) -> Marks {
+        let Some(Some(listener)) = self.all.get_mut(usize::from(id.0)) else { return Marks::NONE };
+        listener.queue.push_back(connection);
+        listener.marks
     }
 
     /// Takes the oldest finished connection. If that has ended, it is to be said (`passed_over`).

@@ -12,7 +12,7 @@ use laneway_device::{PartialChecksum, Tx, TxMeta};
 use laneway_proto::discard::Discard;
 use laneway_proto::ethernet;
 use laneway_proto::ip::fragment::Fragments;
-use laneway_proto::ip::output::{self, HeaderSpec};
+use laneway_proto::ip::output::{self, HeaderSpec, Marks};
 use laneway_proto::tcp::connection::effective_mss;
 use laneway_proto::tcp::output::Pieces;
 use laneway_proto::tcp::{Connection, Plan};
@@ -63,10 +63,16 @@ pub trait Written: Clone {
         false
     }
 
-    /// Its hop limit; 0: as the host's.
+    /// Whether its packet may have marks.
     #[inline(always)]
-    fn hop_limit(&self) -> u8 {
-        0
+    fn may_be_marked(&self) -> bool {
+        false
+    }
+
+    /// Those, if it may.
+    #[inline(always)]
+    fn marks(&self) -> Marks {
+        Marks::NONE
     }
 }
 
@@ -86,20 +92,24 @@ impl Written for UsualSyn {
     }
 }
 
-/// A header whose packet has a hop limit of its own.
+/// A header whose packet has marks.
 #[derive(Clone)]
-struct Living<'a> {
+struct Marked<'a> {
     header: &'a Header,
-    hop_limit: u8,
+    marks: Marks,
 }
 
-impl Written for Living<'_> {
+impl Written for Marked<'_> {
     fn write(self, buf: &mut [u8], offloaded: bool) -> Sum {
         self.header.write(buf, offloaded)
     }
 
-    fn hop_limit(&self) -> u8 {
-        self.hop_limit
+    fn may_be_marked(&self) -> bool {
+        true
+    }
+
+    fn marks(&self) -> Marks {
+        self.marks
     }
 }
 
@@ -111,11 +121,11 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
     let Some(mut path) = way(local, tx, key, place, || text.is_answered()) else { return Sent::Nowhere };
     let tcp_len = header_len + payload_len;
     let total = path.header.len() + tcp_len;
-    let hop_limit = text.hop_limit();
-    if total > path.carries as usize || hop_limit != 0 {
+    if total > path.carries as usize || text.may_be_marked() {
         cold_path();
+        let marks = text.marks();
         if !path.resolved {
-            let (header, next_hop) = (of_its_own(path, hop_limit), path.next_hop);
+            let (header, next_hop) = (marked(path, marks), path.next_hop);
             return unresolved(local, &header, next_hop, (header_len, tcp_len), text.clone(), /* is_kept= */ true);
         }
         if total > path.header.link_len() + path.mtu as usize {
@@ -124,8 +134,8 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
                 None => return Sent::Nowhere,
             }
         }
-        if path.is_cut || hop_limit != 0 {
-            let (mut header, is_cut) = (of_its_own(path, hop_limit), path.is_cut);
+        if path.is_cut || !marks.is_none() {
+            let (mut header, is_cut) = (marked(path, marks), path.is_cut);
             if is_cut {
                 header = to_be_cut(local, key, &header);
             }
@@ -137,10 +147,10 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
     count(&mut local.counters, octets)
 }
 
-/// The headers of what goes by a path, with this hop limit if it is one.
+/// The headers of what goes by a path, with these marks if there are some.
 #[cold]
-fn of_its_own(path: &Path, hop_limit: u8) -> output::Template {
-    if hop_limit == 0 { path.header } else { path.header.living(hop_limit) }
+fn marked(path: &Path, marks: Marks) -> output::Template {
+    if marks.is_none() { path.header } else { path.header.marked(marks) }
 }
 
 /// The headers of a segment by a path that carries less than is believed of any.
@@ -254,7 +264,7 @@ pub fn super_segment<T: Tx>(
     }
     let ip_len = path.header.len() - link_len;
     let tcp_len = plan.segment_len();
-    if !path.resolved || path.is_cut || connection.hop_limit() != 0 || ip_len + tcp_len > tso_max {
+    if !path.resolved || path.is_cut || !connection.marks().is_none() || ip_len + tcp_len > tso_max {
         let path = *path;
         return in_pieces(local, tx, connection, &path, plan);
     }
@@ -311,7 +321,7 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
     let room = tso_max.saturating_sub(ip_len + header_len) / mss * mss;
     let most = if path.resolved && !path.is_cut { room.max(mss) } else { mss };
     let pieces = connection.pieces(plan, now);
-    let own = of_its_own(path, connection.hop_limit());
+    let own = marked(path, connection.marks());
     let mut header = own;
     let (mut at, len) = (0, plan.len as usize);
     let mut sent = Sent::Yes;
@@ -438,7 +448,19 @@ pub fn header<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, header: &Head
 /// there.
 #[inline(always)]
 pub fn answer<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, make: impl FnOnce(&Local, u32) -> Header) -> Sent {
-    let sent = in_passing(local, tx, key, make);
+    marked_answer(local, tx, key, Marks::NONE, make)
+}
+
+/// The same, with these marks.
+#[inline(always)]
+pub fn marked_answer<T: Tx>(
+    local: &mut Local,
+    tx: &mut T,
+    key: &FlowKey,
+    marks: Marks,
+    make: impl FnOnce(&Local, u32) -> Header,
+) -> Sent {
+    let sent = in_passing(local, tx, key, marks, make);
     if sent == Sent::Yes {
         local.counters.count(Mib::TcpOutSegs);
     }
@@ -451,6 +473,7 @@ pub fn in_passing<T: Tx>(
     local: &mut Local,
     tx: &mut T,
     key: &FlowKey,
+    marks: Marks,
     make: impl FnOnce(&Local, u32) -> Header,
 ) -> Sent {
     let (offloads, hop_limit) = (local.tx_checksum, local.paths.hop_limit);
@@ -462,13 +485,22 @@ pub fn in_passing<T: Tx>(
     let Some(path) = local.paths.passing.as_mut().filter(|_| resolved) else {
         cold_path();
         let spec = HeaderSpec { hop_limit, ..HeaderSpec::new(key.local, key.remote, protocol::TCP) };
-        let ahead = output::Template::new(&spec);
+        let ahead = output::Template::new(&spec).marked(marks);
         return unresolved(local, &ahead, next_hop, (tcp_len, tcp_len), &header, /* is_kept= */ false);
     };
     if path.used_in != second_of(local.now) {
         path.report(local.now, &mut local.waiting, &mut local.mail);
     }
     let ahead = path.from(&key.local, hop_limit);
+    let marked;
+    let ahead = match marks.is_none() {
+        true => ahead,
+        false => {
+            cold_path();
+            marked = ahead.marked(marks);
+            &marked
+        }
+    };
     let total = ahead.len() + tcp_len;
     let Some(buf) = tx.reserve_for(total, key) else {
         cold_path();
@@ -495,32 +527,31 @@ pub fn syn_at<T: Tx>(local: &mut Local, tx: &mut T, key: &FlowKey, path: PathPla
     }
 }
 
-/// As [`syn_at`], with this hop limit; 0: the host's.
+/// As [`syn_at`], with these marks.
 #[inline(always)]
-pub fn syn_living<T: Tx>(
-    local: &mut Local,
-    tx: &mut T,
-    key: &FlowKey,
-    path: PathPlace,
-    header: Header,
-    hop_limit: u8,
-) -> Sent {
-    match hop_limit {
-        0 => syn_at(local, tx, key, path, header),
-        _ => syn_of_its_own(local, tx, (key, path), header, hop_limit),
-    }
-}
-
-#[cold]
-fn syn_of_its_own<T: Tx>(
+pub fn marked_syn_at<T: Tx>(
     local: &mut Local,
     tx: &mut T,
     (key, path): (&FlowKey, PathPlace),
     header: Header,
-    hop_limit: u8,
+    marks: Marks,
+) -> Sent {
+    match marks.is_none() {
+        true => syn_at(local, tx, key, path, header),
+        false => marked_any_syn_at(local, tx, (key, path), header, marks),
+    }
+}
+
+#[cold]
+fn marked_any_syn_at<T: Tx>(
+    local: &mut Local,
+    tx: &mut T,
+    (key, path): (&FlowKey, PathPlace),
+    header: Header,
+    marks: Marks,
 ) -> Sent {
     let out = Outgoing { key, path, header_len: header.len(), payload_len: 0 };
-    segment(local, tx, out, Living { header: &header, hop_limit })
+    segment(local, tx, out, Marked { header: &header, marks })
 }
 
 #[inline(never)]

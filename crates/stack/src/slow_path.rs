@@ -16,7 +16,7 @@ use laneway_device::Tx;
 use laneway_proto::discard::Discard;
 use laneway_proto::icmp::{self, ErrorKind, IcmpError, Incoming, Problem, QuotedFlow, RateLimit};
 use laneway_proto::ip::input::Packet;
-use laneway_proto::ip::output::HeaderSpec;
+use laneway_proto::ip::output::{HeaderSpec, Marks};
 use laneway_proto::ip::reassembly::Reassembled;
 use laneway_proto::tcp::CloseReason;
 use laneway_proto::udp;
@@ -312,7 +312,8 @@ pub fn send_datagrams<T: Tx>(local: &mut Local, tx: &mut T) {
             local_port: out.local_port,
             remote_port: out.remote_port,
         };
-        let spec = HeaderSpec { hop_limit: out.ttl, ..HeaderSpec::new(out.local, out.remote, protocol::UDP) };
+        let Marks { hop_limit, dscp_ecn } = out.marks;
+        let spec = HeaderSpec { hop_limit, dscp_ecn, ..HeaderSpec::new(out.local, out.remote, protocol::UDP) };
         local.counters.count(Mib::UdpOutDatagrams);
         let _ =
             egress::packet(local, tx, &spec, udp::HEADER_LEN + out.data.len(), |buf| udp::emit(&key, &out.data, buf));

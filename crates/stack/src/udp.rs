@@ -7,6 +7,7 @@ use crate::app::UdpId;
 use crate::binding::{Binding, RANK_MAX};
 use crate::counters::{Counters, Mib};
 use crate::snapshot::Snapshot;
+use laneway_proto::ip::output::Marks;
 use laneway_proto::udp::PAYLOAD_MAX;
 use laneway_wire::flow::{Address, FlowKey};
 use std::collections::{BTreeMap, VecDeque};
@@ -44,8 +45,7 @@ pub(crate) enum Fate {
 pub(crate) struct Sender {
     /// Where it was bound, or what connecting it had made of that.
     pub(crate) address: IpAddr,
-    /// Its hop limit; 0: as the host's.
-    pub(crate) ttl: u8,
+    pub(crate) marks: Marks,
 }
 
 /// What an application has a socket send.
@@ -56,8 +56,7 @@ pub(crate) struct Sending<'a> {
     pub(crate) to: SocketAddr,
     /// That may be a broadcast address.
     pub(crate) to_all: bool,
-    /// Its hop limit; 0: as the host's.
-    pub(crate) ttl: u8,
+    pub(crate) marks: Marks,
     pub(crate) data: &'a [u8],
 }
 
@@ -71,8 +70,8 @@ pub struct Outgoing {
     pub remote: Address,
     /// To.
     pub remote_port: u16,
-    /// Its hop limit; 0: as the host's.
-    pub ttl: u8,
+    /// Of its packet.
+    pub marks: Marks,
     /// Bytes.
     pub data: Vec<u8>,
 }
@@ -190,7 +189,7 @@ impl UdpSockets {
     pub(crate) fn send(
         &mut self,
         id: UdpId,
-        Sending { from, to, to_all, ttl, data }: Sending<'_>,
+        Sending { from, to, to_all, marks, data }: Sending<'_>,
         snapshot: &Snapshot,
         counters: &mut Counters,
     ) -> bool {
@@ -229,7 +228,7 @@ impl UdpSockets {
             local_port: port,
             remote,
             remote_port: to.port(),
-            ttl,
+            marks,
             data: data.to_vec(),
         });
         true

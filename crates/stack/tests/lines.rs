@@ -167,7 +167,7 @@ fn who_has_read_what_there_was_is_given_more() {
                 }
                 read.set(read.get() + n);
                 look_fence();
-                if reader.flags().get(FULL) != 0 && reader.readable() <= reader.limit() / 3 * 2 {
+                if reader.flags().get(FULL) != 0 && reader.readable() <= reader.receive_limit() / 3 * 2 {
                     desk.serve(&reader);
                 }
             }

@@ -56,6 +56,26 @@ impl HeaderSpec {
     }
 }
 
+/// What a socket says of the IP header of its packets. What is 0 is as the host has it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Marks {
+    /// `IP_TTL`, or `IPV6_UNICAST_HOPS`.
+    pub hop_limit: u8,
+    /// `IP_TOS`, or `IPV6_TCLASS`: DSCP in the upper six bits, ECN in the lower two.
+    pub dscp_ecn: u8,
+}
+
+impl Marks {
+    /// Says nothing.
+    pub const NONE: Marks = Marks { hop_limit: 0, dscp_ecn: 0 };
+
+    /// As nearly all are.
+    #[inline(always)]
+    pub const fn is_none(self) -> bool {
+        u16::from_ne_bytes([self.hop_limit, self.dscp_ecn]) == 0
+    }
+}
+
 /// The header of many packets, written once, and the link header in front of it, if there is one: only the length is filled in, and the
 /// checksum with it.
 #[derive(Clone, Copy)]
@@ -96,10 +116,24 @@ impl Template {
         Template { bytes, len: len as u8, link_len: link_len as u8, ..*self }
     }
 
-    /// The same with this hop limit.
+    /// The same with these marks.
     #[must_use]
-    pub fn living(&self, hop_limit: u8) -> Self {
-        self.but(|header, v4| header[if v4 { 8 } else { 7 }] = hop_limit)
+    pub fn marked(&self, marks: Marks) -> Self {
+        let Marks { hop_limit, dscp_ecn } = marks;
+        self.but(|header, v4| {
+            if hop_limit != 0 {
+                header[if v4 { 8 } else { 7 }] = hop_limit;
+            }
+            match (dscp_ecn, v4) {
+                (0, _) => {}
+                (_, true) => header[1] = dscp_ecn,
+                // Between the version and the flow label, over two bytes.
+                (_, false) => {
+                    header[0] = header[0] & 0xf0 | dscp_ecn >> 4;
+                    header[1] = header[1] & 0x0f | dscp_ecn << 4;
+                }
+            }
+        })
     }
 
     /// The same for one packet that routers may cut, and that its pieces are known by. (IPv6 has no such thing: nothing changes.)

@@ -9,6 +9,7 @@ use super::queue::SendQueue;
 use super::rtt::RttEstimator;
 use super::sack::Scoreboard;
 use super::state::State;
+use super::told::Told;
 use super::{BufferPool, Config, Cx};
 use crate::time::Instant;
 use laneway_wire::flow::FlowKey;
@@ -19,6 +20,7 @@ mod getters;
 mod verbs;
 
 pub(super) use facts::{EXCHANGES_MAX, Facts};
+pub use verbs::SEND_FLOOR;
 
 /// What two ends settled in a handshake: the only thing that a [`Connection`] can be made of.
 #[derive(Clone, Copy, Debug)]
@@ -108,8 +110,6 @@ pub(super) struct Send {
     /// What the peer announced: more than that it does not take, whatever the path carries.
     pub(super) peer_mss: u16,
     pub(super) scale: WindowScale,
-    /// Of our packets; 0: as the host's.
-    pub(super) hop_limit: u8,
     /// ACKs in a row that acknowledged nothing new.
     pub(super) dup_acks: u16,
     pub(super) buf: SendQueue,
@@ -194,17 +194,14 @@ pub struct Connection {
     /// When the oldest unacknowledged byte was first sent, or the last progress after that.
     pub(super) progress_ms: u32,
     pub(super) challenged_ms: u32,
-    pub(super) user_timeout_ms: u32,
     pub(super) retransmitted: u32,
     pub(super) tally: Tally,
     /// The application's own word for this connection.
     pub token: u64,
     /// The listener that it came from; `u16::MAX` for an active open.
     pub listener: u16,
-    /// Of keepalive, in seconds; 0: the configuration's. So are the others.
-    pub(super) keep_idle_s: u16,
-    pub(super) keep_interval_s: u16,
-    pub(super) keep_probes: u8,
+    /// What few are told.
+    pub(super) told: Option<Box<Told>>,
 }
 
 const _: () =
@@ -258,7 +255,6 @@ impl Connection {
                 mss,
                 peer_mss: agreed.peer_mss,
                 scale: agreed.snd_scale,
-                hop_limit: 0,
                 dup_acks: 0,
                 buf: SendQueue::default(),
                 queued: 0,
@@ -301,14 +297,11 @@ impl Connection {
             keep_at: Instant::NEVER,
             progress_ms: ms,
             challenged_ms: ms.wrapping_sub(u32::MAX / 2),
-            user_timeout_ms: 0,
             retransmitted: 0,
             tally: Tally::default(),
             token: 0,
             listener: u16::MAX,
-            keep_idle_s: 0,
-            keep_interval_s: 0,
-            keep_probes: 0,
+            told: None,
         }
     }
 
@@ -338,6 +331,7 @@ impl Connection {
     pub fn release(&mut self, pool: &mut BufferPool) {
         self.release_but_unread(pool);
         self.rcv.buf.release(pool);
+        self.told = None; // only now: its last packet may be a reset, and is marked as the others were
     }
 
     #[inline(always)]

@@ -6,6 +6,7 @@ use super::listen::offer;
 use super::rtt::syn_timeout_us;
 use super::state::{Event, State};
 use crate::discard::Discard;
+use crate::ip::output::Marks;
 use crate::time::Instant;
 use core::hint::cold_path;
 use laneway_wire::flow::FlowKey;
@@ -17,7 +18,6 @@ const SOFT_RETRIES: u8 = 4;
 /// An active open under way.
 pub struct Handshake {
     key: FlowKey,
-    state: State,
     retries: u8,
     due: bool,
     /// The SYN has gone out again behind a reset, before its time.
@@ -26,8 +26,8 @@ pub struct Handshake {
     ts_offset: u32,
     /// The MSS that we announce.
     mss: u16,
-    /// Its hop limit, and that of the connection that it becomes; 0: as the host's.
-    pub hop_limit: u8,
+    /// Of its packets, and of those of the connection that it becomes.
+    pub marks: Marks,
     /// What the peer's SYN said, in a simultaneous open.
     peer: Option<PeerSyn>,
     /// Why it may be in vain, as somebody on the way has said.
@@ -69,14 +69,13 @@ impl Handshake {
     pub fn connect(key: FlowKey, iss: SeqNum, ts_offset: u32, mss: u16, now: Instant) -> Self {
         Handshake {
             key,
-            state: State::SynSent,
             retries: 0,
             due: true,
             again: false,
             iss,
             ts_offset,
             mss,
-            hop_limit: 0,
+            marks: Marks::NONE,
             peer: None,
             soft: None,
             sent_at: now,
@@ -93,7 +92,7 @@ impl Handshake {
 
     /// SYN-SENT or SYN-RECEIVED.
     pub fn state(&self) -> State {
-        self.state
+        if self.peer.is_none() { State::SynSent } else { State::SynReceived }
     }
 
     /// Our initial sequence number: what an ICMP error must quote to be believed.
@@ -249,12 +248,10 @@ impl Handshake {
             return Outcome::Established(self.agree(peer, seg, Event::SynAck, cx));
         }
         cold_path(); // a simultaneous open
-        if let Some(next) = self.state.on(Event::Syn) {
-            self.state = next;
-        }
         // Another SYN is answered as the first was, which serves as the challenge of RFC 5961 section 4: it may be old, or anyone's. A peer that has
         // really begun anew resets what it did not mean. The timer begins anew with the first alone: who repeats his would have it never end.
         if self.peer.is_none() {
+            debug_assert_eq!(self.state().on(Event::Syn), Some(State::SynReceived));
             self.peer = Some(peer);
             self.deadline = Instant::NEVER;
         }
@@ -268,11 +265,10 @@ impl Handshake {
         Some(self.agreed(self.peer?, cx))
     }
 
-    /// What follows is the connection's: this ends as it is. (Its state is not set. What was just written makes a processor wait that
-    /// reads the fields beside it.)
+    /// What follows is the connection's: this ends as it is.
     #[inline(always)]
     fn agree(&self, peer: PeerSyn, seg: &Segment<'_>, event: Event, cx: &Cx<'_>) -> Agreed {
-        debug_assert_eq!(self.state.on(event), Some(State::Established));
+        debug_assert_eq!(self.state().on(event), Some(State::Established));
         let mut agreed = self.agreed(peer, cx);
         if !seg.flags.syn() {
             agreed.snd_wnd = seg.window << agreed.snd_scale;

@@ -40,23 +40,21 @@ fn own_or_us(own_s: u16, configured_us: u64) -> u64 {
 }
 
 impl Connection {
-    /// Its own times.
-    pub(super) fn keepalive_times(&self) -> KeepaliveTimes {
-        KeepaliveTimes { idle_s: self.keep_idle_s, interval_s: self.keep_interval_s, probes: self.keep_probes }
-    }
-
     /// Silence before the first probe.
     pub(super) fn keep_idle_us(&self, config: &Config) -> u64 {
-        own_or_us(self.keep_idle_s, config.tcp_keepalive_time_us)
+        own_or_us(self.told().keepalive.idle_s, config.tcp_keepalive_time_us)
     }
 
     /// Between probes.
     pub(super) fn keep_interval_us(&self, config: &Config) -> u64 {
-        own_or_us(self.keep_interval_s, config.tcp_keepalive_intvl_us)
+        own_or_us(self.told().keepalive.interval_s, config.tcp_keepalive_intvl_us)
     }
 
     /// Probes that may go unanswered.
     pub(super) fn keep_probes_max(&self, config: &Config) -> u8 {
-        if self.keep_probes > 0 { self.keep_probes } else { config.tcp_keepalive_probes }
+        match self.told().keepalive.probes {
+            0 => config.tcp_keepalive_probes,
+            own => own,
+        }
     }
 }

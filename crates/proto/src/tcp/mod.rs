@@ -42,6 +42,7 @@ pub mod sack;
 pub mod state;
 pub mod timers;
 pub mod timewait;
+pub mod told;
 mod window;
 
 pub use buffer::{BufferPool, Ring};

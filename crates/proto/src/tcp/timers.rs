@@ -192,7 +192,7 @@ impl Connection {
     /// Who is given up is asked nothing more.
     #[inline]
     fn is_user_timeout_over(&self, now: Instant) -> bool {
-        self.user_timeout_ms > 0 && self.idle_ms(now) >= self.user_timeout_ms
+        self.user_timeout_ms() > 0 && self.idle_ms(now) >= self.user_timeout_ms()
     }
 
     /// Time has passed. May be called early, and then does nothing. Call `decide` afterwards.
@@ -228,7 +228,7 @@ impl Connection {
         if !self.facts.has(Facts::PERSIST) || self.snd.wnd == 0 {
             self.retries = self.retries.saturating_add(1);
         }
-        let over = if self.user_timeout_ms > 0 {
+        let over = if self.user_timeout_ms() > 0 {
             self.is_user_timeout_over(cx.now)
         } else if self.facts.has(Facts::RECEIVE_SHUT) {
             self.retries > cx.config.tcp_retries2.min(cx.config.tcp_orphan_retries) || self.is_pinned(cx.config)
@@ -286,8 +286,9 @@ impl Connection {
 
     /// The user timeout may be over before the next retransmission is due.
     pub(super) fn heed_user_timeout(&mut self, now: Instant) {
-        if self.user_timeout_ms > 0 && self.rexmt_at != Instant::NEVER {
-            let left_ms = self.user_timeout_ms.saturating_sub(self.idle_ms(now));
+        let user_timeout_ms = self.user_timeout_ms();
+        if user_timeout_ms > 0 && self.rexmt_at != Instant::NEVER {
+            let left_ms = user_timeout_ms.saturating_sub(self.idle_ms(now));
             self.rexmt_at = self.rexmt_at.min(now.after_us(u64::from(left_ms) * 1_000));
         }
     }
@@ -304,7 +305,7 @@ impl Connection {
         }
         let idle_us = cx.now.since_us(self.heard_at);
         // As with the kernel's `TCP_USER_TIMEOUT`, which decides instead of the number of probes if it is set.
-        let over = match self.user_timeout_ms {
+        let over = match self.user_timeout_ms() {
             0 => self.probes >= self.keep_probes_max(cx.config),
             limit_ms => self.probes > 0 && idle_us >= u64::from(limit_ms) * 1_000,
         };

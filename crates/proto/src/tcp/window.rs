@@ -98,6 +98,13 @@ impl Connection {
     /// Memory is lent only when something is in the buffer; but that there is none is no time to ask for more.
     #[inline(never)]
     fn tune(&mut self, cx: &Cx<'_>) {
+        // An urgent mark that was passed would lie ahead again after half of the circle. Here it is noticed long before.
+        if self.urgent_ahead().is_none() {
+            self.facts.clear(Facts::URGENT_IN);
+        }
+        if let Some(bytes) = self.told.as_ref().map(|told| told.receive_buffer).filter(|bytes| *bytes > 0) {
+            return self.keep_to(bytes, cx);
+        }
         let (now_ms, round_ms) = (cx.now.as_ms() as u32, self.round_ms());
         let age_ms = now_ms.wrapping_sub(self.rcv.tuned_ms);
         let affordable = self.rcv.buf.lent().max(cx.pool.largest()) as u32;
@@ -114,10 +121,17 @@ impl Connection {
         if grown || age_ms > round_ms {
             (self.rcv.read, self.rcv.tuned_ms) = (0, now_ms);
         }
-        // An urgent mark that was passed would lie ahead again after half of the circle. Here it is noticed long before.
-        if self.urgent_ahead().is_none() {
-            self.facts.clear(Facts::URGENT_IN);
-        }
+    }
+
+    /// The buffer is to have this size, which it was told. What the window has promised beyond that is waited for, and has room; and more than there is
+    /// memory for is not asked for, as in autotuning. From now on each read comes here.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn keep_to(&mut self, bytes: u32, cx: &Cx<'_>) {
+        let affordable = self.rcv.buf.lent().max(cx.pool.largest()) as u32;
+        let promised = self.rcv.adv.offset_from(self.rcv.nxt).max(0) as u32 + self.rcv.buf.len();
+        self.rcv.buf_max = bytes.min(affordable).max(promised.min(self.rcv.buf_max));
+        self.rcv.read = u32::MAX;
     }
 
     /// The round trip that autotuning goes by, in milliseconds, at least one. What is received tells it best; what was sent may be long ago.

@@ -1,11 +1,13 @@
 //! Owns a TCP listener that threads use.
 
 use super::TcpStream;
-use super::socket::Inherited;
+use super::inherited::Inherited;
+use super::options::{checked_ttl, ttl_of};
 use super::stack::{Inner, Stack};
-use super::{checked_ttl, each, named, ttl_of};
+use super::{each, named};
 use crate::error::Why;
 use crate::on_lane::BindOptions;
+use laneway_stack::proto::ip::output::Marks;
 use laneway_stack::threads::accept::Acceptors;
 use laneway_stack::threads::desk::Desk;
 use std::io;
@@ -176,7 +178,7 @@ impl TcpListener {
         }
         let is_v6 = self.0.acceptors.at.is_ipv6();
         // Its lane has it already.
-        newcomer.talk.app().ttl.store(self.0.acceptors.ttl.load(Relaxed), Relaxed);
+        newcomer.talk.app().ttl.store(self.0.acceptors.marks().hop_limit, Relaxed);
         let stream = TcpStream::new(newcomer.talk, self.0.desk.clone(), is_v6, None);
         self.0.inherited.give(&stream)?;
         Ok((stream, named(is_v6, newcomer.peer)))
@@ -194,20 +196,27 @@ impl TcpListener {
         Ok(())
     }
 
-    /// `IP_TTL`, and over IPv6 `IPV6_UNICAST_HOPS`, of connections that come from now on. Until they are established they have the stack's.
+    /// `IP_TTL`, and over IPv6 `IPV6_UNICAST_HOPS`, of connections that come from now on, their SYN-ACKs among them: whoever takes only what no router has
+    /// passed on (RFC 5082) takes these.
     ///
     /// # Errors
     /// `EINVAL` unless it is 1 to 255.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.check()?;
-        self.0.acceptors.ttl.store(checked_ttl(ttl)?, Relaxed);
+        self.mark(Marks { hop_limit: checked_ttl(ttl)?, ..self.0.acceptors.marks() });
         Ok(())
+    }
+
+    pub(super) fn mark(&self, marks: Marks) {
+        if marks != self.0.acceptors.marks() {
+            self.0.desk.set_marks(&self.0.acceptors, marks);
+        }
     }
 
     /// `IP_TTL`.
     pub fn ttl(&self) -> io::Result<u32> {
         self.check()?;
-        Ok(ttl_of(self.0.acceptors.ttl.load(Relaxed), &self.0.desk))
+        Ok(ttl_of(self.0.acceptors.marks().hop_limit, &self.0.desk))
     }
 
     /// A listener does not fail.

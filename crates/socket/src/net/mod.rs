@@ -1,8 +1,10 @@
 //! Owns the sockets that Rust programmers know: blocking, on any thread, with the methods of `std::net`.
 
+mod inherited;
 mod keepalive;
 mod late;
 mod listener;
+mod options;
 mod poller;
 mod socket;
 mod stack;
@@ -19,8 +21,6 @@ pub use stack::{Builder, Entered, Stack};
 pub use stream::TcpStream;
 pub use udp::UdpSocket;
 
-use crate::error::Why;
-use laneway_stack::threads::desk::Desk;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -74,28 +74,6 @@ fn set_timeout(place: &AtomicU32, timeout: Option<Duration>) -> io::Result<()> {
     };
     place.store(ms, Relaxed);
     Ok(())
-}
-
-/// `IP_TTL`, as the kernel takes it.
-fn checked_ttl(ttl: u32) -> io::Result<u8> {
-    match u8::try_from(ttl) {
-        Err(_) | Ok(0) => Err(Why::Invalid.into()),
-        Ok(ttl) => Ok(ttl),
-    }
-}
-
-/// `IP_TTL` of a socket: what was set, or else what the stack's configuration says.
-fn ttl_of(own: u8, desk: &Desk) -> u32 {
-    match own {
-        0 => desk.usual().ttl.into(),
-        own => own.into(),
-    }
-}
-
-/// `TCP_USER_TIMEOUT`, as the kernel takes it: to it it is an `int`, and below zero none.
-fn user_timeout_ms(timeout: Option<Duration>) -> io::Result<u32> {
-    let ms = timeout.map_or(0, |timeout| timeout.as_millis().max(1));
-    Ok(i32::try_from(ms).map_err(|_| Why::Invalid)?.unsigned_abs())
 }
 
 fn timeout(place: &AtomicU32) -> Option<Duration> {

@@ -1,9 +1,12 @@
 //! Owns a TCP socket that does nothing yet: what is set, and where it is bound, before it connects or listens.
 
+use super::inherited::Inherited;
+use super::options::{self, checked_ttl, ttl_of, user_timeout_ms};
 use super::stack::{Inner, Stack};
-use super::{TcpKeepalive, TcpListener, TcpStream, after, checked_ttl, no_time_at_all, ttl_of, user_timeout_ms};
+use super::{TcpKeepalive, TcpListener, TcpStream, after, no_time_at_all};
 use crate::error::Why;
 use crate::on_lane::{BindId, BindOptions};
+use laneway_stack::proto::ip::output::Marks;
 use laneway_stack::threads::desk::{Desk, Opening, Origin};
 use laneway_stack::threads::words::Fault;
 use std::io;
@@ -88,38 +91,6 @@ impl Drop for Bound {
         {
             stack.unbind(id);
         }
-    }
-}
-
-/// What connections have from the socket that they came from.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Inherited {
-    nodelay: bool,
-    keepalive: bool,
-    keepalive_times: Option<TcpKeepalive>,
-    user_timeout: Option<Duration>,
-    linger: Option<Duration>,
-}
-
-impl Inherited {
-    pub(super) fn give(&self, stream: &TcpStream) -> io::Result<()> {
-        let Inherited { nodelay, keepalive, keepalive_times, user_timeout, linger } = *self;
-        if nodelay {
-            stream.set_nodelay(true)?;
-        }
-        if let Some(times) = keepalive_times {
-            stream.set_tcp_keepalive(&times)?;
-            stream.set_keepalive(keepalive)?;
-        } else if keepalive {
-            stream.set_keepalive(true)?;
-        }
-        if user_timeout.is_some() {
-            stream.set_tcp_user_timeout(user_timeout)?;
-        }
-        if linger.is_some() {
-            stream.set_linger(linger)?;
-        }
-        Ok(())
     }
 }
 
@@ -288,8 +259,8 @@ impl TcpSocket {
         Ok(self.state()?.inherited.linger)
     }
 
-    /// `IP_TTL`, and over IPv6 `IPV6_UNICAST_HOPS`: how many routers its packets pass at the most, from its SYN on. Of those that it accepts, from
-    /// the moment that they are established.
+    /// `IP_TTL`, and over IPv6 `IPV6_UNICAST_HOPS`: how many routers its packets pass at the most, from its SYN on, or from the first answer to whoever
+    /// calls it.
     ///
     /// # Errors
     /// `EINVAL` unless it is 1 to 255.
@@ -301,6 +272,74 @@ impl TcpSocket {
     /// `IP_TTL`.
     pub fn ttl(&self) -> io::Result<u32> {
         Ok(ttl_of(self.state()?.ttl, &self.desk))
+    }
+
+    /// `IP_TOS`: see [`TcpStream::set_tos_v4`]. From its SYN on, and of each that it accepts: if it is a socket of IPv4, from the first answer to whoever calls it.
+    pub fn set_tos_v4(&self, tos: u32) -> io::Result<()> {
+        self.state()?.inherited.tos = options::dscp(tos as u8);
+        Ok(())
+    }
+
+    /// `IP_TOS`.
+    pub fn tos_v4(&self) -> io::Result<u32> {
+        Ok(self.state()?.inherited.tos.into())
+    }
+
+    /// `IPV6_TCLASS`: see [`TcpStream::set_tclass_v6`]. From its SYN on, and of each that it accepts from the first answer to whoever calls it.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is more than 255, `ENOPROTOOPT` for a socket of IPv4.
+    pub fn set_tclass_v6(&self, tclass: u32) -> io::Result<()> {
+        let mut state = self.state()?;
+        state.inherited.tclass = options::dscp(options::checked_tclass(self.is_v6, tclass)?);
+        Ok(())
+    }
+
+    /// `IPV6_TCLASS`.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for a socket of IPv4.
+    pub fn tclass_v6(&self) -> io::Result<u32> {
+        let state = self.state()?;
+        if self.is_v6 { Ok(state.inherited.tclass.into()) } else { Err(Why::Unsupported.into()) }
+    }
+
+    /// `SO_SNDBUF`, of the connection that it becomes, or of each that it accepts: see [`TcpStream::set_send_buffer_size`].
+    pub fn set_send_buffer_size(&self, size: usize) -> io::Result<()> {
+        self.state()?.inherited.send_buffer = options::send_buffer(&self.desk, size);
+        Ok(())
+    }
+
+    /// `SO_SNDBUF`.
+    pub fn send_buffer_size(&self) -> io::Result<usize> {
+        Ok(options::size_of(self.state()?.inherited.send_buffer, self.desk.usual().send_buffer))
+    }
+
+    /// `SO_RCVBUF`, of the connection that it becomes, or of each that it accepts: see [`TcpStream::set_recv_buffer_size`].
+    pub fn set_recv_buffer_size(&self, size: usize) -> io::Result<()> {
+        self.state()?.inherited.receive_buffer = options::receive_buffer(&self.desk, size);
+        Ok(())
+    }
+
+    /// `SO_RCVBUF`.
+    pub fn recv_buffer_size(&self) -> io::Result<usize> {
+        Ok(options::size_of(self.state()?.inherited.receive_buffer, self.desk.usual().receive_buffer))
+    }
+
+    /// `TCP_CONGESTION`, of the connection that it becomes, or of each that it accepts: see [`TcpStream::set_tcp_congestion`].
+    ///
+    /// # Errors
+    /// `ENOENT` if none has that name.
+    pub fn set_tcp_congestion(&self, name: &[u8]) -> io::Result<()> {
+        let algorithm = options::algorithm(name)?;
+        self.state()?.inherited.congestion = Some(algorithm);
+        Ok(())
+    }
+
+    /// `TCP_CONGESTION`.
+    pub fn tcp_congestion(&self) -> io::Result<Vec<u8>> {
+        let algorithm = self.state()?.inherited.congestion.unwrap_or(self.desk.usual().congestion_control);
+        Ok(algorithm.name().as_bytes().to_vec())
     }
 
     /// A socket that does nothing has nothing to fail at.
@@ -397,7 +436,9 @@ impl TcpSocket {
             Place::Bound(bound) => (bound.id.map_or(Origin::Anywhere, Origin::Bound), Some(Arc::new(bound))),
             Place::Address(_) | Place::Nowhere => (Origin::Anywhere, None),
         };
-        let talk = self.desk.open(Opening { from, to: *to, ttl });
+        let v4 = to.ip().to_canonical().is_ipv4();
+        let marks = Marks { hop_limit: ttl, dscp_ecn: if v4 { inherited.tos } else { inherited.tclass } };
+        let talk = self.desk.open(Opening { from, to: *to, marks });
         let stream = TcpStream::new(talk, self.desk, self.is_v6, bound);
         inherited.give(&stream)?;
         Ok(stream)
@@ -420,9 +461,8 @@ impl TcpSocket {
         let id = bound.id.ok_or(Why::Invalid)?;
         let listener = stack.listen_on((id, bound.at), backlog, state.inherited)?;
         bound.id = None; // the listener's from now on
-        if state.ttl != 0 {
-            listener.set_ttl(state.ttl.into())?;
-        }
+        let Inherited { tos, tclass, .. } = state.inherited;
+        listener.mark(Marks { hop_limit: state.ttl, dscp_ecn: if self.is_v6 { tclass } else { tos } });
         Ok(listener)
     }
 }

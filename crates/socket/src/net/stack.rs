@@ -1,6 +1,6 @@
 //! Owns the handle of a stack whose sockets are used from any thread.
 
-use super::socket::Inherited;
+use super::inherited::Inherited;
 use super::{TcpListener, UdpSocket, named};
 use crate::control::ControlSocket;
 use crate::error::{Why, refused};

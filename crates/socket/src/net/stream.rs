@@ -1,13 +1,15 @@
 //! Owns a TCP connection that threads use.
 
+mod options;
 #[cfg(test)]
 mod tests;
 
 use super::keepalive::TcpKeepalive;
 use super::late::sleep_until;
+use super::options::{checked_ttl, ttl_of, user_timeout_ms};
 use super::socket::Bound;
 use super::stack::Stack;
-use super::{after, checked_ttl, deadline, each, named, no_time_at_all, set_timeout, timeout, ttl_of, user_timeout_ms};
+use super::{after, deadline, each, named, no_time_at_all, set_timeout, timeout};
 use crate::error::Why;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::words::{
@@ -243,7 +245,7 @@ impl TcpStream {
     /// The lane may wait for the room that was made.
     fn after_read(&self) {
         laneway_stack::threads::look_fence();
-        if self.talk().flags().get(FULL) != 0 && self.talk().readable() <= self.talk().limit() / 3 * 2 {
+        if self.talk().flags().get(FULL) != 0 && self.talk().readable() <= self.talk().receive_limit() / 3 * 2 {
             self.desk.serve(self.talk());
         }
     }
@@ -529,28 +531,28 @@ impl TcpStream {
     /// `EINVAL` if one of them is [beyond](TcpKeepalive) what can be said. Then nothing is set.
     pub fn set_tcp_keepalive(&self, params: &TcpKeepalive) -> io::Result<()> {
         let times = params.times()?;
-        let asked = times.or(self.talk().lane().keepalive_times());
+        let asked = times.or(self.talk().lane().asked.keepalive_times());
         self.ask(|| self.desk.note(self.talk(), Op::KeepaliveTimes(times)))?;
-        self.talk().lane().set_keepalive_times(asked);
+        self.talk().lane().asked.set_keepalive_times(asked);
         self.set_keepalive(true)
     }
 
     /// `TCP_KEEPIDLE`: how long the peer is silent before it is asked for the first time.
     pub fn tcp_keepalive_time(&self) -> io::Result<Duration> {
         self.check()?;
-        Ok(own_or(self.talk().lane().keepalive_times().idle_s, self.desk.usual().keepalive_time))
+        Ok(own_or(self.talk().lane().asked.keepalive_times().idle_s, self.desk.usual().keepalive_time))
     }
 
     /// `TCP_KEEPINTVL`: how long an answer is waited for before it is asked again.
     pub fn tcp_keepalive_interval(&self) -> io::Result<Duration> {
         self.check()?;
-        Ok(own_or(self.talk().lane().keepalive_times().interval_s, self.desk.usual().keepalive_interval))
+        Ok(own_or(self.talk().lane().asked.keepalive_times().interval_s, self.desk.usual().keepalive_interval))
     }
 
     /// `TCP_KEEPCNT`: how often it is asked before the connection is given up.
     pub fn tcp_keepalive_retries(&self) -> io::Result<u32> {
         self.check()?;
-        let own = self.talk().lane().keepalive_times().probes;
+        let own = self.talk().lane().asked.keepalive_times().probes;
         Ok(if own > 0 { own } else { self.desk.usual().keepalive_probes }.into())
     }
 

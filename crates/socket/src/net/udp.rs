@@ -4,8 +4,9 @@
 mod tests;
 
 use super::late::sleep_until;
+use super::options::{checked_tclass, checked_ttl, ttl_of};
 use super::stack::{Inner, Stack};
-use super::{checked_ttl, deadline, each, named, set_timeout, timeout, ttl_of};
+use super::{deadline, each, named, set_timeout, timeout};
 use crate::error::Why;
 use crate::on_lane::BindOptions;
 use laneway_stack::threads::desk::{Desk, UdpTicket};
@@ -364,6 +365,42 @@ impl UdpSocket {
     pub fn ttl(&self) -> io::Result<u32> {
         self.check()?;
         Ok(ttl_of(self.0.ticket.ttl.load(Relaxed), &self.0.desk))
+    }
+
+    /// `IP_TOS` of datagrams that are sent from now on over IPv4: DSCP in the upper six bits of a byte, and ECN (RFC 3168) in the lower two.
+    pub fn set_tos_v4(&self, tos: u32) -> io::Result<()> {
+        self.check()?;
+        self.0.ticket.tos.store(tos as u8, Relaxed);
+        Ok(())
+    }
+
+    /// `IP_TOS`.
+    pub fn tos_v4(&self) -> io::Result<u32> {
+        self.check()?;
+        Ok(self.0.ticket.tos.load(Relaxed).into())
+    }
+
+    /// `IPV6_TCLASS`: the same over IPv6.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is more than 255, `ENOPROTOOPT` for a socket of IPv4.
+    pub fn set_tclass_v6(&self, tclass: u32) -> io::Result<()> {
+        self.check()?;
+        let tclass = checked_tclass(self.0.ticket.at.is_ipv6(), tclass)?;
+        self.0.ticket.tclass.store(tclass, Relaxed);
+        Ok(())
+    }
+
+    /// `IPV6_TCLASS`.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for a socket of IPv4.
+    pub fn tclass_v6(&self) -> io::Result<u32> {
+        self.check()?;
+        if !self.0.ticket.at.is_ipv6() {
+            return Err(Why::Unsupported.into());
+        }
+        Ok(self.0.ticket.tclass.load(Relaxed).into())
     }
 
     /// `SO_BROADCAST`: whether it may send to all hosts of a network, at 255.255.255.255 or at the broadcast address of one of the stack's networks, and

@@ -110,6 +110,46 @@ impl TcpSocket {
         self.0.linger()
     }
 
+    /// `SO_SNDBUF`: see [`set_send_buffer_size`](crate::TcpSocket::set_send_buffer_size).
+    pub fn set_send_buffer_size(&self, size: u32) -> io::Result<()> {
+        self.0.set_send_buffer_size(size as usize)
+    }
+
+    /// `SO_SNDBUF`.
+    pub fn send_buffer_size(&self) -> io::Result<u32> {
+        self.0.send_buffer_size().map(|size| size as u32)
+    }
+
+    /// `SO_RCVBUF`: see [`set_recv_buffer_size`](crate::TcpSocket::set_recv_buffer_size).
+    pub fn set_recv_buffer_size(&self, size: u32) -> io::Result<()> {
+        self.0.set_recv_buffer_size(size as usize)
+    }
+
+    /// `SO_RCVBUF`.
+    pub fn recv_buffer_size(&self) -> io::Result<u32> {
+        self.0.recv_buffer_size().map(|size| size as u32)
+    }
+
+    /// `IP_TOS`: see [`set_tos_v4`](crate::TcpSocket::set_tos_v4).
+    pub fn set_tos_v4(&self, tos: u32) -> io::Result<()> {
+        self.0.set_tos_v4(tos)
+    }
+
+    /// `IP_TOS`.
+    pub fn tos_v4(&self) -> io::Result<u32> {
+        self.0.tos_v4()
+    }
+
+    /// `IPV6_TCLASS`: see [`set_tclass_v6`](crate::TcpSocket::set_tclass_v6).
+    pub fn set_tclass_v6(&self, tclass: u32) -> io::Result<()> {
+        self.0.set_tclass_v6(tclass)
+    }
+
+    /// `IPV6_TCLASS`.
+    pub fn tclass_v6(&self) -> io::Result<u32> {
+        self.0.tclass_v6()
+    }
+
     /// A socket that does nothing has nothing to fail at.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.0.take_error()

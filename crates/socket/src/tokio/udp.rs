@@ -240,6 +240,26 @@ impl UdpSocket {
         self.inner.ttl()
     }
 
+    /// `IP_TOS`: see [`UdpSocket::set_tos_v4`](crate::UdpSocket::set_tos_v4).
+    pub fn set_tos_v4(&self, tos: u32) -> io::Result<()> {
+        self.inner.set_tos_v4(tos)
+    }
+
+    /// `IP_TOS`.
+    pub fn tos_v4(&self) -> io::Result<u32> {
+        self.inner.tos_v4()
+    }
+
+    /// `IPV6_TCLASS`: see [`UdpSocket::set_tclass_v6`](crate::UdpSocket::set_tclass_v6).
+    pub fn set_tclass_v6(&self, tclass: u32) -> io::Result<()> {
+        self.inner.set_tclass_v6(tclass)
+    }
+
+    /// `IPV6_TCLASS`.
+    pub fn tclass_v6(&self) -> io::Result<u32> {
+        self.inner.tclass_v6()
+    }
+
     /// `SO_BROADCAST`: see [`UdpSocket::set_broadcast`](crate::UdpSocket::set_broadcast).
     pub fn set_broadcast(&self, broadcast: bool) -> io::Result<()> {
         self.inner.set_broadcast(broadcast)

@@ -16,6 +16,7 @@ mod halves;
 mod listeners;
 mod names;
 mod options;
+mod rare_options;
 mod resets;
 mod traits;
 mod unconnected;

@@ -3,11 +3,17 @@
 use crate::world::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A socket of the kernel's with the names of ours.
 pub struct KernelSocket {
     socket: OwnedFd,
+}
+
+impl AsFd for KernelSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 impl KernelSocket {
@@ -75,13 +81,13 @@ impl KernelSocket {
     fn take_error(&self) -> io::Result<Option<io::Error>> {
         Ok(sockopt::socket_error(&self.socket)?.err().map(Into::into))
     }
-    fn bind(&self, at: SocketAddr) -> io::Result<()> {
+    pub fn bind(&self, at: SocketAddr) -> io::Result<()> {
         Ok(rustix::net::bind(&self.socket, &at)?)
     }
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(rustix::net::getsockname(&self.socket)?.try_into()?)
     }
-    fn connect(self, to: SocketAddr) -> io::Result<TcpStream> {
+    pub fn connect(self, to: SocketAddr) -> io::Result<TcpStream> {
         rustix::net::connect(&self.socket, &to)?;
         Ok(self.socket.into())
     }
@@ -92,7 +98,7 @@ impl KernelSocket {
             Err(error) => Err(error.into()),
         }
     }
-    fn listen(self, backlog: u32) -> io::Result<TcpListener> {
+    pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
         rustix::net::listen(&self.socket, backlog as i32)?;
         Ok(self.socket.into())
     }

@@ -98,7 +98,7 @@ fn the_work_for_one_that_ends_does_not_grow_with_the_queue() {
     let id = ListenerId(1);
     let mut all = Listeners::default();
     all.add(id, binding(ANY), 80, ALL as usize, 1);
-    (0..ALL).for_each(|n| all.push(id, ConnId::new(n, 0)));
+    (0..ALL).for_each(|n| _ = all.push(id, ConnId::new(n, 0)));
     let looks = std::cell::Cell::new(0);
     for ended in (0..ALL).rev() {
         all.forget(id, |connection| {

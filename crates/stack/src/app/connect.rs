@@ -25,7 +25,7 @@ impl Context<'_> {
     /// Starts an active open from a local address of the caller's choice, or the one that the route says. The port is
     /// chosen such that the replies come to this lane. [`App::on_connect`](super::App::on_connect) or [`App::on_closed`](super::App::on_closed) tells how it ended, unless the caller
     /// closes or aborts it before: then it is gone, and neither is called. Until it is established its other verbs do nothing, those that set
-    /// an option among them, but for [`set_ttl`](Self::set_ttl): `on_connect` is the place for these.
+    /// an option among them, but for [`set_ttl`](Self::set_ttl) and [`set_tos`](Self::set_tos): `on_connect` is the place for these.
     ///
     /// [`Error::LaneExhausted`]: this lane has no port left towards that destination, and another lane may have. With one lane
     /// it is [`Error::PortsExhausted`] at once: all are taken.

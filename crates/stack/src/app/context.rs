@@ -7,10 +7,15 @@ use crate::counters::Mib;
 use crate::lane::Local;
 use crate::tables::{Tables, Tcb, prefetch_ring};
 use crate::udp::{Fate, Sender, Sending};
+use laneway_proto::ip::output::Marks;
+use laneway_proto::tcp::congestion::Algorithm;
 use laneway_proto::tcp::{self, Connection, KeepaliveTimes, State};
 use laneway_proto::time::Instant;
 use laneway_wire::flow::{Address, FlowKey};
 use std::net::{IpAddr, SocketAddr};
+
+/// Of a byte of `IP_TOS`: the rest is for ECN.
+const DSCP: u8 = 0b1111_1100;
 
 /// What an application can do while it is called.
 pub struct Context<'a> {
@@ -195,7 +200,9 @@ impl Context<'_> {
         let cx = tcp::Cx { now: self.local.now, config: &self.local.config.tcp, pool: &mut self.tables.pool };
         let Some(agreed) = handshake.give_up(&cx) else { return self.tables.remove(index) };
         // It is there for a reset, to which no MTU matters, and nobody hears of its end.
-        slot.establish(Connection::new(&agreed, 1_280, cx.config, cx.now));
+        let mut begun = Connection::new(&agreed, 1_280, cx.config, cx.now);
+        begun.set_marks(handshake.marks);
+        slot.establish(begun);
         slot.accepted = false;
         self.with(connection, |c, cx| c.abort(cx));
     }
@@ -221,12 +228,67 @@ impl Context<'_> {
     /// `IP_TTL` over IPv4, `IPV6_UNICAST_HOPS` over IPv6: how many routers its packets pass from now on at the most. 0: as many as
     /// the host's (`ip_default_ttl`). Of one that is being opened its SYN, too, if it has not left yet.
     pub fn set_ttl(&mut self, connection: ConnId, ttl: u8) {
-        if self.with(connection, |c, _| c.set_hop_limit(ttl)).is_none()
+        self.mark(connection, |marks| marks.hop_limit = ttl);
+    }
+
+    /// `IP_TOS` over IPv4, `IPV6_TCLASS` over IPv6, of its packets from now on: DSCP in the upper six bits. The lower two are for ECN (RFC 3168), which is not
+    /// a socket's to say of a stream. Of one that is being opened its SYN, too, if it has not left yet.
+    pub fn set_tos(&mut self, connection: ConnId, tos: u8) {
+        self.mark(connection, |marks| marks.dscp_ecn = tos & DSCP);
+    }
+
+    pub(crate) fn set_marks(&mut self, connection: ConnId, to: Marks) {
+        if !to.is_none() {
+            self.mark(connection, |marks| *marks = to);
+        }
+    }
+
+    pub(crate) fn set_listener_marks(&mut self, listener: ListenerId, to: Marks) {
+        self.tables.listeners.mark(listener, |marks| *marks = to);
+    }
+
+    fn mark(&mut self, connection: ConnId, change: impl Fn(&mut Marks)) {
+        let changed = |mut marks| {
+            change(&mut marks);
+            marks
+        };
+        if self.with(connection, |c, _| c.set_marks(changed(c.marks()))).is_none()
             && let Some(slot) = self.tables.slots.get_of(connection.index(), connection.generation())
             && let Tcb::Handshaking(handshake) = &mut slot.tcb
         {
-            handshake.hop_limit = ttl;
+            handshake.marks = changed(handshake.marks);
         }
+    }
+
+    /// As [`set_ttl`](Self::set_ttl), of the packets with which this lane answers whoever calls a listener, and of the connections that come of it: whoever takes
+    /// only what no router has passed on (RFC 5082) takes no other SYN-ACK either.
+    pub fn set_listener_ttl(&mut self, listener: ListenerId, ttl: u8) {
+        self.tables.listeners.mark(listener, |marks| marks.hop_limit = ttl);
+    }
+
+    /// As [`set_tos`](Self::set_tos), of the packets with which this lane answers whoever calls a listener, and of the connections that come of it.
+    pub fn set_listener_tos(&mut self, listener: ListenerId, tos: u8) {
+        self.tables.listeners.mark(listener, |marks| marks.dscp_ecn = tos & DSCP);
+    }
+
+    /// `SO_SNDBUF`: so many bytes may be queued, unsent and unacknowledged together, from now on; up to `tcp_wmem`. Autotuning is over.
+    pub fn set_send_buffer(&mut self, connection: ConnId, bytes: u32) {
+        self.with(connection, |c, cx| c.set_send_buffer(bytes, cx.config));
+    }
+
+    /// `SO_RCVBUF`: so many bytes may wait for the application, from now on; up to `tcp_rmem`. Autotuning is over. What the window has promised is kept.
+    pub fn set_receive_buffer(&mut self, connection: ConnId, bytes: u32) {
+        self.with(connection, |c, cx| c.set_receive_buffer(bytes, cx));
+    }
+
+    /// `TCP_CONGESTION`: what the window is and what is being repaired stays as it is.
+    pub fn set_congestion_control(&mut self, connection: ConnId, algorithm: Algorithm) {
+        self.with(connection, |c, _| c.set_congestion_control(algorithm));
+    }
+
+    /// `TCP_QUICKACK`: what has come is acknowledged now, and what comes at once, until the application's first answer; or not, from now on.
+    pub fn set_quickack(&mut self, connection: ConnId, on: bool) {
+        self.with(connection, |c, cx| c.set_quickack(on, cx.config));
     }
 
     /// `TCP_KEEPIDLE`, `TCP_KEEPINTVL` and `TCP_KEEPCNT`, in place of the configuration's times; [`set_keepalive`](Self::set_keepalive) switches it on.
@@ -303,21 +365,21 @@ impl Context<'_> {
 
     /// Sends a datagram from a socket; false if it could not be queued, is longer than one can be, or is to no other host's address.
     pub fn send_datagram(&mut self, socket: UdpId, to: SocketAddr, data: &[u8]) -> bool {
-        let sending = Sending { from: Address::UNSPECIFIED_V6, to, to_all: false, ttl: 0, data };
+        let sending = Sending { from: Address::UNSPECIFIED_V6, to, to_all: false, marks: Marks::NONE, data };
         self.local.udp.send(socket, sending, &self.local.snapshot, &mut self.tables.counters)
     }
 
     /// The same, and `to` may be a broadcast address as well, that of a network of ours or 255.255.255.255: all hosts beside us are meant then. Sockets
     /// of threads can do so once they have `SO_BROADCAST`. No socket of this stack hears it.
     pub fn broadcast_datagram(&mut self, socket: UdpId, to: SocketAddr, data: &[u8]) -> bool {
-        let sending = Sending { from: Address::UNSPECIFIED_V6, to, to_all: true, ttl: 0, data };
+        let sending = Sending { from: Address::UNSPECIFIED_V6, to, to_all: true, marks: Marks::NONE, data };
         self.local.udp.send(socket, sending, &self.local.snapshot, &mut self.tables.counters)
     }
 
     /// The same, as the socket was when its thread sent it.
     pub(crate) fn send_datagram_as(&mut self, socket: UdpId, was: Sender, to: SocketAddr, data: &[u8]) -> bool {
         // Whether it may go to all hosts was asked when it was sent.
-        let sending = Sending { from: Address::from(was.address), to, to_all: true, ttl: was.ttl, data };
+        let sending = Sending { from: Address::from(was.address), to, to_all: true, marks: was.marks, data };
         self.local.udp.send(socket, sending, &self.local.snapshot, &mut self.tables.counters)
     }
 

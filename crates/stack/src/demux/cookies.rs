@@ -30,14 +30,15 @@ const REFUSALS_US: u64 = 50_000;
 
 impl<T: Tx> Stage<'_, T> {
     #[cold]
-    pub(super) fn send_cookie(&mut self, arriving: &Arriving<'_, '_>) {
+    pub(super) fn send_cookie(&mut self, arriving: &Arriving<'_, '_>, listener: ListenerId) {
         if !self.local.config.tcp.tcp_syncookies {
             return self.too_many_half_open();
         }
         self.local.cookies_until = self.local.now.after_us(COOKIE_LIFE_US);
         self.tables.counters.count(Mib::TcpExtSyncookiesSent);
         let (Arriving { key, segment, .. }, pool) = (arriving, &mut self.tables.pool);
-        let _ = egress::answer(self.local, self.tx, key, |local, mtu| {
+        let marks = self.tables.listeners.marks(listener);
+        let _ = egress::marked_answer(self.local, self.tx, key, marks, |local, mtu| {
             let cx = tcp::Cx { now: local.now, config: &local.config.tcp, pool };
             listen::cookie_syn_ack(key, segment, announced_mss(mtu, key.is_v4()), &local.secrets.get(), &cx)
         });

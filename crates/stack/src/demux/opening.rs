@@ -12,6 +12,7 @@ use crate::paths::PathPlace;
 use crate::tables::{Handle, Kind, Tcb, prefetch_ring};
 use laneway_device::Tx;
 use laneway_proto::discard::Discard;
+use laneway_proto::ip::output::Marks;
 use laneway_proto::tcp::{self, Connection, HalfOpen, handshake, isn, listen};
 use laneway_proto::time::Instant;
 use laneway_wire::flow::FlowKey;
@@ -50,7 +51,7 @@ impl<T: Tx> Stage<'_, T> {
         if under_way >= most {
             cold_path();
             if least.is_none() {
-                return self.laid_down(came, hash, Self::send_cookie);
+                return self.laid_down(came, hash, |stage, whole| stage.send_cookie(whole, listener));
             }
             // A cookie cannot promise to begin beyond the flow's former use. So whoever comes back to a flow has as many entries
             // again, which a flood of strangers cannot take from him; beyond them the record stays, and he has to ask once more.
@@ -67,10 +68,13 @@ impl<T: Tx> Stage<'_, T> {
         let header = half.syn_ack(announced_mss(mtu, key.is_v4()), &cx);
         let index = self.tables.insert_half_open(hash, half, came.mix, over);
         self.tables.timers.arm_tick(Handle::new(Kind::HalfOpen, index), next_tick(self.local.now, retry_at_ms));
+        if !self.tables.listeners.marks(listener).is_none() {
+            return self.send_syn_ack(index);
+        }
         let sent = if known {
             egress::syn_at(self.local, self.tx, key, path, header)
         } else {
-            egress::in_passing(self.local, self.tx, key, |_, _| header)
+            egress::in_passing(self.local, self.tx, key, Marks::NONE, |_, _| header)
         };
         if sent == egress::Sent::Full {
             return self.answer_later(index);
@@ -127,7 +131,8 @@ impl<T: Tx> Stage<'_, T> {
                 let Some(half) = self.tables.half_open.get_mut(index) else { return true };
                 if let Some(header) = half.challenge(&cx) {
                     self.tables.counters.count(Mib::TcpExtTCPChallengeACK);
-                    let _ = egress::header(self.local, self.tx, &came.key, &header);
+                    let marks = self.tables.listeners.marks(ListenerId(half.listener));
+                    let _ = egress::marked_answer(self.local, self.tx, &came.key, marks, |_, _| header);
                 }
             }
             listen::Outcome::Reset => {
@@ -166,7 +171,11 @@ impl<T: Tx> Stage<'_, T> {
     #[inline]
     pub(super) fn welcome(&mut self, listener: ListenerId, id: ConnId, came: &ingress::Arriving<'_>) {
         self.tables.counters.count(Mib::TcpPassiveOpens);
-        self.tables.listeners.push(listener, id);
+        let marks = self.tables.listeners.push(listener, id);
+        if !marks.is_none() {
+            cold_path();
+            self.tables.connection(id).into_iter().for_each(|connection| connection.set_marks(marks));
+        }
         self.app.on_acceptable(&mut Context { tables: self.tables, local: self.local }, listener);
         if self.usual(id.index(), came) == Fate::Elsewhere {
             self.connection(id.index(), came);
@@ -205,11 +214,18 @@ impl<T: Tx> Stage<'_, T> {
                 let config = &self.local.config.tcp;
                 let mut connection = Connection::new(&agreed, mtu, config, self.local.now);
                 connection.token = handshake.token;
-                connection.set_hop_limit(handshake.hop_limit);
+                let marks = handshake.marks;
                 if segment.flags.syn() {
                     connection.owe_ack();
                 }
                 slot.establish(connection);
+                // Only there: one that is lent before would be laid down elsewhere first.
+                if !marks.is_none()
+                    && let Tcb::Synchronized(connection) = &mut slot.tcb
+                {
+                    cold_path();
+                    connection.set_marks(marks);
+                }
                 if !slot.touched {
                     slot.touched = true;
                     self.local.touched.add(index);
@@ -262,7 +278,7 @@ impl<T: Tx> Stage<'_, T> {
         }
     }
 
-    /// Sends the SYN-ACK of a half-open entry again. If the device is full, it waits.
+    /// Sends the SYN-ACK of a half-open entry, or sends it again. If the device is full, it waits.
     pub fn send_syn_ack(&mut self, index: u32) {
         if !self.try_syn_ack(index) {
             self.answer_later(index);
@@ -273,7 +289,8 @@ impl<T: Tx> Stage<'_, T> {
     pub fn try_syn_ack(&mut self, index: u32) -> bool {
         let Some(half) = self.tables.half_open.get(index) else { return true };
         let (key, pool) = (half.key(), &mut self.tables.pool);
-        let sent = egress::in_passing(self.local, self.tx, key, |local, mtu| {
+        let marks = self.tables.listeners.marks(ListenerId(half.listener));
+        let sent = egress::in_passing(self.local, self.tx, key, marks, |local, mtu| {
             let cx = tcp::Cx { now: local.now, config: &local.config.tcp, pool };
             half.syn_ack(announced_mss(mtu, key.is_v4()), &cx)
         });

@@ -4,6 +4,7 @@
 use super::watches::Watches;
 use super::words::{Event, READ, Talk, wake_those};
 use crate::app::ListenerId;
+use laneway_proto::ip::output::Marks;
 use laneway_sync::padded::Padded;
 use laneway_sync::ring::handout::{Offers, Takers, handout};
 use laneway_sync::wake::{Flags, look_fence};
@@ -50,8 +51,9 @@ pub struct Acceptors {
     flags: Flags,
     /// What acceptors sleep on.
     pub event: Event,
-    /// `IP_TTL` of connections that come; 0: as the host's.
-    pub ttl: AtomicU8,
+    /// `IP_TTL` of connections that come, and `IP_TOS` or `IPV6_TCLASS`: see [`set_marks`](super::desk::Desk::set_marks).
+    hop_limit: AtomicU8,
+    dscp_ecn: AtomicU8,
     /// Calls return at once.
     pub nonblocking: AtomicBool,
     /// Its last handle was dropped.
@@ -89,7 +91,8 @@ impl Acceptors {
             next: Padded(AtomicUsize::new(0)),
             flags: Flags::default(),
             event: Event::default(),
-            ttl: AtomicU8::new(0),
+            hop_limit: AtomicU8::new(0),
+            dscp_ecn: AtomicU8::new(0),
             nonblocking: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             watches: AtomicU16::new(0),
@@ -105,6 +108,16 @@ impl Acceptors {
         };
         let sides = offers.into_iter().map(side).collect();
         (shared, sides)
+    }
+
+    /// Marks of the packets to whoever calls.
+    pub fn marks(&self) -> Marks {
+        Marks { hop_limit: self.hop_limit.load(Relaxed), dscp_ecn: self.dscp_ecn.load(Relaxed) }
+    }
+
+    pub(super) fn set_marks(&self, marks: Marks) {
+        self.hop_limit.store(marks.hop_limit, Relaxed);
+        self.dscp_ecn.store(marks.dscp_ecn, Relaxed);
     }
 
     /// Takes the oldest connection of some lane. The second part of the answer is a lane that has waited for this room.

@@ -8,6 +8,7 @@ use super::watches::Watches;
 use super::words::{Event, Fault, READ, ROOM, WRITE, wake_those};
 use crate::app::UdpId;
 use crate::udp::Sender;
+use laneway_proto::ip::output::Marks;
 use laneway_sync::ring::records::{RecordConsumer, RecordProducer, records};
 use laneway_sync::wake::Flags;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -22,8 +23,8 @@ const SEND: usize = 256 * 1024;
 const ROOMY: usize = SEND / 4;
 /// Address and port before the payload.
 pub(super) const HEADER: usize = 18;
-/// Before these, in what is sent, the address that it comes from and its hop limit.
-const SENDER: usize = 17;
+/// Before these, in what is sent, the address that it comes from and its marks.
+const SENDER: usize = 18;
 
 /// A UDP socket, as threads see it.
 pub struct Datagrams {
@@ -52,6 +53,10 @@ pub struct Datagrams {
     pub broadcast: AtomicBool,
     /// `IP_TTL`; 0: as the host's.
     pub ttl: AtomicU8,
+    /// `IP_TOS`, …
+    pub tos: AtomicU8,
+    /// … and `IPV6_TCLASS`.
+    pub tclass: AtomicU8,
     /// Calls return at once.
     pub nonblocking: AtomicBool,
     /// Milliseconds, as in [`super::words::AppWords`].
@@ -136,6 +141,8 @@ impl Datagrams {
             heard: Heard::default(),
             broadcast: AtomicBool::new(false),
             ttl: AtomicU8::new(0),
+            tos: AtomicU8::new(0),
+            tclass: AtomicU8::new(0),
             nonblocking: AtomicBool::new(false),
             read_timeout_ms: AtomicU32::new(u32::MAX),
             write_timeout_ms: AtomicU32::new(u32::MAX),
@@ -185,7 +192,8 @@ impl Datagrams {
         let Some(room) = ring.reserve(len) else { return false };
         let (front, rest) = room.split_at_mut(SENDER);
         front[..16].copy_from_slice(&source);
-        front[16] = self.ttl.load(Relaxed);
+        let class = if to.ip().to_canonical().is_ipv4() { &self.tos } else { &self.tclass };
+        [front[16], front[17]] = [self.ttl.load(Relaxed), class.load(Relaxed)];
         write_address(rest, to);
         rest[HEADER..].copy_from_slice(data);
         self.queued.fetch_add(len, Relaxed);
@@ -280,10 +288,11 @@ impl LaneDatagrams {
             let (record, _) = ring.record(i);
             bytes += record.len();
             if let Some((source, rest)) = record.split_first_chunk::<16>()
-                && let Some((&ttl, rest)) = rest.split_first()
+                && let Some((&[hop_limit, dscp_ecn], rest)) = rest.split_first_chunk()
                 && let Some((to, data)) = read_address(rest)
             {
-                send(Sender { address: Ipv6Addr::from(*source).to_canonical(), ttl }, to, data);
+                let marks = Marks { hop_limit, dscp_ecn };
+                send(Sender { address: Ipv6Addr::from(*source).to_canonical(), marks }, to, data);
             }
         }
         ring.release(n);

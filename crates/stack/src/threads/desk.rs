@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::control::BindId;
 use crate::runtime::{Bells, cores};
 use crate::snapshot::Snapshot;
+use laneway_proto::ip::output::Marks;
 use laneway_proto::time::Instant;
 use laneway_sync::fork::Birth;
 use laneway_sync::padded::Padded;
@@ -41,6 +42,8 @@ pub(super) enum Command {
     Unlisten(ListenerId),
     /// There is room again for this listener's connections.
     Refill(ListenerId),
+    /// Its packets are to be marked otherwise.
+    Mark(ListenerId),
     /// Hand this socket's datagrams to threads.
     BindUdp(Box<LaneDatagrams>),
     /// Stop that.
@@ -58,8 +61,8 @@ pub struct Opening {
     pub from: Origin,
     /// Where it leads to.
     pub to: SocketAddr,
-    /// Its `IP_TTL` from its SYN on; 0: as the host's.
-    pub ttl: u8,
+    /// Marks of its packets from its SYN on.
+    pub marks: Marks,
 }
 
 /// Where a connection begins.
@@ -204,14 +207,14 @@ impl Desk {
 
     /// Begins to open a connection to there.
     pub fn connect(&self, to: SocketAddr) -> Talk {
-        self.open(Opening { from: Origin::Anywhere, to, ttl: 0 })
+        self.open(Opening { from: Origin::Anywhere, to, marks: Marks::NONE })
     }
 
     /// Begins to open a connection, on the next lane in turn; that one passes it on, if the answers would not come to it.
     pub fn open(&self, opening: Opening) -> Talk {
         let lane = self.next.fetch_add(1, Relaxed) % self.posts.len();
         let (talk, end) = self.conversation(lane);
-        talk.app().ttl.store(opening.ttl, Relaxed);
+        talk.app().ttl.store(opening.marks.hop_limit, Relaxed);
         self.say(lane, Command::Connect { end, opening, tried: 0 });
         talk
     }
@@ -382,6 +385,12 @@ impl Desk {
         (0..self.posts.len()).for_each(|lane| self.say(lane, Command::Unlisten(id)));
     }
 
+    /// Marks of the packets with which every lane answers whoever calls a listener from now on, and of the connections that come of it.
+    pub fn set_marks(&self, acceptors: &Acceptors, marks: Marks) {
+        acceptors.set_marks(marks);
+        (0..self.posts.len()).for_each(|lane| self.say(lane, Command::Mark(acceptors.id)));
+    }
+
     /// Tells a lane that there is room again for a listener's connections.
     pub fn refill(&self, lane: usize, id: ListenerId) {
         self.say(lane, Command::Refill(id));
@@ -483,6 +492,7 @@ pub(super) fn refuse(command: Command) {
         Command::BindUdp(side) => side.end(),
         Command::Unlisten(_)
         | Command::Refill(_)
+        | Command::Mark(_)
         | Command::UnbindUdp(_)
         | Command::WatchListener(..)
         | Command::WatchUdp(..) => {}

@@ -38,7 +38,7 @@ impl Keeper for Kept {
     fn release(&mut self, n: u32) {
         self.spent += n as usize;
         let pipe = self.end.pipe();
-        if self.spent >= STEP || pipe.limit() - pipe.writable() == self.spent {
+        if self.spent >= STEP || pipe.unsent() == self.spent {
             self.end.release(std::mem::take(&mut self.spent));
         }
     }
@@ -52,8 +52,7 @@ impl Keeper for Kept {
 /// The connection is over, and will not send what is left.
 impl Drop for Kept {
     fn drop(&mut self) {
-        let pipe = self.end.pipe();
-        let left = pipe.limit() - pipe.writable();
+        let left = self.end.pipe().unsent();
         self.end.release(left);
     }
 }

@@ -97,7 +97,7 @@ pub fn readiness(talk: &Conversation) -> u32 {
     if talk.readable() > 0 {
         ready |= READ;
     }
-    if talk.lane().status.load(Acquire) & CONNECTED != 0 && talk.writable() >= talk.limit() / 3 {
+    if talk.lane().status.load(Acquire) & CONNECTED != 0 && talk.writable() >= talk.send_limit() / 3 {
         ready |= WRITE;
     }
     ready

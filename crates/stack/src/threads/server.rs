@@ -220,6 +220,11 @@ impl Server {
                 side.end();
             }
             Command::Refill(id) => self.offer(cx, id),
+            Command::Mark(id) => {
+                if let Some(side) = self.listeners.get(&id.0) {
+                    cx.set_listener_marks(id, side.shared.marks());
+                }
+            }
             Command::BindUdp(side) => {
                 self.late_sockets -= 1;
                 self.sockets.insert(side.shared.id.0, side);
@@ -266,7 +271,7 @@ impl Server {
             last_words(end.pipe());
             return self.farewells.push((end, Watches::default()));
         }
-        let Opening { from, to, ttl } = opening;
+        let Opening { from, to, marks } = opening;
         let (ip, port) = (Address::from(to.ip()), to.port());
         let begun = match from {
             Origin::Anywhere => cx.connect(None, ip, port, 0),
@@ -284,9 +289,7 @@ impl Server {
         }
         match begun {
             Ok(id) => {
-                if ttl != 0 {
-                    cx.set_ttl(id, ttl);
-                }
+                cx.set_marks(id, marks);
                 // It has a port from now on, and is asked for it before it is connected.
                 cx.flow(id).into_iter().for_each(|flow| end.pipe().lane().set_flow(flow));
                 let index = self.insert(end, id);
@@ -334,14 +337,12 @@ impl Server {
                 self.listener_news.push(listener);
             }
             side.stage(end.share(), &flow);
-            let ttl = side.shared.ttl.load(Relaxed);
+            let marks = side.shared.marks();
             let holds = end.holds();
             let index = self.insert(end, id);
             cx.set_token(id, u64::from(index) + 1);
             cx.set_answers_later(id, true);
-            if ttl != 0 {
-                cx.set_ttl(id, ttl);
-            }
+            cx.set_marks(id, marks); // it may have come before the listener had them
             if holds {
                 self.lend(index, cx.now());
             }

@@ -4,6 +4,7 @@ use super::patience::PATIENCE_FIRST;
 use super::poll::Watch;
 use super::watches::Watches;
 use laneway_proto::tcp::KeepaliveTimes;
+use laneway_proto::tcp::congestion::Algorithm;
 use laneway_sync::ring::bytes::{AppEnd, LaneEnd, Notes, Pipe};
 use laneway_sync::wake::Flags;
 use laneway_wire::flow::FlowKey;
@@ -55,6 +56,10 @@ pub const SHUT_READ: u8 = 2;
 pub const NODELAY: u8 = 4;
 /// `SO_KEEPALIVE` was asked for.
 pub const KEEPALIVE: u8 = 8;
+/// `TCP_CORK` was asked for.
+pub const CORK: u8 = 32;
+/// Of `TCP_QUICKACK` the contrary was.
+pub const DELAYS_ACKS: u8 = 64;
 /// It was begun to be opened, and no write has found yet what came of it.
 pub const OPENING: u8 = 16;
 
@@ -70,6 +75,23 @@ pub enum Op {
     UserTimeout(u32),
     /// `IP_TTL`.
     Ttl(u8),
+    /// `IP_TOS`, if its packets are of IPv4, or `IPV6_TCLASS`, if they are not.
+    Tos {
+        /// The former.
+        v4: bool,
+        /// Its value.
+        tos: u8,
+    },
+    /// `TCP_CORK`.
+    Cork(bool),
+    /// `TCP_QUICKACK`.
+    Quickack(bool),
+    /// `TCP_CONGESTION`.
+    Congestion(Algorithm),
+    /// `SO_SNDBUF`, in bytes of text: at once, whatever bytes wait.
+    SendBuffer(u32),
+    /// `SO_RCVBUF`, the same.
+    ReceiveBuffer(u32),
     /// A FIN behind the bytes.
     Shutdown,
     /// Nobody will read any more: the peer is told nothing, and who watches is to look.
@@ -144,7 +166,60 @@ impl AppWords {
     }
 }
 
-/// What the lane says; that a connect is [called off](super::desk::Desk::call_off), and which times of keepalive were asked for, the application says itself. What stands before the flow
+/// What an application has asked for, and is told when it asks what that was. 0: nothing, and it is as the configuration has it.
+#[derive(Default)]
+pub struct Asked {
+    /// `TCP_KEEPIDLE`, `TCP_KEEPINTVL` and `TCP_KEEPCNT`.
+    keepalive: [AtomicU16; 3],
+    /// `IP_TOS`.
+    pub tos: AtomicU8,
+    /// `IPV6_TCLASS`.
+    pub tclass: AtomicU8,
+    /// `TCP_CONGESTION`: the place of its algorithm among [all](Algorithm::ALL), plus one.
+    pub congestion: AtomicU8,
+    /// `SO_SNDBUF` and `SO_RCVBUF`, in bytes of text.
+    pub send_buffer: AtomicU32,
+    /// The latter.
+    pub receive_buffer: AtomicU32,
+}
+
+impl Asked {
+    /// What stands there already is not written again.
+    fn renew(&mut self) {
+        let Asked { keepalive: [idle, interval, probes], tos, tclass, congestion, send_buffer, receive_buffer } = self;
+        for asked in [idle, interval, probes] {
+            if *asked.get_mut() != 0 {
+                *asked.get_mut() = 0;
+            }
+        }
+        for asked in [tos, tclass, congestion] {
+            if *asked.get_mut() != 0 {
+                *asked.get_mut() = 0;
+            }
+        }
+        for asked in [send_buffer, receive_buffer] {
+            if *asked.get_mut() != 0 {
+                *asked.get_mut() = 0;
+            }
+        }
+    }
+
+    /// The times of keepalive.
+    pub fn keepalive_times(&self) -> KeepaliveTimes {
+        let [idle_s, interval_s, probes] = self.keepalive.each_ref().map(|asked| asked.load(Relaxed));
+        KeepaliveTimes { idle_s, interval_s, probes: probes as u8 }
+    }
+
+    /// Notes them.
+    pub fn set_keepalive_times(&self, times: KeepaliveTimes) {
+        let KeepaliveTimes { idle_s, interval_s, probes } = times;
+        for (asked, says) in self.keepalive.iter().zip([idle_s, interval_s, probes.into()]) {
+            asked.store(says, Relaxed);
+        }
+    }
+}
+
+/// What the lane says; that a connect is [called off](super::desk::Desk::call_off), and what was asked for, the application says itself. What stands before the flow
 /// changes only when something happens to the connection; the flow is another with each, and on a line that nobody needs to read.
 #[repr(C)]
 pub struct LaneWords {
@@ -158,10 +233,9 @@ pub struct LaneWords {
     pub noted: AtomicU16,
     /// The lane that serves it.
     pub(super) lane: AtomicU16,
-    /// `TCP_KEEPIDLE`, `TCP_KEEPINTVL` and `TCP_KEEPCNT` that were asked for; 0: as the configuration has it. No word of the lane's, but the
-    /// application's own line is full.
-    keepalive: [AtomicU16; 3],
-    _apart: [u16; 16],
+    /// No word of the lane's, but the application's own line is full.
+    pub asked: Asked,
+    _apart: [u32; 2],
     flow: OnceLock<FlowKey>,
 }
 
@@ -176,8 +250,8 @@ impl LaneWords {
             error: AtomicU16::new(0),
             noted: AtomicU16::new(0),
             lane: AtomicU16::new(lane as u16),
-            keepalive: Default::default(),
-            _apart: [0; 16],
+            asked: Asked::default(),
+            _apart: [0; 2],
             flow: OnceLock::new(),
         }
     }
@@ -190,26 +264,8 @@ impl LaneWords {
         if *self.error.get_mut() != 0 {
             *self.error.get_mut() = 0;
         }
-        for asked in &mut self.keepalive {
-            if *asked.get_mut() != 0 {
-                *asked.get_mut() = 0;
-            }
-        }
+        self.asked.renew();
         self.flow = OnceLock::from(flow);
-    }
-
-    /// The times of keepalive that were asked for.
-    pub fn keepalive_times(&self) -> KeepaliveTimes {
-        let [idle_s, interval_s, probes] = self.keepalive.each_ref().map(|asked| asked.load(Relaxed));
-        KeepaliveTimes { idle_s, interval_s, probes: probes as u8 }
-    }
-
-    /// Notes them for whoever asks. By the application alone.
-    pub fn set_keepalive_times(&self, times: KeepaliveTimes) {
-        let KeepaliveTimes { idle_s, interval_s, probes } = times;
-        for (asked, says) in self.keepalive.iter().zip([idle_s, interval_s, probes.into()]) {
-            asked.store(says, Relaxed);
-        }
     }
 
     /// The flow, once its lane has begun to open it.
@@ -345,8 +401,8 @@ pub(super) fn last_words(talk: &Conversation) {
 const _: () = {
     use std::mem::offset_of;
     assert!(size_of::<Conversation>() == 320, "an idle conversation is five lines");
-    // Behind a pointer and the limit.
-    assert!(offset_of!(LaneWords, flow) + 12 == 64, "what is another with each connection has a line of its own");
+    // Behind a pointer and the limits.
+    assert!(offset_of!(LaneWords, flow) + 20 == 64, "what is another with each connection has a line of its own");
 };
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ fn a_datagram_leaves_from_an_address_of_ours_in_its_family() {
     ] {
         let mut sockets = UdpSockets::default();
         sockets.bind(UdpId(1), Binding { address: bound, options: BindOptions::default(), listens: false }, 53);
-        let sending = Sending { from: given, to: to.parse().unwrap(), to_all: false, ttl: 0, data: &[7] };
+        let sending = Sending { from: given, to: to.parse().unwrap(), to_all: false, marks: Marks::NONE, data: &[7] };
         let leaves = sockets.send(UdpId(1), sending, &snapshot, &mut counters);
         let left = sockets.outgoing.pop_front().map(|datagram| datagram.local);
         assert_eq!((leaves, left), (from.is_some(), from), "bound to {bound:?}, given {given:?}, to {to}");
@@ -133,7 +133,8 @@ fn no_datagram_is_longer_than_its_family_can_say() {
     let data = vec![7; 65_528];
     for (to, most) in [("10.0.0.2:7", 65_507), ("[::ffff:10.0.0.2]:7", 65_507), ("[fd00::2]:7", 65_527)] {
         for (len, leaves) in [(most, true), (most + 1, false)] {
-            let sending = Sending { from: any, to: to.parse().unwrap(), to_all: false, ttl: 0, data: &data[..len] };
+            let sending =
+                Sending { from: any, to: to.parse().unwrap(), to_all: false, marks: Marks::NONE, data: &data[..len] };
             assert_eq!(sockets.send(UdpId(1), sending, &snapshot, &mut Counters::default()), leaves, "{len} to {to}");
         }
     }

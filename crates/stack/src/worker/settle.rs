@@ -11,6 +11,7 @@ use crate::paths::PathPlace;
 use crate::sharing::{Sharing, Site};
 use crate::tables::{Handle, Kind, Tables, Tcb};
 use laneway_device::Tx;
+use laneway_proto::ip::output::Marks;
 use laneway_proto::tcp::nagle::Segmentation;
 use laneway_proto::tcp::output::{Held, Kind as PlanKind};
 use laneway_proto::tcp::{CloseReason, Connection, Cx, Plan, State};
@@ -106,7 +107,7 @@ fn settle_handshake<T: Tx>(tables: &mut Tables, local: &mut Local, tx: &mut T, i
     let Tcb::Handshaking(handshake) = &mut slot.tcb else { return Settled::Done };
     let cx = Cx { now: local.now, config: &local.config.tcp, pool: &mut tables.pool };
     if let Some(header) = handshake.decide(&cx) {
-        match egress::syn_living(local, tx, handshake.key(), slot.path, header, handshake.hop_limit) {
+        match egress::marked_syn_at(local, tx, (handshake.key(), slot.path), header, handshake.marks) {
             Sent::Full => return Settled::Full,
             Sent::Waiting => return Settled::Waiting,
             Sent::Yes | Sent::Nowhere => {}
@@ -239,8 +240,12 @@ impl<P: Borrow<Plan> + Clone> Written for Planned<'_, P> {
     }
 
     #[inline(always)]
-    fn hop_limit(&self) -> u8 {
-        self.connection.hop_limit()
+    fn may_be_marked(&self) -> bool {
+        self.connection.may_be_marked()
+    }
+
+    fn marks(&self) -> Marks {
+        self.connection.marks()
     }
 }
 

@@ -13,6 +13,8 @@ pub enum Act {
     Hear,
     Shut,
     Nodelay,
+    Buffers,
+    Mark,
     CallOff,
     Leave,
     Move,
@@ -35,8 +37,8 @@ const OFTEN: [(Act, usize); 10] = [
     (Act::Tell, 2),
 ];
 /// Now and then, and how often any of them.
-const RARE: [Act; 5] = [Act::Move, Act::Unbind, Act::Nodelay, Act::Crowd, Act::CallOff];
-const RARE_TIMES: usize = 2;
+const RARE: [Act; 7] = [Act::Move, Act::Unbind, Act::Nodelay, Act::Buffers, Act::Mark, Act::Crowd, Act::CallOff];
+const RARE_TIMES: usize = 3;
 
 /// What is done next.
 pub fn pick(dice: &mut Dice) -> Act {

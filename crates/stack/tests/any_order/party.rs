@@ -70,7 +70,7 @@ impl Party {
             assert_eq!(self.talk.recv(&mut bytes), there, "there is what is said to be there");
             heard += there;
             ledger.hears(self.voice, &bytes);
-            if self.waits(FULL) && self.talk.readable() <= self.talk.limit() / 3 * 2 {
+            if self.waits(FULL) && self.talk.readable() <= self.talk.receive_limit() / 3 * 2 {
                 desk.serve(&self.talk);
             }
         }
@@ -88,6 +88,13 @@ impl Party {
         desk.note(&self.talk, Op::Nodelay(on));
     }
 
+    /// So much may wait from now on.
+    pub fn sets_buffers(&self, desk: &Desk, send: u32, receive: u32) {
+        self.talk.set_send_limit(send as usize);
+        desk.note(&self.talk, Op::SendBuffer(send));
+        desk.note(&self.talk, Op::ReceiveBuffer(receive));
+    }
+
     /// In words.
     pub fn describe(&self, ledger: &Ledger) -> String {
         let Party { talk, voice, to_say, mute, deaf, failed } = self;
@@ -97,7 +104,7 @@ impl Party {
              deaf {deaf}, {flow:?}): {:?}",
             talk.readable(),
             talk.writable(),
-            talk.limit(),
+            talk.send_limit(),
             ledger.voices[*voice],
         )
     }

@@ -6,6 +6,7 @@ use crate::ledger::Ledger;
 use crate::party::Party;
 use crate::tally::Tally;
 use laneway_device::memory::{LinkRx, LinkTx};
+use laneway_proto::ip::output::Marks;
 use laneway_proto::time::Instant;
 use laneway_stack::app::UdpId;
 use laneway_stack::binding::BindOptions;
@@ -96,6 +97,19 @@ impl Side {
             Act::Nodelay => {
                 if let Some(at) = any(dice, &self.parties) {
                     self.parties[at].sets_nodelay(&self.desk, dice.one_in(2));
+                }
+            }
+            Act::Buffers => {
+                let [send, receive] = [(); 2].map(|()| dice.pick(&[2_304, 5_000, 20_000, 1 << 20]));
+                if let Some(at) = any(dice, &self.parties) {
+                    self.parties[at].sets_buffers(&self.desk, send, receive);
+                    self.tally.limits += 1;
+                }
+            }
+            Act::Mark => {
+                let marks = Marks { hop_limit: dice.pick(&[0, 1, 255]), dscp_ecn: dice.pick(&[0, 0xb8]) };
+                if let Some(at) = any(dice, &self.listeners) {
+                    self.desk.set_marks(&self.listeners[at], marks);
                 }
             }
             Act::CallOff => {

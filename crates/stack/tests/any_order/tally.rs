@@ -23,6 +23,7 @@ tally! {
     accepts: "an accept",
     heard: "a byte that was heard",
     waits: "a write that had to wait",
+    limits: "a buffer that was told its size",
     refused: "a connect that was refused",
     called_off: "a connect that was called off",
     reset: "a connection that was reset",

@@ -201,7 +201,7 @@ impl World {
                 let seen = self.talk.lane().event.now();
                 self.talk.flags().want(WRITE);
                 look_fence();
-                if self.talk.writable() < self.talk.limit() / 3 {
+                if self.talk.writable() < self.talk.send_limit() / 3 {
                     self.sleeps = Some(seen);
                     return;
                 }
@@ -242,7 +242,7 @@ fn bad(seed: u64) -> Bad {
 #[test]
 fn a_near_stream_stays_in_its_ring_until_it_is_acknowledged() {
     let mut world = World::new(GOOD, 1);
-    let limit = world.talk.limit();
+    let limit = world.talk.send_limit();
     let text: Vec<u8> = (0..100_000).map(byte).collect();
     assert_eq!(world.talk.send(&text), text.len());
     world.desk.serve(&world.talk);
@@ -261,7 +261,7 @@ fn a_far_stream_and_short_words_are_copied() {
         assert_eq!(world.talk.send(&text), text.len());
         world.desk.serve(&world.talk);
         world.near.turn(world.now);
-        assert_eq!(world.talk.writable(), world.talk.limit(), "the ring is free at once");
+        assert_eq!(world.talk.writable(), world.talk.send_limit(), "the ring is free at once");
         world.until("it has come", |world| world.heard.borrow().bytes == len);
     }
 }

@@ -94,7 +94,7 @@ fn a_template_is_emit_with_the_length_left_open() {
 
 /// One that is changed is as one that was made so.
 #[test]
-fn a_template_with_another_hop_limit_or_to_be_cut_is_as_one_made_so() {
+fn a_template_with_marks_or_to_be_cut_is_as_one_made_so() {
     let ends = |v4| {
         if v4 { [1, 2].map(|n| Address::from_v4([192, 0, 2, n])) } else { [1, 2].map(|n| Address::from_v6([n; 16])) }
     };
@@ -106,12 +106,18 @@ fn a_template_with_another_hop_limit_or_to_be_cut_is_as_one_made_so() {
     for v4 in [true, false] {
         for link in [&[][..], &[7; ethernet::HEADER_LEN]] {
             let [src, dst] = ends(v4);
-            let spec = HeaderSpec { dscp_ecn: 0xb8, ..HeaderSpec::new(src, dst, protocol::TCP) };
+            let spec = HeaderSpec { dscp_ecn: 0xb8, flow_label: 0xabcde, ..HeaderSpec::new(src, dst, protocol::TCP) };
             let plain = Template::new(&spec).behind(link);
-            let other = HeaderSpec { hop_limit: 1, ..spec };
-            assert_eq!(bytes(&plain.living(1)), bytes(&Template::new(&other).behind(link)));
-            let cut = HeaderSpec { dont_fragment: false, id: 0xabcd, ..other };
-            assert_eq!(bytes(&plain.living(1).to_be_cut(0xabcd)), bytes(&Template::new(&cut).behind(link)));
+            let made = |spec: &HeaderSpec| bytes(&Template::new(spec).behind(link));
+            let cases = [(0, 0), (1, 0), (0, 0x2c), (255, 0xff)];
+            for (hop_limit, dscp_ecn) in cases {
+                let marked = plain.marked(Marks { hop_limit, dscp_ecn });
+                let or = |own, usual| if own == 0 { usual } else { own };
+                let other = HeaderSpec { hop_limit: or(hop_limit, 64), dscp_ecn: or(dscp_ecn, 0xb8), ..spec };
+                assert_eq!(bytes(&marked), made(&other), "{hop_limit} {dscp_ecn:#x}");
+                let cut = HeaderSpec { dont_fragment: false, id: 0xabcd, ..other };
+                assert_eq!(bytes(&marked.to_be_cut(0xabcd)), made(&cut));
+            }
         }
     }
 }

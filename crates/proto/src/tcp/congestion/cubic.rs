@@ -20,7 +20,7 @@ const STEP_BITS: u32 = 5;
 /// The controller of RFC 9438, with fast convergence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cubic {
-    window: Window,
+    pub(super) window: Window,
     /// Where the curve is flat, in bytes: the window before the last reduction. 0: unknown (before any loss, and after a
     /// time-out); then the next epoch starts on the flat point.
     w_max: u32,
@@ -41,8 +41,14 @@ impl Cubic {
     /// A controller for segments of `mss` bytes.
     #[inline]
     pub const fn new(mss: u32) -> Self {
+        Self::from_window(Window::new(mss))
+    }
+
+    /// One that takes a window over.
+    #[inline]
+    pub(super) const fn from_window(window: Window) -> Self {
         Cubic {
-            window: Window::new(mss),
+            window,
             w_max: 0,
             prior_w_max: 0,
             k_ticks: 0,

@@ -99,6 +99,9 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// All of them.
+    pub const ALL: [Algorithm; 2] = [Algorithm::Cubic, Algorithm::Reno];
+
     /// The name an operator uses.
     pub const fn name(self) -> &'static str {
         match self {
@@ -144,6 +147,17 @@ impl Congestion {
                 Congestion::Reno(reno)
             }
         }
+    }
+
+    /// From now on it is another's: the window, its threshold and a loss under way are as they were, and what else was known is forgotten.
+    pub fn hand_over(&mut self, to: Algorithm) {
+        let (Congestion::Cubic(Cubic { mut window, .. }) | Congestion::Reno(Reno { mut window })) = *self;
+        window.credit = 0; // each counts other bytes
+        *self = match to {
+            algorithm if algorithm == self.algorithm() => return,
+            Algorithm::Cubic => Congestion::Cubic(Cubic::from_window(window)),
+            Algorithm::Reno => Congestion::Reno(Reno { window }),
+        };
     }
 
     /// Which one this is.

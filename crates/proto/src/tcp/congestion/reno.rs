@@ -7,7 +7,7 @@ use crate::time::Instant;
 /// The controller of RFC 5681.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reno {
-    window: Window,
+    pub(super) window: Window,
 }
 
 impl Reno {

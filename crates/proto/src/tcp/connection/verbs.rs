@@ -8,7 +8,7 @@ use crate::tcp::{Cx, KeepaliveTimes};
 use crate::time::Instant;
 
 /// The send buffer of a connection that has not yet had much under way: bytes.
-pub(super) const SEND_FLOOR: u32 = 512 << 10;
+pub const SEND_FLOOR: u32 = 512 << 10;
 
 impl Connection {
     /// Queues bytes to be sent, as many as the send buffer has room and the pool has memory for; says how many. The rest is
@@ -32,6 +32,9 @@ impl Connection {
     #[inline]
     pub(super) fn send_limit(&self) -> u32 {
         let most = self.snd.buf_max;
+        if self.told.as_ref().is_some_and(|told| told.send_buffer > 0) {
+            return most;
+        }
         self.snd.peak.saturating_mul(2).clamp(SEND_FLOOR.min(most), most)
     }
 
@@ -239,27 +242,10 @@ impl Connection {
     /// `TCP_KEEPIDLE`, `TCP_KEEPINTVL` and `TCP_KEEPCNT`. As the kernel has it, a new idle time holds for the silence that there has been, and
     /// the other two from the next probe on.
     pub fn set_keepalive_times(&mut self, times: KeepaliveTimes, cx: &Cx<'_>) {
-        let own = times.or(self.keepalive_times());
-        (self.keep_idle_s, self.keep_interval_s, self.keep_probes) = (own.idle_s, own.interval_s, own.probes);
+        self.tell(|told| told.keepalive = times.or(told.keepalive));
         if times.idle_s > 0 && self.facts.has(Facts::KEEPALIVE) && self.takes_keepalive() {
             self.keep_at = self.heard_at.after_us(self.keep_idle_us(cx.config)).max(cx.now);
         }
-    }
-
-    /// `IP_TTL`, or `IPV6_UNICAST_HOPS`, of its packets from now on; 0: as the host's.
-    pub fn set_hop_limit(&mut self, hop_limit: u8) {
-        self.snd.hop_limit = hop_limit;
-    }
-
-    /// The hop limit of its packets; 0: as the host's.
-    #[inline]
-    pub fn hop_limit(&self) -> u8 {
-        self.snd.hop_limit
-    }
-
-    /// `TCP_USER_TIMEOUT` in milliseconds; 0 means that only `tcp_retries2` counts (RFC 5482).
-    pub fn set_user_timeout_ms(&mut self, ms: u32) {
-        self.user_timeout_ms = ms;
     }
 
     /// The peer's SYN-ACK is to be acknowledged, by itself if nothing else goes out in this poll.

@@ -35,7 +35,7 @@ async fn who_was_late_is_told_of_room() {
         near.registration.try_write(|| near.inner.ask_for_memory(), || near.inner.try_write(&[IoSlice::new(b"x")]));
     assert_eq!(late.unwrap_err().kind(), ErrorKind::WouldBlock);
     far.read_exact(&mut vec![0; sent]).unwrap();
-    while talk.writable() < talk.limit() {
+    while talk.writable() < talk.send_limit() {
         thread::sleep(Duration::from_millis(1));
     }
     timeout(Duration::from_secs(5), near.writable()).await.expect("it is told").unwrap();

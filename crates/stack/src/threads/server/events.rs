@@ -81,7 +81,7 @@ impl App for Server {
             let mut bits = u32::from(std::mem::take(&mut record.news));
             let pipe = record.end.pipe();
             // Asked behind the fence, and not when the room came about: who says that he waits looks for it behind one of his own.
-            if bits & ROOMIER != 0 && pipe.flags().get(WRITE | ROOM) != 0 && pipe.writable() >= pipe.limit() / 3 {
+            if bits & ROOMIER != 0 && pipe.flags().get(WRITE | ROOM) != 0 && pipe.writable() >= pipe.send_limit() / 3 {
                 bits |= WRITE;
             }
             bits &= READ | WRITE;
@@ -153,7 +153,7 @@ impl App for Server {
         if n < data.len() {
             record.end.pipe().flags().want(FULL);
             n += record.end.fill(&data[n..]); // its thread may have read before it could know
-            if n < data.len() && record.end.unread() < record.end.pipe().limit() {
+            if n < data.len() && record.end.unread() < record.end.pipe().receive_limit() {
                 self.hungry.add(index, cx.now());
             }
         }

@@ -71,7 +71,7 @@ impl Record {
     #[inline]
     pub(super) fn resume(&self, cx: &mut Context<'_>) {
         let pipe = self.end.pipe();
-        if pipe.flags().get(FULL) != 0 && self.end.unread() <= pipe.limit() / 3 * 2 {
+        if pipe.flags().get(FULL) != 0 && self.end.unread() <= pipe.receive_limit() / 3 * 2 {
             pipe.flags().take(FULL);
             cx.resume(self.id);
         }
@@ -82,7 +82,7 @@ impl Record {
     pub(super) fn waits_for_memory(&self) -> bool {
         let pipe = self.end.pipe();
         pipe.flags().get(WRITE | ROOM) != 0
-            && pipe.writable() >= pipe.limit() / 3
+            && pipe.writable() >= pipe.send_limit() / 3
             && pipe.lane().status.load(Relaxed) & CONNECTED != 0
     }
 }

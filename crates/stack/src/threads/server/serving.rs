@@ -41,7 +41,7 @@ impl Server {
             cx.orphan(id);
         }
         let goes_on = if left == 0 { !record.closing } else { record.waiting() > 0 };
-        let (mut sent, mut all) = (0, true);
+        let (mut sent, mut all, mut enlarged) = (0, true, false);
         loop {
             let taken = record.queued;
             let mut until = usize::MAX;
@@ -61,7 +61,10 @@ impl Server {
                             self.remove(index, None);
                             return false;
                         }
-                        op.into_iter().for_each(|op| apply(cx, id, op));
+                        if let Some(op) = op {
+                            enlarged |= matches!(op, Op::SendBuffer(_));
+                            apply(cx, id, record.end.pipe(), op);
+                        }
                         continue;
                     }
                     Some((at, _)) => until = (*at - taken) as usize,
@@ -100,7 +103,7 @@ impl Server {
             }
         }
         let taken = record.end.taken() as u32;
-        let is_roomier = taken != std::mem::replace(&mut record.seen, taken);
+        let is_roomier = taken != std::mem::replace(&mut record.seen, taken) || enlarged;
         record.resume(cx);
         if is_roomier {
             self.tell_later(index, ROOMIER);
@@ -219,7 +222,7 @@ impl Server {
         // That it has read is said by the list alone, and one who is kept is not put on it again. For want of memory nothing is to be done
         // before its time.
         let has_read = || {
-            let asks = pipe.flags().get(FULL) != 0 && record.end.unread() <= pipe.limit() / 3 * 2;
+            let asks = pipe.flags().get(FULL) != 0 && record.end.unread() <= pipe.receive_limit() / 3 * 2;
             asks && !self.hungry.is_listed(index)
         };
         let has_left = || !record.closing && pipe.flags().seen(LEFT) != 0;
@@ -247,8 +250,8 @@ fn take_notes(record: &mut Record) -> bool {
             Op::ShutRead => {}
             // Bytes that nobody will read are thrown away, and their sender hears of it at once.
             Op::Close if record.end.unread() > 0 => aborts = true,
-            // How long the peer is waited for: bytes that wait for it are no reason to hear of that only behind them.
-            op @ Op::UserTimeout(_) => {
+            // How long the peer is waited for, and how much may wait: bytes that wait are no reason to hear of that only behind them.
+            op @ (Op::UserTimeout(_) | Op::SendBuffer(_) | Op::ReceiveBuffer(_) | Op::Quickack(_)) => {
                 let (taken, notes) = (record.queued, record.notes.get_or_insert_default());
                 let next = notes.partition_point(|(at, _)| *at <= taken);
                 notes.insert(next, (taken, op));
@@ -279,8 +282,19 @@ fn cannot_send(cx: &mut Context<'_>, id: ConnId) -> bool {
     state.is_synchronized() && !state.can_send()
 }
 
-fn apply(cx: &mut Context<'_>, id: ConnId, op: Op) {
+fn apply(cx: &mut Context<'_>, id: ConnId, pipe: &Conversation, op: Op) {
     match op {
+        Op::Tos { v4, tos } if cx.flow(id).is_some_and(|flow| flow.local.is_v4() == v4) => cx.set_tos(id, tos),
+        Op::Tos { .. } => {} // it has no packets of that version
+        Op::Cork(on) => cx.set_cork(id, on),
+        Op::Quickack(on) => cx.set_quickack(id, on),
+        Op::Congestion(algorithm) => cx.set_congestion_control(id, algorithm),
+        Op::SendBuffer(bytes) => cx.set_send_buffer(id, bytes),
+        // What its application has not read waits in two places.
+        Op::ReceiveBuffer(bytes) => {
+            cx.set_receive_buffer(id, bytes);
+            pipe.set_receive_limit(bytes as usize);
+        }
         Op::Nodelay(on) => cx.set_nodelay(id, on),
         Op::Keepalive(on) => cx.set_keepalive(id, on),
         Op::KeepaliveTimes(times) => cx.set_keepalive_times(id, times),

@@ -186,6 +186,11 @@ impl<S, K, L> LaneEnd<S, K, L> {
             taken.store(0, Relaxed);
         }
         app.out.flags.reset(FRESH);
+        for limit in [&lane.to_lane_limit, &lane.to_app_limit] {
+            if limit.load(Relaxed) != lane.most {
+                limit.store(lane.most, Relaxed);
+            }
+        }
         // SAFETY: only the one `LaneEnd` touches these cells, and it is borrowed mutably.
         lane.writing.with_mut(|cell| unsafe { *cell = Writing::default() });
         // SAFETY: as above.
@@ -271,7 +276,7 @@ impl<S, K, L> LaneEnd<S, K, L> {
     /// Bytes that the application has sent and that were not given back.
     #[inline]
     pub fn waiting(&self) -> usize {
-        self.pipe.to_lane().waiting()
+        self.pipe.unsent()
     }
 
     /// How many bytes the application has sent so far.

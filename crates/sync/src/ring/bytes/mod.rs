@@ -230,10 +230,10 @@ impl<'a> Direction<'a> {
     /// How many bytes the writer may add.
     fn room(&self, writing: &mut Writing, wished: usize) -> usize {
         let at = own(&self.out.produced) as u32;
-        if ((self.limit - at.wrapping_sub(writing.taken_seen)) as usize) < wished {
+        if (self.limit.saturating_sub(at.wrapping_sub(writing.taken_seen)) as usize) < wished {
             writing.taken_seen = self.taken.load(order::observe()) as u32;
         }
-        (self.limit - at.wrapping_sub(writing.taken_seen)) as usize
+        self.limit.saturating_sub(at.wrapping_sub(writing.taken_seen)) as usize
     }
 
     /// The block of the byte `offset` behind the oldest, and its place there. It is written.
@@ -520,7 +520,10 @@ struct LaneSide<L> {
     place: AtomicU32,
     // A line further: what the application looks at in every call, and what changes only when something happens.
     pool: Arc<BlockPool>,
-    limit: u32,
+    /// The most that any limit can be, and that of each direction.
+    most: u32,
+    to_lane_limit: AtomicU32,
+    to_app_limit: AtomicU32,
     said: L,
 }
 
@@ -536,7 +539,7 @@ unsafe impl<S: Send + Sync, K: Send + Sync, L: Send + Sync> Sync for Pipe<S, K, 
 // SAFETY: as above, and there is no thread affinity.
 unsafe impl<S: Send + Sync, K: Send + Sync, L: Send + Sync> Send for Pipe<S, K, L> {}
 
-/// A conversation with at most `limit` bytes waiting in each direction. `said` is what the application's threads say to the lane
+/// A conversation with at most `limit` bytes waiting in each direction, or fewer, if that is [said](Pipe::set_send_limit). `said` is what the application's threads say to the lane
 /// beside the bytes, on the line of their indices; `kept` what they keep among themselves; `lane` what the lane says.
 ///
 /// # Panics
@@ -567,7 +570,9 @@ pub fn pipe<S, K, L>(
             reading: UnsafeCell::new(Reading::default()),
             place: AtomicU32::new(0),
             pool: pool.clone(),
-            limit,
+            most: limit,
+            to_lane_limit: AtomicU32::new(limit),
+            to_app_limit: AtomicU32::new(limit),
             said: lane,
         },
     };
@@ -586,12 +591,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<S, K, L> Pipe<S, K, L> {
     fn to_lane(&self) -> Direction<'_> {
         let lane = &self.lane;
-        Direction { out: &self.app.out, taken: &lane.taken, pool: &lane.pool, limit: lane.limit, writer_lends: false }
+        let limit = lane.to_lane_limit.load(Relaxed);
+        Direction { out: &self.app.out, taken: &lane.taken, pool: &lane.pool, limit, writer_lends: false }
     }
 
     fn to_app(&self) -> Direction<'_> {
         let lane = &self.lane;
-        Direction { out: &lane.out, taken: &self.app.taken, pool: &lane.pool, limit: lane.limit, writer_lends: true }
+        let limit = lane.to_app_limit.load(Relaxed);
+        Direction { out: &lane.out, taken: &self.app.taken, pool: &lane.pool, limit, writer_lends: true }
     }
 
     /// Where the application remembers how far it has written.
@@ -720,13 +727,41 @@ impl<S, K, L> Pipe<S, K, L> {
     /// Bytes for which `send` would find room now, if the pool has blocks.
     #[inline]
     pub fn writable(&self) -> usize {
-        // There may seem to wait more than may: what was taken and sent again while we looked.
-        self.limit().saturating_sub(self.to_lane().waiting())
+        // There may seem to wait more than may: what was taken and sent again while we looked, or the limit was lowered.
+        self.send_limit().saturating_sub(self.unsent())
     }
 
-    /// The most bytes that can wait in one direction.
-    pub fn limit(&self) -> usize {
-        self.lane.limit as usize
+    /// Bytes that the application has sent and that were not given back.
+    #[inline]
+    pub fn unsent(&self) -> usize {
+        self.to_lane().waiting()
+    }
+
+    /// The most bytes of the application's that can wait.
+    #[inline]
+    pub fn send_limit(&self) -> usize {
+        self.lane.to_lane_limit.load(Relaxed) as usize
+    }
+
+    /// The most bytes for the application that can wait.
+    #[inline]
+    pub fn receive_limit(&self) -> usize {
+        self.lane.to_app_limit.load(Relaxed) as usize
+    }
+
+    /// Changes the former, to one byte at least and what it was [made](pipe) with at the most. What waits beyond it stays. Whoever waits for room is the
+    /// caller's to wake.
+    pub fn set_send_limit(&self, limit: usize) {
+        self.lane.to_lane_limit.store(self.bounded(limit), Relaxed);
+    }
+
+    /// The same of the latter.
+    pub fn set_receive_limit(&self, limit: usize) {
+        self.lane.to_app_limit.store(self.bounded(limit), Relaxed);
+    }
+
+    fn bounded(&self, limit: usize) -> u32 {
+        limit.clamp(1, self.lane.most as usize) as u32
     }
 
     /// What the application's threads say to the lane beside the bytes.
@@ -819,10 +854,10 @@ pub type Notes<T> = PushList<(u64, T)>;
 #[cfg(not(laneway_loom))]
 const _: () = {
     use std::mem::offset_of;
-    type Sample = Pipe<u64, [u32; 7], [u32; 13]>;
-    assert!(size_of::<Sample>() == 256, "the callers' have room for 8, 28 and 52 bytes");
+    type Sample = Pipe<u64, [u32; 7], [u32; 11]>;
+    assert!(size_of::<Sample>() == 256, "the callers' have room for 8, 28 and 44 bytes");
     assert!(offset_of!(Sample, lane) - offset_of!(Sample, app) == 128, "in no pair of lines are both");
-    type App = AppSide<u64, [u32; 7], [u32; 13]>;
+    type App = AppSide<u64, [u32; 7], [u32; 11]>;
     assert!(offset_of!(App, own) == 64, "what every send writes for the lane is on one line");
-    assert!(offset_of!(LaneSide<[u32; 13]>, pool) == 64, "what every turn writes is on one line");
+    assert!(offset_of!(LaneSide<[u32; 11]>, pool) == 64, "what every turn writes is on one line");
 };

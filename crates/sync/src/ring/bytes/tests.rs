@@ -25,6 +25,8 @@ enum Step {
     TakeOver,
     /// The lane asks for what it will need, which changes nothing.
     LookAhead,
+    /// So much may wait from now on, to the application if that is true.
+    Limit(bool, usize),
 }
 
 /// What the table of lines promises, of values of which the heap was not told.
@@ -51,6 +53,7 @@ proptest! {
                 (0usize..70).prop_map(Step::Fill), (0usize..70).prop_map(Step::Take), Just(Step::Retire),
                 (0usize..70, prop_oneof![Just(0), 1usize..70]).prop_map(|(one, other)| Step::RecvKnown(one, other)),
                 Just(Step::Renew), Just(Step::HandOver), Just(Step::TakeOver), Just(Step::LookAhead),
+                (any::<bool>(), 0usize..110).prop_map(|(side, limit)| Step::Limit(side, limit)),
             ],
             1..if cfg!(miri) { 40 } else { 200 },
         ),
@@ -60,6 +63,7 @@ proptest! {
         let (mut pipe, mut lane) = pipe(&pool, limit, (), (), ());
         let (mut offers, takers) = handout::<_, 0>(1);
         let (mut up, mut down, mut is_first) = (VecDeque::new(), VecDeque::new(), true);
+        let mut limits = [limit as usize; 2];
         let mut next = 0u8;
         let mut bytes = |n: usize| -> Vec<u8> { (0..n).map(|_| { next = next.wrapping_add(1); next }).collect() };
         for step in steps {
@@ -67,13 +71,13 @@ proptest! {
                 Step::Send(n) => {
                     let data = bytes(n);
                     let sent = pipe.send(&data);
-                    prop_assert_eq!(sent, n.min(limit as usize - up.len()));
+                    prop_assert_eq!(sent, n.min(limits[0].saturating_sub(up.len())));
                     up.extend(&data[..sent]);
                 }
                 Step::Fill(n) => {
                     let data = bytes(n);
                     let filled = lane.fill(&data);
-                    prop_assert_eq!(filled, n.min(limit as usize - down.len()));
+                    prop_assert_eq!(filled, n.min(limits[1].saturating_sub(down.len())));
                     down.extend(&data[..filled]);
                 }
                 Step::Recv(n) => {
@@ -107,7 +111,14 @@ proptest! {
                     let is_new = lane.renew();
                     prop_assert_eq!(is_new, up.is_empty() && down.is_empty());
                     is_first |= is_new;
+                    if is_new {
+                        limits = [limit as usize; 2];
+                    }
                     pipe = lane.share();
+                }
+                Step::Limit(side, limit_now) => {
+                    limits[usize::from(side)] = limit_now.clamp(1, limit as usize);
+                    if side { pipe.set_receive_limit(limit_now) } else { pipe.set_send_limit(limit_now) }
                 }
                 Step::TakeOver => lane.take_over(pipe.clone()),
                 Step::LookAhead => {
@@ -142,7 +153,7 @@ proptest! {
                     }
                 }
             }
-            prop_assert_eq!((pipe.readable(), pipe.writable()), (down.len(), limit as usize - up.len()));
+            prop_assert_eq!((pipe.readable(), pipe.writable()), (down.len(), limits[0].saturating_sub(up.len())));
             prop_assert_eq!((lane.unread(), lane.waiting()), (down.len(), up.len()));
         }
         drop((pipe, lane));

@@ -1,0 +1,147 @@
+//! How much waits in buffers that were told their size, and that whoever waits for room in one hears of it when it becomes larger.
+
+mod common;
+
+use common::{rounds, stacks};
+use laneway::{Event, Interest, Mode, Poller, Stack, TcpSocket, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::thread;
+use std::time::Duration;
+
+const SMALL: usize = 10_000;
+const LARGE: usize = 200_000;
+/// The window in a SYN-ACK, which is promised before a buffer is told anything.
+const PROMISED: usize = 65_535;
+
+struct World {
+    server: Stack,
+    client: Stack,
+    near: TcpStream,
+    far: TcpStream,
+}
+
+/// Both buffers of a connection are told their size before there is one: the sender's, and the reader's.
+fn world(send: Option<usize>, receive: Option<usize>) -> World {
+    let (server, client) = stacks();
+    let listens = TcpSocket::new_v4_on(&server);
+    receive.into_iter().for_each(|size| listens.set_recv_buffer_size(size).unwrap());
+    let listener = listens.listen(8).unwrap();
+    let connects = TcpSocket::new_v4_on(&client);
+    send.into_iter().for_each(|size| connects.set_send_buffer_size(size).unwrap());
+    let port = listener.local_addr().unwrap().port();
+    let near = connects.connect(([10, 0, 0, 1], port).into()).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    World { server, client, near, far }
+}
+
+impl World {
+    /// Writes until nothing more is taken, of which nothing is read.
+    fn fill(&self) -> usize {
+        self.near.set_nonblocking(true).unwrap();
+        let (mut all, mut refused) = (0, 0);
+        while refused < 2 {
+            match (&self.near).write(&[7; 1_000]) {
+                Ok(n) => (all, refused) = (all + n, 0),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    refused += 1;
+                    rounds([&self.client, &self.server]);
+                    thread::sleep(Duration::from_millis(250)); // what a silly window holds back leaves
+                }
+            }
+        }
+        self.near.set_nonblocking(false).unwrap();
+        all
+    }
+
+    fn read(&self, n: usize) {
+        (&self.far).read_exact(&mut vec![0; n]).unwrap();
+    }
+}
+
+#[test]
+fn no_more_waits_than_four_buffers_of_that_size() {
+    let small = world(Some(SMALL), Some(SMALL));
+    let all = small.fill();
+    assert!((2 * SMALL..=3 * SMALL + PROMISED).contains(&all), "{all}");
+    small.read(all);
+    let again = small.fill();
+    assert!((2 * SMALL..=4 * SMALL).contains(&again), "{again} when the promise had been kept");
+    let usual = world(None, None).fill();
+    assert!(usual > 10 * all, "{usual} in those that were told nothing");
+}
+
+#[test]
+fn who_writes_slowly_waits_for_little() {
+    let world = world(Some(2_304), None);
+    assert_eq!(world.near.send_buffer_size().unwrap(), 4_608);
+    let writer = thread::spawn({
+        let near = world.near.try_clone().unwrap();
+        move || (&near).write_all(&vec![7; 1_000_000])
+    });
+    world.read(1_000_000);
+    writer.join().unwrap().unwrap();
+}
+
+/// Whether it does, once there is more room, as a poller has it. Before that it is not.
+fn becomes_writable(stream: &TcpStream, larger: impl FnOnce()) -> bool {
+    let poller = Poller::new().unwrap();
+    poller.add(stream, 7, Interest::WRITABLE, Mode::Edge).unwrap();
+    let mut events: Vec<Event> = Vec::new();
+    poller.wait(&mut events, Some(Duration::from_millis(100))).unwrap();
+    assert!(events.iter().all(|event| !event.writable), "there is no room");
+    larger();
+    poller.wait(&mut events, Some(Duration::from_secs(10))).unwrap();
+    events.iter().any(|event| event.writable)
+}
+
+#[test]
+fn a_poller_hears_of_a_larger_buffer_to_send_from() {
+    let sender_s = world(Some(SMALL), Some(SMALL));
+    sender_s.fill();
+    assert!(becomes_writable(&sender_s.near, || sender_s.near.set_send_buffer_size(LARGE).unwrap()));
+    let more = sender_s.fill();
+    assert!(more > LARGE - SMALL, "{more}");
+}
+
+#[test]
+fn a_poller_hears_of_a_larger_buffer_of_its_peer() {
+    let reader_s = world(Some(SMALL), Some(SMALL));
+    reader_s.fill();
+    assert!(becomes_writable(&reader_s.near, || reader_s.far.set_recv_buffer_size(LARGE).unwrap()));
+    let more = reader_s.fill();
+    assert!(more > LARGE - SMALL, "{more}");
+}
+
+#[test]
+fn a_write_that_waits_goes_on_in_a_larger_buffer() {
+    for of_reader in [false, true] {
+        let world = world(Some(SMALL), Some(SMALL));
+        world.fill();
+        let writer = thread::spawn({
+            let near = world.near.try_clone().unwrap();
+            move || (&near).write(&vec![7; LARGE / 2])
+        });
+        thread::sleep(Duration::from_millis(100));
+        assert!(!writer.is_finished());
+        match of_reader {
+            true => world.far.set_recv_buffer_size(LARGE).unwrap(),
+            false => world.near.set_send_buffer_size(LARGE).unwrap(),
+        }
+        assert_eq!(writer.join().unwrap().unwrap(), LARGE / 2);
+    }
+}
+
+/// What waits beyond a smaller one stays, and all of it arrives.
+#[test]
+fn a_smaller_buffer_loses_nothing() {
+    let world = world(None, None);
+    let all = world.fill();
+    world.near.set_send_buffer_size(SMALL).unwrap();
+    world.far.set_recv_buffer_size(SMALL).unwrap();
+    assert_eq!(world.fill(), 0);
+    world.read(all);
+    let again = world.fill();
+    assert!((2 * SMALL..=4 * SMALL).contains(&again), "{again}");
+    world.read(again);
+}
