@@ -61,6 +61,12 @@ pub enum Sockopt {
     KeepCnt,
     /// `TCP_NODELAY`
     NoDelay,
+    /// `TCP_QUICKACK`
+    QuickAck,
+    /// `SO_RCVBUF`, in bytes of text
+    RcvBuf,
+    /// `SO_SNDBUF`, in bytes of text
+    SndBuf,
     /// `TCP_USER_TIMEOUT`
     UserTimeout,
 }
@@ -156,6 +162,9 @@ impl Played {
                     }
                     Sockopt::KeepCnt => cx.set_keepalive_times(id, KeepaliveTimes { probes: value as u8, ..unsaid }),
                     Sockopt::NoDelay => cx.set_nodelay(id, value != 0),
+                    Sockopt::QuickAck => cx.set_quickack(id, value != 0),
+                    Sockopt::RcvBuf => cx.set_receive_buffer(id, value),
+                    Sockopt::SndBuf => cx.set_send_buffer(id, value),
                     Sockopt::UserTimeout => cx.set_user_timeout_ms(id, value),
                 }
                 done()

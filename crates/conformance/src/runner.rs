@@ -520,17 +520,20 @@ impl<'s> Runner<'s> {
                     "setsockopt" => {
                         let option = match call.args.get(2).map(String::as_str) {
                             Some("SO_KEEPALIVE") => Sockopt::KeepAlive,
+                            Some("SO_RCVBUF") => Sockopt::RcvBuf,
+                            Some("SO_SNDBUF") => Sockopt::SndBuf,
                             Some("TCP_CORK") => Sockopt::Cork,
                             Some("TCP_KEEPCNT") => Sockopt::KeepCnt,
                             Some("TCP_KEEPIDLE") => Sockopt::KeepIdle,
                             Some("TCP_KEEPINTVL") => Sockopt::KeepIntvl,
                             Some("TCP_NODELAY") => Sockopt::NoDelay,
+                            Some("TCP_QUICKACK") => Sockopt::QuickAck,
                             Some("TCP_USER_TIMEOUT") => Sockopt::UserTimeout,
                             _ => {
                                 return Err(self.fail(
                                     event,
-                                    "the options are SO_KEEPALIVE, TCP_CORK, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_NODELAY and \
-                                     TCP_USER_TIMEOUT",
+                                    "the options are SO_KEEPALIVE, SO_RCVBUF, SO_SNDBUF, TCP_CORK, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, \
+                                     TCP_NODELAY, TCP_QUICKACK and TCP_USER_TIMEOUT",
                                 ));
                             }
                         };

@@ -1,7 +1,7 @@
 //! Owns the application at each end of a world: it does what the scenario says, and tells the stage what it sees.
 
 use crate::check::byte_stream;
-use crate::scenario::{Ending, Gathering, MS, Reading};
+use crate::scenario::{Buffers, Ending, Gathering, MS, Reading};
 use crate::stage::{Action, Stage, Talk};
 use laneway_proto::tcp::{CloseReason, State};
 use laneway_stack::{App, ConnId, Context, ListenerId};
@@ -94,6 +94,15 @@ impl Puppet {
         let plan = t.plan.ends[end].clone();
         let e = &mut t.ends[end];
         let Some(id) = e.id.filter(|_| e.open && !e.ended && e.over.is_none()) else { return };
+        if let Some(Buffers { after, send, receive, quickack }) = plan.buffers
+            && after <= e.said + e.heard
+            && !e.told
+        {
+            e.told = true;
+            cx.set_send_buffer(id, send);
+            cx.set_receive_buffer(id, receive);
+            cx.set_quickack(id, quickack);
+        }
         let mut again_us = None;
         while e.said < plan.bytes {
             if e.speaks_at_us > now_us {

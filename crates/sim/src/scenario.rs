@@ -170,6 +170,21 @@ pub struct EndPlan {
     pub keepalive: bool,
     /// `TCP_USER_TIMEOUT`.
     pub user_timeout_ms: u32,
+    /// What it is told of its buffers at some time.
+    pub buffers: Option<Buffers>,
+}
+
+/// What an end is told in the middle of what it does.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers {
+    /// When it has said and heard so much.
+    pub after: u64,
+    /// `SO_SNDBUF`.
+    pub send: u32,
+    /// `SO_RCVBUF`.
+    pub receive: u32,
+    /// `TCP_QUICKACK`.
+    pub quickack: bool,
 }
 
 /// A conversation.
@@ -343,6 +358,16 @@ impl Scenario {
             ]);
         }
         // Likewise.
+        let mut dice_of_buffers = Dice::new(seed, "buffers");
+        for end in talks.iter_mut().flat_map(|talk| &mut talk.ends) {
+            let dice = &mut dice_of_buffers;
+            end.buffers = dice.chance(200).then(|| Buffers {
+                after: dice.below(end.bytes + 1),
+                send: dice.magnitude(2_304, 300_000) as u32,
+                receive: dice.magnitude(4 * hosts[0].mtu as u64 + 128, 300_000) as u32,
+                quickack: dice.chance(500),
+            });
+        }
         let mut dice_of_lanes = Dice::new(seed, "lanes");
         for host in hosts.iter_mut().filter(|host| host.lanes > 1) {
             host.uneven = dice_of_lanes.chance(500);
@@ -580,5 +605,6 @@ fn end(dice: &mut Dice, kind: &str, most: u64, unsure: bool) -> EndPlan {
         gathering: Gathering::Plain,
         keepalive: unsure || dice.chance(200),
         user_timeout_ms: if kind == "blackout" && dice.chance(300) { dice.between(1_000, 30_000) as u32 } else { 0 },
+        buffers: None,
     }
 }

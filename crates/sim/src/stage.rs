@@ -42,6 +42,8 @@ pub struct End {
     pub deaf: bool,
     /// How it came to its end.
     pub over: Option<CloseReason>,
+    /// It was told of its buffers.
+    pub told: bool,
     /// It reads nothing before this time.
     pub reads_at_us: u64,
     /// It has made its one long pause.

@@ -13,7 +13,7 @@ use crate::network::Network;
 use crate::offload;
 use crate::packet::{self, Frame};
 use crate::pattern::Pattern;
-use crate::scenario::{MS, SECOND, Scenario, Segmentation};
+use crate::scenario::{Buffers, MS, SECOND, Scenario, Segmentation};
 use crate::stage::{Finding, Stage};
 use laneway_device::memory::LinkQueue;
 use laneway_device::{Rx, Tx};
@@ -267,8 +267,11 @@ impl World {
         // Less than two segments are not worth saying, and a field that is not scaled says no more than it holds. What a scaled one may be rounded by
         // has room in the buffer.
         let tcp = &plan.config.tcp;
-        let widest = tcp.tcp_rmem.0.saturating_sub((1 << tcp.receive_scale()) - 1);
-        let least = u64::from(widest / 2).min(65_535 - 2 * plan.mtu as u64);
+        let least = |told: Option<Buffers>| {
+            let buffer = told.map_or(tcp.tcp_rmem.0, |told| told.receive.min(tcp.tcp_rmem.0));
+            let widest = buffer.saturating_sub((1 << tcp.receive_scale()) - 1);
+            u64::from(widest / 2).min(65_535 - 2 * plan.mtu as u64)
+        };
         let mut found = None;
         for talk in readers {
             let t = &stage.talks[talk];
@@ -281,7 +284,7 @@ impl World {
             let key = if end == 0 { flow } else { flow.reversed() };
             if let Some((arrived, open)) = self.rfc.open_window(host, &key)
                 && arrived == e.heard
-                && open < least
+                && open < least(t.plan.ends[end].buffers)
             {
                 found = Some(format!(
                     "host {host} has read all {arrived} bytes of talk {talk}, and tells of room for {open}"
