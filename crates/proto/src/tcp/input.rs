@@ -59,6 +59,10 @@ struct NotReset<'s, 'a>(&'s Segment<'a>);
 struct NotSyn<'s, 'a>(&'s Segment<'a>);
 struct Acceptable<'s, 'a>(&'s Segment<'a>);
 
+/// How long a peer's timestamp is remembered: half of the circle of a clock that counts microseconds. RFC 7323 section 5.4 has none that is faster than a millisecond,
+/// of which half a circle is 24 days, but there are such peers (Linux since 6.7), and nothing old is under way after four minutes.
+const TS_RECENT_LIFE_US: u64 = 1 << 31;
+
 impl Connection {
     /// Takes in one segment. Afterwards call [`finish`](Self::finish), always, then `decide` until it answers `None`.
     #[inline]
@@ -585,9 +589,9 @@ impl Connection {
         sent
     }
 
-    /// After 24 days of silence the remembered timestamp proves nothing any more (RFC 7323 section 5.5).
+    /// After so long a silence the remembered timestamp proves nothing any more (RFC 7323 section 5.5).
     fn ts_recent_is_stale(&self, now: Instant) -> bool {
-        now.since_us(self.heard_at) > 24 * 24 * 3_600 * 1_000_000
+        now.since_us(self.heard_at) > TS_RECENT_LIFE_US
     }
 }
 
