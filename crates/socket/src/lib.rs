@@ -50,8 +50,8 @@ pub mod on_lane;
 pub mod tokio;
 
 pub use net::{
-    Builder, Entered, Event, Incoming, Interest, Mode, Poller, Source, Stack, TcpKeepalive, TcpListener, TcpSocket,
-    TcpStream, UdpSocket,
+    Builder, Entered, Event, Incoming, Interest, Mode, Poller, Source, Stack, TcpInfo, TcpKeepalive, TcpListener,
+    TcpSocket, TcpStream, UdpSocket,
 };
 /// The snippet of the first page.
 #[cfg(doctest)]

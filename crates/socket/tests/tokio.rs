@@ -583,6 +583,8 @@ async fn what_a_socket_can_be_told() {
     stream.set_tcp_user_timeout(Some(Duration::from_secs(7))).unwrap();
     stream.set_ttl(99).unwrap();
     assert_eq!(stream.set_ttl(0).unwrap_err().kind(), ErrorKind::InvalidInput);
+    let [ours, theirs] = [stream.info().await.unwrap(), other.info().await.unwrap()];
+    assert_eq!((ours.state, ours.mss, ours.congestion), (theirs.state, theirs.mss, "cubic"));
     let mut stream = stream.into_std().unwrap();
     assert!(stream.keepalive().unwrap() && stream.ttl().unwrap() == 99);
     assert_eq!(stream.tcp_user_timeout().unwrap(), Some(Duration::from_secs(7)));

@@ -12,6 +12,7 @@ mod stream;
 mod udp;
 
 pub use keepalive::TcpKeepalive;
+pub use laneway_stack::proto::tcp::Info as TcpInfo;
 pub use listener::{Incoming, TcpListener};
 #[cfg(feature = "tokio")]
 pub(crate) use poller::source;

@@ -1,5 +1,6 @@
 //! Owns a TCP connection that threads use.
 
+mod info;
 mod options;
 #[cfg(test)]
 mod tests;

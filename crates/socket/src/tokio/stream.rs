@@ -9,7 +9,7 @@ use super::names::looked_up;
 use super::readiness::tells_readiness;
 use super::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::waiters::Side;
-use crate::net::{Stack, TcpKeepalive};
+use crate::net::{Stack, TcpInfo, TcpKeepalive};
 use ::bytes::BufMut;
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use ::tokio::net::ToSocketAddrs;
@@ -161,6 +161,12 @@ impl TcpStream {
     /// `SO_LINGER`: see [`TcpStream::set_linger`](crate::TcpStream::set_linger).
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         self.inner.linger()
+    }
+
+    /// `TCP_INFO`: see [`TcpStream::info`](crate::TcpStream::info).
+    pub async fn info(&self) -> io::Result<TcpInfo> {
+        let inquiry = self.inner.inquire()?;
+        std::future::poll_fn(|cx| inquiry.poll(cx)).await
     }
 
     /// Why the connection has failed, if it has and nobody was told yet.

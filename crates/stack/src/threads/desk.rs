@@ -18,6 +18,7 @@ use crate::control::BindId;
 use crate::runtime::{Bells, cores};
 use crate::snapshot::Snapshot;
 use laneway_proto::ip::output::Marks;
+use laneway_proto::tcp::Info;
 use laneway_proto::time::Instant;
 use laneway_sync::fork::Birth;
 use laneway_sync::padded::Padded;
@@ -300,6 +301,21 @@ impl Desk {
         })
     }
 
+    /// Has the lane `tell` what is known about a connection, or drop it if there is none any more. False, and it is dropped: as [`note`](Self::note).
+    pub fn inquire(&self, talk: &Talk, tell: Box<dyn FnOnce(Info) + Send>) -> bool {
+        let noted = self.note(talk, Op::Info(tell));
+        self.last_words_if_ended(talk);
+        noted
+    }
+
+    /// What was said to a lane that has ended is said to nobody. Either the lane that ends finds it, or its end is seen here.
+    fn last_words_if_ended(&self, talk: &Talk) {
+        look_fence();
+        if self.posts[usize::from(talk.lane().lane.load(Acquire))].ended.load(Acquire) {
+            last_words(talk);
+        }
+    }
+
     /// Sets one of the bits of the application's side that stand for an option, or clears it, and asks for `op`, unless it is so already. False:
     /// as [`note`](Self::note). Where the bit changes is where the note stands, whoever else changes it.
     pub fn set(&self, talk: &Talk, bit: u8, on: bool, op: Op) -> bool {
@@ -432,11 +448,7 @@ impl Desk {
         match source {
             Source::Conversation(talk) => {
                 self.note(talk, Op::Watch(watch.cloned()));
-                // Who watches it has it, and would be kept by it for ever. Either the lane that ends finds him, or its end is seen here.
-                look_fence();
-                if self.posts[usize::from(talk.lane().lane.load(Acquire))].ended.load(Acquire) {
-                    last_words(talk);
-                }
+                self.last_words_if_ended(talk); // who watches it has it, and would be kept by it for ever
             }
             Source::Acceptors(a) => all.for_each(|lane| self.say(lane, Command::WatchListener(a.id, watch.cloned()))),
             Source::Datagrams(d) => all.for_each(|lane| self.say(lane, Command::WatchUdp(d.id, watch.cloned()))),

@@ -3,8 +3,8 @@
 use super::patience::PATIENCE_FIRST;
 use super::poll::Watch;
 use super::watches::Watches;
-use laneway_proto::tcp::KeepaliveTimes;
 use laneway_proto::tcp::congestion::Algorithm;
+use laneway_proto::tcp::{Info, KeepaliveTimes};
 use laneway_sync::ring::bytes::{AppEnd, LaneEnd, Notes, Pipe};
 use laneway_sync::wake::Flags;
 use laneway_wire::flow::FlowKey;
@@ -92,6 +92,8 @@ pub enum Op {
     SendBuffer(u32),
     /// `SO_RCVBUF`, the same.
     ReceiveBuffer(u32),
+    /// `TCP_INFO`: at once. Who is not told has had no connection any more; what is given here is dropped then.
+    Info(Box<dyn FnOnce(Info) + Send>),
     /// A FIN behind the bytes.
     Shutdown,
     /// Nobody will read any more: the peer is told nothing, and who watches is to look.

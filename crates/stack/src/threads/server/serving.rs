@@ -251,7 +251,7 @@ fn take_notes(record: &mut Record) -> bool {
             // Bytes that nobody will read are thrown away, and their sender hears of it at once.
             Op::Close if record.end.unread() > 0 => aborts = true,
             // How long the peer is waited for, and how much may wait: bytes that wait are no reason to hear of that only behind them.
-            op @ (Op::UserTimeout(_) | Op::SendBuffer(_) | Op::ReceiveBuffer(_) | Op::Quickack(_)) => {
+            op @ (Op::UserTimeout(_) | Op::SendBuffer(_) | Op::ReceiveBuffer(_) | Op::Quickack(_) | Op::Info(_)) => {
                 let (taken, notes) = (record.queued, record.notes.get_or_insert_default());
                 let next = notes.partition_point(|(at, _)| *at <= taken);
                 notes.insert(next, (taken, op));
@@ -286,6 +286,12 @@ fn apply(cx: &mut Context<'_>, id: ConnId, pipe: &Conversation, op: Op) {
     match op {
         Op::Tos { v4, tos } if cx.flow(id).is_some_and(|flow| flow.local.is_v4() == v4) => cx.set_tos(id, tos),
         Op::Tos { .. } => {} // it has no packets of that version
+        Op::Info(tell) => {
+            let now = cx.now();
+            if let Some(info) = cx.inspect(id, |connection| connection.info(now)) {
+                tell(info);
+            }
+        }
         Op::Cork(on) => cx.set_cork(id, on),
         Op::Quickack(on) => cx.set_quickack(id, on),
         Op::Congestion(algorithm) => cx.set_congestion_control(id, algorithm),
