@@ -8,7 +8,7 @@ use laneway_sync::ring::bytes::{KeptEnd, Notes};
 /// copied, and the ring is free again at once: it is in the cache, and its writer begins at the front of his block again.
 pub(super) const STREAM: usize = 65_536;
 
-/// Room comes back in pieces of at least so much, or all at once: a writer who does not wait would else be given a byte for each byte
+/// Room comes back in pieces of at least so much, or of a third of what there is, or all at once: a writer who does not wait would else be given a byte for each byte
 /// with which a closed window is probed.
 const STEP: usize = 8_192;
 
@@ -38,7 +38,7 @@ impl Keeper for Kept {
     fn release(&mut self, n: u32) {
         self.spent += n as usize;
         let pipe = self.end.pipe();
-        if self.spent >= STEP || pipe.unsent() == self.spent {
+        if self.spent >= STEP.min(pipe.send_limit() / 3) || pipe.unsent() == self.spent {
             self.end.release(std::mem::take(&mut self.spent));
         }
     }
