@@ -1,6 +1,7 @@
 //! Owns a TCP connection that threads use.
 
 mod info;
+mod lingering;
 mod options;
 #[cfg(test)]
 mod tests;
@@ -51,8 +52,8 @@ use std::time::{Duration, Instant};
 /// # }
 /// ```
 ///
-/// Clones share everything, as those of `std::net` do; the last one to be dropped closes. `set_linger` with a time other
-/// than zero is remembered, but the drop never waits. There is no file descriptor: a [`Poller`](super::Poller) waits for many.
+/// Clones share everything, as those of `std::net` do; the last one to be dropped closes. with `set_linger` that drop may
+/// wait. There is no file descriptor: a [`Poller`](super::Poller) waits for many.
 pub struct TcpStream {
     /// Until the drop, which gives it to the lane.
     talk: Option<Talk>,
@@ -573,7 +574,8 @@ impl TcpStream {
         Ok((ms > 0).then(|| Duration::from_millis(ms.into())))
     }
 
-    /// `SO_LINGER`. With zero the drop resets the connection; with another time it closes as without, and does not wait.
+    /// `SO_LINGER`. With zero the drop of the last handle resets the connection; with another time it waits until the peer has acknowledged all that was written, for so long at the
+    /// most, if calls may wait. What is not acknowledged by then is sent all the same.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         self.check()?;
         let seconds = linger.map_or(-1, |linger| linger.as_secs().min(i32::MAX as u64) as i32);
@@ -648,7 +650,12 @@ impl Drop for TcpStream {
         if !self.desk.is_here() || self.talk().app().handles.fetch_sub(1, AcqRel) != 1 {
             return;
         }
-        let resets = self.talk().app().linger_s.load(Relaxed) == 0;
+        let words = self.talk().app();
+        let (linger_s, waits) = (words.linger_s.load(Relaxed), !words.nonblocking.load(Relaxed));
+        if linger_s > 0 && waits {
+            self.linger_for(Duration::from_secs(linger_s.unsigned_abs().into()));
+        }
+        let resets = linger_s == 0;
         if let Some(talk) = self.talk.take() {
             self.desk.leave(talk, resets);
         }

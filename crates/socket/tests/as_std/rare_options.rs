@@ -162,6 +162,47 @@ story!(of_those_that_come_to_a_socket, |world, log| {
     tell(log, &listener.accept().unwrap().0);
 });
 
+story!(a_drop_that_lingers, |world, log| {
+    const MUCH: usize = 150_000;
+    let soon = Duration::from_millis(200);
+    for (linger, reads) in [(None, false), (Some(Duration::from_secs(20)), true), (Some(Duration::from_secs(1)), false)]
+    {
+        let (mut a, b) = world.pair();
+        log.say("small", b.set_recv_buffer_size(5_000));
+        log.say("large", a.set_send_buffer_size(200_000));
+        log.say("write", a.write_all(&[7; MUCH]));
+        log.say("linger", a.set_lingers(linger));
+        let read_all = |mut b: &_| Read::read_to_end(&mut b, &mut Vec::new());
+        let waited = std::thread::scope(|scope| {
+            let reader = reads.then(|| {
+                scope.spawn(|| {
+                    std::thread::sleep(2 * soon);
+                    read_all(&b)
+                })
+            });
+            let began = std::time::Instant::now();
+            drop(a);
+            let waited = began.elapsed();
+            reader.into_iter().for_each(|reader| log.say("all of it", reader.join().unwrap()));
+            waited
+        });
+        log.say("waits", Ok(waited > soon));
+        log.say("not for ever", Ok(waited < Duration::from_secs(10)));
+        if !reads {
+            log.say("all of it", read_all(&b));
+        }
+    }
+    // Who has left something unread resets, and waits for nothing.
+    let (mut a, mut b) = world.pair();
+    log.say("write", b.write(b"unread"));
+    world.settle();
+    log.say("linger", a.set_lingers(Some(Duration::from_secs(20))));
+    log.say("write", a.write(b"x"));
+    drop(a);
+    world.settle();
+    log.say("reset", b.read_to_end(&mut Vec::new()));
+});
+
 /// The class of datagrams.
 pub trait Classes {
     fn set_class(&self, v6: bool, class: u32) -> io::Result<()>;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 #[cfg(feature = "tokio")]
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What was asked, and what has come of it.
 #[derive(Default)]
@@ -111,9 +111,18 @@ impl TcpStream {
     /// # Errors
     /// `ENOTCONN` if it is not connected yet, or over.
     pub fn info(&self) -> io::Result<Info> {
+        self.info_while(|| true)
+    }
+
+    /// The same, and `ENOTCONN` if the lane has not answered by then.
+    pub(super) fn info_until(&self, until: Instant) -> io::Result<Info> {
+        self.info_while(|| Instant::now() < until)
+    }
+
+    fn info_while(&self, waits: impl Fn() -> bool) -> io::Result<Info> {
         let inquiry = self.inquire()?;
-        let may_come = || self.talk().lane().status.load(Acquire) & GONE == 0 && !self.desk.is_stopped();
-        inquiry.wait(may_come).ok_or_else(|| Why::NotConnected.into())
+        let is_there = || self.talk().lane().status.load(Acquire) & GONE == 0 && !self.desk.is_stopped();
+        inquiry.wait(|| waits() && is_there()).ok_or_else(|| Why::NotConnected.into())
     }
 
     pub(crate) fn inquire(&self) -> io::Result<Arc<Inquiry>> {
