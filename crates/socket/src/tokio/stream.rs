@@ -165,8 +165,8 @@ impl TcpStream {
 
     /// `TCP_INFO`: see [`TcpStream::info`](crate::TcpStream::info).
     pub async fn info(&self) -> io::Result<TcpInfo> {
-        let inquiry = self.inner.inquire()?;
-        std::future::poll_fn(|cx| inquiry.poll(cx)).await
+        let mut asked = None;
+        std::future::poll_fn(|cx| self.inner.poll_info(cx, &mut asked)).await
     }
 
     /// Why the connection has failed, if it has and nobody was told yet.

@@ -3,31 +3,23 @@
 use super::TcpStream;
 use crate::error::Why;
 use laneway_stack::proto::tcp::Info;
-use laneway_stack::threads::words::{CONNECTED, GONE};
+use laneway_stack::threads::words::{CONNECTED, Event, GONE};
 use std::io;
-use std::mem::replace;
 use std::sync::atomic::Ordering::Acquire;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 #[cfg(feature = "tokio")]
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// What was asked, and what has come of it.
-#[derive(Default)]
+/// What was asked, and what has come of it. Without a lock, which the lane would wait for.
 pub(crate) struct Inquiry {
-    answer: Mutex<Answer>,
-    has_come: Condvar,
-}
-
-#[derive(Default)]
-enum Answer {
-    #[default]
-    Awaited,
-    #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "only tasks wait so"))]
-    AwaitedBy(Waker),
-    Is(Info),
-    None,
+    /// `None`: there is nothing to tell.
+    answer: OnceLock<Option<Info>>,
+    /// Who waits for it: a thread, …
+    has_come: Event,
+    /// … or a task.
+    task: Option<Waker>,
 }
 
 /// The lane's side: what it does not tell by the time that it lets go of this it never will.
@@ -35,57 +27,33 @@ struct Teller(Arc<Inquiry>);
 
 impl Teller {
     fn tell(self, info: Info) {
-        self.0.comes(Answer::Is(info)); // and the drop finds it there
+        self.0.comes(Some(info)); // and the drop finds it there
     }
 }
 
 impl Drop for Teller {
     fn drop(&mut self) {
-        self.0.comes(Answer::None);
+        self.0.comes(None);
     }
 }
 
 impl Inquiry {
-    fn answer(&self) -> MutexGuard<'_, Answer> {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn comes(&self, what: Answer) {
-        let mut answer = self.answer();
-        if matches!(*answer, Answer::Is(_) | Answer::None) {
-            return;
-        }
-        let before = replace(&mut *answer, what);
-        drop(answer);
-        self.has_come.notify_all();
-        if let Answer::AwaitedBy(task) = before {
-            task.wake();
+    fn comes(&self, answer: Option<Info>) {
+        if self.answer.set(answer).is_ok() {
+            self.has_come.wake();
+            self.task.iter().for_each(Waker::wake_by_ref);
         }
     }
 
     /// Waits for it, for as long as there may be somebody who answers.
     fn wait(&self, may_come: impl Fn() -> bool) -> Option<Info> {
         const LOOK: Duration = Duration::from_millis(100);
-        let mut answer = self.answer();
         loop {
-            match *answer {
-                Answer::Is(info) => return Some(info),
-                Answer::None => return None,
-                _ if !may_come() => return None,
-                _ => answer = self.has_come.wait_timeout(answer, LOOK).unwrap_or_else(PoisonError::into_inner).0,
-            }
-        }
-    }
-
-    #[cfg(feature = "tokio")]
-    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<io::Result<Info>> {
-        let mut answer = self.answer();
-        match *answer {
-            Answer::Is(info) => Poll::Ready(Ok(info)),
-            Answer::None => Poll::Ready(Err(Why::NotConnected.into())),
-            Answer::Awaited | Answer::AwaitedBy(_) => {
-                *answer = Answer::AwaitedBy(cx.waker().clone());
-                Poll::Pending
+            let seen = self.has_come.now();
+            match self.answer.get() {
+                Some(answer) => return *answer,
+                None if !may_come() => return None,
+                None => self.has_come.sleep(seen, Some(LOOK)),
             }
         }
     }
@@ -120,18 +88,33 @@ impl TcpStream {
     }
 
     fn info_while(&self, waits: impl Fn() -> bool) -> io::Result<Info> {
-        let inquiry = self.inquire()?;
+        let inquiry = self.inquire(None)?;
         let is_there = || self.talk().lane().status.load(Acquire) & GONE == 0 && !self.desk.is_stopped();
         inquiry.wait(|| waits() && is_there()).ok_or_else(|| Why::NotConnected.into())
     }
 
-    pub(crate) fn inquire(&self) -> io::Result<Arc<Inquiry>> {
+    /// The same for a task, which keeps what it has asked until it is answered.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn poll_info(&self, cx: &mut Context<'_>, asked: &mut Option<Arc<Inquiry>>) -> Poll<io::Result<Info>> {
+        if let Some(answer) = asked.as_ref().and_then(|asked| asked.answer.get()) {
+            return Poll::Ready(answer.ok_or_else(|| Why::NotConnected.into()));
+        }
+        // The answer wakes who asked: if that was another, it is asked again.
+        let is_for_me = |asked: &Arc<Inquiry>| asked.task.as_ref().is_some_and(|task| task.will_wake(cx.waker()));
+        if !asked.as_ref().is_some_and(is_for_me) {
+            *asked = Some(self.inquire(Some(cx.waker().clone()))?);
+        }
+        Poll::Pending
+    }
+
+    fn inquire(&self, task: Option<Waker>) -> io::Result<Arc<Inquiry>> {
         self.check()?;
         loop {
             if self.talk().lane().status.load(Acquire) & (CONNECTED | GONE) != CONNECTED {
                 return Err(Why::NotConnected.into());
             }
-            let inquiry = Arc::<Inquiry>::default();
+            let (answer, has_come) = (OnceLock::new(), Event::default());
+            let inquiry = Arc::new(Inquiry { answer, has_come, task: task.clone() });
             let teller = Teller(inquiry.clone());
             if self.desk.inquire(self.talk(), Box::new(|info| teller.tell(info))) {
                 return Ok(inquiry);
