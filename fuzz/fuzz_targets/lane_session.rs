@@ -7,6 +7,7 @@ use arbitrary::{Arbitrary, Unstructured};
 use laneway_fuzz::{Mind, PORT, Rig, addresses, frames, pattern};
 use laneway_stack::app::{ConnId, Context};
 use laneway_stack::device::Medium;
+use laneway_stack::proto::tcp::congestion::Algorithm;
 use laneway_wire::flow::Address;
 use laneway_wire::tcp::{
     Flags, Header, Options, SackBlocks, SeqNum, SeqRange, Timestamps, UnscaledWindow, WindowScale,
@@ -58,6 +59,11 @@ enum Input {
     Abort,
     KeepAlive(bool),
     UserTimeout(u16),
+    SendBuffer(u16),
+    ReceiveBuffer(u16),
+    Quickack(bool),
+    Reno(bool),
+    Ttl(u8),
     TooBig {
         mtu: u16,
         seq: i16,
@@ -75,6 +81,11 @@ enum Verb {
     Abort,
     KeepAlive(bool),
     UserTimeout(u16),
+    SendBuffer(u16),
+    ReceiveBuffer(u16),
+    Quickack(bool),
+    Reno(bool),
+    Ttl(u8),
 }
 
 #[derive(Default)]
@@ -114,6 +125,11 @@ impl Mind for Told {
                 Verb::Abort => cx.abort(id),
                 Verb::KeepAlive(on) => cx.set_keepalive(id, on),
                 Verb::UserTimeout(ms) => cx.set_user_timeout_ms(id, ms.into()),
+                Verb::SendBuffer(bytes) => cx.set_send_buffer(id, bytes.into()),
+                Verb::ReceiveBuffer(bytes) => cx.set_receive_buffer(id, bytes.into()),
+                Verb::Quickack(on) => cx.set_quickack(id, on),
+                Verb::Reno(on) => cx.set_congestion_control(id, if on { Algorithm::Reno } else { Algorithm::Cubic }),
+                Verb::Ttl(ttl) => cx.set_ttl(id, ttl),
             }
         }
     }
@@ -298,6 +314,11 @@ fuzz_target!(|data: &[u8]| {
             Input::Abort => mind.verbs.push(Verb::Abort),
             Input::KeepAlive(on) => mind.verbs.push(Verb::KeepAlive(on)),
             Input::UserTimeout(ms) => mind.verbs.push(Verb::UserTimeout(ms)),
+            Input::SendBuffer(bytes) => mind.verbs.push(Verb::SendBuffer(bytes)),
+            Input::ReceiveBuffer(bytes) => mind.verbs.push(Verb::ReceiveBuffer(bytes)),
+            Input::Quickack(on) => mind.verbs.push(Verb::Quickack(on)),
+            Input::Reno(on) => mind.verbs.push(Verb::Reno(on)),
+            Input::Ttl(ttl) => mind.verbs.push(Verb::Ttl(ttl)),
             Input::TooBig { mtu, seq } => {
                 let seq = SeqNum::new(peer.nxt.raw().wrapping_add(i32::from(seq) as u32));
                 let mut quoted = [PORT, 5_000].map(u16::to_be_bytes).concat();
