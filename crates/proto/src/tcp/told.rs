@@ -21,7 +21,7 @@ pub(super) struct Told {
     pub(super) receive_buffer: u32,
 }
 
-/// The least that a buffer is made. It is what the kernel has when it is asked for less: half of what it says then, which is what it counts for two.
+/// The least that a buffer is made, in bytes of text. The kernel's is no smaller: what it says is twice that, because it counts what is around the text as well.
 pub const SEND_BUFFER_MIN: u32 = 2_304;
 /// The same of a receive buffer.
 pub const RECEIVE_BUFFER_MIN: u32 = 1_152;

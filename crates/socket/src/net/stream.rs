@@ -52,8 +52,8 @@ use std::time::{Duration, Instant};
 /// # }
 /// ```
 ///
-/// Clones share everything, as those of `std::net` do; the last one to be dropped closes. with `set_linger` that drop may
-/// wait. There is no file descriptor: a [`Poller`](super::Poller) waits for many.
+/// Clones share everything, as those of `std::net` do; the last one to be dropped closes, and with `set_linger` that drop
+/// may wait. There is no file descriptor: a [`Poller`](super::Poller) waits for many.
 pub struct TcpStream {
     /// Until the drop, which gives it to the lane.
     talk: Option<Talk>,
