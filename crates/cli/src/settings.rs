@@ -139,11 +139,9 @@ pub const TUNABLES: &[Tunable] = &[
         kernel: IPV4,
         get: |c| c.tcp.tcp_congestion_control.name().into(),
         set: |c, given| {
-            let known = [Algorithm::Cubic, Algorithm::Reno];
             let name = given.text("cubic or reno")?;
-            let found = known.into_iter().find(|algorithm| algorithm.name() == name);
-            c.tcp.tcp_congestion_control =
-                found.ok_or_else(|| format!("is \"{name}\", and there is only \"cubic\" and \"reno\""))?;
+            c.tcp.tcp_congestion_control = Algorithm::by_name(&name)
+                .ok_or_else(|| format!("is \"{name}\", and there is only \"cubic\" and \"reno\""))?;
             Ok(())
         },
     },

@@ -95,22 +95,22 @@ fn becomes_writable(stream: &TcpStream, larger: impl FnOnce()) -> bool {
     events.iter().any(|event| event.writable)
 }
 
-#[test]
-fn a_poller_hears_of_a_larger_buffer_to_send_from() {
-    let sender_s = world(Some(SMALL), Some(SMALL));
-    sender_s.fill();
-    assert!(becomes_writable(&sender_s.near, || sender_s.near.set_send_buffer_size(LARGE).unwrap()));
-    let more = sender_s.fill();
+fn a_poller_hears_of(larger: impl Fn(&World)) {
+    let world = world(Some(SMALL), Some(SMALL));
+    world.fill();
+    assert!(becomes_writable(&world.near, || larger(&world)));
+    let more = world.fill();
     assert!(more > LARGE - SMALL, "{more}");
 }
 
 #[test]
+fn a_poller_hears_of_a_larger_buffer_to_send_from() {
+    a_poller_hears_of(|world| world.near.set_send_buffer_size(LARGE).unwrap());
+}
+
+#[test]
 fn a_poller_hears_of_a_larger_buffer_of_its_peer() {
-    let reader_s = world(Some(SMALL), Some(SMALL));
-    reader_s.fill();
-    assert!(becomes_writable(&reader_s.near, || reader_s.far.set_recv_buffer_size(LARGE).unwrap()));
-    let more = reader_s.fill();
-    assert!(more > LARGE - SMALL, "{more}");
+    a_poller_hears_of(|world| world.far.set_recv_buffer_size(LARGE).unwrap());
 }
 
 #[test]

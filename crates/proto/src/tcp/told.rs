@@ -84,11 +84,6 @@ impl Connection {
         self.congestion.hand_over(algorithm);
     }
 
-    /// Which one it has.
-    pub fn congestion_control(&self) -> Algorithm {
-        self.congestion.algorithm()
-    }
-
     /// `TCP_QUICKACK`: what comes is acknowledged at once, as it is when a connection begins, and what has come is. Not for ever: with the first answer of the
     /// application the next acknowledgement may ride on one again. Or not, from now on.
     pub fn set_quickack(&mut self, on: bool, config: &Config) {

@@ -69,6 +69,6 @@ pub(super) fn algorithm(name: &[u8]) -> io::Result<Algorithm> {
         return Err(Why::Invalid.into());
     }
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-    let found = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name().as_bytes() == &name[..end]);
-    found.ok_or_else(|| Why::NoSuch.into())
+    let name = std::str::from_utf8(&name[..end]).ok();
+    name.and_then(Algorithm::by_name).ok_or_else(|| Why::NoSuch.into())
 }

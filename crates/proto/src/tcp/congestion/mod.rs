@@ -102,6 +102,11 @@ impl Algorithm {
     /// All of them.
     pub const ALL: [Algorithm; 2] = [Algorithm::Cubic, Algorithm::Reno];
 
+    /// The one that an operator means.
+    pub fn by_name(name: &str) -> Option<Algorithm> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+    }
+
     /// The name an operator uses.
     pub const fn name(self) -> &'static str {
         match self {

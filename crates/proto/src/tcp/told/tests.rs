@@ -155,13 +155,13 @@ fn what_has_come_is_acknowledged_at_once_by_who_was_told_so() {
 fn another_congestion_control_goes_on_where_the_one_before_was() {
     let config = Config::default();
     let mut connection = established(&config, NOW);
-    assert_eq!(connection.congestion_control(), Algorithm::Cubic);
+    assert_eq!(connection.congestion.algorithm(), Algorithm::Cubic);
     connection.congestion.on_congestion(NOW, 100_000);
     let facts =
         |c: &Connection| (c.cwnd(), c.slow_start_threshold(), c.congestion.clone().may_grow(NOW, u32::MAX, true));
     let before = facts(&connection);
     connection.set_congestion_control(Algorithm::Reno);
-    assert_eq!((connection.congestion_control(), facts(&connection)), (Algorithm::Reno, before));
+    assert_eq!((connection.congestion.algorithm(), facts(&connection)), (Algorithm::Reno, before));
     assert!(!before.2, "a loss is being repaired");
     connection.congestion.on_recovered(NOW);
     // It is Reno from now on: half of the window, and not seven tenths.
