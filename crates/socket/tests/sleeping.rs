@@ -4,8 +4,9 @@
 mod common;
 
 use common::{pair, stacks};
+use laneway::on_lane::Mib;
 use laneway::{Device, Stack, TcpListener, TcpStream, UdpSocket};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,14 +16,19 @@ const IDLE: Duration = Duration::from_millis(400);
 /// However slow the machine is, of three it is not late each time.
 const SOON: Duration = Duration::from_millis(300);
 
-/// As others, but no thread looks before it sleeps, nor does a lane's work.
-fn stacks_that_nobody_stands_in_for() -> (Stack, Stack) {
+/// As others, but no thread looks before it sleeps, and only if it `stands_in` does it a lane's work.
+fn stacks_without_a_look(stands_in: bool) -> (Stack, Stack) {
     let (here, there) = Device::memory_pair(1).unwrap();
     let start = |device, ip: &str| {
         let builder = Stack::builder(device).address(ip).unwrap();
-        builder.stand_in(false).look(Duration::ZERO).start().unwrap()
+        builder.stand_in(stands_in).look(Duration::ZERO).start().unwrap()
     };
     (start(here, "10.0.0.1/24"), start(there, "10.0.0.2/24"))
+}
+
+/// As others, but no thread looks before it sleeps, nor does a lane's work.
+fn stacks_that_nobody_stands_in_for() -> (Stack, Stack) {
+    stacks_without_a_look(/* stands_in= */ false)
 }
 
 /// The shortest of some times that it takes from an act of one end of a connection until the other reads what comes of it.
@@ -114,4 +120,30 @@ fn who_sleeps_is_woken_by_the_lane() {
     near.write_all(&vec![7; MUCH]).unwrap();
     near.shutdown(Shutdown::Write).unwrap();
     assert_eq!(reader.join().unwrap(), 0);
+}
+
+/// What a lane has held back for want of room it need not be woken for: its reader takes it in.
+#[test]
+fn who_makes_room_does_the_work_of_a_lane_that_sleeps() {
+    let (server, client) = stacks_without_a_look(/* stands_in= */ true);
+    let (mut near, mut far) = pair(&server, &client);
+    let stood_in = || server.counters().unwrap().get(Mib::StandIns);
+    near.set_nonblocking(true).unwrap(); // so that its thread does no lane's work
+    let mut sent = 0;
+    let mut last = Instant::now();
+    while last.elapsed() < IDLE {
+        match near.write(&[7; 65_536]) {
+            Ok(n) => (sent, last) = (sent + n, Instant::now()),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+    let before = stood_in();
+    thread::sleep(IDLE);
+    let mut received = 0;
+    while received < sent {
+        received += far.read(&mut [0; 16_384]).unwrap();
+        thread::sleep(Duration::from_millis(1)); // the lane sleeps again if it was woken all the same
+    }
+    let times = stood_in() - before;
+    assert!(times > 0, "of {sent} bytes that were more than its ring holds a reader has taken in none himself");
 }

@@ -248,7 +248,7 @@ impl TcpStream {
     fn after_read(&self) {
         laneway_stack::threads::look_fence();
         if self.talk().flags().get(FULL) != 0 && self.talk().readable() <= self.talk().receive_limit() / 3 * 2 {
-            self.desk.serve(self.talk());
+            self.desk.tell(self.talk());
         }
     }
 

@@ -34,6 +34,9 @@ const AGAIN_MAX: usize = 4;
 /// Lanes that a thread looks after on one occasion.
 const VISITS_MAX: usize = 8;
 
+/// How long a lane sleeps on whose time has come while another works in its stead: what a timer may be late by anyway.
+const DOZE: Duration = Duration::from_millis(1);
+
 /// What a lane works on, to a thread that stands in for it.
 pub(super) trait Work: Send + Sync {
     /// Takes turns until there is nothing to do. False: there is, and it is the lane's.
@@ -91,21 +94,25 @@ impl Bell {
     /// Sleeps until somebody rings, one of `fds` is readable, or `timeout` has passed; then takes the duty back, and says whether the second
     /// is readable. The caller has [announced](Duty::announce), and has found nothing since.
     pub(super) fn sleep(&self, fds: [Option<&OwnedFd>; 2], timeout: Duration) -> bool {
-        let mut second = false;
+        let mut readable = [false; 2];
         if self.duty.sleep() {
-            second = self.wait(fds, Some(timeout));
+            readable = self.wait(fds, Some(timeout));
+            // Whoever works in its stead sees to what is due by now. To call him back would end what he waits for, and have two threads want one core.
+            while readable == [false; 2] && self.duty.is_relieved() {
+                readable = self.wait(fds, Some(DOZE));
+            }
             while !self.duty.resume() {
                 self.wait([None; 2], None);
             }
         }
-        second
+        readable[1]
     }
 
-    /// May end for no reason. True: the second of `fds` is readable.
-    fn wait(&self, fds: [Option<&OwnedFd>; 2], timeout: Option<Duration>) -> bool {
+    /// May end for no reason. Says which of `fds` are readable.
+    fn wait(&self, fds: [Option<&OwnedFd>; 2], timeout: Option<Duration>) -> [bool; 2] {
         if self.thread.get().is_some() {
             timeout.map_or_else(std::thread::park, std::thread::park_timeout);
-            return false;
+            return [false; 2];
         }
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: timeout.as_secs().min(1 << 40) as i64,
@@ -124,7 +131,8 @@ impl Bell {
         if !polled[0].revents().is_empty() {
             let _ = rustix::io::read(&self.event, &mut [0; 8]);
         }
-        fds[1].is_some() && hears && polled.last().is_some_and(|fd| !fd.revents().is_empty())
+        let mut told = polled[1..].iter().map(|fd| !fd.revents().is_empty());
+        fds.map(|fd| fd.is_some() && told.next().unwrap_or(false))
     }
 
     /// Works until there is nothing to do, and then on for as long as it `stays`; or until there is too much to do, which is the

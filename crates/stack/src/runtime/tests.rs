@@ -297,6 +297,26 @@ fn who_brings_work_to_a_sleeping_lane_does_it() {
     assert!(start.elapsed() < Duration::from_secs(5), "somebody slept through a bell");
 }
 
+/// Who stands in sees to what is due: a lane whose time comes meanwhile sleeps on, and does not want its work back in the middle of that.
+#[test]
+fn a_lane_whose_time_has_come_leaves_its_work_to_who_is_at_it() {
+    const ROUNDS: usize = 20;
+    let options = Options { pin: false, stand_in: true, park_max_us: 2_000, ..Options::default() };
+    let (server, client) = pair(1, 0, Panics::Nowhere, channel().0, options);
+    let (mut rounds, mut slept_on) = (0, 0);
+    let start = std::time::Instant::now();
+    while rounds < ROUNDS {
+        assert!(start.elapsed() < Duration::from_secs(20), "after {rounds} rounds the lane slept no more");
+        let began = std::time::Instant::now();
+        if server.bells().mind(0, || began.elapsed() >= Duration::from_millis(10)) {
+            rounds += 1;
+            slept_on += usize::from(!server.bells().is_awake(0));
+        }
+    }
+    assert!(slept_on > ROUNDS / 2, "{slept_on} of {ROUNDS} times");
+    assert_eq!((server.stop().failure, client.stop().failure), (None, None));
+}
+
 /// Whoever works in a lane's stead has met others elsewhere, which is none of the lane's business.
 #[test]
 fn what_a_thread_has_met_elsewhere_is_not_counted_for_the_lane_that_it_stands_in_for() {

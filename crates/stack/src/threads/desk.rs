@@ -244,6 +244,15 @@ impl Desk {
         }
     }
 
+    /// As [`attend`](Self::attend) where calls wait, and as [`serve`](Self::serve) where they do not, whose thread has others to serve first.
+    #[inline]
+    pub fn tell(&self, talk: &Talk) {
+        match talk.app().nonblocking.load(Relaxed) {
+            true => self.serve(talk),
+            false => self.attend(talk),
+        }
+    }
+
     /// How long a thread that waits looks before it sleeps: see [`looks`](Self::looks). 0: it sleeps at once.
     pub fn set_look_us(&self, us: u32) {
         self.look_us.store(us, Relaxed);
@@ -366,10 +375,8 @@ impl Desk {
             talk.said().push((at, op));
             true
         });
-        match noted {
-            true if talk.app().nonblocking.load(Relaxed) => self.serve(talk),
-            true => self.attend(talk),
-            false => {}
+        if noted {
+            self.tell(talk);
         }
         noted
     }

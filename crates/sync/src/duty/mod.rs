@@ -47,8 +47,9 @@
 //! sleeps. LOOKING: the owner, whose `sleep` fails. ASLEEP: whoever takes it from there. RELIEVED: the stand-in, whose `leave` finds
 //! AGAIN. AGAIN: the same. RECALLED: the owner, which the stand-in wakes.
 //!
-//! An owner that wakes for a reason of its own (its time has come, a descriptor is ready) while another has the duty recalls it, and
-//! sleeps until it is told. It is not idle meanwhile: its work is being done.
+//! An owner that wakes for a reason of its own (a descriptor is ready) while another has the duty recalls it, and
+//! sleeps until it is told. It is not idle meanwhile: its work is being done. One whose time has come may as well
+//! [see that](Duty::is_relieved) and sleep a little longer.
 //!
 //! # The bad interleavings
 //!
@@ -179,6 +180,12 @@ impl Duty {
     #[inline]
     pub fn is_owners(&self) -> bool {
         matches!(self.0.load(Relaxed), AWAKE | LOOKING)
+    }
+
+    /// Somebody has it who works in the owner's stead, and was not told to give it back.
+    #[inline]
+    pub fn is_relieved(&self) -> bool {
+        matches!(self.0.load(Relaxed), RELIEVED | AGAIN)
     }
 
     /// Nobody has it: the owner sleeps. To be asked after a fence, if the answer is to be relied on.
