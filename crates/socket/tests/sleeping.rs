@@ -7,6 +7,7 @@ use common::{pair, stacks};
 use laneway::on_lane::Mib;
 use laneway::{Device, Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{ErrorKind, Read, Write};
+use std::mem::forget;
 use std::net::Shutdown;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,19 +17,28 @@ const IDLE: Duration = Duration::from_millis(400);
 /// However slow the machine is, of three it is not late each time.
 const SOON: Duration = Duration::from_millis(300);
 
-/// As others, but no thread looks before it sleeps, and only if it `stands_in` does it a lane's work.
-fn stacks_without_a_look(stands_in: bool) -> (Stack, Stack) {
+/// As others, but a thread looks for so long before it sleeps, and only if it `stands_in` does it a lane's work.
+fn stacks_that_look(look: Duration, stands_in: bool) -> (Stack, Stack) {
     let (here, there) = Device::memory_pair(1).unwrap();
     let start = |device, ip: &str| {
         let builder = Stack::builder(device).address(ip).unwrap();
-        builder.stand_in(stands_in).look(Duration::ZERO).start().unwrap()
+        builder.stand_in(stands_in).look(look).start().unwrap()
     };
     (start(here, "10.0.0.1/24"), start(there, "10.0.0.2/24"))
 }
 
 /// As others, but no thread looks before it sleeps, nor does a lane's work.
 fn stacks_that_nobody_stands_in_for() -> (Stack, Stack) {
-    stacks_without_a_look(/* stands_in= */ false)
+    stacks_that_look(Duration::ZERO, /* stands_in= */ false)
+}
+
+/// How often a thread has worked in the stead of a sleeping lane of this stack while it did `act`.
+fn stands_in(stack: &Stack, act: impl FnOnce()) -> u64 {
+    let stood_in = || stack.counters().unwrap().get(Mib::StandIns);
+    let before = stood_in();
+    thread::sleep(IDLE); // who asks a lane wakes it
+    act();
+    stood_in() - before
 }
 
 /// The shortest of some times that it takes from an act of one end of a connection until the other reads what comes of it.
@@ -125,9 +135,8 @@ fn who_sleeps_is_woken_by_the_lane() {
 /// What a lane has held back for want of room it need not be woken for: its reader takes it in.
 #[test]
 fn who_makes_room_does_the_work_of_a_lane_that_sleeps() {
-    let (server, client) = stacks_without_a_look(/* stands_in= */ true);
+    let (server, client) = stacks_that_look(Duration::ZERO, /* stands_in= */ true);
     let (mut near, mut far) = pair(&server, &client);
-    let stood_in = || server.counters().unwrap().get(Mib::StandIns);
     near.set_nonblocking(true).unwrap(); // so that its thread does no lane's work
     let mut sent = 0;
     let mut last = Instant::now();
@@ -137,13 +146,70 @@ fn who_makes_room_does_the_work_of_a_lane_that_sleeps() {
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
         }
     }
-    let before = stood_in();
-    thread::sleep(IDLE);
-    let mut received = 0;
-    while received < sent {
-        received += far.read(&mut [0; 16_384]).unwrap();
-        thread::sleep(Duration::from_millis(1)); // the lane sleeps again if it was woken all the same
-    }
-    let times = stood_in() - before;
+    let times = stands_in(&server, || {
+        let mut received = 0;
+        while received < sent {
+            received += far.read(&mut [0; 16_384]).unwrap();
+            thread::sleep(Duration::from_millis(1)); // the lane sleeps again if it was woken all the same
+        }
+    });
     assert!(times > 0, "of {sent} bytes that were more than its ring holds a reader has taken in none himself");
+}
+
+/// Who asks and waits has the question sent, and the answer taken in, without anybody being woken on his side.
+#[test]
+fn who_will_wait_for_an_answer_does_the_work_of_a_lane_that_sleeps() {
+    let (server, client) = stacks_that_look(Duration::ZERO, /* stands_in= */ true);
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    // To leave is to stand in, too.
+    let connects = stands_in(&client, || forget(TcpStream::connect_on(&client, at).unwrap()));
+    assert!(connects > 0);
+    let begins = stands_in(&client, || {
+        forget(TcpStream::begin_connect_on(&client, &at).unwrap());
+        listener.accept().unwrap();
+    });
+    assert_eq!(begins, 0, "who does not wait has others to serve");
+
+    let far = UdpSocket::bind_on(&server, "10.0.0.1:53").unwrap();
+    let near = UdpSocket::bind_on(&client, "10.0.0.2:0").unwrap();
+    let ask = || {
+        near.send_to(b"x", "10.0.0.1:53").unwrap();
+        assert_eq!(far.recv_from(&mut [0; 4]).unwrap().1, near.local_addr().unwrap());
+    };
+    let answer = || {
+        far.send_to(b"y", near.local_addr().unwrap()).unwrap();
+        near.recv(&mut [0; 4]).unwrap();
+    };
+    assert!(stands_in(&client, ask) > 0, "the first question");
+    assert_eq!(stands_in(&client, ask), 0, "who has not waited for an answer has more to say");
+    answer();
+    assert!(stands_in(&client, ask) > 0, "who has, will again");
+    answer();
+    near.set_nonblocking(true).unwrap();
+    assert_eq!(stands_in(&client, ask), 0, "who does not wait has others to serve");
+}
+
+#[test]
+fn who_looks_for_what_comes_does_the_work_of_a_lane_that_sleeps() {
+    let (server, client) = stacks_that_look(Duration::from_millis(1), /* stands_in= */ true);
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
+    let far = UdpSocket::bind_on(&server, "10.0.0.1:53").unwrap();
+    let near = UdpSocket::bind_on(&client, "10.0.0.2:0").unwrap();
+    near.set_nonblocking(true).unwrap(); // so that only who waits does a lane's work
+    let looks = |what: &str, waits: &mut (dyn FnMut() + Send), comes: &dyn Fn()| {
+        let times = stands_in(&server, || {
+            thread::scope(|scope| {
+                let waiting = scope.spawn(waits);
+                thread::sleep(IDLE);
+                comes();
+                waiting.join().unwrap();
+            });
+        });
+        assert!(times > 0, "{what}");
+    };
+    looks("a newcomer", &mut || forget(listener.accept().unwrap()), &|| {
+        forget(TcpStream::begin_connect_on(&client, &listener.local_addr().unwrap()).unwrap());
+    });
+    looks("a datagram", &mut || _ = far.recv(&mut [0; 4]).unwrap(), &|| _ = near.send_to(b"x", "10.0.0.1:53").unwrap());
 }

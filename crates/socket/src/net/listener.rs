@@ -155,6 +155,9 @@ impl TcpListener {
                         return Err(error);
                     }
                     waits = true;
+                    if self.0.desk.looks_for_newcomers(acceptors) {
+                        continue;
+                    }
                     let seen = acceptors.event.now();
                     acceptors.want();
                     if !acceptors.is_ready() && !self.0.desk.is_stopped() {

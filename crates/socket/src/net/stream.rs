@@ -13,7 +13,7 @@ use super::socket::Bound;
 use super::stack::Stack;
 use super::{after, deadline, each, named, no_time_at_all, set_timeout, timeout};
 use crate::error::Why;
-use laneway_stack::threads::desk::Desk;
+use laneway_stack::threads::desk::{Desk, Opening};
 use laneway_stack::threads::words::{
     CALLED_OFF, CONNECTED, ENDED, FULL, GONE, KEEPALIVE, NODELAY, OPENING, OVER, Op, READ, ROOM, SHUT_READ, SHUT_WRITE,
     Talk, WRITE,
@@ -82,7 +82,7 @@ impl TcpStream {
     /// `EHOSTUNREACH` after three seconds if no link address is found for it, which only Ethernet asks for; `ENETUNREACH` without a route, and to the stack's own addresses;
     /// `EADDRNOTAVAIL` if no local port is left. All others are in [the table of the crate](crate#errors). Of several addresses it is what the last one gave.
     pub fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpStream> {
-        each(addr, |addr| Self::begin(stack, &addr)?.connected(None))
+        each(addr, |addr| Self::begin(stack, &addr, /* waits= */ true)?.connected(None))
     }
 
     /// Opens a connection on the [current](Stack::current) stack, and gives up after a time.
@@ -98,7 +98,7 @@ impl TcpStream {
         if timeout.is_zero() {
             return Err(no_time_at_all());
         }
-        Self::begin(stack, addr)?.connected(after(timeout))
+        Self::begin(stack, addr, /* waits= */ true)?.connected(after(timeout))
     }
 
     /// Begins to open a connection on a stack, and does not wait for it: what a non-blocking `connect` of the kernel's is. The
@@ -106,7 +106,7 @@ impl TcpStream {
     /// failed; [`take_error`](Self::take_error) and [`peer_addr`](Self::peer_addr) tell which. Until then nothing can be written, and a
     /// [`shutdown`](Self::shutdown) calls it off.
     pub fn begin_connect_on(stack: &Stack, addr: &SocketAddr) -> io::Result<TcpStream> {
-        Self::begin(stack, addr)?.begun()
+        Self::begin(stack, addr, /* waits= */ false)?.begun()
     }
 
     /// As it is for whoever does not wait until it is connected.
@@ -118,6 +118,7 @@ impl TcpStream {
 
     /// Waits until it is connected.
     pub(super) fn connected(mut self, deadline: Option<Instant>) -> io::Result<TcpStream> {
+        self.desk.attend_lane(self.talk());
         while !self.poll_connected()? {
             if !self.wait(WRITE, deadline, |s| s.is_decided()) {
                 // What `std` says itself, so that no errno is in it. The stream is dropped, and with it what was begun.
@@ -133,13 +134,13 @@ impl TcpStream {
         self.bound = None;
     }
 
-    /// Begins to open a connection, and does not wait for it.
-    pub(crate) fn begin(stack: &Stack, addr: &SocketAddr) -> io::Result<TcpStream> {
+    /// Begins to open a connection, and does not wait for it; who `waits` does so [behind](Self::connected) this.
+    pub(crate) fn begin(stack: &Stack, addr: &SocketAddr, waits: bool) -> io::Result<TcpStream> {
         let desk = stack.0.desk.clone();
         if !desk.is_here() {
             return Err(Why::Forked.into());
         }
-        let talk = desk.connect(*addr);
+        let talk = desk.open(Opening::anywhere(*addr), waits);
         Ok(TcpStream::new(talk, desk, addr.is_ipv6(), None))
     }
 

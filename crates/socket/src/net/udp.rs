@@ -151,6 +151,9 @@ impl UdpSocket {
                 return Err(Why::WouldBlock.into());
             }
             let until = until.get_or_insert_with(|| deadline(timeout));
+            if self.0.desk.looks_for_datagrams(socket, bits) {
+                continue;
+            }
             let seen = socket.event.now();
             socket.want(bits);
             if socket.ready() & bits == 0 && !sleep_until(*until, |left| socket.event.sleep(seen, left)) {

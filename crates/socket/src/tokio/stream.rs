@@ -60,7 +60,7 @@ impl TcpStream {
     pub async fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpStream> {
         let mut last = io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses");
         for addr in looked_up(addr).await? {
-            match Self::connected(crate::TcpStream::begin(stack, &addr)?).await {
+            match Self::connected(crate::TcpStream::begin(stack, &addr, /* waits= */ false)?).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }

@@ -1,6 +1,7 @@
 //! Owns the hand-over of new connections to threads: a ring per lane, from which whoever comes first takes with one
 //! exchange. What is in a ring is a whole connection: it was established, has its conversation, and its lane serves it.
 
+use super::patience::{CameOver, Patience};
 use super::watches::Watches;
 use super::words::{Event, READ, Talk, wake_those};
 use crate::app::ListenerId;
@@ -46,8 +47,7 @@ pub struct Acceptors {
     rings: Box<[Takers<Talk, 3>]>,
     /// Lanes that found their ring full and wait for room in it.
     starved: Box<[AtomicBool]>,
-    /// Where the next search begins, so that no lane's connections wait behind another's.
-    next: Padded<AtomicUsize>,
+    pub(super) takes: Padded<Takes>,
     flags: Flags,
     /// What acceptors sleep on.
     pub event: Event,
@@ -62,6 +62,15 @@ pub struct Acceptors {
     pub(super) watches: AtomicU16,
     /// The stack has ended.
     gone: AtomicBool,
+}
+
+/// What those write who accept, and no lane looks at.
+#[derive(Default)]
+pub(super) struct Takes {
+    /// Where the next search begins, so that no lane's connections wait behind another's.
+    next: AtomicUsize,
+    pub(super) came_over: CameOver,
+    pub(super) patience: Patience,
 }
 
 /// A lane's side of a listener.
@@ -88,7 +97,7 @@ impl Acceptors {
             at,
             rings: takers.into(),
             starved: (0..lanes).map(|_| AtomicBool::new(false)).collect(),
-            next: Padded(AtomicUsize::new(0)),
+            takes: Padded::default(),
             flags: Flags::default(),
             event: Event::default(),
             hop_limit: AtomicU8::new(0),
@@ -123,9 +132,10 @@ impl Acceptors {
     /// Takes the oldest connection of some lane. The second part of the answer is a lane that has waited for this room.
     pub fn take(&self) -> Option<(Newcomer, Option<usize>)> {
         let lanes = self.rings.len();
-        let first = self.next.fetch_add(1, Relaxed);
+        let first = self.takes.next.fetch_add(1, Relaxed);
         (0..lanes).map(|i| first.wrapping_add(i) % lanes).find_map(|lane| {
             let (talk, peer) = self.rings[lane].take()?;
+            self.takes.came_over.note(lane);
             look_fence();
             let starved = self.starved[lane].load(Relaxed) && self.starved[lane].swap(false, AcqRel);
             talk.app().begin();

@@ -4,6 +4,7 @@
 //! dropped and counted, as the network would have done.
 
 use super::heard::Heard;
+use super::patience::{CameOver, Patience};
 use super::watches::Watches;
 use super::words::{Event, Fault, READ, ROOM, WRITE, wake_those};
 use crate::app::UdpId;
@@ -42,6 +43,10 @@ pub struct Datagrams {
     flags: Flags,
     /// What threads sleep on.
     pub event: Event,
+    pub(super) patience: Patience,
+    pub(super) came_over: CameOver,
+    /// What its threads did last was to send.
+    spoke: AtomicBool,
     /// Datagrams that found no room.
     pub dropped: AtomicU64,
     /// What was said of a datagram to the peer that it was connected to then: a [`Fault`], or 0.
@@ -135,6 +140,9 @@ impl Datagrams {
             queued: AtomicUsize::new(0),
             flags: Flags::default(),
             event: Event::default(),
+            patience: Patience::default(),
+            came_over: CameOver::lane(lane),
+            spoke: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
             fault: AtomicU16::new(0),
             ends: Mutex::default(),
@@ -175,6 +183,8 @@ impl Datagrams {
                     ring.release(1);
                 }
                 if answer.is_some() {
+                    self.came_over.note(at);
+                    self.spoke.store(false, Relaxed);
                     // Who has peeked means this one when he receives, whatever comes over other lanes until then.
                     self.next.store(if peek { at } else { at + 1 }, Relaxed);
                     return answer;
@@ -200,6 +210,15 @@ impl Datagrams {
         ring.commit(len, 0);
         ring.publish();
         true
+    }
+
+    /// A thread that has sent will most likely wait for what comes of it: its calls wait, and it has not sent twice in a row, as one does who has much to say.
+    pub(super) fn awaits_answer(&self) -> bool {
+        let spoke = self.spoke.load(Relaxed);
+        if !spoke {
+            self.spoke.store(true, Relaxed);
+        }
+        !spoke && !self.nonblocking.load(Relaxed)
     }
 
     /// Which of [`READ`] and [`WRITE`] would not have to wait.

@@ -66,6 +66,13 @@ pub struct Opening {
     pub marks: Marks,
 }
 
+impl Opening {
+    /// Of one of which nothing is said but where it leads to.
+    pub fn anywhere(to: SocketAddr) -> Self {
+        Opening { from: Origin::Anywhere, to, marks: Marks::NONE }
+    }
+}
+
 /// Where a connection begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
@@ -208,15 +215,19 @@ impl Desk {
 
     /// Begins to open a connection to there.
     pub fn connect(&self, to: SocketAddr) -> Talk {
-        self.open(Opening { from: Origin::Anywhere, to, marks: Marks::NONE })
+        self.open(Opening::anywhere(to), /* waits= */ false)
     }
 
-    /// Begins to open a connection, on the next lane in turn; that one passes it on, if the answers would not come to it.
-    pub fn open(&self, opening: Opening) -> Talk {
+    /// Begins to open a connection, on the next lane in turn; that one passes it on, if the answers would not come to it. Who `waits` until it is open has
+    /// that lane [begin](Self::attend_lane) when he does.
+    pub fn open(&self, opening: Opening, waits: bool) -> Talk {
         let lane = self.next.fetch_add(1, Relaxed) % self.posts.len();
         let (talk, end) = self.conversation(lane);
         talk.app().ttl.store(opening.marks.hop_limit, Relaxed);
-        self.say(lane, Command::Connect { end, opening, tried: 0 });
+        self.note_down(lane, Command::Connect { end, opening, tried: 0 });
+        if !waits {
+            self.bells.ring(lane);
+        }
         talk
     }
 
@@ -242,6 +253,11 @@ impl Desk {
         if self.posts[lane].wake.push(talk) {
             self.bells.attend(lane);
         }
+    }
+
+    /// Has a connection's lane do what it was told, by a caller who is about to wait for what comes of it: see [`attend`](Self::attend).
+    pub fn attend_lane(&self, talk: &Talk) {
+        self.bells.attend(usize::from(talk.lane().lane.load(Acquire)));
     }
 
     /// As [`attend`](Self::attend) where calls wait, and as [`serve`](Self::serve) where they do not, whose thread has others to serve first.
@@ -292,12 +308,12 @@ impl Desk {
         self.clock.now()
     }
 
-    pub(super) fn mind(&self, talk: &Conversation, enough: impl FnMut() -> bool) -> bool {
-        self.bells.mind(usize::from(talk.lane().lane.load(Relaxed)), enough)
+    pub(super) fn mind(&self, lane: usize, enough: impl FnMut() -> bool) -> bool {
+        self.bells.mind(lane, enough)
     }
 
-    pub(super) fn is_awake(&self, talk: &Conversation) -> bool {
-        self.bells.is_awake(usize::from(talk.lane().lane.load(Relaxed)))
+    pub(super) fn is_awake(&self, lane: usize) -> bool {
+        self.bells.is_awake(lane)
     }
 
     /// Asks for something behind the bytes sent so far. False: too much is asked already; the lane takes it with its next turns, whatever
@@ -433,8 +449,17 @@ impl Desk {
         (0..self.posts.len()).for_each(|lane| self.say(lane, Command::UnbindUdp(id)));
     }
 
-    /// Has the lane send what was queued.
+    /// Has the lane send what was queued. If it sleeps, a caller who will wait for an answer does it.
     pub fn send_datagrams(&self, ticket: &Arc<UdpTicket>) {
+        match ticket.awaits_answer() {
+            true if self.posts[ticket.lane].wake_udp.push(ticket) => self.bells.attend(ticket.lane),
+            true => {}
+            false => self.send_more_datagrams(ticket),
+        }
+    }
+
+    /// As [`send_datagrams`](Self::send_datagrams), by who waits for nothing: the lane itself, too.
+    pub(super) fn send_more_datagrams(&self, ticket: &Arc<UdpTicket>) {
         if self.posts[ticket.lane].wake_udp.push(ticket) {
             self.bells.ring(ticket.lane);
         }
@@ -463,8 +488,13 @@ impl Desk {
     }
 
     pub(super) fn say(&self, lane: usize, command: Command) {
-        self.posts[lane].commands.push(command);
+        self.note_down(lane, command);
         self.bells.ring(lane);
+    }
+
+    /// The same for a lane that somebody is about to wake, or to stand in for.
+    fn note_down(&self, lane: usize, command: Command) {
+        self.posts[lane].commands.push(command);
         // Either the lane that ends finds the command, or its end is seen here.
         look_fence();
         if self.is_stopped() {

@@ -1,6 +1,6 @@
 //! Owns what an application and a lane say to each other about one connection, beside its bytes.
 
-use super::patience::PATIENCE_FIRST;
+use super::patience::Patience;
 use super::poll::Watch;
 use super::watches::Watches;
 use laneway_proto::tcp::congestion::Algorithm;
@@ -121,7 +121,7 @@ pub struct AppWords {
     /// What was shut or asked for: [`SHUT_WRITE`] and its neighbours.
     pub state: AtomicU8,
     /// What looking before sleeping has been worth: see [`Desk::looks`](super::desk::Desk::looks).
-    pub(super) patience: AtomicU8,
+    pub(super) patience: Patience,
     /// `IP_TTL` that was asked for; 0: as the host's.
     pub ttl: AtomicU8,
     /// `TCP_USER_TIMEOUT` that was asked for.
@@ -142,7 +142,7 @@ impl Default for AppWords {
             noted: AtomicU16::new(0),
             nonblocking: AtomicBool::new(false),
             state: AtomicU8::new(0),
-            patience: AtomicU8::new(PATIENCE_FIRST),
+            patience: Patience::default(),
             ttl: AtomicU8::new(0),
             user_timeout_ms: AtomicU32::new(0),
             handles: AtomicU32::new(1),
@@ -161,7 +161,7 @@ impl AppWords {
         linger_s.store(-1, Relaxed);
         nonblocking.store(false, Relaxed);
         state.store(0, Relaxed);
-        patience.store(PATIENCE_FIRST, Relaxed);
+        patience.renew();
         ttl.store(0, Relaxed);
         user_timeout_ms.store(0, Relaxed);
         handles.store(1, Relaxed);

@@ -42,7 +42,7 @@ impl App for Server {
                 continue;
             }
             if is_early {
-                self.desk.send_datagrams(&ticket); // the next poll knows the socket
+                self.desk.send_more_datagrams(&ticket); // the next poll knows the socket
                 break;
             }
             let max = DATAGRAMS_MAX - datagrams;
@@ -50,7 +50,7 @@ impl App for Server {
             let n = self.with_socket(ticket.id, |side| side.drain(max, send)).unwrap_or(0);
             datagrams += n;
             if n == max {
-                self.desk.send_datagrams(&ticket); // there may be more
+                self.desk.send_more_datagrams(&ticket); // there may be more
             }
         }
         // The control plane has given up the names of those that were closed; their ports they need until they have left.
