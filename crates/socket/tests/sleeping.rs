@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{pair, stacks};
+use common::{pair, rounds, stacks};
 use laneway::on_lane::Mib;
-use laneway::{Device, Stack, TcpListener, TcpStream, UdpSocket};
+use laneway::{Device, Interest, Mode, Poller, Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{ErrorKind, Read, Write};
 use std::mem::forget;
 use std::net::Shutdown;
@@ -17,19 +17,27 @@ const IDLE: Duration = Duration::from_millis(400);
 /// However slow the machine is, of three it is not late each time.
 const SOON: Duration = Duration::from_millis(300);
 
-/// As others, but a thread looks for so long before it sleeps, and only if it `stands_in` does it a lane's work.
-fn stacks_that_look(look: Duration, stands_in: bool) -> (Stack, Stack) {
+/// Whose lanes have their work done by others while they sleep.
+#[derive(Clone, Copy, PartialEq)]
+enum Lent {
+    Server,
+    Client,
+    Nobody,
+}
+
+/// As others, but a thread looks for so long before it sleeps, and does a lane's work only of those that are [lent](Lent).
+fn stacks_that_look(look: Duration, lent: Lent) -> (Stack, Stack) {
     let (here, there) = Device::memory_pair(1).unwrap();
-    let start = |device, ip: &str| {
+    let start = |device, ip: &str, is_lent| {
         let builder = Stack::builder(device).address(ip).unwrap();
-        builder.stand_in(stands_in).look(look).start().unwrap()
+        builder.stand_in(is_lent).look(look).start().unwrap()
     };
-    (start(here, "10.0.0.1/24"), start(there, "10.0.0.2/24"))
+    (start(here, "10.0.0.1/24", lent == Lent::Server), start(there, "10.0.0.2/24", lent == Lent::Client))
 }
 
 /// As others, but no thread looks before it sleeps, nor does a lane's work.
 fn stacks_that_nobody_stands_in_for() -> (Stack, Stack) {
-    stacks_that_look(Duration::ZERO, /* stands_in= */ false)
+    stacks_that_look(Duration::ZERO, Lent::Nobody)
 }
 
 /// How often a thread has worked in the stead of a sleeping lane of this stack while it did `act`.
@@ -135,9 +143,9 @@ fn who_sleeps_is_woken_by_the_lane() {
 /// What a lane has held back for want of room it need not be woken for: its reader takes it in.
 #[test]
 fn who_makes_room_does_the_work_of_a_lane_that_sleeps() {
-    let (server, client) = stacks_that_look(Duration::ZERO, /* stands_in= */ true);
+    let (server, client) = stacks_that_look(Duration::ZERO, Lent::Server);
     let (mut near, mut far) = pair(&server, &client);
-    near.set_nonblocking(true).unwrap(); // so that its thread does no lane's work
+    near.set_nonblocking(true).unwrap();
     let mut sent = 0;
     let mut last = Instant::now();
     while last.elapsed() < IDLE {
@@ -159,17 +167,12 @@ fn who_makes_room_does_the_work_of_a_lane_that_sleeps() {
 /// Who asks and waits has the question sent, and the answer taken in, without anybody being woken on his side.
 #[test]
 fn who_will_wait_for_an_answer_does_the_work_of_a_lane_that_sleeps() {
-    let (server, client) = stacks_that_look(Duration::ZERO, /* stands_in= */ true);
+    let (server, client) = stacks_that_look(Duration::ZERO, Lent::Client);
     let listener = TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     // To leave is to stand in, too.
     let connects = stands_in(&client, || forget(TcpStream::connect_on(&client, at).unwrap()));
     assert!(connects > 0);
-    let begins = stands_in(&client, || {
-        forget(TcpStream::begin_connect_on(&client, &at).unwrap());
-        listener.accept().unwrap();
-    });
-    assert_eq!(begins, 0, "who does not wait has others to serve");
 
     let far = UdpSocket::bind_on(&server, "10.0.0.1:53").unwrap();
     let near = UdpSocket::bind_on(&client, "10.0.0.2:0").unwrap();
@@ -185,18 +188,59 @@ fn who_will_wait_for_an_answer_does_the_work_of_a_lane_that_sleeps() {
     assert_eq!(stands_in(&client, ask), 0, "who has not waited for an answer has more to say");
     answer();
     assert!(stands_in(&client, ask) > 0, "who has, will again");
-    answer();
+}
+
+/// Who was told of many sockets at once has the lane do for all what it would do for each by itself.
+#[test]
+fn who_does_not_wait_does_the_work_of_a_lane_that_sleeps_unless_there_are_many_others_to_serve() {
+    const MANY: usize = 40;
+    let (server, client) = stacks_that_look(Duration::ZERO, Lent::Client);
+    let (mut near, mut far) = pair(&server, &client);
     near.set_nonblocking(true).unwrap();
-    assert_eq!(stands_in(&client, ask), 0, "who does not wait has others to serve");
+    let poller = Poller::new().unwrap();
+    let sockets: Vec<_> = (0..MANY).map(|_| UdpSocket::bind_on(&client, "10.0.0.2:0").unwrap()).collect();
+    for (key, socket) in sockets.iter().enumerate() {
+        poller.add(socket, key, Interest::READABLE, Mode::Edge).unwrap();
+    }
+    let teller = UdpSocket::bind_on(&server, "10.0.0.1:0").unwrap();
+    let is_told_of = |n: usize| {
+        for socket in &sockets[..n] {
+            teller.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+        }
+        rounds([&server, &client]);
+        let mut events = Vec::new();
+        assert_eq!(poller.wait(&mut events, Some(Duration::from_secs(10))).unwrap(), n);
+    };
+    let mut says = |what: &[u8]| {
+        stands_in(&client, || {
+            near.write_all(what).unwrap();
+            far.read_exact(&mut vec![0; what.len()]).unwrap();
+        })
+    };
+    assert!(says(b"x") > 0, "who was told of nothing");
+    is_told_of(MANY);
+    assert_eq!(says(b"y"), 0, "who was told of many");
+    is_told_of(2);
+    assert!(says(b"z") > 0, "who was told of two");
+
+    let listener = TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
+    let begins = || {
+        stands_in(&client, || {
+            forget(TcpStream::begin_connect_on(&client, &listener.local_addr().unwrap()).unwrap());
+            listener.accept().unwrap();
+        })
+    };
+    assert!(begins() > 0, "who was told of two begins a connection");
+    is_told_of(MANY);
+    assert_eq!(begins(), 0, "who was told of many begins a connection");
 }
 
 #[test]
 fn who_looks_for_what_comes_does_the_work_of_a_lane_that_sleeps() {
-    let (server, client) = stacks_that_look(Duration::from_millis(1), /* stands_in= */ true);
+    let (server, client) = stacks_that_look(Duration::from_millis(1), Lent::Server);
     let listener = TcpListener::bind_on(&server, "10.0.0.1:0").unwrap();
     let far = UdpSocket::bind_on(&server, "10.0.0.1:53").unwrap();
     let near = UdpSocket::bind_on(&client, "10.0.0.2:0").unwrap();
-    near.set_nonblocking(true).unwrap(); // so that only who waits does a lane's work
     let looks = |what: &str, waits: &mut (dyn FnMut() + Send), comes: &dyn Fn()| {
         let times = stands_in(&server, || {
             thread::scope(|scope| {

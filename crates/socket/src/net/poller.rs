@@ -5,6 +5,7 @@ use super::{TcpListener, TcpStream, UdpSocket};
 use crate::error::Why;
 use laneway_stack::runtime::awake;
 use laneway_stack::threads::WATCHES_MAX;
+use laneway_stack::threads::company;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::fork::Birth;
 use laneway_stack::threads::poll::{self, PollList, PollQueue, Watch, Watched};
@@ -358,6 +359,7 @@ impl Poller {
             self.forget_abandoned(waiting);
             if events.len() > before || self.notified.swap(false, AcqRel) {
                 waiting.told = events.len() - before;
+                company::told_of(waiting.told);
                 return Ok(waiting.told);
             }
             if ways > 0 && awake::give_way() {

@@ -403,7 +403,7 @@ impl TcpSocket {
     /// Those of [`TcpStream::connect_on`]; `EADDRNOTAVAIL`, too, if there is a connection between these two ends already, and for an address of the other family
     /// those of [`bind`](Self::bind).
     pub fn connect(self, to: SocketAddr) -> io::Result<TcpStream> {
-        self.begin(&to, /* waits= */ true)?.connected(None)
+        self.begin(&to)?.connected(None)
     }
 
     /// As [`connect`](Self::connect), and gives up after a time.
@@ -414,16 +414,16 @@ impl TcpSocket {
         if timeout.is_zero() {
             return Err(no_time_at_all());
         }
-        self.begin(to, /* waits= */ true)?.connected(after(timeout))
+        self.begin(to)?.connected(after(timeout))
     }
 
     /// As [`connect`](Self::connect), and does not wait for it: see [`TcpStream::begin_connect_on`].
     pub fn begin_connect(self, to: &SocketAddr) -> io::Result<TcpStream> {
-        self.begin(to, /* waits= */ false)?.begun()
+        self.begin(to)?.begun()
     }
 
-    /// Begins to open a connection, and does not wait for it; who `waits` does so [behind](TcpStream::connected) this.
-    pub(crate) fn begin(self, to: &SocketAddr, waits: bool) -> io::Result<TcpStream> {
+    /// A connection that is to be opened: see [`TcpStream::begin`].
+    pub(crate) fn begin(self, to: &SocketAddr) -> io::Result<TcpStream> {
         drop(self.state()?); // not in a child
         self.check_family(to)?;
         let State { options, place, inherited, ttl, .. } =
@@ -438,7 +438,7 @@ impl TcpSocket {
         };
         let v4 = to.ip().to_canonical().is_ipv4();
         let marks = Marks { hop_limit: ttl, dscp_ecn: if v4 { inherited.tos } else { inherited.tclass } };
-        let talk = self.desk.open(Opening { from, to: *to, marks }, waits);
+        let talk = self.desk.open(Opening { from, to: *to, marks });
         let stream = TcpStream::new(talk, self.desk, self.is_v6, bound);
         inherited.give(&stream)?;
         Ok(stream)

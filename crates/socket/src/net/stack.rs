@@ -328,8 +328,8 @@ impl Builder {
     }
 
     /// Whether a thread whose calls wait, and which finds a lane asleep that it would have to wake, takes the lane's next turns itself. It
-    /// does, unless this says otherwise: to wake a lane for a short message costs more than the message. Threads whose calls do not
-    /// wait never do.
+    /// does, unless this says otherwise: to wake a lane for a short message costs more than the message. So does a thread whose calls do not wait, unless
+    /// its [`Poller`](super::Poller) or runtime has just told it of many sockets at once: then the lane has work for them all.
     pub fn stand_in(mut self, stand_in: bool) -> Self {
         self.stand_in = stand_in;
         self

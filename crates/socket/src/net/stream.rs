@@ -82,7 +82,7 @@ impl TcpStream {
     /// `EHOSTUNREACH` after three seconds if no link address is found for it, which only Ethernet asks for; `ENETUNREACH` without a route, and to the stack's own addresses;
     /// `EADDRNOTAVAIL` if no local port is left. All others are in [the table of the crate](crate#errors). Of several addresses it is what the last one gave.
     pub fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpStream> {
-        each(addr, |addr| Self::begin(stack, &addr, /* waits= */ true)?.connected(None))
+        each(addr, |addr| Self::begin(stack, &addr)?.connected(None))
     }
 
     /// Opens a connection on the [current](Stack::current) stack, and gives up after a time.
@@ -98,7 +98,7 @@ impl TcpStream {
         if timeout.is_zero() {
             return Err(no_time_at_all());
         }
-        Self::begin(stack, addr, /* waits= */ true)?.connected(after(timeout))
+        Self::begin(stack, addr)?.connected(after(timeout))
     }
 
     /// Begins to open a connection on a stack, and does not wait for it: what a non-blocking `connect` of the kernel's is. The
@@ -106,19 +106,20 @@ impl TcpStream {
     /// failed; [`take_error`](Self::take_error) and [`peer_addr`](Self::peer_addr) tell which. Until then nothing can be written, and a
     /// [`shutdown`](Self::shutdown) calls it off.
     pub fn begin_connect_on(stack: &Stack, addr: &SocketAddr) -> io::Result<TcpStream> {
-        Self::begin(stack, addr, /* waits= */ false)?.begun()
+        Self::begin(stack, addr)?.begun()
     }
 
     /// As it is for whoever does not wait until it is connected.
     pub(super) fn begun(self) -> io::Result<TcpStream> {
         self.set_nonblocking(true)?;
         self.talk().app().state.fetch_or(OPENING, Relaxed);
+        self.desk.begin(self.talk());
         Ok(self)
     }
 
     /// Waits until it is connected.
     pub(super) fn connected(mut self, deadline: Option<Instant>) -> io::Result<TcpStream> {
-        self.desk.attend_lane(self.talk());
+        self.desk.begin(self.talk());
         while !self.poll_connected()? {
             if !self.wait(WRITE, deadline, |s| s.is_decided()) {
                 // What `std` says itself, so that no errno is in it. The stream is dropped, and with it what was begun.
@@ -134,13 +135,13 @@ impl TcpStream {
         self.bound = None;
     }
 
-    /// Begins to open a connection, and does not wait for it; who `waits` does so [behind](Self::connected) this.
-    pub(crate) fn begin(stack: &Stack, addr: &SocketAddr, waits: bool) -> io::Result<TcpStream> {
+    /// A connection that is to be opened. Its lane is told to when the caller [waits](Self::connected) for it, or [does not](Self::begun).
+    pub(crate) fn begin(stack: &Stack, addr: &SocketAddr) -> io::Result<TcpStream> {
         let desk = stack.0.desk.clone();
         if !desk.is_here() {
             return Err(Why::Forked.into());
         }
-        let talk = desk.open(Opening::anywhere(*addr), waits);
+        let talk = desk.open(Opening::anywhere(*addr));
         Ok(TcpStream::new(talk, desk, addr.is_ipv6(), None))
     }
 
@@ -284,7 +285,7 @@ impl TcpStream {
     pub(crate) fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let n = self.queue(bufs)?;
         if n > 0 {
-            self.desk.serve(self.talk());
+            self.desk.tell(self.talk());
         }
         Ok(n)
     }
@@ -384,7 +385,7 @@ impl TcpStream {
             };
             let Some(n) = appended else { return so_far(done, Self::why_over) };
             done += n;
-            // Who may wait does the work of a lane that sleeps; who has others to serve does not.
+            // Who may wait does the work of a lane that sleeps; who has many others to serve does not.
             if nonblocking {
                 match n {
                     0 if all > 0 => self.ask_for_memory(),
@@ -392,7 +393,7 @@ impl TcpStream {
                 }
             }
             if n > 0 {
-                if nonblocking { self.desk.serve(self.talk()) } else { self.desk.attend(self.talk()) }
+                self.desk.tell(self.talk());
             }
             if done == all {
                 return Ok(done);

@@ -167,7 +167,7 @@ impl TcpSocket {
 
     /// Opens a connection from where it is bound, or from an address and port that are chosen: see [`connect`](crate::TcpSocket::connect).
     pub async fn connect(self, addr: SocketAddr) -> io::Result<TcpStream> {
-        TcpStream::connected(self.0.begin(&addr, /* waits= */ false)?).await
+        TcpStream::connected(self.0.begin(&addr)?).await
     }
 
     /// Listens where it is bound, or at a port that is chosen: see [`listen`](crate::TcpSocket::listen).

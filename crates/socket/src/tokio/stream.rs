@@ -60,7 +60,7 @@ impl TcpStream {
     pub async fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpStream> {
         let mut last = io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses");
         for addr in looked_up(addr).await? {
-            match Self::connected(crate::TcpStream::begin(stack, &addr, /* waits= */ false)?).await {
+            match Self::connected(crate::TcpStream::begin(stack, &addr)?).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }
@@ -71,6 +71,7 @@ impl TcpStream {
     /// Waits until one that has begun is connected.
     pub(super) async fn connected(begun: crate::TcpStream) -> io::Result<TcpStream> {
         let mut stream = Self::from_std(begun)?;
+        stream.inner.desk().begin(stream.inner.talk());
         let connected = || match stream.inner.poll_connected() {
             Ok(true) => Ok(()),
             Ok(false) => Err(io::ErrorKind::WouldBlock.into()),
@@ -83,7 +84,7 @@ impl TcpStream {
 
     /// Hands a connection to the runtime that this is called in.
     pub fn from_std(stream: crate::TcpStream) -> io::Result<TcpStream> {
-        stream.set_nonblocking(true)?; // its thread has other tasks, and does no lane's work
+        stream.set_nonblocking(true)?; // its thread has other tasks, and does a lane's work only if they are few
         Ok(TcpStream { registration: Registration::new(&stream)?, inner: stream })
     }
 

@@ -212,13 +212,13 @@ impl Datagrams {
         true
     }
 
-    /// A thread that has sent will most likely wait for what comes of it: its calls wait, and it has not sent twice in a row, as one does who has much to say.
-    pub(super) fn awaits_answer(&self) -> bool {
+    /// Whoever sends now has sent twice in a row, and will most likely not wait for what comes of it.
+    pub(super) fn has_much_to_say(&self) -> bool {
         let spoke = self.spoke.load(Relaxed);
         if !spoke {
             self.spoke.store(true, Relaxed);
         }
-        !spoke && !self.nonblocking.load(Relaxed)
+        spoke
     }
 
     /// Which of [`READ`] and [`WRITE`] would not have to wait.

@@ -1,6 +1,7 @@
 //! Owns what application threads have of a stack: how they reach its lanes.
 
 use super::accept::{Acceptors, LaneAcceptor};
+use super::company;
 use super::datagram::{Datagrams, LaneDatagrams};
 use super::patience::LOOK_US;
 use super::poll::{Source, Watch};
@@ -215,20 +216,24 @@ impl Desk {
 
     /// Begins to open a connection to there.
     pub fn connect(&self, to: SocketAddr) -> Talk {
-        self.open(Opening::anywhere(to), /* waits= */ false)
+        let talk = self.open(Opening::anywhere(to));
+        self.begin(&talk);
+        talk
     }
 
-    /// Begins to open a connection, on the next lane in turn; that one passes it on, if the answers would not come to it. Who `waits` until it is open has
-    /// that lane [begin](Self::attend_lane) when he does.
-    pub fn open(&self, opening: Opening, waits: bool) -> Talk {
+    /// Leaves word that a connection is to be opened, with the next lane in turn; that one passes it on, if the answers would not come to it. The caller has
+    /// it [begin](Self::begin).
+    pub fn open(&self, opening: Opening) -> Talk {
         let lane = self.next.fetch_add(1, Relaxed) % self.posts.len();
         let (talk, end) = self.conversation(lane);
         talk.app().ttl.store(opening.marks.hop_limit, Relaxed);
         self.note_down(lane, Command::Connect { end, opening, tried: 0 });
-        if !waits {
-            self.bells.ring(lane);
-        }
         talk
+    }
+
+    /// Has the lane begin with a connection that it was to [open](Self::open).
+    pub fn begin(&self, talk: &Talk) {
+        self.tell_lane(usize::from(talk.lane().lane.load(Acquire)), talk.app().nonblocking.load(Relaxed));
     }
 
     pub(super) fn conversation(&self, lane: usize) -> (Talk, TalkEnd) {
@@ -255,17 +260,20 @@ impl Desk {
         }
     }
 
-    /// Has a connection's lane do what it was told, by a caller who is about to wait for what comes of it: see [`attend`](Self::attend).
-    pub fn attend_lane(&self, talk: &Talk) {
-        self.bells.attend(usize::from(talk.lane().lane.load(Acquire)));
-    }
-
-    /// As [`attend`](Self::attend) where calls wait, and as [`serve`](Self::serve) where they do not, whose thread has others to serve first.
+    /// As [`serve`](Self::serve) by a thread whose calls do not wait, and which has [many others](company) to serve first; as [`attend`](Self::attend) by any other.
     #[inline]
     pub fn tell(&self, talk: &Talk) {
-        match talk.app().nonblocking.load(Relaxed) {
-            true => self.serve(talk),
-            false => self.attend(talk),
+        let lane = usize::from(talk.lane().lane.load(Acquire));
+        if self.posts[lane].wake.push(talk) {
+            self.tell_lane(lane, talk.app().nonblocking.load(Relaxed));
+        }
+    }
+
+    #[inline]
+    fn tell_lane(&self, lane: usize, nonblocking: bool) {
+        match nonblocking && company::is_many() {
+            true => self.bells.ring(lane),
+            false => self.bells.attend(lane),
         }
     }
 
@@ -401,12 +409,9 @@ impl Desk {
     /// and may be the last: the lane can use it for another connection.
     pub fn leave(&self, talk: Talk, resets: bool) {
         let lane = usize::from(talk.lane().lane.load(Acquire));
-        let waits = !talk.app().nonblocking.load(Relaxed);
+        let nonblocking = talk.app().nonblocking.load(Relaxed);
         if self.posts[lane].wake.push_last(talk, if resets { LEFT | RESETS } else { LEFT }) {
-            match waits {
-                true => self.bells.attend(lane),
-                false => self.bells.ring(lane),
-            }
+            self.tell_lane(lane, nonblocking);
         }
     }
 
@@ -449,12 +454,12 @@ impl Desk {
         (0..self.posts.len()).for_each(|lane| self.say(lane, Command::UnbindUdp(id)));
     }
 
-    /// Has the lane send what was queued. If it sleeps, a caller who will wait for an answer does it.
+    /// Has the lane send what was queued. If it sleeps, a caller who will most likely wait for an answer does it.
     pub fn send_datagrams(&self, ticket: &Arc<UdpTicket>) {
-        match ticket.awaits_answer() {
-            true if self.posts[ticket.lane].wake_udp.push(ticket) => self.bells.attend(ticket.lane),
-            true => {}
-            false => self.send_more_datagrams(ticket),
+        if ticket.has_much_to_say() {
+            self.send_more_datagrams(ticket);
+        } else if self.posts[ticket.lane].wake_udp.push(ticket) {
+            self.tell_lane(ticket.lane, ticket.nonblocking.load(Relaxed));
         }
     }
 

@@ -37,7 +37,7 @@
 //!
 //! **Who works while the lane sleeps.** To wake a lane for one short message costs more than the message. A thread whose calls wait
 //! will most likely wait next; if it finds the lane asleep when it has written, asked for a connection or made room, it takes the lane's turns itself, and gives up after a few
-//! ([`Bells::attend`](crate::runtime::Bells::attend)). One that sends datagrams does so for the first after it has received. A thread whose calls do not wait has others to serve first: it rings, and
+//! ([`Bells::attend`](crate::runtime::Bells::attend)). One that sends datagrams does so for the first after it has received. A thread whose calls do not wait and that was told of many sockets at once (`company`) has others to serve first: it rings, and
 //! the lane serves many at a time. A thread that waits looks for a moment before it sleeps, for as long as that has been worth it
 //! ([`Desk::looks`](desk::Desk::looks)), and as long as it looks it does a sleeping lane's work
 //! ([`Bells::mind`](crate::runtime::Bells::mind)).
@@ -51,6 +51,7 @@
 //! Who says nothing holds none: the block of a word goes back after some tenth of a second, larger ones within milliseconds (`lenders`).
 
 pub mod accept;
+pub mod company;
 pub mod datagram;
 pub mod desk;
 mod heard;
