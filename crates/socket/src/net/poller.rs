@@ -71,10 +71,7 @@ const LISTED: u32 = 1 << 10;
 
 /// The most events that one `wait` returns.
 const EVENTS_MAX: usize = 1_024;
-/// Who was told of so many at once has more to hear soon. If a lane is awake on his core he [gives way](awake::give_way) before he sleeps: woken after
-/// each turn of the lane, he would be told of a few at a time, and keep the lane from bringing more.
-const MANY: usize = 16;
-/// How often, if nothing comes of it.
+/// How often a thread [gives way](awake::give_way) before it sleeps, if nothing comes of it.
 const WAYS_MAX: u32 = 3;
 
 mod sealed {
@@ -352,7 +349,9 @@ impl Poller {
         let Some(mut turn) = self.turn(deadline) else { return Ok(0) };
         let Some(waiting) = &mut turn.waiting else { return Ok(0) };
         waiting.queue.disarm();
-        let was_told_many = std::mem::take(&mut waiting.told) >= MANY;
+        // Who was told of many has more to hear soon. If a lane is awake on his core he gives way before he sleeps: woken after each turn of the
+        // lane, he would be told of a few at a time, and keep the lane from bringing more.
+        let was_told_many = std::mem::take(&mut waiting.told) >= company::MANY;
         let mut ways = if was_told_many && timeout != Some(Duration::ZERO) { WAYS_MAX } else { 0 };
         loop {
             waiting.collect(events);

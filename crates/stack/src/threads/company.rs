@@ -5,8 +5,8 @@
 
 use std::cell::Cell;
 
-/// From so many on a lane is woken for them.
-const MANY: usize = 16;
+/// So many sockets at once are many.
+pub const MANY: usize = 16;
 
 thread_local! {
     /// Of how many sockets it was told when it was last told of any.

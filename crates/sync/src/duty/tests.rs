@@ -35,8 +35,11 @@ fn one_of_many_stands_in_and_hears_of_the_others() {
     assert_eq!(duty.relieve(), Relief::Taken);
     assert_eq!(duty.relieve(), Relief::Seen);
     assert!(!duty.ring());
+    assert!(duty.is_relieved());
     assert_eq!(duty.leave(), Left::Again);
+    assert!(duty.is_relieved());
     assert_eq!(duty.leave(), Left::Asleep);
+    assert!(!duty.is_relieved(), "nobody is at it");
     assert_eq!(duty.relieve(), Relief::Taken);
 }
 
@@ -46,7 +49,7 @@ fn an_owner_that_wakes_by_itself_waits_for_its_stand_in() {
     assert_eq!(duty.relieve(), Relief::Taken);
     assert!(!duty.resume());
     assert!(!duty.resume(), "and asks as often as it likes");
-    assert!(!duty.is_owners());
+    assert!(!duty.is_owners() && !duty.is_relieved(), "whoever has it is to give it back");
     assert_eq!(duty.leave(), Left::Owed);
     assert!(duty.resume() && duty.is_owners());
 
