@@ -193,7 +193,7 @@ fn who_will_wait_for_an_answer_does_the_work_of_a_lane_that_sleeps() {
 /// Who was told of many sockets at once has the lane do for all what it would do for each by itself.
 #[test]
 fn who_does_not_wait_does_the_work_of_a_lane_that_sleeps_unless_there_are_many_others_to_serve() {
-    const MANY: usize = 40;
+    const MANY: usize = 100;
     let (server, client) = stacks_that_look(Duration::ZERO, Lent::Client);
     let (mut near, mut far) = pair(&server, &client);
     near.set_nonblocking(true).unwrap();
@@ -255,5 +255,13 @@ fn who_looks_for_what_comes_does_the_work_of_a_lane_that_sleeps() {
     looks("a newcomer", &mut || forget(listener.accept().unwrap()), &|| {
         forget(TcpStream::begin_connect_on(&client, &listener.local_addr().unwrap()).unwrap());
     });
-    looks("a datagram", &mut || _ = far.recv(&mut [0; 4]).unwrap(), &|| _ = near.send_to(b"x", "10.0.0.1:53").unwrap());
+    let send = || _ = near.send_to(b"x", "10.0.0.1:53").unwrap();
+    looks("a datagram", &mut || _ = far.recv(&mut [0; 4]).unwrap(), &send);
+
+    let poller = Poller::new().unwrap();
+    poller.add(&far, 7, Interest::READABLE, Mode::Edge).unwrap();
+    let mut is_told = || assert_eq!(poller.wait(&mut Vec::new(), Some(Duration::from_secs(10))).unwrap(), 1);
+    send();
+    is_told(); // and knows from now on over which lane
+    looks("one of many sockets", &mut is_told, &send);
 }

@@ -5,8 +5,9 @@ mod common;
 use axum::Router;
 use axum::routing::{get, post};
 use common::{FEW, stacks, stacks_with_few_blocks, stuck};
+use laneway::on_lane::Mib;
 use laneway::tokio::{TcpListener, TcpSocket, TcpStream, UdpSocket};
-use laneway::{BindOptions, Stack};
+use laneway::{BindOptions, Device, Stack};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::pin::Pin;
@@ -51,6 +52,27 @@ async fn many_streams_both_ways() {
     }
     let all = timeout(Duration::from_secs(60), streams.join_all()).await.expect("a stream is stuck");
     assert!(all.into_iter().all(|same| same));
+}
+
+/// A runtime whose tasks wait has the work of a sleeping lane done for as long as it looks for what comes next.
+#[tokio::test]
+async fn who_looks_for_what_comes_does_the_work_of_a_lane_that_sleeps() {
+    let (here, there) = Device::memory_pair(1).unwrap();
+    let server = Stack::builder(here).address("10.0.0.1/24").unwrap().look(Duration::from_millis(1)).start().unwrap();
+    let client = Stack::builder(there).address("10.0.0.2/24").unwrap().start().unwrap();
+    let far = UdpSocket::bind_on(&server, "10.0.0.1:53").await.unwrap();
+    let near = laneway::UdpSocket::bind_on(&client, "10.0.0.2:0").unwrap();
+    let stood_in = || server.counters().unwrap().get(Mib::StandIns);
+    // Not where the lane that has brought the news is awake on this core: so several times.
+    for _ in 0..50 {
+        near.send_to(b"x", "10.0.0.1:53").unwrap();
+        assert_eq!(far.recv(&mut [0; 4]).await.unwrap(), 1);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if stood_in() > 0 {
+            return;
+        }
+    }
+    panic!("nobody has worked in a lane's stead");
 }
 
 /// A server all of whose blocks, small and large, hold what a stream has brought.

@@ -220,7 +220,7 @@ fn who_waits_for_room_is_told_of_it() {
     let from = client.bind("10.0.0.2:5000");
     client.turn(2);
     let (list, mut queue) = poll_list().unwrap();
-    let watch = list.watch(Source::Datagrams((**from).clone()), 7, WRITE).unwrap();
+    let watch = list.watch(&client.desk, Source::Datagrams((**from).clone()), 7, WRITE).unwrap();
     client.desk.watch(&watch);
     client.turn(1);
     let mut told = || {

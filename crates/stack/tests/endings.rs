@@ -224,7 +224,7 @@ fn a_connect_that_is_called_off_leaves_nothing() {
         let _others: Vec<Talk> = (0..others).map(|_| sides[1].desk.connect(nowhere)).collect();
         let talk = sides[1].desk.connect(acceptors.at);
         let (list, mut queue) = poll_list().unwrap();
-        sides[1].desk.watch(&list.watch(Source::Conversation(talk.clone()), 7, READ).unwrap());
+        sides[1].desk.watch(&list.watch(&sides[1].desk, Source::Conversation(talk.clone()), 7, READ).unwrap());
         (0..near_turns).for_each(|_| sides[1].turn());
         (0..far_turns).for_each(|_| sides[0].turn());
         looked_at(&mut queue); // as everybody who begins to watch does

@@ -14,9 +14,9 @@ mod udp;
 pub use keepalive::TcpKeepalive;
 pub use laneway_stack::proto::tcp::Info as TcpInfo;
 pub use listener::{Incoming, TcpListener};
-#[cfg(feature = "tokio")]
-pub(crate) use poller::source;
 pub use poller::{Event, Interest, Mode, Poller, Source};
+#[cfg(feature = "tokio")]
+pub(crate) use poller::{Glance, source};
 pub use socket::TcpSocket;
 pub use stack::{Builder, Entered, Stack};
 pub use stream::TcpStream;

@@ -5,9 +5,9 @@ use super::{TcpListener, TcpStream, UdpSocket};
 use crate::error::Why;
 use laneway_stack::runtime::awake;
 use laneway_stack::threads::WATCHES_MAX;
-use laneway_stack::threads::company;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::fork::Birth;
+use laneway_stack::threads::lookout::{Look, Lookout};
 use laneway_stack::threads::poll::{self, PollList, PollQueue, Watch, Watched};
 use laneway_stack::threads::words::{READ, WRITE};
 use std::collections::{HashMap, VecDeque, hash_map::Entry};
@@ -73,6 +73,20 @@ const LISTED: u32 = 1 << 10;
 const EVENTS_MAX: usize = 1_024;
 /// How often a thread [gives way](awake::give_way) before it sleeps, if nothing comes of it.
 const WAYS_MAX: u32 = 3;
+/// How long a task looks before others have their turn, in microseconds: what it would cost them to be woken.
+#[cfg(feature = "tokio")]
+const GLANCE_US: u64 = 20;
+
+/// What a [`glance`](Poller::glance) came to.
+#[cfg(feature = "tokio")]
+pub(crate) enum Glance {
+    /// There are events.
+    Told,
+    /// There may be in a moment.
+    Goes,
+    /// There are none: the descriptor tells.
+    Waits,
+}
 
 mod sealed {
     use super::{Arc, Desk, poll};
@@ -151,12 +165,19 @@ impl Source for UdpSocket {}
 pub struct Poller {
     born: Birth,
     list: PollList,
-    /// What the thread that waits for all takes with it; nothing while one does.
-    waiting: Mutex<Option<Waiting>>,
-    /// It has been put back.
+    place: Mutex<Place>,
+    /// The [`Place`] is free.
     returned: Condvar,
     watched: Mutex<Watches>,
     notified: AtomicBool,
+}
+
+/// Where what the thread that waits for all takes with it lies meanwhile.
+struct Place {
+    /// Nothing while one has it.
+    waiting: Option<Waiting>,
+    /// Threads that wait for their turn: to wake nobody is a system call, too.
+    others: usize,
 }
 
 /// The turn of a thread to wait for all that share a poller. It sleeps without a lock, so that the others can give up in their time.
@@ -167,8 +188,13 @@ struct Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        *lock(&self.poller.waiting) = self.waiting.take();
-        self.poller.returned.notify_one();
+        let mut place = lock(&self.poller.place);
+        place.waiting = self.waiting.take();
+        let others = place.others;
+        drop(place);
+        if others > 0 {
+            self.poller.returned.notify_one();
+        }
     }
 }
 
@@ -178,8 +204,7 @@ struct Waiting {
     level: VecDeque<Arc<Watch>>,
     /// Those that nobody has any more, to be forgotten.
     abandoned: Vec<Arc<Watch>>,
-    /// How many were told of last.
-    told: usize,
+    lookout: Lookout,
 }
 
 /// What is watched, by its name.
@@ -248,7 +273,7 @@ impl Poller {
         Ok(Poller {
             born: Birth::here(),
             list,
-            waiting: Mutex::new(Some(Waiting { queue, level: VecDeque::new(), abandoned: Vec::new(), told: 0 })),
+            place: Mutex::new(Place { waiting: Some(Waiting::new(queue)), others: 0 }),
             returned: Condvar::new(),
             watched: Mutex::default(),
             notified: AtomicBool::new(false),
@@ -266,7 +291,7 @@ impl Poller {
         if !source.desk().is_here() {
             return Err(Why::Forked.into());
         }
-        let watch = self.list.watch(source.source(), key, word(interest, mode));
+        let watch = self.list.watch(source.desk(), source.source(), key, word(interest, mode));
         let watch = watch.ok_or_else(|| {
             io::Error::other(format!(
                 "{WATCHES_MAX} watch this socket already: delete it under a name that nobody needs"
@@ -283,7 +308,7 @@ impl Poller {
         source.desk().watch(&watch);
         Watched::look(&watch);
         // Whoever waits takes what is queued himself.
-        if is_time && let Some(waiting) = &mut *lock(&self.waiting) {
+        if is_time && let Some(waiting) = &mut lock(&self.place).waiting {
             waiting.tidy();
             self.forget_abandoned(waiting);
         }
@@ -345,24 +370,24 @@ impl Poller {
     pub fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
         self.check()?;
         let deadline = timeout.and_then(super::after);
-        let before = events.len();
         let Some(mut turn) = self.turn(deadline) else { return Ok(0) };
         let Some(waiting) = &mut turn.waiting else { return Ok(0) };
         waiting.queue.disarm();
         // Who was told of many has more to hear soon. If a lane is awake on his core he gives way before he sleeps: woken after each turn of the
         // lane, he would be told of a few at a time, and keep the lane from bringing more.
-        let was_told_many = std::mem::take(&mut waiting.told) >= company::MANY;
-        let mut ways = if was_told_many && timeout != Some(Duration::ZERO) { WAYS_MAX } else { 0 };
+        let time_us = timeout.map_or(u64::MAX, |timeout| timeout.as_micros() as u64);
+        let mut looks = time_us > 0;
+        let mut ways = if looks && waiting.lookout.is_told_of_many() { WAYS_MAX } else { 0 };
         loop {
-            waiting.collect(events);
-            self.forget_abandoned(waiting);
-            if events.len() > before || self.notified.swap(false, AcqRel) {
-                waiting.told = events.len() - before;
-                company::told_of(waiting.told);
-                return Ok(waiting.told);
+            let told = self.take(waiting, events);
+            if told > 0 || self.notified.swap(false, AcqRel) {
+                return Ok(told);
             }
             if ways > 0 && awake::give_way() {
                 ways -= 1;
+                continue;
+            }
+            if std::mem::take(&mut looks) && self.looks(waiting, &mut None, time_us) == Some(true) {
                 continue;
             }
             if waiting.queue.arm() || self.notified.load(Acquire) {
@@ -376,21 +401,60 @@ impl Poller {
         }
     }
 
+    /// Appends those that are ready; how many.
+    fn take(&self, waiting: &mut Waiting, events: &mut Vec<Event>) -> usize {
+        let before = events.len();
+        waiting.collect(events);
+        self.forget_abandoned(waiting);
+        let told = events.len() - before;
+        if told > 0 {
+            waiting.lookout.told_of(told);
+        }
+        told
+    }
+
+    /// As [`wait`](Self::wait), for a task, which gives the others their turn in between: the same `look` until there is an answer.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn glance(&self, events: &mut Vec<Event>, look: &mut Option<Look>) -> Glance {
+        // Another thread that waits is told, and a child of none.
+        let mut turn = self.check().ok().and_then(|()| self.turn(Some(Instant::now())));
+        let Some(waiting) = turn.as_mut().and_then(|turn| turn.waiting.as_mut()) else { return Glance::Waits };
+        waiting.queue.disarm();
+        if self.take(waiting, events) > 0 {
+            return Glance::Told;
+        }
+        if self.notified.swap(false, AcqRel) {
+            return Glance::Goes;
+        }
+        match self.looks(waiting, look, GLANCE_US) {
+            Some(true) if self.take(waiting, events) > 0 => Glance::Told,
+            Some(false) if !waiting.queue.arm() && !self.notified.load(Acquire) => Glance::Waits,
+            _ => Glance::Goes,
+        }
+    }
+
+    /// Whether there is news, for who looks for a moment if that has been worth it: see [`Lookout::looks`].
+    fn looks(&self, waiting: &Waiting, look: &mut Option<Look>, us: u64) -> Option<bool> {
+        waiting.lookout.looks(look, us, || waiting.queue.has_some() || self.notified.load(Acquire))
+    }
+
     /// The calling thread's turn to wait; `None` if `deadline` has come and another still has it.
     fn turn(&self, deadline: Option<Instant>) -> Option<Turn<'_>> {
-        let mut place = lock(&self.waiting);
+        let mut place = lock(&self.place);
         loop {
-            if let Some(waiting) = place.take() {
+            if let Some(waiting) = place.waiting.take() {
                 return Some(Turn { poller: self, waiting: Some(waiting) });
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return None;
             }
+            place.others += 1;
             place = match left {
                 None => self.returned.wait(place).unwrap_or_else(PoisonError::into_inner),
                 Some(left) => self.returned.wait_timeout(place, left).unwrap_or_else(PoisonError::into_inner).0,
             };
+            place.others -= 1;
         }
     }
 
@@ -418,6 +482,10 @@ fn word(interest: Interest, mode: Mode) -> u32 {
 }
 
 impl Waiting {
+    fn new(queue: PollQueue) -> Self {
+        Waiting { queue, level: VecDeque::new(), abandoned: Vec::new(), lookout: Lookout::default() }
+    }
+
     /// What is queued stays so until somebody waits, and has its socket: of those that nobody wants to be told of any more there could be any number.
     fn tidy(&mut self) {
         let mut queued = Vec::new();
@@ -472,6 +540,7 @@ impl Waiting {
             if ready == 0 {
                 continue;
             }
+            self.lookout.came_from(&watch);
             events.push(Event { key: watch.key, readable: ready & READ != 0, writable: ready & WRITE != 0 });
             if interest & ONESHOT != 0 {
                 // Unless another was asked for meanwhile: who asked for it is told again.

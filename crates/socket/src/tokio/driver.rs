@@ -4,11 +4,12 @@
 mod tests;
 
 use super::waiters::{Side, Waits};
-use crate::net::{self, Event, Interest, Mode, Poller, Source};
+use crate::net::{self, Event, Glance, Interest, Mode, Poller, Source};
 use ::tokio::io::unix::AsyncFd;
 use ::tokio::io::{self as tokio_io, Ready};
 use ::tokio::runtime::{Handle, Id};
-use ::tokio::task::coop::{consume_budget, poll_proceed};
+use ::tokio::task::coop::poll_proceed;
+use ::tokio::task::yield_now;
 use laneway_stack::threads::desk::Desk;
 use laneway_stack::threads::poll::{self, ended};
 use laneway_stack::threads::words::{READ, WRITE};
@@ -19,7 +20,6 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -99,7 +99,7 @@ fn driver() -> io::Result<Arc<Shared>> {
     let poller = Arc::new(Poller::new()?);
     // Its successor is unsafe, because a type could close the descriptor early; ours keeps the poller that owns it.
     #[allow(deprecated)]
-    let descriptor = AsyncFd::new(Descriptor(poller.clone()))?;
+    let descriptor = AsyncFd::with_interest(Descriptor(poller.clone()), tokio_io::Interest::READABLE)?;
     let shared = Arc::new(Shared {
         poller: poller.clone(),
         waits: Mutex::default(),
@@ -109,19 +109,20 @@ fn driver() -> io::Result<Arc<Shared>> {
     drivers.push(Driver { runtime: runtime.id(), shared: Arc::downgrade(&shared) });
     let task = Task(Arc::downgrade(&shared));
     runtime.spawn(async move {
-        let mut events = Vec::new();
+        let (mut events, mut look) = (Vec::new(), None);
         loop {
-            // Until nothing comes: from then on the descriptor tells. On a runtime of one thread those who were woken have
-            // their turn in between, however long that is.
-            while poller.wait(&mut events, Some(Duration::ZERO)).is_ok_and(|n| n > 0) {
-                match task.0.upgrade() {
-                    Some(shared) => events.drain(..).for_each(|event| shared.wake(&event)),
-                    None => return,
-                }
-                consume_budget().await;
+            let glance = poller.glance(&mut events, &mut look);
+            match task.0.upgrade() {
+                Some(shared) => events.drain(..).for_each(|event| shared.wake(&event)),
+                None => return,
             }
-            if task.0.strong_count() == 0 {
-                return;
+            if !matches!(glance, Glance::Goes) {
+                look = None;
+            }
+            if !matches!(glance, Glance::Waits) {
+                // Those who were woken, and all others, have their turn, however long that is.
+                yield_now().await;
+                continue;
             }
             match descriptor.readable().await {
                 Ok(mut ready) => ready.clear_ready(),

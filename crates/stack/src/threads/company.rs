@@ -6,7 +6,7 @@
 use std::cell::Cell;
 
 /// So many sockets at once are many.
-pub const MANY: usize = 16;
+pub const MANY: usize = 64;
 
 thread_local! {
     /// Of how many sockets it was told when it was last told of any.

@@ -10,6 +10,7 @@ use super::datagram::Datagrams;
 use super::desk::Desk;
 use super::words::{Conversation, READ};
 use crate::runtime::awake;
+use laneway_proto::time::Instant;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
 
 /// How long a thread looks, in microseconds, unless the builder of its stack says otherwise: what it costs to be woken.
@@ -35,10 +36,40 @@ impl Default for Patience {
 }
 
 impl Patience {
+    /// What it is, if one is to look. Several threads may count at once, and then one of them is not counted: nothing depends on it.
+    pub(super) fn tries(&self) -> Option<u8> {
+        let now = self.0.load(Relaxed);
+        let tries = now >= PROBE_EVERY - 1;
+        if !tries {
+            self.0.store(now + 1, Relaxed);
+        }
+        tries.then_some(now)
+    }
+
+    /// It was `before` the look, which has been worth it or not.
+    fn learns(&self, before: u8, seen: bool) {
+        let after = match (seen, before) {
+            (true, before) => (before + 1).clamp(WORTH, WORTH_MAX),
+            (false, WORTH_MAX..) => WORTH_MAX - 1,
+            (false, before) if before > WORTH => before - 1,
+            (false, _) => 0,
+        };
+        self.0.store(after, Relaxed);
+    }
+
     /// As of one of which nothing is known.
     pub(super) fn renew(&self) {
         self.0.store(FIRST, Relaxed);
     }
+}
+
+/// A look that is under way.
+#[derive(Clone, Copy)]
+pub struct Look {
+    lane: usize,
+    began: Instant,
+    /// What the patience was.
+    pub(super) before: u8,
 }
 
 /// The lane over which the last of something came that may come over any: over which the next will most likely come, too.
@@ -57,7 +88,7 @@ impl CameOver {
         }
     }
 
-    fn get(&self) -> usize {
+    pub(super) fn get(&self) -> usize {
         self.0.load(Relaxed)
     }
 }
@@ -84,22 +115,29 @@ impl Desk {
     }
 
     /// The same for whatever comes over that lane.
-    fn looks_over(&self, lane: usize, Patience(patience): &Patience, mut ready: impl FnMut() -> bool) -> bool {
-        let most_us = self.look_us();
-        if most_us == 0 {
-            return false;
-        }
-        let before = patience.load(Relaxed);
-        // Several threads may count at once, and then one of them is not counted: nothing depends on it.
-        if before < PROBE_EVERY - 1 {
-            patience.store(before + 1, Relaxed);
-            return false;
-        }
-        if self.is_awake(lane) && awake::is_here() {
-            return false;
-        }
-        let began = self.now();
-        let is_late = || self.now().since_us(began) >= most_us.into();
+    fn looks_over(&self, lane: usize, patience: &Patience, ready: impl FnMut() -> bool) -> bool {
+        let look = patience.tries().and_then(|before| self.begin_look(lane, before));
+        look.and_then(|look| self.go_on(look, patience, u64::MAX, ready)).unwrap_or(false)
+    }
+
+    /// Begins to look over that lane, with the patience there was before. `None`: nobody looks here, or he would be in a lane's way.
+    pub(super) fn begin_look(&self, lane: usize, before: u8) -> Option<Look> {
+        let looks = self.look_us() > 0 && !(self.is_awake(lane) && awake::is_here());
+        looks.then(|| Look { lane, before, began: self.now() })
+    }
+
+    /// Looks on for so many microseconds at the most. Whether something is ready; `None`: not yet, and there is time left.
+    pub(super) fn go_on(
+        &self,
+        look: Look,
+        patience: &Patience,
+        us: u64,
+        mut ready: impl FnMut() -> bool,
+    ) -> Option<bool> {
+        let Look { lane, before, began } = look;
+        let most_us = u64::from(self.look_us());
+        let end_us = self.now().since_us(began).saturating_add(us).min(most_us);
+        let is_late = || self.now().since_us(began) >= end_us;
         let seen = loop {
             // While the lane sleeps, what is to come comes sooner if its work is done here.
             let mut seen = false;
@@ -120,13 +158,10 @@ impl Desk {
                 break false;
             }
         };
-        let after = match (seen, before) {
-            (true, before) => (before + 1).clamp(WORTH, WORTH_MAX),
-            (false, WORTH_MAX..) => WORTH_MAX - 1,
-            (false, before) if before > WORTH => before - 1,
-            (false, _) => 0,
-        };
-        patience.store(after, Relaxed);
-        seen
+        if !seen && end_us < most_us {
+            return None;
+        }
+        patience.learns(before, seen);
+        Some(seen)
     }
 }

@@ -6,6 +6,7 @@ mod tests;
 use super::WATCHES_MAX;
 use super::accept::Acceptors;
 use super::datagram::Datagrams;
+use super::desk::Desk;
 use super::words::{CONNECTED, Conversation, ENDED, GONE, READ, ROOM, SHUT_READ, SHUT_WRITE, Talk, WRITE};
 use laneway_sync::doorbell::ParkFlag;
 use laneway_sync::prefetch::prefetch_bytes_to_write;
@@ -13,8 +14,8 @@ use laneway_sync::wake::{Job, WakeList, Woken, wake_list};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering::*};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// What is watched.
@@ -40,6 +41,15 @@ impl Source {
                 }
             }
             Source::Datagrams(socket) => socket.ready(),
+        }
+    }
+
+    /// Over which lane the last of its news came.
+    pub(super) fn lane(&self) -> usize {
+        match self {
+            Source::Conversation(talk) => talk.lane().lane.load(Relaxed).into(),
+            Source::Acceptors(acceptors) => acceptors.takes.came_over.get(),
+            Source::Datagrams(socket) => socket.came_over.get(),
         }
     }
 
@@ -133,6 +143,7 @@ pub struct Watched {
     pub key: usize,
     /// What the user wants to know: [`READ`], [`WRITE`]; 0 for nothing at the moment.
     pub interest: AtomicU32,
+    pub(super) desk: Weak<Desk>,
     list: WakeList<Watch>,
     bell: Arc<PollBell>,
 }
@@ -218,12 +229,12 @@ pub fn poll_list() -> io::Result<(PollList, PollQueue)> {
 }
 
 impl PollList {
-    /// A socket to be watched, until it is [forgotten](Watched::forget). `None`: there are [`WATCHES_MAX`] already that do.
-    pub fn watch(&self, source: Source, key: usize, interest: u32) -> Option<Arc<Watch>> {
+    /// A socket of this stack to be watched, until it is [forgotten](Watched::forget). `None`: there are [`WATCHES_MAX`] already that do.
+    pub fn watch(&self, desk: &Arc<Desk>, source: Source, key: usize, interest: u32) -> Option<Arc<Watch>> {
         let one_more = |n| (n < WATCHES_MAX).then_some(n + 1);
         source.watches().fetch_update(Relaxed, Relaxed, one_more).ok()?;
-        let (list, bell) = (self.list.clone(), self.bell.clone());
-        Some(Arc::new(Job::new(Watched { source, key, interest: AtomicU32::new(interest), list, bell })))
+        let (list, bell, desk) = (self.list.clone(), self.bell.clone(), Arc::downgrade(desk));
+        Some(Arc::new(Job::new(Watched { source, key, interest: AtomicU32::new(interest), desk, list, bell })))
     }
 
     /// The descriptor that becomes readable.
@@ -248,11 +259,16 @@ impl PollQueue {
         self.woken.pop_of_round()
     }
 
+    /// There is one for the next round.
+    pub fn has_some(&self) -> bool {
+        !self.woken.is_empty()
+    }
+
     /// Makes the descriptor tell from now on. True: there is something already.
     pub fn arm(&mut self) -> bool {
         self.bell.flag.announce();
         self.armed = true;
-        !self.woken.is_empty()
+        self.has_some()
     }
 
     /// Waits, armed, until the descriptor tells, for as long as `left` at the most.

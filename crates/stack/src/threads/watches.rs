@@ -71,16 +71,19 @@ impl Watches {
 #[cfg(test)]
 mod tests {
     use super::super::accept::Acceptors;
+    use super::super::desk::Desk;
     use super::super::poll::{Source, poll_list};
     use super::super::words::READ;
     use super::*;
     use crate::app::ListenerId;
+    use crate::runtime::Bells;
 
     #[test]
     fn each_is_told_until_it_is_forgotten() {
         let (acceptors, _) = Acceptors::new(ListenerId(0), "10.0.0.1:80".parse().unwrap(), 1, 1);
         let (list, mut queue) = poll_list().unwrap();
-        let watch = |key| list.watch(Source::Acceptors(acceptors.clone()), key, READ).unwrap();
+        let (desk, _) = Desk::new(1, Bells::new(1).unwrap());
+        let watch = |key| list.watch(&desk, Source::Acceptors(acceptors.clone()), key, READ).unwrap();
         let mut told = || -> Vec<usize> {
             queue.begin_round();
             std::iter::from_fn(|| queue.pop()).map(|watch| watch.key).collect()

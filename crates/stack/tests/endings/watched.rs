@@ -12,7 +12,7 @@ fn who_watches_connects_that_fail_at_once_is_told_of_each() {
     let talks: Vec<Talk> = (0..3 * COMMANDS_MAX)
         .map(|key| {
             let talk = client.desk.connect(nowhere);
-            let watch = list.watch(Source::Conversation(talk.clone()), key, READ | WRITE).unwrap();
+            let watch = list.watch(&client.desk, Source::Conversation(talk.clone()), key, READ | WRITE).unwrap();
             client.desk.watch(&watch);
             talk
         })
@@ -34,7 +34,7 @@ fn who_watches_a_connect_that_no_lane_takes_is_told() {
     let [_, client] = Side::pair();
     let (list, mut queue) = poll_list().unwrap();
     let talk = client.desk.connect("10.0.0.1:80".parse().unwrap());
-    let watch = list.watch(Source::Conversation(talk.clone()), 7, WRITE).unwrap();
+    let watch = list.watch(&client.desk, Source::Conversation(talk.clone()), 7, WRITE).unwrap();
     client.desk.watch(&watch);
     assert_eq!(looked_at(&mut queue), []);
     drop(client.host);
@@ -59,7 +59,7 @@ fn whoever_waits_for_a_lane_that_dies_is_told() {
         Source::Datagrams((**socket).clone()),
     ];
     for (key, source) in sources.into_iter().enumerate() {
-        near.desk.watch(&list.watch(source, key, READ).unwrap());
+        near.desk.watch(&list.watch(&near.desk, source, key, READ).unwrap());
     }
     near.turn();
     looked_at(&mut queue);
@@ -89,7 +89,7 @@ fn who_watches_no_longer_is_not_kept() {
     let socket = sides[0].desk.bind_udp(id, at);
     let (list, mut queue) = poll_list().unwrap();
     for source in [Source::Conversation(near), Source::Acceptors(acceptors), Source::Datagrams((**socket).clone())] {
-        let watch = list.watch(source, 7, READ).unwrap();
+        let watch = list.watch(&sides[0].desk, source, 7, READ).unwrap();
         sides[0].desk.watch(&watch);
         sides[0].turn();
         assert_eq!(looked_at(&mut queue), [7]);
@@ -115,7 +115,7 @@ fn who_begins_to_watch_one_that_has_ended_is_told() {
     sides[0].turn();
     assert_eq!(status(&near) & GONE, GONE);
     let (list, mut queue) = poll_list().unwrap();
-    let watch = list.watch(Source::Conversation(near.clone()), 7, READ).unwrap();
+    let watch = list.watch(&sides[0].desk, Source::Conversation(near.clone()), 7, READ).unwrap();
     sides[0].desk.watch(&watch);
     sides[0].turn();
     assert_eq!(looked_at(&mut queue), [7]);

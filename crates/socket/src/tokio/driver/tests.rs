@@ -1,5 +1,6 @@
 use super::*;
 use crate::{Device, Stack, UdpSocket};
+use std::time::Duration;
 
 fn stack() -> Stack {
     Stack::builder(Device::memory_pair(1).unwrap().0).address("10.0.0.1/24").unwrap().start().unwrap()

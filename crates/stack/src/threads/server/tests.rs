@@ -149,7 +149,7 @@ fn who_is_to_be_told_by_a_lane_that_has_ended_is_not_kept() {
         let talk = desk.connect("192.0.2.1:80".parse().expect("an address"));
         host.turn(BEGAN); // it has failed, and the lane keeps it no longer
         let (list, mut queue) = poll_list().expect("a list");
-        let watch = list.watch(Source::Conversation(talk.clone()), 7, READ).expect("the first");
+        let watch = list.watch(&desk, Source::Conversation(talk.clone()), 7, READ).expect("the first");
         let host = (!is_told_late).then_some(host); // or it ends here
         desk.watch(&watch);
         drop(host);
