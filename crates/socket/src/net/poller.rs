@@ -367,6 +367,8 @@ impl Poller {
 
     /// Waits until a socket is ready, at most for `timeout` (`None`: for ever), and appends those that are to `events`, at
     /// most 1,024. Says how many. Of several threads that wait one does so for all; when it returns, the next takes its place.
+    ///
+    /// Before it sleeps it [looks](super::Builder::look) for a moment, if that has been worth it, and not after news of many at once.
     pub fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
         self.check()?;
         let deadline = timeout.and_then(super::after);
