@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 use laneway::{Device, Stack};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use std::io;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 const QUESTION: [u8; 64] = [7; 64];
 const TURN: Duration = Duration::from_millis(500);
 const ROUNDS: usize = 4;
-/// Each has two descriptors with the kernel.
+/// To one address there are not many more ports.
 const CONNS_MAX: usize = 10_000;
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
@@ -112,6 +113,20 @@ impl Networks {
     }
 }
 
+/// A connection over the kernel has two descriptors of ours, and many a shell allows 1,024 unless one asks for more.
+fn open_files(conns: usize) -> Result<(), Failed> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    let wanted = 2 * conns as u64 + 64;
+    match maximum {
+        Some(allowed) if allowed < wanted => Err(format!(
+            "{conns} connections want {wanted} open files, and {allowed} are allowed; sudo prlimit --pid $$ --nofile={wanted}:{wanted}"
+        )
+        .into()),
+        _ => Ok(()),
+    }
+}
+
 fn main() -> Result<(), Failed> {
     let mut all_conns = Vec::new();
     let mut is_json = false;
@@ -130,6 +145,7 @@ fn main() -> Result<(), Failed> {
     if all_conns.is_empty() {
         all_conns = vec![1, 4, 16, 100, 1_000];
     }
+    open_files(all_conns.iter().copied().max().unwrap_or(0))?;
     let networks = Networks::new()?;
     let mut rows = Vec::new();
     for conns in all_conns {

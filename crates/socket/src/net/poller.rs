@@ -375,10 +375,10 @@ impl Poller {
         let Some(mut turn) = self.turn(deadline) else { return Ok(0) };
         let Some(waiting) = &mut turn.waiting else { return Ok(0) };
         waiting.queue.disarm();
-        // Who was told of many has more to hear soon. If a lane is awake on his core he gives way before he sleeps: woken after each turn of the
-        // lane, he would be told of a few at a time, and keep the lane from bringing more.
         let time_us = timeout.map_or(u64::MAX, |timeout| timeout.as_micros() as u64);
         let mut looks = time_us > 0;
+        // Who was told of many has more to hear soon. If a lane is awake on his core he gives way before he sleeps: woken after each turn of the
+        // lane, he would be told of a few at a time, and keep the lane from bringing more.
         let mut ways = if looks && waiting.lookout.is_told_of_many() { WAYS_MAX } else { 0 };
         loop {
             let told = self.take(waiting, events);

@@ -336,7 +336,8 @@ impl Builder {
     }
 
     /// How long a thread whose call waits looks for what it waits for before it sleeps, at the most: it does as long as that has been
-    /// worth it on the same socket or [`Poller`](super::Poller), and a runtime does between its tasks' turns. 20 µs, and nothing on a machine with one core; never more than 1 ms.
+    /// worth it on the same socket or [`Poller`](super::Poller). So does a runtime, between its tasks' turns. 20 µs, and nothing on a machine
+    /// with one core; never more than 1 ms.
     pub fn look(mut self, look: Duration) -> Self {
         self.look = Some(look);
         self

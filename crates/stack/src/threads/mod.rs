@@ -39,7 +39,8 @@
 //! will most likely wait next; if it finds the lane asleep when it has written, asked for a connection or made room, it takes the lane's turns itself, and gives up after a few
 //! ([`Bells::attend`](crate::runtime::Bells::attend)). One that sends datagrams does so for the first after it has received. A thread whose calls do not wait and that was told of many sockets at once (`company`) has others to serve first: it rings, and
 //! the lane serves many at a time. A thread that waits looks for a moment before it sleeps, for as long as that has been worth it
-//! ([`Desk::looks`](desk::Desk::looks), and for news of many sockets the [`Lookout`](lookout::Lookout)), and as long as it looks it does a sleeping lane's work
+//! ([`Desk::looks`](desk::Desk::looks), and for news of many sockets the [`Lookout`](lookout::Lookout)), and as long as it looks it does a
+//! sleeping lane's work
 //! ([`Bells::mind`](crate::runtime::Bells::mind)).
 //!
 //! **What bounds what.** A ring holds [`RING`] bytes in each direction, a lane's blocks [`POOL`] bytes of each size; a
