@@ -105,6 +105,8 @@ discards! {
     TcpListenOverflow,
     /// An ACK that carried no valid cookie.
     TcpCookieInvalid,
+    /// While strangers had used up their part of the lane's time: a SYN, a fragment, or a segment of no flow, of somebody who is not known.
+    TcpStranger,
     /// A segment that TIME_WAIT answered or ignored.
     TcpTimeWait,
     /// An RST in TIME_WAIT, ignored (RFC 1337).

@@ -16,6 +16,7 @@ use crate::paths::Paths;
 use crate::sharing::{Product, Sharing, Site};
 use crate::snapshot::Snapshot;
 use crate::steering::Steering;
+use crate::strangers::Strangers;
 use crate::tables::{Handle, Tables};
 use crate::trace::Tap;
 use crate::turns::Turns;
@@ -53,6 +54,7 @@ pub struct Local {
     /// nobody sees more than that step; where the search begins is a hash under [`BootSecrets::port`].
     pub(crate) jitter: Entropy,
     pub(crate) steering: Steering,
+    pub(crate) strangers: Strangers,
     pub(crate) snapshot: Snapshot,
     pub(crate) paths: Paths,
     pub(crate) bound: BoundPorts,
@@ -160,6 +162,7 @@ impl<S: Sharing> Lane<S> {
             snapshot,
             paths: Paths::new(&capabilities, config.ip_default_ttl, secrets.tcp.timestamp),
             steering,
+            strangers: Strangers::default(),
             bound: BoundPorts::default(),
             pages: VecDeque::new(),
             owes_answers: false,

@@ -34,6 +34,7 @@ pub mod sharing;
 pub mod slow_path;
 pub mod snapshot;
 pub mod steering;
+mod strangers;
 pub mod tables;
 pub mod threads;
 pub mod timers;

@@ -2,12 +2,15 @@
 //!
 //! path: `device::rx → ingress → ethernet → ip::input → demux → tcp::input → tcp::state → tcp::output → ip::output → [egress] → device::tx`
 
+mod former;
+
 use crate::entropy::KeptKey;
 use crate::mail::{LaneMail, ToControl};
 use crate::mtu_news::MtuNews;
 use crate::neighbours::WaitingRoom;
-use crate::snapshot::{Snapshot, mix_pair};
+use crate::snapshot::{Snapshot, mix_pair_wide};
 use crate::ways::{WayRef, Ways};
+use former::Former;
 use laneway_device::{Capabilities, Medium};
 use laneway_proto::ethernet;
 use laneway_proto::ip::output::{self, HeaderSpec};
@@ -73,7 +76,13 @@ impl PathPlace {
     /// The place of the path from `src` to `dst`.
     #[inline]
     pub fn between(src: &Address, dst: &Address) -> Self {
-        PathPlace((mix_pair(src, dst) % PATHS) as u16)
+        PathPlace::of_mix(mix_pair_wide(src, dst))
+    }
+
+    /// From bits that a [`tag_of_mix`] has none of.
+    #[inline(always)]
+    fn of_mix(mix: u64) -> Self {
+        PathPlace(((mix >> 40) as usize % PATHS) as u16)
     }
 
     /// The place of a flow's path.
@@ -159,6 +168,12 @@ pub(crate) fn second_of(now: Instant) -> u32 {
 
 const PATHS: usize = 1_024;
 
+/// By which it is told whose path lies in a place, without the path: one pair of addresses in four thousand millions has another's.
+#[inline(always)]
+fn tag_of_mix(mix: u64) -> u32 {
+    mix as u32
+}
+
 /// The number of no route.
 const NO_ROUTE: u32 = u32::MAX;
 
@@ -224,6 +239,8 @@ pub enum Unverified {
 /// Paths by destination, one place each: a miss asks for the way there again.
 pub struct Paths {
     places: Box<[Path; PATHS]>,
+    /// Whose they are: a stranger is asked for here, in 4 KiB that stay at hand.
+    tags: Box<[u32; PATHS]>,
     /// How the last stranger was reached: most are reached like him.
     pub(crate) passing: Option<Passing>,
     ways: Ways,
@@ -242,6 +259,8 @@ pub struct Paths {
     pub(crate) hop_limit: u8,
     /// The secret behind timestamp offsets.
     timestamp: KeptKey,
+    /// Whose place others have taken.
+    pub(crate) former: Former,
     /// Peers to whom a path was made since somebody asked.
     newcomers: Vec<Address>,
     now: Instant,
@@ -255,6 +274,7 @@ impl Paths {
     pub fn new(capabilities: &Capabilities, hop_limit: u8, timestamp: [u64; 2]) -> Self {
         Paths {
             places: Box::new([Path::vacant(); PATHS]),
+            tags: Box::new([0; PATHS]),
             passing: None,
             ways: Ways::default(),
             generation: 0,
@@ -267,6 +287,7 @@ impl Paths {
             mtu: capabilities.mtu.min(65_535) as u32,
             hop_limit,
             timestamp: KeptKey::new(HashKey::new(timestamp[0], timestamp[1])),
+            former: Former::NONE,
             newcomers: Vec::with_capacity(NEWCOMERS_MAX),
             now: Instant::ZERO,
         }
@@ -277,6 +298,13 @@ impl Paths {
     #[inline]
     pub fn newcomers(&mut self) -> impl Iterator<Item = Address> {
         self.newcomers.drain(..)
+    }
+
+    /// Whether a path leads from `src` to `dst`, or did lately: then `dst` is no stranger. It may be one in a hundred or so of those to whom none does.
+    #[inline(always)]
+    pub(crate) fn lead(&self, src: &Address, dst: &Address) -> bool {
+        let mix = mix_pair_wide(src, dst);
+        self.tags[usize::from(PathPlace::of_mix(mix).0)] == tag_of_mix(mix) || self.former.has(dst)
     }
 
     /// The path to `dst`; `None` if no route leads there.
@@ -438,6 +466,12 @@ impl Paths {
     #[inline(never)]
     fn look_up(&mut self, at: usize, snapshot: &Snapshot, src: &Address, dst: &Address) -> bool {
         let known = Some(&self.places[at]).filter(|path| path.src == *src && path.dst == *dst);
+        let former = &self.places[at];
+        if known.is_none() && !former.src.is_unspecified() {
+            self.former.note(&former.dst, self.now);
+        }
+        // Whoever has only datagrams from us is a stranger.
+        self.tags[at] = if src.is_unspecified() { 0 } else { tag_of_mix(mix_pair_wide(src, dst)) };
         let (way, leads) = self.ways.find(&snapshot.routes, *dst, known.map(|path| path.way));
         // All hosts of a network of ours are on the link, whatever routes say: what is for them goes to no router.
         let beside = || Route { prefix: Prefix::default_v4(), next_hop: None, interface: 0, mtu: None, source: None };

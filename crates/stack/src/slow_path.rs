@@ -52,6 +52,9 @@ impl<T: Tx> Stage<'_, T> {
                 mail_packet(self.local, owner, bytes, *vouched, Note::of_packet(packet));
                 return Slow::Done;
             }
+            if packet.protocol == protocol::TCP && !self.local.paths.lead(&packet.dst, &packet.src) {
+                self.local.strangers.on_nothing();
+            }
             let evicted = self.local.reassembly.evicted();
             let outcome = self.local.reassembly.on_fragment(packet, &self.local.hash_key.get(), self.local.now);
             let made_room = self.local.reassembly.evicted() - evicted;

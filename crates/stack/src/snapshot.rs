@@ -84,10 +84,16 @@ fn mix(address: &Address) -> usize {
 /// A place for a pair of addresses.
 #[inline]
 pub(crate) fn mix_pair(a: &Address, b: &Address) -> usize {
+    (mix_pair_wide(a, b) >> 40) as usize
+}
+
+/// What that is made of.
+#[inline]
+pub(crate) fn mix_pair_wide(a: &Address, b: &Address) -> u64 {
     // Both halves of the product, because the lower one's bits know nothing of the upper ones of what was multiplied.
     let both = a.folded_wide().rotate_left(32) ^ b.folded_wide();
     let product = u128::from(both) * 0x9e37_79b9_7f4a_7c15;
-    ((product as u64 ^ (product >> 64) as u64) >> 40) as usize
+    product as u64 ^ (product >> 64) as u64
 }
 
 /// Marks an empty place: no host has the unspecified address.

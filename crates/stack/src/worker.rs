@@ -6,10 +6,12 @@
 //! It is the same function in the product's threads, in the simulator and in benchmarks; only time differs.
 
 mod expiry;
+mod lent;
 mod post;
 mod settle;
 
 pub(crate) use expiry::TIMERS_MAX;
+pub(crate) use lent::Lent;
 pub(crate) use settle::send;
 
 use crate::app::{App, Context, Soon};
@@ -17,19 +19,21 @@ use crate::counters::Mib;
 use crate::demux::Stage;
 use crate::ingress::{self, Batch};
 use crate::lane::Lane;
-use crate::moving::{self, Note};
+use crate::moving;
 use crate::mtu_news;
 use crate::sharing::apart::Later;
 use crate::sharing::{Sharing, Site};
 use crate::slow_path::{self, Slow};
+use crate::strangers;
 use crate::tables::{Kind, Tables};
 use arrayvec::ArrayVec;
-use laneway_device::{BATCH_MAX, Medium, Rx, RxFrame, RxMeta, Tx};
+use laneway_device::{BATCH_MAX, Medium, Rx, RxMeta, Tx};
 use laneway_proto::ethernet::Ours;
 use laneway_proto::ip::reassembly::Reassembled;
 use laneway_proto::tcp::Connection;
 use laneway_proto::time::Instant;
 use laneway_wire::ethernet::Mac;
+use lent::{Admitted, ByDevice};
 
 /// Connections told in one poll that there is memory again.
 const FEED_MAX: usize = 64;
@@ -63,6 +67,7 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
     }
     lane.local.now = now;
     let frames = rx.poll(BATCH_MAX);
+    lane.local.strangers.on_poll(frames, now);
     // The newest state of the world comes after the frames: none of them was sent before it was published.
     let commands = post::control_mail(lane, tx, app);
     if lane.local.moving.is_under_way() {
@@ -70,8 +75,7 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
     }
     if frames > 0 {
         lane.local.counters.add(Mib::IpInReceives, frames as u64);
-        let rx = &*rx;
-        batch(lane, frames, |i| (rx.frame(i), None), tx, app);
+        batch(lane, frames, ByDevice(&*rx), tx, app);
     }
     rx.release();
     let moving = lane.local.moving.is_under_way() && moving::go_on(lane, frames);
@@ -118,16 +122,16 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
 /// bucket of a flow that is found without it, if its place there is about to change. Of few flows there is nothing to fetch: they are there,
 /// the first pass finds them, and whom it does not find is looked for in an index that is there, too.
 #[inline]
-fn batch<'a, S: Sharing, T: Tx>(
-    lane: &mut Lane<S>,
-    n: usize,
-    frame: impl Fn(usize) -> (RxFrame<'a>, Option<Note>),
-    tx: &mut T,
-    app: &mut dyn App,
-) {
+fn batch<'a, S: Sharing, T: Tx>(lane: &mut Lane<S>, n: usize, lent: impl Lent<'a>, tx: &mut T, app: &mut dyn App) {
     let mut arriving = Batch::new();
     let far = lane.shared.peek().is_none_or(Tables::are_far);
-    read(lane, (n, far), frame, &mut arriving, tx, app);
+    match lane.shared.peek() {
+        Some(tables) if lane.local.strangers.have_to_wait() => {
+            let admitted = strangers::admitted(&mut lane.local, tables, n, lent);
+            read(lane, (admitted.len(), far), Admitted(lent, &admitted), &mut arriving, tx, app);
+        }
+        _ => read(lane, (n, far), lent, &mut arriving, tx, app),
+    }
     if far {
         look_ahead(lane, &mut arriving, app);
     }
@@ -153,14 +157,14 @@ fn batch<'a, S: Sharing, T: Tx>(
 fn read<'a, S: Sharing, T: Tx>(
     lane: &mut Lane<S>,
     (n, far): (usize, bool),
-    frame: impl Fn(usize) -> (RxFrame<'a>, Option<Note>),
+    lent: impl Lent<'a>,
     arriving: &mut Batch<'a>,
     tx: &mut T,
     app: &mut dyn App,
 ) {
     let ours = Ours::new(Mac(tx.capabilities().mac));
     for i in 0..n {
-        let (frame, mailed) = frame(i);
+        let (frame, mailed) = lent.frame(i);
         let (local, tables) = (&mut lane.local, lane.shared.peek());
         let recent = move |mix| match tables {
             Some(tables) if far => {

@@ -26,8 +26,8 @@ const KINDS: usize = 4;
 const READY: usize = EACH * KINDS;
 /// The largest of them: link, IPv4 and TCP header, the last as Linux writes a SYN's.
 const LONGEST: usize = ethernet::HEADER_LEN + HEADER_LEN_V4 + 40;
-/// Where in a frame stand what changes: the identification, the lower half of the source address, the source port.
-const CHANGES: [usize; 3] = [ethernet::HEADER_LEN + 4, ethernet::HEADER_LEN + 14, ethernet::HEADER_LEN + HEADER_LEN_V4];
+/// Where in a frame stand what changes: the identification, the source address, of which the lower half does, and the source port.
+const CHANGES: [usize; 3] = [ethernet::HEADER_LEN + 4, ethernet::HEADER_LEN + 12, ethernet::HEADER_LEN + HEADER_LEN_V4];
 /// Of the places in a batch one in so many is the clients', however many frames of the attacker's wait.
 const LIVE_SHARE: usize = 8;
 
@@ -113,8 +113,13 @@ impl Ready {
     /// checksums stay right.
     #[inline(always)]
     fn renew(&mut self, number: u16) {
-        for (at, word) in CHANGES.into_iter().zip([!number, number, !number]) {
-            self.bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
+        // The whole address, as whoever reads it does: what has just been written in pieces is waited for.
+        let [id, source, port] = CHANGES;
+        let [high, low] = number.to_be_bytes();
+        let address = [self.bytes[source], self.bytes[source + 1], high, low];
+        self.bytes[source..source + 4].copy_from_slice(&address);
+        for at in [id, port] {
+            self.bytes[at..at + 2].copy_from_slice(&(!number).to_be_bytes());
         }
     }
 }
@@ -147,15 +152,16 @@ impl Rx for Siege {
         self.lent = self.owed.min(max - max / LIVE_SHARE);
         self.owed -= self.lent;
         self.live = self.live_frames(max - self.lent);
+        let mut number = self.number;
         for i in 0..self.lent {
-            self.number = self.number.wrapping_add(0x9e37);
-            let at = (self.first + i) % READY;
-            self.frames[at].renew(self.number);
+            number = number.wrapping_add(0x9e37);
+            self.frames[(self.first + i) % READY].renew(number);
         }
+        self.number = number;
         self.live + self.lent
     }
 
-    #[inline]
+    #[inline(always)]
     fn frame(&self, i: usize) -> RxFrame<'_> {
         if i < self.live {
             return self.inner.frame(i);
@@ -198,7 +204,7 @@ impl Tx for Answers {
         self.to_world = flow.downcast_ref::<FlowKey>().is_some_and(|flow| !is_near(&flow.remote));
         if self.to_world { self.world.get_mut(..len) } else { self.inner.reserve_for(len, flow) }
     }
-    #[inline]
+    #[inline(always)]
     fn commit(&mut self, len: usize, meta: TxMeta) {
         if !self.to_world {
             self.inner.commit(len, meta);

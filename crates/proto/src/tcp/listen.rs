@@ -397,6 +397,12 @@ pub fn on_cookie_ack(key: &FlowKey, seg: &Segment<'_>, secrets: &Secrets, cx: &C
     })
 }
 
+/// Whether an ACK with these numbers may be one that [`on_cookie_ack`] takes: of those that are not, one in 128.
+#[inline]
+pub fn may_bear_cookie(key: &FlowKey, seq: SeqNum, ack: SeqNum, secrets: &Secrets, now: Instant) -> bool {
+    cookie::is_timely(&secrets.cookie, key, seq - 1, ack - 1, minute(now.after_us(COOKIE_AHEAD_US)))
+}
+
 #[inline]
 fn minute(now: Instant) -> u32 {
     (now.as_us() / 60_000_000) as u32

@@ -80,6 +80,7 @@ impl<T: Tx> Stage<'_, T> {
         let outcome =
             if self.local.cookies_may_come() { self.cookie(arriving, half_open, without) } else { Err(without) };
         if let Err(discard) = outcome {
+            self.local.strangers.on_nothing();
             self.tables.counters.discard(discard);
             self.reset(arriving);
         }

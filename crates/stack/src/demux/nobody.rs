@@ -45,6 +45,7 @@ impl<T: Tx> Stage<'_, T> {
             None => self.nobody((came, hash), &segment),
         };
         if let Some(Begins { beyond }) = begins {
+            self.local.strangers.on_nothing();
             self.syn((came, hash), &segment, record, beyond);
         }
         true
@@ -134,6 +135,7 @@ impl<T: Tx> Stage<'_, T> {
             if may_be_cookie {
                 return stage.cookie_or_reset(arriving, None, Discard::TcpNoConnection);
             }
+            stage.local.strangers.on_nothing();
             stage.tables.counters.discard(Discard::TcpNoConnection);
             stage.reset(arriving);
         });

@@ -19,8 +19,8 @@ use laneway_wire::flow::FlowKey;
 use laneway_wire::tcp::{Flags, Segment, SeqNum};
 use std::hint::cold_path;
 
-/// Handshakes that take over flows in TIME_WAIT may be so many at least, however few others may be.
-const RETURNING_MIN: usize = 64;
+/// So many handshakes more at least may those begin who are no strangers, however few others may, and those who take over flows in TIME_WAIT.
+const KNOWN_MIN: usize = 64;
 
 impl<T: Tx> Stage<'_, T> {
     /// A SYN. `over`: it takes over a flow in TIME_WAIT; `least`: it must start beyond this sequence number, because it takes
@@ -50,12 +50,17 @@ impl<T: Tx> Stage<'_, T> {
         let (under_way, most) = (self.tables.half_open.len(), self.local.config.tcp_max_syn_backlog);
         if under_way >= most {
             cold_path();
+            let more = most.max(KNOWN_MIN);
             if least.is_none() {
-                return self.laid_down(came, hash, |stage, whole| stage.send_cookie(whole, listener));
-            }
-            // A cookie cannot promise to begin beyond the flow's former use. So whoever comes back to a flow has as many entries
-            // again, which a flood of strangers cannot take from him; beyond them the record stays, and he has to ask once more.
-            if under_way >= most.saturating_add(most.max(RETURNING_MIN)) {
+                // Whoever has completed a handshake lately would lose by a cookie what it cannot say. So he has as many entries again, which a flood
+                // of strangers cannot take from him.
+                let is_full = under_way >= most.saturating_add(more);
+                if is_full || !self.local.paths.lead(&key.local, &key.remote) {
+                    return self.laid_down(came, hash, |stage, whole| stage.send_cookie(whole, listener));
+                }
+            } else if under_way >= most.saturating_add(2 * more) {
+                // A cookie cannot promise to begin beyond the flow's former use. So whoever comes back to a flow has as many more, which nobody
+                // else can take; beyond them the record stays, and he has to ask once more.
                 return self.too_many_half_open();
             }
         }
@@ -171,6 +176,7 @@ impl<T: Tx> Stage<'_, T> {
     #[inline]
     pub(super) fn welcome(&mut self, listener: ListenerId, id: ConnId, came: &ingress::Arriving<'_>) {
         self.tables.counters.count(Mib::TcpPassiveOpens);
+        self.local.strangers.on_welcome();
         let marks = self.tables.listeners.push(listener, id);
         if !marks.is_none() {
             cold_path();

@@ -259,7 +259,7 @@ fn what_a_connection_refuses_and_bears_no_cookie_is_not_reset_in_a_flood() {
 }
 
 /// Nothing but these flags and numbers, from the remote end of a flow.
-fn bare(key: &FlowKey, seq: SeqNum, ack: SeqNum, flags: Flags) -> Header {
+pub(crate) fn bare(key: &FlowKey, seq: SeqNum, ack: SeqNum, flags: Flags) -> Header {
     Header {
         src_port: key.remote_port,
         dst_port: key.local_port,

@@ -360,20 +360,37 @@ fn what_is_wider_than_the_route_is_no_news() {
     assert!(!paths.on_unverified_too_big(&world, Unverified::Datagrams, (v4([10, 0, 0, 8]), 1_450), now));
 }
 
+/// Everybody is on the link.
+fn anywhere() -> Snapshot {
+    let route = Route { prefix: Prefix::default_v4(), next_hop: None, interface: 0, mtu: None, source: None };
+    Snapshot { routes: Arc::new(table(&[route])), ..Snapshot::default() }
+}
+
+/// Who is only answered, or sent a datagram, is a stranger; whoever a connection leads to is none, and for a while not even when his path has made
+/// room for another's.
+#[test]
+fn whoever_a_connection_has_led_to_is_no_stranger() {
+    let (mut paths, snapshot) = (paths(), anywhere());
+    let (us, also_us) = (v4([10, 0, 0, 1]), v4([10, 0, 0, 9]));
+    let peer = |i: u32| Address::from_v4((0x0a01_0000 + i).to_be_bytes());
+    assert!(paths.get(&snapshot, peer(0)).is_some() && paths.passing(&snapshot, peer(0)).is_some());
+    assert!(!paths.lead(&us, &peer(0)));
+    let peers = 2 * PATHS as u32;
+    for i in 0..peers {
+        assert!(!paths.lead(&us, &peer(i)) || i > 100, "{i}: few are taken for others");
+        assert!(paths.between(&snapshot, &us, &peer(i)).is_some());
+        assert!(paths.lead(&us, &peer(i)));
+    }
+    assert!((0..peers).all(|i| paths.lead(&us, &peer(i))));
+    // Of those who still have a path it is known from where.
+    let have_one = (0..peers).filter(|i| !paths.lead(&also_us, &peer(*i))).count();
+    assert!((PATHS / 2..=PATHS).contains(&have_one), "{have_one}");
+}
+
 /// Who is only answered, or sent a datagram, is no newcomer; whoever is one is so until his path has made room for another's.
 #[test]
 fn whoever_a_connection_leads_to_is_a_newcomer_once() {
-    let mut paths = paths();
-    let snapshot = Snapshot {
-        routes: Arc::new(table(&[Route {
-            prefix: Prefix::default_v4(),
-            next_hop: None,
-            interface: 0,
-            mtu: None,
-            source: None,
-        }])),
-        ..Snapshot::default()
-    };
+    let (mut paths, snapshot) = (paths(), anywhere());
     let (us, them) = (v4([10, 0, 0, 1]), v4([10, 0, 0, 2]));
     let newcomers = |paths: &mut Paths| paths.newcomers().collect::<Vec<_>>();
     assert!(paths.get(&snapshot, them).is_some() && paths.passing(&snapshot, them).is_some());

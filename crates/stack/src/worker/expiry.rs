@@ -43,6 +43,7 @@ pub(super) fn expire<S: Sharing, T: Tx>(lane: &mut Lane<S>, frames: usize, tx: &
     let tables: &mut Tables = &mut guard;
     let local = &mut lane.local;
     tables.maintain(MAINTAIN_MAX);
+    local.paths.former.on_tick(tables.slots.end(), |index| Some(tables.slots.get(index)?.key().remote));
     if now >= local.housekeeping_at {
         local.housekeeping_at = now.after_us(100_000);
         local.paths.on_timeout(&local.snapshot, now, &mut local.mtu_news);

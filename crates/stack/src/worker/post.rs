@@ -1,12 +1,13 @@
 //! Owns what a lane is told: frames that other lanes found in their queues, and the commands of the control thread.
 
 use super::batch;
+use super::lent::ByMail;
 use crate::app::{App, Context};
 use crate::bound;
 use crate::counters::Mib;
 use crate::demux::Stage;
 use crate::egress;
-use crate::ingress::{self, Batch, Other, Vouched};
+use crate::ingress::{self, Batch, Other};
 use crate::lane::{Lane, Local};
 use crate::listing;
 use crate::mail::{ToControl, ToLane};
@@ -29,11 +30,7 @@ pub(super) fn lane_mail<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: 
         // The ring is taken out for the batch, because its frames are lent from it while the lane works.
         let mut ring = lane.local.mail.from_lanes.swap_remove(i);
         let n = ring.poll_far(BATCH_MAX);
-        let frame = |i| {
-            let (bytes, word) = ring.record(i);
-            (RxFrame { bytes, meta: Vouched::meta(word) }, Some(Note::of(word)))
-        };
-        batch(lane, n, frame, tx, app);
+        batch(lane, n, ByMail(&ring), tx, app);
         lane.local.moving.forget_beyond();
         lane.local.counters.add(Mib::SteerMailed, n as u64);
         ring.release(n);
