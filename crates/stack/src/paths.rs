@@ -300,7 +300,8 @@ impl Paths {
         self.newcomers.drain(..)
     }
 
-    /// Whether a path leads from `src` to `dst`, or did lately: then `dst` is no stranger. It may be one in a hundred or so of those to whom none does.
+    /// Whether a path leads from `src` to `dst`, or did lately: then `dst` is no stranger. Some strangers are taken for others who are remembered, the more of them
+    /// there are.
     #[inline(always)]
     pub(crate) fn lead(&self, src: &Address, dst: &Address) -> bool {
         let mix = mix_pair_wide(src, dst);

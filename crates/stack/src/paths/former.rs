@@ -1,5 +1,6 @@
 //! Owns whose path had to make room for another's, lately or as long as they have a connection: they are no strangers.
 
+use crate::snapshot::mix_pair;
 use laneway_proto::time::Instant;
 use laneway_wire::flow::Address;
 
@@ -77,8 +78,7 @@ impl Former {
 
 #[inline(always)]
 fn place(address: &Address) -> (usize, u64) {
-    let product = u128::from(address.folded_wide()) * 0x9e37_79b9_7f4a_7c15;
-    let bit = ((product as u64 ^ (product >> 64) as u64) >> 40) as usize % BITS;
+    let bit = mix_pair(address, &Address::UNSPECIFIED_V6) % BITS;
     (bit / 64, 1 << (bit % 64))
 }
 
