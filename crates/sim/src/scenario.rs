@@ -85,8 +85,23 @@ pub struct PathPlan {
     pub narrow: Option<(usize, u64)>,
     /// Nothing passes from the one time to the other.
     pub blackout: Option<(u64, u64)>,
-    /// A flood against this host: from, every, count.
-    pub flood: Option<(usize, u64, u64, u64)>,
+    /// A flood.
+    pub flood: Option<FloodPlan>,
+}
+
+/// A flood against a host.
+#[derive(Clone, Debug)]
+pub struct FloodPlan {
+    /// The host.
+    pub host: usize,
+    /// When it begins.
+    pub from_us: u64,
+    /// What lies between two packets, or two bunches of them.
+    pub every_us: u64,
+    /// Packets in a bunch.
+    pub bunch: u64,
+    /// All packets.
+    pub count: u64,
 }
 
 impl PathPlan {
@@ -233,6 +248,8 @@ pub struct Scenario {
 }
 
 const BUDGET: u64 = 600_000;
+/// Packets of a flood; beyond it, it is a great one.
+const FLOOD_MOST: u64 = 720;
 
 impl Scenario {
     /// Whether no frame of a flow overtakes another within a host, from lane to lane.
@@ -436,8 +453,14 @@ fn path(dice: &mut Dice, kind: &str, medium: Medium) -> PathPlan {
         path.blackout = Some((0, 0));
     }
     if kind == "flood" {
-        path.flood =
-            Some((dice.below(2) as usize, dice.below(100 * MS), dice.magnitude(20, 5 * MS), dice.between(50, 800)));
+        let (host, from_us) = (dice.below(2) as usize, dice.below(100 * MS));
+        let (every_us, count) = (dice.magnitude(20, 5 * MS), dice.between(50, 800));
+        path.flood = Some(if count > FLOOD_MOST {
+            // More than a lane hears, and too many at once for it to have time between them, so that it turns strangers away.
+            FloodPlan { host, from_us, every_us, bunch: 1_000 + every_us % 1_000, count: 40 * count }
+        } else {
+            FloodPlan { host, from_us, every_us, bunch: 1, count }
+        });
     }
     let _ = medium;
     path
@@ -475,7 +498,7 @@ fn host(dice: &mut Dice, kind: &str, path: &PathPlan) -> HostPlan {
         config.ip_local_port_range = (first, first + dice.between(0, 6) as u16);
     }
     if kind == "flood" {
-        config.tcp_max_syn_backlog = dice.pick(&[1, 8, 64, 4_096]);
+        config.tcp_max_syn_backlog = dice.pick(&[0, 1, 64, 4_096]);
     } else if dice.chance(50) {
         config.tcp_max_syn_backlog = dice.below(3) as usize;
     }

@@ -17,6 +17,7 @@ use crate::scenario::{Buffers, MS, SECOND, Scenario, Segmentation};
 use crate::stage::{Finding, Stage};
 use laneway_device::memory::LinkQueue;
 use laneway_device::{Rx, Tx};
+use laneway_proto::discard::Discard;
 use laneway_proto::time::Instant;
 use laneway_stack::ListenerId;
 use laneway_stack::counters::Mib;
@@ -72,6 +73,8 @@ pub struct Verdict {
     pub retransmitted: u64,
     /// Handshakes that began with a cookie and came about.
     pub cookies: u64,
+    /// Packets that were turned away, because too many of nobody known had come to nothing.
+    pub turned_away: u64,
     /// Lines of the trace, if one was asked for.
     pub trace: Vec<String>,
 }
@@ -184,6 +187,7 @@ impl World {
         let finding = self.stage.borrow().findings.first().cloned();
         let mut sum = |mib| self.actors.iter_mut().map(|a| a.host.counters().get(mib)).sum();
         let (retransmitted, cookies) = (sum(Mib::TcpRetransSegs), sum(Mib::TcpExtSyncookiesRecv));
+        let turned_away = self.actors.iter_mut().map(|a| a.host.counters().discarded(Discard::TcpStranger)).sum();
         Verdict {
             seed: self.scenario.seed,
             kind: self.scenario.kind,
@@ -193,6 +197,7 @@ impl World {
             talks,
             retransmitted,
             cookies,
+            turned_away,
             trace: self.trace.unwrap_or_default(),
         }
     }

@@ -8,7 +8,7 @@ use laneway_proto::tcp;
 pub struct Config {
     /// TCP's tunables.
     pub tcp: tcp::Config,
-    /// Half-open entries per lane before SYN cookies are sent.
+    /// Half-open entries per lane before SYN cookies are sent; at 0 every SYN is answered with one, except one that takes over a flow in TIME_WAIT.
     pub tcp_max_syn_backlog: usize,
     /// TIME_WAIT records per lane. Beyond it the oldest goes early, which is counted as `TcpExtTCPTimeWaitOverflow`.
     pub tcp_max_tw_buckets: usize,

@@ -3,6 +3,7 @@
 use crate::dice::Dice;
 use crate::network::{Node, Out, Way};
 use crate::packet;
+use crate::scenario::FloodPlan;
 use laneway_wire::flow::Address;
 use laneway_wire::tcp::{Flags, Header, Options, SeqNum, Timestamps, UnscaledWindow, WindowScale};
 
@@ -18,19 +19,21 @@ pub struct Target {
     pub ports: Vec<u16>,
 }
 
-/// A flood of so many packets, evenly spread.
+/// A flood of so many packets, evenly spread, by themselves or in bunches.
 pub struct Flood {
     target: Target,
     every_us: u64,
+    bunch: u64,
     left: u64,
     next_us: u64,
     dice: Dice,
 }
 
 impl Flood {
-    /// `count` packets from `from_us` on, one every `every_us`.
-    pub fn new(target: Target, from_us: u64, every_us: u64, count: u64, dice: Dice) -> Box<Self> {
-        Box::new(Flood { target, every_us, left: count, next_us: from_us, dice })
+    /// What is planned.
+    pub fn new(target: Target, plan: &FloodPlan, dice: Dice) -> Box<Self> {
+        let FloodPlan { host: _, from_us, every_us, bunch, count } = *plan;
+        Box::new(Flood { target, every_us, bunch, left: count, next_us: from_us, dice })
     }
 
     fn packet(&mut self) -> Vec<u8> {
@@ -81,9 +84,12 @@ impl Node for Flood {
     }
     fn step(&mut self, now_us: u64, out: Out<'_>) {
         while self.left > 0 && self.next_us <= now_us {
-            let frame = self.packet();
-            out(self.target.way, frame);
-            self.left -= 1;
+            let bunch = self.bunch.min(self.left);
+            for _ in 0..bunch {
+                let frame = self.packet();
+                out(self.target.way, frame);
+            }
+            self.left -= bunch;
             self.next_us += self.every_us;
         }
     }

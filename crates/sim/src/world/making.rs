@@ -132,16 +132,16 @@ pub(super) fn network(scenario: &Scenario) -> Network {
     if let Some((from, until)) = path.blackout {
         list.push(nodes::Blackout::new(from, until));
     }
-    if let Some((host, from_us, every_us, count)) = path.flood {
+    if let Some(flood) = &path.flood {
         let v4 = scenario.talks.first().is_none_or(|t| t.v4);
         let ports = scenario.listeners.iter().map(|l| l.port).chain([9]).collect();
         let target = nodes::Target {
-            way: Way::from_host(1 - host),
-            link: link_header(scenario.medium, host, v4),
-            address: address(host, v4),
+            way: Way::from_host(1 - flood.host),
+            link: link_header(scenario.medium, flood.host, v4),
+            address: address(flood.host, v4),
             ports,
         };
-        list.push(nodes::Flood::new(target, from_us, every_us, count, dice("flood")));
+        list.push(nodes::Flood::new(target, flood, dice("flood")));
     }
     Network::new(list)
 }

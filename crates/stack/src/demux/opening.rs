@@ -54,7 +54,8 @@ impl<T: Tx> Stage<'_, T> {
             if least.is_none() {
                 // Whoever has completed a handshake lately would lose by a cookie what it cannot say. So he has as many entries again, which a flood
                 // of strangers cannot take from him.
-                let is_full = under_way >= most.saturating_add(more);
+                // Where none are kept at all, none are of his, either.
+                let is_full = most == 0 || under_way >= most.saturating_add(more);
                 if is_full || !self.local.paths.lead(&key.local, &key.remote) {
                     return self.laid_down(came, hash, |stage, whole| stage.send_cookie(whole, listener));
                 }
