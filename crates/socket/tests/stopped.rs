@@ -41,18 +41,22 @@ fn what_came_while_the_process_was_stopped_is_there() {
         // They are there before the stack is: what goes on first is what was there first.
         let waiters = [(); 3 * EACH].map(|()| {
             let (give, given) = channel();
-            scope.spawn(move || given.recv().map(|(kind, stream, datagrams)| wait_for_each(kind, stream, datagrams)));
-            give
+            let waiter = move || given.recv().map(|(kind, stream, datagrams)| wait_for_each(kind, stream, datagrams));
+            (give, scope.spawn(waiter))
         });
         let stack = Stack::builder(Device::tun("lwstop0")).address("10.79.0.2/24").unwrap().start().unwrap();
         let listener = TcpListener::bind_on(&stack, "10.79.0.2:7").unwrap();
         let mut client = Command::new(std::env::current_exe().unwrap());
         let mut client = client.args(["--ignored", "--exact", TEST, "--nocapture"]).env(CLIENT, "1").spawn().unwrap();
-        for (number, waiter) in waiters.into_iter().enumerate() {
+        for (number, (give, _)) in waiters.iter().enumerate() {
             let datagrams = UdpSocket::bind_on(&stack, "10.79.0.2:0").unwrap();
-            waiter.send((KINDS[number % 3], listener.accept().unwrap().0, datagrams)).unwrap();
+            give.send((KINDS[number % 3], listener.accept().unwrap().0, datagrams)).unwrap();
         }
         assert!(client.wait().unwrap().success());
+        for (_, waiter) in waiters {
+            // Before the stack ends, which would end their waits.
+            waiter.join().expect("each has what came").expect("each has been given its sockets");
+        }
     });
 }
 
