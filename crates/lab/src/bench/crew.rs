@@ -166,6 +166,8 @@ pub struct Shape {
     pub references: ReferencesName,
     /// Packets of an attacker's for each request, where the link's way has one ([`Answers`](super::siege::Answers)).
     pub attack: u32,
+    /// They arrive. If not, they are made and nobody sees them: what is then measured is the rig's share.
+    pub attack_arrives: bool,
 }
 
 impl Shape {

@@ -66,6 +66,7 @@ fn shape(bench: &Bench, conns: usize) -> Result<Shape, Failure> {
         references: bench.references,
         // Of what is counted it is a part; of what is timed, a contender.
         attack: if bench.ops.is_some() { bench.attack.unwrap_or(0) } else { 0 },
+        attack_arrives: true,
     })
 }
 
@@ -166,14 +167,16 @@ fn contenders(bench: &Bench, conns: usize) -> Result<Vec<Box<dyn Contender>>, Fa
         });
     }
     if let Some(attack) = bench.attack {
-        let shape = Shape { attack, ..shape.clone() };
-        all.push(match bench.unit {
-            Unit::Crr => Box::new(Ours::<_, LaneOwned, LaneOwned, Answers>::new("attacked", &crr::Crr, &shape, true)?),
-            _ => {
-                let work = rr::Rr::new(bench.message);
-                Box::new(Ours::<_, LaneOwned, LaneOwned, Answers>::new("attacked", &work, &shape, false)?)
-            }
-        });
+        for (who, attack_arrives) in [("blackholed", false), ("attacked", true)] {
+            let shape = Shape { attack, attack_arrives, ..shape.clone() };
+            all.push(match bench.unit {
+                Unit::Crr => Box::new(Ours::<_, LaneOwned, LaneOwned, Answers>::new(who, &crr::Crr, &shape, true)?),
+                _ => {
+                    let work = rr::Rr::new(bench.message);
+                    Box::new(Ours::<_, LaneOwned, LaneOwned, Answers>::new(who, &work, &shape, false)?)
+                }
+            });
+        }
     }
     for peer in &bench.peer {
         match peer {

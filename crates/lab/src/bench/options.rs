@@ -191,7 +191,8 @@ pub struct Bench {
     /// Print every counter of ours
     #[arg(long, hide = true)]
     pub counters: bool,
-    /// Measure this beside it: the server attacked by so many packets for each request, of SYN, ACK, RST and fragments one each (crr, rr)
+    /// Measure this beside it: the server attacked by so many packets for each request, of SYN, ACK, RST and fragments one each, and the
+    /// same packets made, but ended in a black hole before the server, which is the rig's own share (crr, rr)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub attack: Option<u32>,
     /// Bytes of a request and of a response (rr)

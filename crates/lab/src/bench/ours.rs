@@ -283,7 +283,8 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Contender for Ours<W, S, C, T> {
             remarks += &format!("; references to routes: {:?}", self.shape.references);
         }
         if self.shape.attack > 0 {
-            remarks += &format!("; {} attack packets a request", self.shape.attack);
+            let fate = if self.shape.attack_arrives { "arrive" } else { "are made, and end before our end" };
+            remarks += &format!("; {} attack packets a request {fate}", self.shape.attack);
         }
         if self.shape.counters {
             remarks += &format!("; {:?}", all.iter().collect::<Vec<_>>());

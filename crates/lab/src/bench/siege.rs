@@ -1,5 +1,6 @@
 //! Owns an attacker in front of a server: for each request that arrives, so many SYNs, ACKs, RSTs and fragments from all over the
-//! world, which lie ready in the queue and so cost their sender nothing that is measured.
+//! world, which lie ready in the queue and so cost their sender next to nothing that is measured. How much that is, is measured where
+//! none of them [arrives](Shape::attack_arrives).
 //!
 //! What the server answers to them leaves for the world, too: it is written as any frame is, and forgotten.
 
@@ -43,6 +44,8 @@ pub struct Siege {
     checksum: RxChecksum,
     /// Frames for each request that arrives.
     each: usize,
+    /// The server is lent them.
+    arrive: bool,
     /// Of those, how many have not been lent yet.
     owed: usize,
     /// The first of those lent, how many there are, and how many of the link's come before them.
@@ -151,14 +154,14 @@ impl Rx for Siege {
     fn poll(&mut self, max: usize) -> usize {
         self.lent = self.owed.min(max - max / LIVE_SHARE);
         self.owed -= self.lent;
-        self.live = self.live_frames(max - self.lent);
+        self.live = self.live_frames(if self.arrive { max - self.lent } else { max });
         let mut number = self.number;
         for i in 0..self.lent {
             number = number.wrapping_add(0x9e37);
             self.frames[(self.first + i) % READY].renew(number);
         }
         self.number = number;
-        self.live + self.lent
+        self.live + if self.arrive { self.lent } else { 0 }
     }
 
     #[inline(always)]
@@ -230,7 +233,19 @@ impl Way for Answers {
         let besieged = |queue: Queue<LinkRx, LinkTx>| {
             let capabilities = *queue.tx.capabilities();
             let frames = frames(Mac(capabilities.mac), server);
-            let rx = Siege { inner: queue.rx, frames, checksum, each, owed: 0, first: 0, lent: 0, live: 0, number: 0 };
+            let arrive = shape.attack_arrives;
+            let rx = Siege {
+                inner: queue.rx,
+                frames,
+                checksum,
+                each,
+                arrive,
+                owed: 0,
+                first: 0,
+                lent: 0,
+                live: 0,
+                number: 0,
+            };
             let world = vec![0; capabilities.frame_max()];
             Queue { rx, tx: Answers { inner: queue.tx, world, to_world: false } }
         };

@@ -53,6 +53,7 @@ fn shape() -> Shape {
         segmentation: false,
         references: ReferencesName::Lane,
         attack: 0,
+        attack_arrives: false,
     }
 }
 

@@ -111,6 +111,7 @@ fn shape(lanes: u8) -> Shape {
         counters: false,
         references: crate::bench::options::ReferencesName::Lane,
         attack: 0,
+        attack_arrives: false,
     }
 }
 

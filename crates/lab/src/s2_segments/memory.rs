@@ -55,6 +55,7 @@ fn shape(options: &S2, is_virtual: bool) -> Shape {
         segmentation: !options.no_offload,
         references: crate::bench::options::ReferencesName::Lane,
         attack: 0,
+        attack_arrives: false,
         choice: Ports::Lane,
     }
 }

@@ -41,6 +41,7 @@ pub fn shape(s5: &S5, cores: Cores) -> Shape {
         segmentation: false,
         references: Name::Lane,
         attack: 0,
+        attack_arrives: false,
     }
 }
 
