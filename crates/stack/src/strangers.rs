@@ -97,6 +97,19 @@ struct Glance<'a> {
     what: Result<&'a [u8; HEADER_LEN], u32>,
 }
 
+impl Glance<'_> {
+    /// Whose segment this is the header of.
+    #[inline(always)]
+    fn flow(&self, &[r0, r1, l0, l1, ..]: &[u8; HEADER_LEN]) -> FlowKey {
+        FlowKey {
+            local: self.dst,
+            remote: self.src,
+            local_port: u16::from_be_bytes([l0, l1]),
+            remote_port: u16::from_be_bytes([r0, r1]),
+        }
+    }
+}
+
 /// Of a packet whose header is as nearly all are. `None`: it is another, or no TCP, or something is wrong with it.
 #[inline(always)]
 fn usual_glance(packet: &[u8]) -> Option<Glance<'_>> {
@@ -139,29 +152,49 @@ pub(crate) fn admitted<'a>(
         prefetch_line(bytes);
         prefetch_line(bytes.wrapping_add(HEADERS_LEN));
     }
+    let (mut octets, mut segments) = (0, 0);
     for i in 0..n {
         let (frame, mailed) = lent.frame(i);
-        if !turn_away(local, tables, frame.bytes, mailed) {
+        if !is_turned_away(local, tables, frame.bytes, mailed, (&mut octets, &mut segments)) {
             admitted.push(i as u8);
         }
     }
+    local.counters.discard_all(Discard::TcpStranger, n - admitted.len());
+    local.counters.add(Mib::IpExtInOctets, octets);
+    local.counters.add(Mib::TcpInSegs, segments);
     admitted
 }
 
-/// Whether a frame goes no further: then it has been counted. `mailed`: it is a packet from another lane.
-#[inline(always)]
-fn turn_away(local: &mut Local, tables: &Tables, frame: &[u8], mailed: Option<Note>) -> bool {
-    let bare = mailed.is_some() || local.medium == Medium::Ip;
-    let Some(packet) = (if bare { Some(frame) } else { carried(frame) }) else { return false };
-    match usual_glance(packet) {
-        // Apart, so that what is known of the usual one is not laid down to be looked at.
-        Some(glance) => is_turned_away(local, tables, (packet, mailed), glance),
-        None => close_glance(packet).is_some_and(|glance| is_turned_away(local, tables, (packet, mailed), glance)),
-    }
-}
-
+/// Whether a frame goes no further. `mailed`: it is a packet from another lane.
 #[inline(always)]
 fn is_turned_away(
+    local: &mut Local,
+    tables: &Tables,
+    frame: &[u8],
+    mailed: Option<Note>,
+    (octets, segments): (&mut u64, &mut u64),
+) -> bool {
+    let bare = mailed.is_some() || local.medium == Medium::Ip;
+    let Some(packet) = (if bare { Some(frame) } else { carried(frame) }) else { return false };
+    let (is_stranger, is_segment) = match usual_glance(packet) {
+        // Apart, so that what is known of the usual one stays at hand.
+        Some(glance) => (is_strangers(local, tables, (packet, mailed), glance), glance.what.is_ok()),
+        None => {
+            let Some(glance) = close_glance(packet) else { return false };
+            (is_strangers(local, tables, (packet, mailed), glance), glance.what.is_ok())
+        }
+    };
+    if is_stranger && mailed.is_none() {
+        // That of another lane was counted there.
+        *octets += packet.len() as u64;
+        *segments += u64::from(is_segment);
+    }
+    is_stranger
+}
+
+/// Whether a packet is of nobody known, and of no use.
+#[inline(always)]
+fn is_strangers(
     local: &mut Local,
     tables: &Tables,
     (packet, mailed): (&[u8], Option<Note>),
@@ -170,16 +203,25 @@ fn is_turned_away(
     if local.paths.lead(&glance.dst, &glance.src) {
         return false;
     }
-    let begins = glance.what.is_ok_and(|tcp| tcp[FLAGS_AT] & SYN_ACK == SYN);
-    if (!begins || local.steering.lanes() > 1) && may_be_of_use(local, tables, &glance, mailed) {
+    if local.steering.lanes() > 1 && is_for_another_lane(local, packet, mailed) {
         return false;
     }
-    local.counters.discard(Discard::TcpStranger);
-    if mailed.is_none() {
-        local.counters.add(Mib::IpExtInOctets, packet.len() as u64);
-        local.counters.add(Mib::TcpInSegs, u64::from(glance.what.is_ok()));
+    match glance.what {
+        Ok(tcp) => !ends_a_handshake(local, tables, packet, glance.flow(tcp), tcp),
+        Err(_) => true,
     }
-    true
+}
+
+/// It may be the end of a handshake that is under way, or was answered with a cookie.
+#[inline(always)]
+fn ends_a_handshake(local: &mut Local, tables: &Tables, packet: &[u8], key: FlowKey, tcp: &[u8; HEADER_LEN]) -> bool {
+    let flags = Flags::from_bits(tcp[FLAGS_AT]);
+    if flags.syn() && !flags.ack() {
+        return false;
+    }
+    // Whoever has a connection is known. A half-open entry was found lately, where it was put.
+    tables.recent_near(key.mix()).is_some()
+        || !flags.intersects(Flags::SYN | Flags::RST) && may_bear_cookie(local, packet)
 }
 
 /// Where the flags are in a TCP header.
@@ -195,39 +237,39 @@ fn carried(frame: &[u8]) -> Option<&[u8]> {
     (ethertype == EtherType::IPV4 || ethertype == EtherType::IPV6).then_some(packet)
 }
 
-/// Another lane has its flow, or its sender's handshake is under way.
+// Both of these look at the packet once more: two addresses that were laid down for them, in pieces of four bytes, would be waited for by
+// all who are turned away.
+
+/// Another lane is to judge it.
 #[inline(never)]
-fn may_be_of_use(local: &mut Local, tables: &Tables, glance: &Glance<'_>, mailed: Option<Note>) -> bool {
-    let tcp = match glance.what {
-        Ok(tcp) => tcp,
-        Err(id) => return local.steering.lane_of_fragments(glance.src, glance.dst, id) != local.id,
-    };
-    let [p0, p1, q0, q1, s0, s1, s2, s3, a0, a1, a2, a3, _, flags, ..] = *tcp;
-    let flags = Flags::from_bits(flags);
-    let key = FlowKey {
-        local: glance.dst,
-        remote: glance.src,
-        local_port: u16::from_be_bytes([q0, q1]),
-        remote_port: u16::from_be_bytes([p0, p1]),
-    };
-    let begins = flags.syn() && !flags.ack();
-    let via = mailed.map_or(Via::Direct, |note| note.via);
-    if local.decider(&key, via, begins) != Decider::Here {
-        return true;
+fn is_for_another_lane(local: &mut Local, packet: &[u8], mailed: Option<Note>) -> bool {
+    let Some(glance) = usual_glance(packet).or_else(|| close_glance(packet)) else { return true };
+    match glance.what {
+        Ok(tcp) => {
+            let via = mailed.map_or(Via::Direct, |note| note.via);
+            local.decider(&glance.flow(tcp), via, tcp[FLAGS_AT] & SYN_ACK == SYN) != Decider::Here
+        }
+        Err(id) => local.steering.lane_of_fragments(glance.src, glance.dst, id) != local.id,
     }
-    if begins {
-        return false;
-    }
-    // Whoever has a connection is known. A half-open entry was found lately, where it was put.
-    if tables.recent_near(key.mix()).is_some() {
-        return true;
-    }
-    if flags.intersects(Flags::SYN | Flags::RST) || !local.cookies_may_come() {
-        return false;
-    }
+}
+
+/// What it acknowledges may be a cookie of ours.
+#[inline(never)]
+fn may_bear_cookie(local: &mut Local, packet: &[u8]) -> bool {
+    local.cookies_may_come()
+        && match usual_glance(packet) {
+            Some(glance) => acknowledges_one(local, glance),
+            None => close_glance(packet).is_none_or(|glance| acknowledges_one(local, glance)),
+        }
+}
+
+#[inline(always)]
+fn acknowledges_one(local: &Local, glance: Glance<'_>) -> bool {
+    let Ok(tcp) = glance.what else { return false };
+    let [_, _, _, _, s0, s1, s2, s3, a0, a1, a2, a3, ..] = *tcp;
     let seq = SeqNum::new(u32::from_be_bytes([s0, s1, s2, s3]));
     let ack = SeqNum::new(u32::from_be_bytes([a0, a1, a2, a3]));
-    listen::may_bear_cookie(&key, seq, ack, &local.secrets.get(), local.now)
+    listen::may_bear_cookie(&glance.flow(tcp), seq, ack, &local.secrets.get(), local.now)
 }
 
 #[cfg(test)]

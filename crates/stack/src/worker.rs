@@ -37,6 +37,8 @@ use lent::{Admitted, ByDevice};
 
 /// Connections told in one poll that there is memory again.
 const FEED_MAX: usize = 64;
+/// Frames of one poll at the most, while nearly all of them are turned away.
+const POLLED_MAX: usize = 8 * BATCH_MAX;
 /// A poll longer than this is counted as `PollsSlow`.
 pub(crate) const SLOW_US: u64 = 10_000;
 
@@ -66,18 +68,29 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
         lane.local.counters.count(Mib::PollsSlow);
     }
     lane.local.now = now;
-    let frames = rx.poll(BATCH_MAX);
+    let mut polled = rx.poll(BATCH_MAX);
+    let mut frames = polled;
     lane.local.strangers.on_poll(frames, now);
     // The newest state of the world comes after the frames: none of them was sent before it was published.
     let commands = post::control_mail(lane, tx, app);
     if lane.local.moving.is_under_way() {
         lane.local.adopt();
     }
-    if frames > 0 {
-        lane.local.counters.add(Mib::IpInReceives, frames as u64);
-        batch(lane, frames, ByDevice(&*rx), tx, app);
+    let mut room = BATCH_MAX;
+    loop {
+        let asked_for = room;
+        if polled > 0 {
+            lane.local.counters.add(Mib::IpInReceives, polled as u64);
+            room -= batch(lane, polled, ByDevice(&*rx), tx, app);
+        }
+        rx.release();
+        // Where strangers are turned away, what comes behind them has a poll as full as any.
+        if !lane.local.strangers.have_to_wait() || polled < asked_for || room < BATCH_MAX / 8 || frames >= POLLED_MAX {
+            break;
+        }
+        polled = rx.poll(room);
+        frames += polled;
     }
-    rx.release();
     let moving = lane.local.moving.is_under_way() && moving::go_on(lane, frames);
     let mailed = post::lane_mail(lane, tx, app);
     let timers = expiry::expire(lane, frames, tx, app);
@@ -121,17 +134,29 @@ pub fn turn<S: Sharing, R: Rx, T: Tx>(
 /// bucket; fetch what the bucket leads to; process. By the time a segment is looked at, everything that it needs is in the cache: also the
 /// bucket of a flow that is found without it, if its place there is about to change. Of few flows there is nothing to fetch: they are there,
 /// the first pass finds them, and whom it does not find is looked for in an index that is there, too.
+///
+/// Says how many were not turned away.
 #[inline]
-fn batch<'a, S: Sharing, T: Tx>(lane: &mut Lane<S>, n: usize, lent: impl Lent<'a>, tx: &mut T, app: &mut dyn App) {
+fn batch<'a, S: Sharing, T: Tx>(
+    lane: &mut Lane<S>,
+    n: usize,
+    lent: impl Lent<'a>,
+    tx: &mut T,
+    app: &mut dyn App,
+) -> usize {
     let mut arriving = Batch::new();
     let far = lane.shared.peek().is_none_or(Tables::are_far);
-    match lane.shared.peek() {
+    let admitted = match lane.shared.peek() {
         Some(tables) if lane.local.strangers.have_to_wait() => {
             let admitted = strangers::admitted(&mut lane.local, tables, n, lent);
             read(lane, (admitted.len(), far), Admitted(lent, &admitted), &mut arriving, tx, app);
+            admitted.len()
         }
-        _ => read(lane, (n, far), lent, &mut arriving, tx, app),
-    }
+        _ => {
+            read(lane, (n, far), lent, &mut arriving, tx, app);
+            n
+        }
+    };
     if far {
         look_ahead(lane, &mut arriving, app);
     }
@@ -143,12 +168,13 @@ fn batch<'a, S: Sharing, T: Tx>(lane: &mut Lane<S>, n: usize, lent: impl Lent<'a
             stage.take_in::<S::Segmentation>(segment, run);
             rest = others;
         }
-        return;
+        return admitted;
     }
     while let Some((segment, run, others)) = ingress::run(rest) {
         take_in(lane, segment, run, tx, app);
         rest = others;
     }
+    admitted
 }
 
 /// The first pass. By itself: what a frame says at which offset is held in more registers than the rest of the loop has to

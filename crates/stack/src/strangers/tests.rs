@@ -215,6 +215,37 @@ fn a_flood_costs_no_more_than_its_part_and_those_who_are_known_notice_nothing() 
     assert_eq!(world.server.counters().discarded(Discard::TcpStranger), turned_away);
 }
 
+/// Who is behind them does not wait for a poll of his own, and a lane that only turns strangers away has other things to do now and then.
+#[test]
+fn a_poll_goes_on_behind_those_who_are_turned_away_but_not_for_ever() {
+    let mut world = World::new();
+    world.client.seats[0].app.to_open = 1;
+    world.turn(20);
+    for (strangers, polls) in [(0, 1), (63, 1), (300, 1), (1_200, 3)] {
+        use_up(&mut world);
+        let open = met(&mut world).2;
+        for n in 0..strangers {
+            let key = stranger(n);
+            let header = bare(&key.reversed(), SeqNum::new(77), SeqNum::new(0), Flags::RST);
+            let header = laneway_wire::tcp::Header { src_port: key.remote_port, dst_port: 80, ..header };
+            let client = &mut world.client.seats[0];
+            let sent =
+                crate::egress::answer(&mut client.lane.local, &mut client.queue.tx, &key.reversed(), |_, _| header);
+            assert_eq!(sent, crate::egress::Sent::Yes);
+        }
+        world.client.seats[0].queue.tx.flush();
+        world.client.seats[0].app.to_open = 1;
+        world.client.turn(world.now);
+        for _ in 0..polls {
+            assert_eq!(world.server.seats[0].lane.tables(|tables| tables.half_open.len()), 0, "behind {strangers}");
+            world.server.turn(world.now);
+        }
+        assert_eq!(world.server.seats[0].lane.tables(|tables| tables.half_open.len()), 1, "behind {strangers}");
+        world.turn(4);
+        assert_eq!(met(&mut world).2, open + 1);
+    }
+}
+
 /// A packet with an IPv4 header of so many words of options, or an IPv6 header before a destination options header if there are some.
 fn packet(v6: bool, words: usize, fragment: Option<u16>, tcp: &[u8]) -> Vec<u8> {
     let more = fragment.is_some();
@@ -325,9 +356,10 @@ fn a_frame_is_turned_away_for_the_packet_that_its_type_says_it_carries() {
         let frame = [&ethernet::template(peer, peer, ethertype)[..], &packet(v6, 0, None, &syn)].concat();
         // Those of another lane will do: nothing is asked of them.
         world.client.seats[0].lane.tables(|tables| {
-            assert_eq!(turn_away(local, tables, &frame, None), expected, "{ethertype:?}");
-            assert!(!turn_away(local, tables, &frame[..ethernet::HEADER_LEN], None));
-            assert!(!turn_away(local, tables, &frame[..5], None));
+            let mut is_turned_away = |frame| is_turned_away(local, tables, frame, None, (&mut 0, &mut 0));
+            assert_eq!(is_turned_away(&frame), expected, "{ethertype:?}");
+            assert!(!is_turned_away(&frame[..ethernet::HEADER_LEN]));
+            assert!(!is_turned_away(&frame[..5]));
         });
     }
 }
