@@ -370,7 +370,7 @@ impl Local {
 }
 
 /// Goes on with what is under way, between the lane's own frames and the mail. `frames`: so many were taken from the lane's
-/// queue, all that it had unless they are a batch. True if there is more to do at once.
+/// queue, all that it had unless they are a batch or more. True if there is more to do at once.
 #[cold]
 pub(crate) fn go_on<S: Sharing>(lane: &mut Lane<S>, frames: usize) -> bool {
     let now = lane.local.now;

@@ -76,7 +76,7 @@ impl Local {
     /// What was waited for may lie in the device: no acknowledgement is late that has come before anyone could look.
     fn takes_in_first(&mut self, frames: usize, tick: u64) -> bool {
         let was_stopped = self.expired_to != 0 && tick.saturating_sub(self.expired_to) > STOPPED_MS;
-        let first = was_stopped && frames == BATCH_MAX && self.taken_in_first < FIRST_MAX;
+        let first = was_stopped && frames >= BATCH_MAX && self.taken_in_first < FIRST_MAX;
         self.taken_in_first = if first { self.taken_in_first + 1 } else { 0 };
         first
     }
