@@ -283,7 +283,7 @@ impl<W: Work, S: Sharing, C: Sharing, T: Way> Contender for Ours<W, S, C, T> {
             remarks += &format!("; references to routes: {:?}", self.shape.references);
         }
         if self.shape.attack > 0 {
-            let fate = if self.shape.attack_arrives { "arrive" } else { "are made, and end before our end" };
+            let fate = if self.shape.attack_arrives { "arrive" } else { "are made, and none arrives" };
             remarks += &format!("; {} attack packets a request {fate}", self.shape.attack);
         }
         if self.shape.counters {
