@@ -215,10 +215,10 @@ fn is_strangers(
 /// It may be the end of a handshake that is under way, or was answered with a cookie.
 #[inline(always)]
 fn ends_a_handshake(local: &mut Local, tables: &Tables, packet: &[u8], key: FlowKey, tcp: &[u8; HEADER_LEN]) -> bool {
-    let flags = Flags::from_bits(tcp[FLAGS_AT]);
-    if flags.syn() && !flags.ack() {
+    if begins(tcp) {
         return false;
     }
+    let flags = Flags::from_bits(tcp[FLAGS_AT]);
     // Whoever has a connection is known. A half-open entry was found lately, where it was put.
     tables.recent_near(key.mix()).is_some()
         || !flags.intersects(Flags::SYN | Flags::RST) && may_bear_cookie(local, packet)
@@ -228,6 +228,12 @@ fn ends_a_handshake(local: &mut Local, tables: &Tables, packet: &[u8], key: Flow
 const FLAGS_AT: usize = 13;
 const SYN: u8 = Flags::SYN.bits();
 const SYN_ACK: u8 = SYN | Flags::ACK.bits();
+
+/// It is a SYN, and begins something.
+#[inline(always)]
+fn begins(tcp: &[u8; HEADER_LEN]) -> bool {
+    tcp[FLAGS_AT] & SYN_ACK == SYN
+}
 
 /// The packet in a frame of Ethernet, if that is what its type says.
 #[inline(always)]
@@ -247,7 +253,7 @@ fn is_for_another_lane(local: &mut Local, packet: &[u8], mailed: Option<Note>) -
     match glance.what {
         Ok(tcp) => {
             let via = mailed.map_or(Via::Direct, |note| note.via);
-            local.decider(&glance.flow(tcp), via, tcp[FLAGS_AT] & SYN_ACK == SYN) != Decider::Here
+            local.decider(&glance.flow(tcp), via, begins(tcp)) != Decider::Here
         }
         Err(id) => local.steering.lane_of_fragments(glance.src, glance.dst, id) != local.id,
     }

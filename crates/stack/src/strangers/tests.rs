@@ -168,13 +168,22 @@ fn a_lane_turns_away_nobody_whose_flow_is_anothers() {
     assert!(turned_away[0] > 0 && turned_away[1] > 0 && turned_away.iter().sum::<u64>() == 64, "{turned_away:?}");
 }
 
+/// An RST of no flow lies in the server's queue.
+fn knocks(world: &mut World, key: &FlowKey) {
+    let header = bare(&key.reversed(), SeqNum::new(77), SeqNum::new(0), Flags::RST);
+    let header = laneway_wire::tcp::Header { src_port: key.remote_port, dst_port: 80, ..header };
+    let client = &mut world.client.seats[0];
+    let sent = crate::egress::answer(&mut client.lane.local, &mut client.queue.tx, &key.reversed(), |_, _| header);
+    assert_eq!(sent, crate::egress::Sent::Yes);
+}
+
 /// Forty thousand at once, and somebody who is known among them.
 #[test]
 fn a_flood_costs_no_more_than_its_part_and_those_who_are_known_notice_nothing() {
     let mut world = World::new();
     world.client.seats[0].app.to_open = 1;
     world.turn(20);
-    let (none, began) = (SeqNum::new(0), world.now);
+    let began = world.now;
     for round in 0..10 {
         for n in 0..4_000 {
             let [a, b] = u16::to_be_bytes(round * 4_000 + n);
@@ -183,10 +192,7 @@ fn a_flood_costs_no_more_than_its_part_and_those_who_are_known_notice_nothing() 
                 remote_port: 1 + u16::from(a),
                 ..stranger(0)
             };
-            let client = &mut world.client.seats[0];
-            let header = bare(&key.reversed(), SeqNum::new(77), none, Flags::RST);
-            let header = laneway_wire::tcp::Header { src_port: key.remote_port, dst_port: 80, ..header };
-            let _ = crate::egress::answer(&mut client.lane.local, &mut client.queue.tx, &key.reversed(), |_, _| header);
+            knocks(&mut world, &key);
         }
         world.client.seats[0].queue.tx.flush();
         world.client.seats[0].app.to_open = 1;
@@ -211,7 +217,7 @@ fn a_flood_costs_no_more_than_its_part_and_those_who_are_known_notice_nothing() 
     // When it is over, strangers are heard again.
     world.now = world.now.after_us(1_000_000);
     let key = stranger(9);
-    says(&mut world, &key, bare(&key, SeqNum::new(77), none, Flags::SYN));
+    says(&mut world, &key, bare(&key, SeqNum::new(77), SeqNum::new(0), Flags::SYN));
     assert_eq!(world.server.counters().discarded(Discard::TcpStranger), turned_away);
 }
 
@@ -226,12 +232,7 @@ fn a_poll_goes_on_behind_those_who_are_turned_away_but_not_for_ever() {
         let open = met(&mut world).2;
         for n in 0..strangers {
             let key = stranger(n);
-            let header = bare(&key.reversed(), SeqNum::new(77), SeqNum::new(0), Flags::RST);
-            let header = laneway_wire::tcp::Header { src_port: key.remote_port, dst_port: 80, ..header };
-            let client = &mut world.client.seats[0];
-            let sent =
-                crate::egress::answer(&mut client.lane.local, &mut client.queue.tx, &key.reversed(), |_, _| header);
-            assert_eq!(sent, crate::egress::Sent::Yes);
+            knocks(&mut world, &key);
         }
         world.client.seats[0].queue.tx.flush();
         world.client.seats[0].app.to_open = 1;
