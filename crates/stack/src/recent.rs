@@ -15,6 +15,8 @@ const PLACES_MAX: usize = 1 << 14;
 const PLACES_MIN: usize = 1 << 12;
 /// So many for each connection: of nine, one has its place taken by another then.
 const PLACES_EACH: usize = 4;
+/// Of bits, which are as many as there are places at the most.
+const WORDS: usize = PLACES_MAX / 64;
 
 /// Handles by [`FlowKey::mix`](laneway_wire::flow::FlowKey::mix).
 pub struct RecentFlows {
@@ -23,13 +25,17 @@ pub struct RecentFlows {
     /// For each place the keyed hash of the flow that was noted there last as half open. (A connection keeps its own; a half-open entry is to be
     /// small, and has no room for it.)
     hashes: Box<[u64]>,
+    /// A bit for those under whose mix one was noted last that is half open. Strangers are told by it from whoever is on the way in: it stays at hand,
+    /// where the places do not.
+    half_open: Box<[u64; WORDS]>,
 }
 
 impl RecentFlows {
     /// For about so many connections.
     pub fn new(connections: usize) -> Self {
         let places = connections.saturating_mul(PLACES_EACH).clamp(PLACES_MIN, PLACES_MAX).next_power_of_two();
-        RecentFlows { places: vec![0; places].into_boxed_slice(), hashes: vec![0; places].into_boxed_slice() }
+        let zeroed = || vec![0; places].into_boxed_slice();
+        RecentFlows { places: zeroed(), hashes: zeroed(), half_open: Box::new([0; WORDS]) }
     }
 
     /// Asks for the line that [`find`](Self::find) will read.
@@ -48,14 +54,30 @@ impl RecentFlows {
     /// Notes where a flow of this mix is.
     #[inline]
     pub fn note(&mut self, mix: u64, handle: Handle) {
+        self.put(mix, handle);
+        let (word, bit) = bit(mix);
+        self.half_open[word] &= !bit;
+    }
+
+    #[inline(always)]
+    fn put(&mut self, mix: u64, handle: Handle) {
         let mask = self.places.len() - 1;
         self.places[mix as usize & mask] = mix >> 32 << 32 | u64::from(handle.raw());
+    }
+
+    /// Whether one that is half open was noted last under this mix, or under another that looks much alike.
+    #[inline(always)]
+    pub fn is_half_open(&self, mix: u64) -> bool {
+        let (word, bit) = bit(mix);
+        self.half_open[word] & bit != 0 && self.find(mix).is_some()
     }
 
     /// The same of one that is half open, with its keyed hash, which the next packet of its handshake needs again.
     #[inline]
     pub fn note_half_open(&mut self, mix: u64, handle: Handle, hash: u64) {
-        self.note(mix, handle);
+        self.put(mix, handle);
+        let (word, bit) = bit(mix);
+        self.half_open[word] |= bit;
         let mask = self.hashes.len() - 1;
         self.hashes[mix as usize & mask] = hash;
     }
@@ -69,8 +91,14 @@ impl RecentFlows {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.places) + size_of_val(&*self.hashes)
+        size_of_val(&*self.places) + size_of_val(&*self.hashes) + size_of_val(&*self.half_open)
     }
+}
+
+/// Where it is known whether one was noted last under this mix that is half open.
+#[inline(always)]
+fn bit(mix: u64) -> (usize, u64) {
+    (mix as usize / 64 % WORDS, 1 << (mix % 64))
 }
 
 #[cfg(test)]

@@ -120,10 +120,15 @@ impl Ready {
         let [id, source, port] = CHANGES;
         let [high, low] = number.to_be_bytes();
         let address = [self.bytes[source], self.bytes[source + 1], high, low];
-        self.bytes[source..source + 4].copy_from_slice(&address);
-        for at in [id, port] {
-            self.bytes[at..at + 2].copy_from_slice(&(!number).to_be_bytes());
-        }
+        *self.at(source) = address;
+        *self.at(id) = (!number).to_be_bytes();
+        *self.at(port) = (!number).to_be_bytes();
+    }
+
+    /// By what is known to be so long, so that it is one store.
+    #[inline(always)]
+    fn at<const N: usize>(&mut self, at: usize) -> &mut [u8; N] {
+        self.bytes[at..].first_chunk_mut().expect("within the frame")
     }
 }
 

@@ -58,6 +58,27 @@ fn a_hash_is_that_of_the_flow_and_the_handle_that_were_noted_last() {
 }
 
 #[test]
+fn a_flow_is_known_as_half_open_until_it_is_a_connection() {
+    let mut recent = RecentFlows::new(0);
+    let half = |index| Handle::new(Kind::HalfOpen, index);
+    let flows: Vec<u64> = (1..=16).flat_map(|host| (0..16).map(move |port| flow(host, port).mix())).collect();
+    for (index, mix) in (0..).zip(&flows) {
+        assert!(!recent.is_half_open(*mix));
+        recent.note_half_open(*mix, half(index), 0);
+        assert!(recent.is_half_open(*mix));
+    }
+    let are_half_open = |recent: &RecentFlows| flows.iter().filter(|mix| recent.is_half_open(**mix)).count();
+    // Some have met in one place of some thousands.
+    assert!(are_half_open(&recent) > flows.len() * 3 / 4);
+    assert!(!recent.is_half_open(flows[0] ^ 1 << 40), "another flow in the same place");
+    for (index, mix) in (0..).zip(&flows) {
+        recent.note(*mix, Handle::new(Kind::Connection, index));
+        assert!(!recent.is_half_open(*mix));
+    }
+    assert_eq!(are_half_open(&recent), 0);
+}
+
+#[test]
 fn every_part_of_a_flow_matters() {
     let key = |at: usize| {
         let mut bytes = [0x20; 16];

@@ -39,6 +39,12 @@ impl Tables {
         self.recent.find(mix)
     }
 
+    /// A handshake of a flow of this [`mix`](laneway_wire::flow::FlowKey::mix) is under way, and was noted lately.
+    #[inline(always)]
+    pub fn is_half_open_near(&self, mix: u64) -> bool {
+        self.recent.is_half_open(mix)
+    }
+
     /// Brings what a later `lookup` of this hash will read into the cache: first the bucket …
     #[inline]
     pub fn prefetch_bucket(&self, hash: u64) {
