@@ -63,16 +63,17 @@ impl Strangers {
     #[inline(never)]
     fn grow(&mut self, idle: bool, now: Instant) {
         let until = now.as_us() >> 10;
-        let passed = until.saturating_sub(self.grown_until).min((FULL / EACH_MS + 2) as u64) as i32;
+        let passed = until.saturating_sub(self.grown_until).min((2 * FULL / EACH_MS + 1) as u64) as i32;
         self.grown_until = until;
         let more = passed * EACH_MS + if idle { EACH_IDLE_POLL } else { 0 };
         self.stock = (self.stock + more).min(FULL);
     }
 
-    /// A packet has found nothing. What is beyond the stock is taken from the next millisecond's.
+    /// A packet has found nothing. What is beyond the stock is taken from what it grows by next, as far as it is no more than a full one: of those who are known many have
+    /// a handshake under way, and are not to give back more than was taken.
     #[inline(always)]
     pub(crate) fn on_nothing(&mut self) {
-        self.stock -= i32::from(self.stock > -EACH_MS);
+        self.stock -= i32::from(self.stock > -FULL);
     }
 
     /// A handshake is complete: its SYN has not come to nothing.

@@ -51,11 +51,27 @@ fn the_stock_grows_with_time_and_with_polls_that_find_nothing() {
     assert_eq!(strangers.stock, EACH_MS * 2 + EACH_IDLE_POLL);
 }
 
+/// In a flood many of those who are known begin at once. If their SYNs took nothing, their handshakes would give to strangers what nobody had.
 #[test]
-fn what_is_taken_beyond_the_stock_is_paid_back_within_a_millisecond() {
+fn what_is_taken_beyond_the_stock_can_be_given_back() {
     let mut strangers = Strangers { stock: 1, grown_until: 0 };
-    (0..1_000).for_each(|_| strangers.on_nothing());
-    assert_eq!(strangers.stock, -EACH_MS);
+    for many in [1, 1_000, FULL] {
+        (0..many).for_each(|_| strangers.on_nothing());
+        assert!(strangers.have_to_wait());
+        (0..many).for_each(|_| strangers.on_welcome());
+        assert_eq!(strangers.stock, 1, "after {many} handshakes");
+    }
+}
+
+#[test]
+fn what_is_taken_beyond_the_stock_is_paid_back_within_half_a_second() {
+    let mut strangers = Strangers::default();
+    (0..3 * FULL).for_each(|_| strangers.on_nothing());
+    assert_eq!(strangers.stock, -FULL);
+    strangers.on_poll(64, at_us(270_000));
+    assert!(!strangers.have_to_wait());
+    strangers.on_poll(64, at_us(540_000));
+    assert_eq!(strangers.stock, FULL);
 }
 
 #[test]
