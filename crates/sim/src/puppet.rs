@@ -94,12 +94,13 @@ impl Puppet {
         let plan = t.plan.ends[end].clone();
         let e = &mut t.ends[end];
         let Some(id) = e.id.filter(|_| e.open && !e.ended && e.over.is_none()) else { return };
-        if let Some(Buffers { after, send, receive, quickack }) = plan.buffers
+        if let Some(Buffers { after, send, notsent_lowat, receive, quickack }) = plan.buffers
             && after <= e.said + e.heard
             && !e.told
         {
             e.told = true;
             cx.set_send_buffer(id, send);
+            cx.set_notsent_lowat(id, notsent_lowat);
             cx.set_receive_buffer(id, receive);
             cx.set_quickack(id, quickack);
         }

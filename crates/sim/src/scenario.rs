@@ -196,6 +196,8 @@ pub struct Buffers {
     pub after: u64,
     /// `SO_SNDBUF`.
     pub send: u32,
+    /// `TCP_NOTSENT_LOWAT`.
+    pub notsent_lowat: u32,
     /// `SO_RCVBUF`.
     pub receive: u32,
     /// `TCP_QUICKACK`.
@@ -375,12 +377,13 @@ impl Scenario {
             ]);
         }
         // Likewise.
-        let mut dice_of_buffers = Dice::new(seed, "buffers");
+        let (mut dice_of_buffers, mut dice_of_lowat) = (Dice::new(seed, "buffers"), Dice::new(seed, "lowat"));
         for end in talks.iter_mut().flat_map(|talk| &mut talk.ends) {
             let dice = &mut dice_of_buffers;
             end.buffers = dice.chance(200).then(|| Buffers {
                 after: dice.below(end.bytes + 1),
                 send: dice.magnitude(2_304, 300_000) as u32,
+                notsent_lowat: if dice_of_lowat.chance(500) { dice_of_lowat.magnitude(1, 300_000) as u32 } else { 0 },
                 receive: dice.magnitude(4 * hosts[0].mtu as u64 + 128, 300_000) as u32,
                 quickack: dice.chance(500),
             });

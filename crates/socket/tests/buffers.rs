@@ -6,7 +6,7 @@ use common::{rounds, stacks};
 use laneway::{Event, Interest, Mode, Poller, Stack, TcpSocket, TcpStream};
 use std::io::{ErrorKind, Read, Write};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SMALL: usize = 10_000;
 const LARGE: usize = 200_000;
@@ -144,4 +144,48 @@ fn a_smaller_buffer_loses_nothing() {
     let again = world.fill();
     assert!((2 * SMALL..=4 * SMALL).contains(&again), "{again}");
     world.read(again);
+}
+
+/// Of what was filled, as much as was neither taken by the peer's end nor is under way.
+fn unsent(world: &World) -> usize {
+    world.near.info().unwrap().notsent_bytes as usize
+}
+
+#[test]
+fn so_much_is_unsent_and_no_more_where_nothing_is_read() {
+    const LOWAT: usize = 40_000;
+    let unbounded = world(None, Some(SMALL));
+    let all = unbounded.fill();
+    assert!(unsent(&unbounded) > 2 * LOWAT);
+    let bounded = world(None, Some(SMALL));
+    bounded.near.set_tcp_notsent_lowat(LOWAT as u32).unwrap();
+    let less = bounded.fill();
+    // Half of it, with its connection: the other half waits to be taken.
+    let with_connection = unsent(&bounded);
+    assert!((LOWAT / 2 - 2_000..=LOWAT / 2).contains(&with_connection), "{with_connection}");
+    assert!((LOWAT..=LOWAT + PROMISED + 2 * SMALL).contains(&less) && less < all, "{less} of {all}");
+    bounded.read(less);
+    // Whoever waits for room hears of it when the bound goes.
+    bounded.fill();
+    assert!(becomes_writable(&bounded.near, || bounded.near.set_tcp_notsent_lowat(0).unwrap()));
+    assert!(bounded.fill() > 2 * LOWAT);
+}
+
+/// However little may be unsent, what is written arrives, and nobody waits for a timer: each wait of a delayed acknowledgement or a probe would be 40 ms or more.
+#[test]
+fn who_may_have_little_unsent_is_told_of_room_as_soon_as_there_is_some() {
+    const MUCH: usize = 4_000_000;
+    for lowat in [1, 5_000, 100_000, u32::MAX] {
+        let world = world(None, None);
+        world.near.set_tcp_notsent_lowat(lowat).unwrap();
+        let began = Instant::now();
+        let writer = thread::spawn({
+            let near = world.near.try_clone().unwrap();
+            move || (&near).write_all(&vec![7; MUCH])
+        });
+        world.read(MUCH);
+        writer.join().unwrap().unwrap();
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(20), "{MUCH} bytes took {took:?} with {lowat}");
+    }
 }

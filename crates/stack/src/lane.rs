@@ -93,7 +93,8 @@ pub struct Local {
     pub(crate) waits_for_neighbour: bool,
     /// Connections whose kept bytes the application wants to see again.
     pub(crate) resumed: Vec<ConnId>,
-    /// Connections that had nothing to send with for want of memory, in the order in which they asked.
+    /// Connections whose applications were refused room and will hear of some without an acknowledgement: for want of memory, or because what they may have unsent
+    /// was sent. In the order in which that was.
     pub(crate) starving: VecDeque<ConnId>,
     /// What the application took from a listener's queue last, in case it panics over it.
     pub(crate) last_accepted: Option<ConnId>,
@@ -120,6 +121,15 @@ impl Local {
     /// Whom the lane's own thread has met, whoever asks in its stead.
     pub(crate) fn met(&self) -> Met {
         self.met_until_asleep.unwrap_or_else(met::here)
+    }
+
+    /// A connection's application is told in one of the next polls that there is room, when there is memory.
+    #[cold]
+    pub(crate) fn starve(&mut self, tables: &Tables, id: ConnId) {
+        if self.starving.len() > 2 * tables.slots.len() {
+            self.starving.retain(|id| tables.slots.is_of(id.index(), id.generation())); // the others have ended
+        }
+        self.starving.push_back(id);
     }
 }
 

@@ -309,7 +309,7 @@ impl<S: Sharing> Lane<S> {
         }
     }
 
-    /// Tells those that were refused memory that there is some again, as long as there is.
+    /// Tells those that [wait for it](crate::lane::Local::starve) that there is room again, as long as there is memory.
     fn feed(&mut self, app: &mut dyn App) {
         for _ in 0..self.local.starving.len().min(FEED_MAX) {
             let mut tables = self.shared.enter(Site::Verb);

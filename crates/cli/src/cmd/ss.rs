@@ -166,6 +166,7 @@ fn details(info: &SsInfo) -> String {
     say(info.phase != "open", info.phase.to_string());
     say(info.nodelay, "nodelay".into());
     say(true, format!("rcv_space:{}", info.rcv_space));
+    say(info.notsent_bytes > 0, format!("notsent:{}", info.notsent_bytes));
     if let Some(minrtt) = info.minrtt_us {
         say(true, format!("minrtt:{}", ms(minrtt)));
     }
@@ -218,16 +219,16 @@ mod tests {
             "info":{"ts":true,"sack":true,"nodelay":false,"congestion":"cubic","phase":"recovery","snd_wscale":7,
             "rcv_wscale":8,"rto_us":200100,"rtt_us":100,"rttvar_us":50,"minrtt_us":90,"mss":1448,"rcvmss":536,
             "cwnd_bytes":14480,"ssthresh_bytes":28960,"bytes_sent":5000,"bytes_retrans":1448,"bytes_acked":2000,
-            "bytes_received":5,"segs_out":7,"segs_in":3,"retrans":2,"retrans_out":1,"unacked_bytes":3000,"snd_wnd":131072,
-            "rcv_space":65536,"lastack_ms":15,"lastrcv_ms":16}}"#,
+            "bytes_received":5,"segs_out":7,"segs_in":3,"retrans":2,"retrans_out":1,"unacked_bytes":3000,"notsent_bytes":700,
+            "snd_wnd":131072,"rcv_space":65536,"lastack_ms":15,"lastrcv_ms":16}}"#,
         );
         assert_eq!(
             table(&row, false),
             "ESTAB      0       3000                10.0.0.1:80          10.0.0.2:43232 timer:(on,1.234sec,1) lane:0\n\
              \t ts sack cubic wscale:7,8 rto:200.1 rtt:0.1/0.05 mss:1448 rcvmss:536 cwnd:10 ssthresh:20 \
              bytes_sent:5000 bytes_retrans:1448 bytes_acked:2000 bytes_received:5 segs_out:7 segs_in:3 \
-             send 1158400000bps lastrcv:16 lastack:15 unacked:3 retrans:1/2 recovery rcv_space:65536 minrtt:0.09 \
-             snd_wnd:131072\n"
+             send 1158400000bps lastrcv:16 lastack:15 unacked:3 retrans:1/2 recovery rcv_space:65536 notsent:700 \
+             minrtt:0.09 snd_wnd:131072\n"
         );
         assert_eq!(table(&row, true).lines().count(), 1);
         let listener = parse(r#"{"state":"LISTEN","recv_q":1,"send_q":128,"local":"[::]:80"}"#);

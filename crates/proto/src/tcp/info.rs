@@ -41,6 +41,8 @@ pub struct Info {
     pub unread: u32,
     /// Bytes queued and not acknowledged.
     pub queued: u32,
+    /// Of those, the ones that were not sent yet, or are not held to be under way any more.
+    pub notsent_bytes: u32,
     /// Retransmission timeout now in force.
     pub rto_us: u32,
     /// Smoothed round trip, once there is a sample.
@@ -115,6 +117,7 @@ impl Connection {
             congestion: self.congestion.algorithm().name(),
             unread: self.rcv.buf.len(),
             queued: self.snd.queued,
+            notsent_bytes: self.snd.queued.saturating_sub(self.flight()),
             rto_us: self.rtt.rto_us(),
             srtt_us: self.rtt.srtt_us(),
             rttvar_us: self.rtt.rttvar_us(),

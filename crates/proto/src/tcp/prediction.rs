@@ -99,7 +99,7 @@ impl Connection {
     /// [`settle_usual`](Self::settle_usual).
     #[inline(always)]
     pub fn decide_usual<S: Segmentation>(&self) -> Option<Plan> {
-        const ASKED: u32 = Facts::TIMESTAMPS | Facts::CORK | Facts::MORE | Facts::URGENT_OUT;
+        const ASKED: u32 = Facts::TIMESTAMPS | Facts::CORK | Facts::MORE | Facts::URGENT_OUT | Facts::WANTS_ROOM;
         const LAST: u32 = Facts::FIN_QUEUED | Facts::FIN_SENT;
         let (len, mss, fin) = (self.snd.queued, u32::from(self.snd.mss), self.facts.has(Facts::FIN_QUEUED));
         let has_to_say = len > 0 || (self.facts.are(LAST, Facts::FIN_QUEUED) && self.state != State::Closed);

@@ -17,6 +17,10 @@ pub(super) struct Told {
     pub(super) user_timeout_ms: u32,
     /// The size of the send buffer; 0: as autotuning has it.
     pub(super) send_buffer: u32,
+    /// How much of what is queued may not have been sent; 0: all of it.
+    pub(super) notsent_lowat: u32,
+    /// Then, what the send buffer may grow to.
+    pub(super) send_max: u32,
     /// That of the receive buffer.
     pub(super) receive_buffer: u32,
 }
@@ -67,7 +71,51 @@ impl Connection {
     pub fn set_send_buffer(&mut self, bytes: u32, config: &Config) {
         let bytes = bytes.clamp(SEND_BUFFER_MIN.min(config.tcp_wmem), config.tcp_wmem);
         self.tell(|told| told.send_buffer = bytes);
-        self.snd.buf_max = bytes;
+        self.bound_queue(config);
+    }
+
+    /// `TCP_NOTSENT_LOWAT`: of what is queued so many bytes may not have been sent, from now on, however much is under way; 0: all of it may. Two segments always may, so
+    /// that none is small for want of more. Whoever is refused more than that has [room again](Self::sends_off) when a third of it has been sent.
+    pub fn set_notsent_lowat(&mut self, bytes: u32, config: &Config) {
+        self.tell(|told| (told.notsent_lowat, told.send_max) = (bytes, if bytes > 0 { config.tcp_wmem } else { 0 }));
+        self.bound_queue(config);
+    }
+
+    /// So much may be queued whatever is under way; of more it is asked what [the bound](Self::send_limit) is.
+    fn bound_queue(&mut self, config: &Config) {
+        let Told { send_buffer, notsent_lowat, .. } = self.told();
+        let most = if send_buffer > 0 { send_buffer } else { config.tcp_wmem };
+        self.snd.buf_max = if notsent_lowat > 0 { most.min(notsent_lowat) } else { most };
+    }
+
+    /// The bound of one that was told something of it.
+    #[cold]
+    pub(super) fn told_limit(&self, told: &Told) -> u32 {
+        let Told { send_buffer, send_max, .. } = *told;
+        let size = if send_buffer > 0 { send_buffer } else { self.autotuned(send_max) };
+        self.unsent_max().map_or(size, |unsent| size.min(self.flight().saturating_add(unsent)))
+    }
+
+    /// So much may be unsent, if it was told that.
+    pub(super) fn unsent_max(&self) -> Option<u32> {
+        let lowat = self.told.as_ref()?.notsent_lowat;
+        (lowat > 0).then(|| lowat.max(2 * u32::from(self.snd.mss)))
+    }
+
+    /// True once, when the application was refused room and has some again for no other reason than that enough [was sent](Self::set_notsent_lowat): no
+    /// acknowledgement has made it. Call [`feed`](Self::feed) when the application can hear of it.
+    #[inline]
+    pub fn sends_off(&mut self) -> bool {
+        self.facts.are(Facts::WANTS_ROOM | Facts::STARVED, Facts::WANTS_ROOM) && self.has_sent_enough()
+    }
+
+    #[inline(never)]
+    fn has_sent_enough(&mut self) -> bool {
+        let enough = self.unsent_max().is_some() && self.has_some_room();
+        if enough {
+            self.facts.set(Facts::STARVED);
+        }
+        enough
     }
 
     /// `SO_RCVBUF`: so many bytes may wait for the application, from now on; between [`RECEIVE_BUFFER_MIN`] and `tcp_rmem`. Autotuning is over. What the

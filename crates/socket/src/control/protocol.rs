@@ -395,6 +395,9 @@ pub struct SsInfo {
     #[serde(default)]
     pub retrans_out: u32,
     pub unacked_bytes: u32,
+    /// What was asked has not said it before, either.
+    #[serde(default)]
+    pub notsent_bytes: u32,
     pub snd_wnd: u32,
     pub rcv_space: u32,
     pub lastack_ms: u32,
@@ -545,6 +548,7 @@ impl SsInfo {
             retrans: info.retransmitted,
             retrans_out: info.repeats_out,
             unacked_bytes: info.flight,
+            notsent_bytes: info.notsent_bytes,
             snd_wnd: info.snd_wnd,
             rcv_space: info.rcv_space,
             lastack_ms: info.last_progress_ms,

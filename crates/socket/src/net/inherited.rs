@@ -18,6 +18,7 @@ pub(super) struct Inherited {
     /// Of text, in bytes; so is the other.
     pub(super) send_buffer: u32,
     pub(super) receive_buffer: u32,
+    pub(super) notsent_lowat: u32,
     pub(super) congestion: Option<Algorithm>,
 }
 
@@ -27,7 +28,7 @@ impl Inherited {
             return Ok(());
         }
         let Inherited { nodelay, keepalive, keepalive_times, user_timeout, linger, .. } = *self;
-        let Inherited { tos, tclass, send_buffer, receive_buffer, congestion, .. } = *self;
+        let Inherited { tos, tclass, send_buffer, receive_buffer, notsent_lowat, congestion, .. } = *self;
         if nodelay {
             stream.set_nodelay(true)?;
         }
@@ -54,6 +55,9 @@ impl Inherited {
         }
         if receive_buffer != 0 {
             stream.limit_receiving(receive_buffer)?;
+        }
+        if notsent_lowat != 0 {
+            stream.set_tcp_notsent_lowat(notsent_lowat)?;
         }
         if let Some(algorithm) = congestion {
             stream.control_congestion(algorithm)?;

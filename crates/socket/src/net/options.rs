@@ -53,6 +53,17 @@ pub(super) fn receive_buffer(desk: &Desk, size: usize) -> u32 {
     buffer(size, RECEIVE_BUFFER_MIN, desk.usual().receive_buffer.1)
 }
 
+/// So much of what is written waits to be taken by its connection: as much as fits into a buffer of that size, and half of what may be unsent. 0: nothing was said of one.
+pub(super) fn may_wait(send_buffer: u32, notsent_lowat: u32) -> usize {
+    let size = if send_buffer > 0 { send_buffer as usize } else { usize::MAX };
+    if notsent_lowat > 0 { size.min((notsent_lowat / 2).max(SEND_BUFFER_MIN) as usize) } else { size }
+}
+
+/// The other half, with its connection.
+pub(super) fn may_be_unsent(notsent_lowat: u32) -> u32 {
+    notsent_lowat.div_ceil(2)
+}
+
 fn buffer(size: usize, least: u32, most: u32) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX).max(least).min(most)
 }

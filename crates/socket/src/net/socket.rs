@@ -326,6 +326,17 @@ impl TcpSocket {
         Ok(options::size_of(self.state()?.inherited.receive_buffer, self.desk.usual().receive_buffer))
     }
 
+    /// `TCP_NOTSENT_LOWAT`, of the connection that it becomes, or of each that it accepts: see [`TcpStream::set_tcp_notsent_lowat`].
+    pub fn set_tcp_notsent_lowat(&self, lowat: u32) -> io::Result<()> {
+        self.state()?.inherited.notsent_lowat = lowat;
+        Ok(())
+    }
+
+    /// `TCP_NOTSENT_LOWAT`.
+    pub fn tcp_notsent_lowat(&self) -> io::Result<u32> {
+        Ok(self.state()?.inherited.notsent_lowat)
+    }
+
     /// `TCP_CONGESTION`, of the connection that it becomes, or of each that it accepts: see [`TcpStream::set_tcp_congestion`].
     ///
     /// # Errors

@@ -49,6 +49,7 @@ rare_options! {
     set_tclass_v6(u32) tclass_v6 -> u32,
     set_send_buffer_size(usize) send_buffer_size -> usize,
     set_recv_buffer_size(usize) recv_buffer_size -> usize,
+    set_tcp_notsent_lowat(u32) tcp_notsent_lowat -> u32,
     set_tcp_congestion(&[u8]) tcp_congestion -> Vec<u8>,
 }
 
@@ -111,6 +112,10 @@ fn tell_all(log: &mut Log, socket: &impl RareOptions) {
         log.say("set receive buffer", socket.set_recv_buffer_size(size));
         log.say("receive buffer", socket.recv_buffer_size());
     }
+    for lowat in [0, 1, 5_000, u32::MAX, 30_000] {
+        log.say("set lowat", socket.set_tcp_notsent_lowat(lowat));
+        log.say("lowat", socket.tcp_notsent_lowat());
+    }
     for algorithm in [&b"reno"[..], b"none of these", b"cubic", b"", b"reno\0", b"Reno", b"reno"] {
         log.say("set congestion control", socket.set_tcp_congestion(algorithm));
         log.say("congestion control", name(socket.tcp_congestion()));
@@ -122,6 +127,7 @@ fn tell(log: &mut Log, socket: &impl RareOptions) {
     log.say("class", socket.tclass_v6());
     log.say("send buffer", socket.send_buffer_size());
     log.say("receive buffer", socket.recv_buffer_size());
+    log.say("lowat", socket.tcp_notsent_lowat());
     log.say("congestion control", name(socket.tcp_congestion()));
 }
 

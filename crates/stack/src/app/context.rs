@@ -130,14 +130,9 @@ impl Context<'_> {
     /// Nothing was taken. If that is for want of memory, the connection is told when there is some again.
     #[cold]
     fn refused(&mut self, id: ConnId) {
-        if !self.tables.connection(id).is_some_and(Connection::starves) {
-            return;
+        if self.tables.connection(id).is_some_and(Connection::starves) {
+            self.local.starve(self.tables, id);
         }
-        let (starving, tables) = (&mut self.local.starving, &mut *self.tables);
-        if starving.len() > 2 * tables.slots.len() {
-            starving.retain(|id| tables.connection(*id).is_some()); // the others have ended
-        }
-        starving.push_back(id);
     }
 
     /// Copies bytes that were kept; says how many.
@@ -274,6 +269,12 @@ impl Context<'_> {
     /// `SO_SNDBUF`: so many bytes may be queued, unsent and unacknowledged together, from now on; up to `tcp_wmem`. Autotuning is over.
     pub fn set_send_buffer(&mut self, connection: ConnId, bytes: u32) {
         self.with(connection, |c, cx| c.set_send_buffer(bytes, cx.config));
+    }
+
+    /// `TCP_NOTSENT_LOWAT`: of what is queued so many bytes may not have been sent, from now on, however much is under way; 0: all of it may. Then
+    /// [`send`](Self::send) takes no more, and [`on_writable`](crate::App::on_writable) says when a third of that was sent.
+    pub fn set_notsent_lowat(&mut self, connection: ConnId, bytes: u32) {
+        self.with(connection, |c, cx| c.set_notsent_lowat(bytes, cx.config));
     }
 
     /// `SO_RCVBUF`: so many bytes may wait for the application, from now on; up to `tcp_rmem`. Autotuning is over. What the window has promised is kept.

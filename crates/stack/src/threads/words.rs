@@ -92,6 +92,8 @@ pub enum Op {
     SendBuffer(u32),
     /// `SO_RCVBUF`, the same.
     ReceiveBuffer(u32),
+    /// `TCP_NOTSENT_LOWAT`, of what its connection holds: at once, too.
+    NotsentLowat(u32),
     /// `TCP_INFO`: at once. Who is not told has had no connection any more; what is given here is dropped then.
     Info(Box<dyn FnOnce(Info) + Send>),
     /// A FIN behind the bytes.
@@ -183,12 +185,15 @@ pub struct Asked {
     pub send_buffer: AtomicU32,
     /// The latter.
     pub receive_buffer: AtomicU32,
+    /// `TCP_NOTSENT_LOWAT`, in bytes.
+    pub notsent_lowat: AtomicU32,
 }
 
 impl Asked {
     /// What stands there already is not written again.
     fn renew(&mut self) {
-        let Asked { keepalive: [idle, interval, probes], tos, tclass, congestion, send_buffer, receive_buffer } = self;
+        let Asked { keepalive: [idle, interval, probes], tos, tclass, congestion, .. } = self;
+        let Asked { send_buffer, receive_buffer, notsent_lowat, .. } = self;
         for asked in [idle, interval, probes] {
             if *asked.get_mut() != 0 {
                 *asked.get_mut() = 0;
@@ -199,7 +204,7 @@ impl Asked {
                 *asked.get_mut() = 0;
             }
         }
-        for asked in [send_buffer, receive_buffer] {
+        for asked in [send_buffer, receive_buffer, notsent_lowat] {
             if *asked.get_mut() != 0 {
                 *asked.get_mut() = 0;
             }
@@ -237,7 +242,7 @@ pub struct LaneWords {
     pub(super) lane: AtomicU16,
     /// No word of the lane's, but the application's own line is full.
     pub asked: Asked,
-    _apart: [u32; 2],
+    _apart: u32,
     flow: OnceLock<FlowKey>,
 }
 
@@ -253,7 +258,7 @@ impl LaneWords {
             noted: AtomicU16::new(0),
             lane: AtomicU16::new(lane as u16),
             asked: Asked::default(),
-            _apart: [0; 2],
+            _apart: 0,
             flow: OnceLock::new(),
         }
     }

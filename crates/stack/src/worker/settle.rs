@@ -152,6 +152,7 @@ fn settle_any<G: Segmentation, T: Tx>(
         Some(Held::Deferred) => tables.counters.count(Mib::TcpHeldDeferred),
         Some(Held::Nothing | Held::Window | Held::Congestion) | None => {}
     }
+    let sends_off = connection.sends_off();
     slot.touched = false;
     match connection.state() {
         State::Closed if connection.is_finished() => end(tables, local, app, index),
@@ -168,6 +169,9 @@ fn settle_any<G: Segmentation, T: Tx>(
             let deadline = connection.deadline();
             tables.timers.arm(Handle::new(Kind::Connection, index), deadline);
         }
+    }
+    if sends_off {
+        local.starve(tables, tables.id(index));
     }
     Settled::Done
 }

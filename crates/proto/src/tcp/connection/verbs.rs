@@ -31,10 +31,14 @@ impl Connection {
     /// More would only be memory that has fallen out of the cache by the time it is sent.
     #[inline]
     pub(super) fn send_limit(&self) -> u32 {
-        let most = self.snd.buf_max;
-        if self.told.as_ref().is_some_and(|told| told.send_buffer > 0) {
-            return most;
+        match &self.told {
+            Some(told) if told.send_buffer | told.notsent_lowat > 0 => self.told_limit(told),
+            _ => self.autotuned(self.snd.buf_max),
         }
+    }
+
+    #[inline]
+    pub(in crate::tcp) fn autotuned(&self, most: u32) -> u32 {
         self.snd.peak.saturating_mul(2).clamp(SEND_FLOOR.min(most), most)
     }
 
@@ -67,7 +71,7 @@ impl Connection {
 
     /// Like [`send`](Self::send), of the next `n` bytes that the keeper has. Towards a peer that acknowledges within half a
     /// millisecond they stay with it. On a longer path they would hold up whoever wants the memory that they lie in, and are
-    /// copied.
+    /// copied; so they would where that memory is to hold [no more than waits](Connection::set_notsent_lowat).
     pub fn send_kept(&mut self, n: usize, cx: &mut Cx<'_>) -> usize {
         self.facts.clear(Facts::MORE);
         if !self.state.can_send() || self.facts.has(Facts::FIN_QUEUED) {
@@ -80,7 +84,7 @@ impl Connection {
         if taken < n {
             self.facts.set(Facts::WANTS_ROOM);
         }
-        if !self.is_near() {
+        if !self.is_near() || self.unsent_max().is_some() {
             self.snd.buf.absorb(cx.pool);
         }
         taken
@@ -263,15 +267,18 @@ impl Connection {
 
     #[inline(never)]
     fn has_room_again(&mut self) -> bool {
-        if !self.state.can_send() {
-            return false;
-        }
-        let limit = self.send_limit();
-        let room = limit.saturating_sub(self.snd.queued) >= limit / 3;
+        let room = self.has_some_room();
         if room {
             self.facts.clear(Facts::WANTS_ROOM);
         }
         room
+    }
+
+    /// As much as is worth a word to whoever waits for it.
+    pub(in crate::tcp) fn has_some_room(&self) -> bool {
+        let limit = self.send_limit();
+        let enough = self.unsent_max().map_or(limit, |unsent| limit.min(unsent)) / 3;
+        self.state.can_send() && limit.saturating_sub(self.snd.queued) >= enough
     }
 
     /// True once, when the application was refused everything for want of memory while nothing is queued: no acknowledgement

@@ -1,3 +1,4 @@
+use super::super::connection::SEND_FLOOR;
 use super::super::connection::tests::{agreed, established, text};
 use super::*;
 use crate::tcp::buffer::BufferPool;
@@ -38,6 +39,85 @@ fn a_send_buffer_that_was_told_its_size_has_it() {
     }
     connection.set_send_buffer(5_000, cx.config);
     assert_eq!((connection.room(), connection.send(b"x", &mut cx)), (0, 0), "smaller than what is in it");
+}
+
+/// Sends what it may, and ends its turn; says whether the application hears that there is room.
+fn turn(connection: &mut Connection, cx: &mut Cx<'_>) -> bool {
+    while let Some(plan) = connection.decide::<Lane>(cx.now) {
+        connection.commit(&plan, cx.now);
+    }
+    connection.settle::<Lane>(cx);
+    connection.sends_off()
+}
+
+#[test]
+fn so_much_may_be_unsent_however_much_is_under_way() {
+    const LOWAT: usize = 4_000;
+    let config = Config::default();
+    let (mut connection, mut pool) = (established(&config, NOW), BufferPool::new(1 << 26));
+    let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
+    connection.set_notsent_lowat(LOWAT as u32, cx.config);
+    connection.set_nodelay(true);
+    let (bytes, cwnd) = (vec![7; 1 << 20], connection.cwnd());
+    let mut written = 0;
+    while written < cwnd as usize {
+        assert_eq!(connection.send(&bytes, &mut cx), LOWAT);
+        assert_eq!(connection.send(&bytes, &mut cx), 0, "that was all");
+        written += LOWAT;
+        let sends_off = turn(&mut connection, &mut cx);
+        let unsent = written - connection.flight() as usize;
+        assert_eq!(sends_off, unsent <= LOWAT * 2 / 3, "a third of it has gone, where {unsent} have not");
+        assert!(!connection.sends_off(), "it is said once");
+        if sends_off {
+            assert!(connection.feed() && !connection.feed(), "to be told once");
+        }
+        assert_eq!(connection.room() as usize, LOWAT - unsent);
+        if unsent > 0 {
+            break;
+        }
+    }
+    assert!(connection.flight() + 1_460 > cwnd, "the bound has not held it back");
+    // What is acknowledged makes room for nothing but what was not sent.
+    assert_eq!(connection.send(&bytes, &mut cx), connection.flight() as usize + LOWAT - written);
+    let ack = Segment { ack: connection.snd.una + 3 * 1_460, ..text(&connection, &[]) };
+    let arrival = connection.on_segment(&ack, &mut cx);
+    connection.finish(&arrival, 0, &mut cx);
+    assert!(!connection.takes_room(), "as much is unsent as before");
+    assert!(turn(&mut connection, &mut cx) && connection.feed());
+}
+
+#[test]
+fn the_bound_of_what_is_unsent_goes_with_the_size_of_the_buffer() {
+    let config = Config::default();
+    for (size_first, size, lowat, room) in [
+        (true, 20_000, 5_000, 5_000),
+        (false, 20_000, 5_000, 5_000),
+        (true, 5_000, 20_000, 5_000),
+        (false, 5_000, 20_000, 5_000),
+        (true, 50_000, 0, 50_000),
+        (false, 0, 1, 2 * 1_460),
+        (false, 0, u32::MAX, SEND_FLOOR),
+    ] {
+        let (mut connection, mut pool) = (established(&config, NOW), BufferPool::new(1 << 26));
+        let sized = |c: &mut Connection| {
+            if size > 0 {
+                c.set_send_buffer(size, &config)
+            }
+        };
+        if size_first {
+            sized(&mut connection);
+        }
+        connection.set_notsent_lowat(lowat, &config);
+        if !size_first {
+            sized(&mut connection);
+        }
+        let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
+        assert_eq!(connection.room(), room, "{size} and {lowat}");
+        assert_eq!(connection.send(&vec![7; 1 << 20], &mut cx), room as usize);
+        connection.set_notsent_lowat(0, &config);
+        let whole = if size > 0 { size } else { SEND_FLOOR };
+        assert_eq!(connection.room(), whole - room, "without a bound");
+    }
 }
 
 /// The farthest that the peer may send: by each window that we show, and none is taken back.

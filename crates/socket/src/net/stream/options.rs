@@ -68,17 +68,50 @@ impl TcpStream {
 
     pub(in crate::net) fn limit_sending(&self, bytes: u32) -> io::Result<()> {
         self.check()?;
+        self.talk().lane().asked.send_buffer.store(bytes, Relaxed);
+        self.bound_sending(|| Op::SendBuffer(bytes))
+    }
+
+    fn bound_sending(&self, op: impl Fn() -> Op) -> io::Result<()> {
         let talk = self.talk();
+        let asked = &talk.lane().asked;
         // Before its lane hears of it, which wakes whoever waits for the room that there is now.
-        talk.set_send_limit(bytes as usize);
-        talk.lane().asked.send_buffer.store(bytes, Relaxed);
-        self.ask(|| self.desk.note(talk, Op::SendBuffer(bytes)))
+        let (size, lowat) = (asked.send_buffer.load(Relaxed), asked.notsent_lowat.load(Relaxed));
+        talk.set_send_limit(options::may_wait(size, lowat));
+        self.ask(|| self.desk.note(talk, op()))
     }
 
     /// `SO_SNDBUF`: twice what was set, as the kernel counts; and before that what a connection begins with.
     pub fn send_buffer_size(&self) -> io::Result<usize> {
         self.check()?;
         Ok(options::size_of(self.talk().lane().asked.send_buffer.load(Relaxed), self.desk.usual().send_buffer))
+    }
+
+    /// `TCP_NOTSENT_LOWAT`: so many bytes at the most wait to be sent, however many are under way: what is written leaves soon, and the path is full all the same. (Half
+    /// of them wait to be taken by the connection, 2,304 at the least; of the others two segments always may.) 0: as many as fit into the [buffer](Self::set_send_buffer_size).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (here, there) = laneway::Device::memory_pair(1)?;
+    /// # let server = laneway::Stack::builder(here).address("10.0.0.1/24")?.start()?;
+    /// # let client = laneway::Stack::builder(there).address("10.0.0.2/24")?.start()?;
+    /// # let listener = laneway::TcpListener::bind_on(&server, "10.0.0.1:80")?;
+    /// # let stream = laneway::TcpStream::connect_on(&client, "10.0.0.1:80")?;
+    /// stream.set_tcp_notsent_lowat(16_384)?; // what becomes urgent later is not to wait behind more than that
+    /// assert_eq!(stream.tcp_notsent_lowat()?, 16_384);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_tcp_notsent_lowat(&self, lowat: u32) -> io::Result<()> {
+        self.check()?;
+        self.talk().lane().asked.notsent_lowat.store(lowat, Relaxed);
+        self.bound_sending(|| Op::NotsentLowat(options::may_be_unsent(lowat)))
+    }
+
+    /// `TCP_NOTSENT_LOWAT`: 0 if it was not set.
+    pub fn tcp_notsent_lowat(&self) -> io::Result<u32> {
+        self.check()?;
+        Ok(self.talk().lane().asked.notsent_lowat.load(Relaxed))
     }
 
     /// `SO_RCVBUF`: so many bytes at the most wait to be read, and so many with the connection, or on their way to it; between 1,152 and `tcp_rmem`. Until this is set

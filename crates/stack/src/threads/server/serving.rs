@@ -62,7 +62,7 @@ impl Server {
                             return false;
                         }
                         if let Some(op) = op {
-                            enlarged |= matches!(op, Op::SendBuffer(_));
+                            enlarged |= matches!(op, Op::SendBuffer(_) | Op::NotsentLowat(_));
                             apply(cx, id, record.end.pipe(), op);
                         }
                         continue;
@@ -251,7 +251,12 @@ fn take_notes(record: &mut Record) -> bool {
             // Bytes that nobody will read are thrown away, and their sender hears of it at once.
             Op::Close if record.end.unread() > 0 => aborts = true,
             // How long the peer is waited for, and how much may wait: bytes that wait are no reason to hear of that only behind them.
-            op @ (Op::UserTimeout(_) | Op::SendBuffer(_) | Op::ReceiveBuffer(_) | Op::Quickack(_) | Op::Info(_)) => {
+            op @ (Op::UserTimeout(_)
+            | Op::SendBuffer(_)
+            | Op::ReceiveBuffer(_)
+            | Op::NotsentLowat(_)
+            | Op::Quickack(_)
+            | Op::Info(_)) => {
                 let (taken, notes) = (record.queued, record.notes.get_or_insert_default());
                 let next = notes.partition_point(|(at, _)| *at <= taken);
                 notes.insert(next, (taken, op));
@@ -296,6 +301,7 @@ fn apply(cx: &mut Context<'_>, id: ConnId, pipe: &Conversation, op: Op) {
         Op::Quickack(on) => cx.set_quickack(id, on),
         Op::Congestion(algorithm) => cx.set_congestion_control(id, algorithm),
         Op::SendBuffer(bytes) => cx.set_send_buffer(id, bytes),
+        Op::NotsentLowat(bytes) => cx.set_notsent_lowat(id, bytes),
         // What its application has not read waits in two places.
         Op::ReceiveBuffer(bytes) => {
             cx.set_receive_buffer(id, bytes);
