@@ -41,7 +41,7 @@ pub struct Info {
     pub unread: u32,
     /// Bytes queued and not acknowledged.
     pub queued: u32,
-    /// Of those, the ones that were not sent yet, or are not held to be under way any more.
+    /// Of those, the ones that were not sent yet.
     pub notsent_bytes: u32,
     /// Retransmission timeout now in force.
     pub rto_us: u32,
