@@ -2,8 +2,8 @@
 //! with, and of those only one is compiled for all.
 
 use crate::puppet::Puppet;
-use laneway_device::Queue;
 use laneway_device::memory::{LinkRx, LinkTx};
+use laneway_device::{Alarms, CookieAnswer, Queue};
 use laneway_proto::time::Instant;
 use laneway_stack::Config;
 use laneway_stack::control::{Control, Network};
@@ -57,6 +57,10 @@ pub trait AnyHost {
     fn lanes(&self) -> usize;
     /// Looks at the tables of a lane.
     fn tables(&mut self, lane: usize, look: &mut dyn FnMut(&mut Tables));
+    /// Its device can answer for it in a flood, and these tell that it does.
+    fn heed(&mut self, alarms: &Alarms);
+    /// How the device is to do so, as lanes have asked since this was called last.
+    fn overrun(&mut self) -> Vec<CookieAnswer>;
 }
 
 impl<S: Sharing> AnyHost for Host<LinkRx, LinkTx, Puppet, S> {
@@ -80,6 +84,12 @@ impl<S: Sharing> AnyHost for Host<LinkRx, LinkTx, Puppet, S> {
     }
     fn tables(&mut self, lane: usize, look: &mut dyn FnMut(&mut Tables)) {
         self.seats[lane].lane.tables(look);
+    }
+    fn heed(&mut self, alarms: &Alarms) {
+        self.seats.iter_mut().for_each(|seat| seat.lane.heed(alarms.clone()));
+    }
+    fn overrun(&mut self) -> Vec<CookieAnswer> {
+        self.seats.iter_mut().filter_map(|seat| seat.lane.take_overrun()).map(|how| *how).collect()
     }
 }
 

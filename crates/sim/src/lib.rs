@@ -7,6 +7,7 @@
 pub mod attacker;
 pub mod check;
 pub mod dice;
+pub mod gate;
 pub mod host;
 pub mod network;
 pub mod nodes;

@@ -56,6 +56,8 @@ pub struct HostPlan {
     pub uneven: bool,
     /// So many of a thousand frames come to a lane of chance, whatever their flow.
     pub astray: u64,
+    /// Its device answers for it in a flood.
+    pub gated: bool,
     /// When, which bucket of flows, to which lane.
     pub moves: Vec<(u64, usize, usize)>,
 }
@@ -388,6 +390,10 @@ impl Scenario {
                 quickack: dice.chance(500),
             });
         }
+        let mut dice_of_gates = Dice::new(seed, "gates");
+        for host in hosts.iter_mut().filter(|host| kind == "flood" || host.config.tcp_max_syn_backlog < 3) {
+            host.gated = dice_of_gates.chance(500);
+        }
         let mut dice_of_lanes = Dice::new(seed, "lanes");
         for host in hosts.iter_mut().filter(|host| host.lanes > 1) {
             host.uneven = dice_of_lanes.chance(500);
@@ -525,6 +531,7 @@ fn host(dice: &mut Dice, kind: &str, path: &PathPlan) -> HostPlan {
         poll_delay_us: dice.pick(&[0, 0, 10, 1_000]),
         uneven: false,
         astray: 0,
+        gated: false,
         moves: Vec::new(),
     }
 }

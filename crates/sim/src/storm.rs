@@ -42,6 +42,7 @@ pub fn run_scenario(scenario: Scenario, sharing: SharingName, trace: bool) -> Ve
             talks,
             retransmitted: 0,
             cookies: 0,
+            answered: 0,
             turned_away: 0,
             trace: Vec::new(),
         }

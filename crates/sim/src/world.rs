@@ -8,10 +8,11 @@ pub(crate) use making::link_header;
 use crate::attacker;
 use crate::check::{byte_stream, liveness, no_leak, rfc};
 use crate::dice::Dice;
+use crate::gate::{Fate, Gate};
 use crate::host::{AnyHost, SharingName};
 use crate::network::Network;
 use crate::offload;
-use crate::packet::{self, Frame};
+use crate::packet::{self, Frame, Seen};
 use crate::pattern::Pattern;
 use crate::scenario::{Buffers, MS, SECOND, Scenario, Segmentation};
 use crate::stage::{Finding, Stage};
@@ -40,6 +41,7 @@ const LAG_US: u64 = 500;
 pub struct Actor {
     pub(crate) host: Box<dyn AnyHost>,
     wire: LinkQueue,
+    gate: Option<Gate>,
     wake_us: u64,
     poll_delay_us: u64,
     uneven: Option<Dice>,
@@ -73,6 +75,8 @@ pub struct Verdict {
     pub retransmitted: u64,
     /// Handshakes that began with a cookie and came about.
     pub cookies: u64,
+    /// SYNs that a device has answered in a host's stead.
+    pub answered: u64,
     /// Packets that were turned away, because too many of nobody known had come to nothing.
     pub turned_away: u64,
     /// Lines of the trace, if one was asked for.
@@ -92,6 +96,8 @@ pub struct World {
     pattern: Rc<Pattern>,
     pub(crate) dice: Dice,
     frames: u64,
+    /// SYNs that devices have answered.
+    answered: u64,
     attacks: usize,
     spins: u32,
     steps: u64,
@@ -152,6 +158,7 @@ impl World {
             pattern,
             dice,
             frames: 0,
+            answered: 0,
             attacks: 0,
             spins: 0,
             steps: 0,
@@ -197,6 +204,7 @@ impl World {
             talks,
             retransmitted,
             cookies,
+            answered: self.answered,
             turned_away,
             trace: self.trace.unwrap_or_default(),
         }
@@ -283,7 +291,7 @@ impl World {
             let end = t.end_at(host);
             let Some(flow) = t.flow.filter(|flow| stage.by_flow.get(flow) == Some(&talk)) else { continue };
             let e = &t.ends[end];
-            if !e.open || e.deaf || e.over.is_some() || t.haunted {
+            if !e.open || e.deaf || e.over.is_some() || t.haunted || t.blind {
                 continue;
             }
             let key = if end == 0 { flow } else { flow.reversed() };
@@ -308,11 +316,12 @@ impl World {
         let now = self.now();
         self.stage.borrow_mut().now_us = self.now_us;
         let actor = &mut self.actors[host];
-        if actor.knocking.is_empty() {
-            return actor.turn(now);
-        }
-        let before = refusals(&mut actor.host);
+        let before = if actor.knocking.is_empty() { None } else { Some(refusals(&mut actor.host)) };
         let turn = actor.turn(now);
+        if let Some(gate) = &mut actor.gate {
+            actor.host.overrun().into_iter().for_each(|how| gate.overrun(now, how));
+        }
+        let Some(before) = before else { return turn };
         let after = refusals(&mut actor.host);
         let stage = &mut *self.stage.borrow_mut();
         for talk in &actor.knocking {
@@ -384,7 +393,7 @@ impl World {
                     stage.by_flow.get(&seen.key).or_else(|| stage.by_flow.get(&seen.key.reversed())).copied()
                 };
                 // What its former use has under way may be taken for its own.
-                let haunted = talk.is_some_and(|talk| stage.talks[talk].haunted);
+                let haunted = talk.is_some_and(|talk| stage.talks[talk].haunted || stage.talks[talk].blind);
                 let said = |talk: usize, from: u64, len: u64| {
                     let talk = &stage.talks[talk];
                     pattern.at(talk.keys[talk.end_at(host)], from, len).to_vec()
@@ -402,6 +411,9 @@ impl World {
     /// What has arrived goes into a host's queue.
     fn deliver(&mut self, host: usize) {
         while let Some(frame) = self.network.receive(host) {
+            if self.is_held_back(host, &frame) {
+                continue;
+            }
             // What arrives together may be merged; for who looks on it is as it was.
             let mut merged = offload::Merged::new(self.scenario.medium, frame);
             while self.scenario.hosts[host].segmentation == Segmentation::CutsAndMerges
@@ -424,21 +436,9 @@ impl World {
                 self.trace(|| format!("{host} receives {}", packet::describe(medium, &frame)));
                 match packet::look(medium, &frame) {
                     Frame::Tcp(seen) => {
-                        if let Some(what) = self.rfc.on_arrived(host, self.now_us, &seen) {
-                            self.find("rfc", what);
-                        }
-                        let stage = &mut *self.stage.borrow_mut();
-                        if let Some(talk) = stage.by_iss.get(&(seen.key, seen.seg.seq.raw()))
-                            && seen.seg.flags.syn()
-                            && !seen.seg.flags.ack()
-                        {
-                            stage.talks[*talk].syns[1] += 1;
-                        }
+                        self.on_arrived(host, &seen);
+                        let stage = self.stage.borrow();
                         let talk = stage.by_flow.get(&seen.key).copied();
-                        if let Some(talk) = talk {
-                            let follows = usize::from(!seen.seg.flags.syn());
-                            stage.talks[talk].arrived_us[follows].get_or_insert(self.now_us);
-                        }
                         let knocking = &mut self.actors[host].knocking;
                         knocking.extend(talk.filter(|talk| stage.talks[*talk].ends[1].id.is_none()));
                     }
@@ -451,6 +451,52 @@ impl World {
             self.actors[host].wake_us = self.actors[host].wake_us.min(wake);
         }
         self.actors[host].wire.tx.flush();
+    }
+
+    /// Whether a frame comes no further than to a host's device, which may have answered it.
+    fn is_held_back(&mut self, host: usize, frame: &[u8]) -> bool {
+        let (now, medium) = (self.now(), self.scenario.medium);
+        let Some(gate) = &mut self.actors[host].gate else { return false };
+        let Frame::Tcp(seen) = packet::look(medium, frame) else { return false };
+        let link = link_header(medium, 1 - host, seen.key.is_v4());
+        match gate.take(now, medium, &link, frame) {
+            Fate::Passes => return false,
+            Fate::Dropped => self.trace(|| format!("{host} is spared  {}", packet::describe(medium, frame))),
+            Fate::Answered(answer) => {
+                self.trace(|| format!("{host} need not see {}", packet::describe(medium, frame)));
+                self.answered += 1;
+                self.on_arrived(host, &seen);
+                let talk = self.stage.borrow().by_flow.get(&seen.key).copied();
+                if let Some(talk) = talk {
+                    let talk = &mut self.stage.borrow_mut().talks[talk];
+                    talk.cookie = true;
+                    // The device does not know what the flow was used for before, and whoever looks on does not know what its host makes of it.
+                    talk.blind |= self.rfc.was_used(host, &seen.key.reversed());
+                }
+                self.frames += 1;
+                self.on_sent(host, &answer);
+                self.network.send(self.now_us, host, answer);
+            }
+        }
+        true
+    }
+
+    /// A segment has come to a host, or to its device.
+    fn on_arrived(&mut self, host: usize, seen: &Seen<'_>) {
+        if let Some(what) = self.rfc.on_arrived(host, self.now_us, seen) {
+            self.find("rfc", what);
+        }
+        let stage = &mut *self.stage.borrow_mut();
+        if let Some(talk) = stage.by_iss.get(&(seen.key, seen.seg.seq.raw()))
+            && seen.seg.flags.syn()
+            && !seen.seg.flags.ack()
+        {
+            stage.talks[*talk].syns[1] += 1;
+        }
+        if let Some(talk) = stage.by_flow.get(&seen.key) {
+            let follows = usize::from(!seen.seg.flags.syn());
+            stage.talks[*talk].arrived_us[follows].get_or_insert(self.now_us);
+        }
     }
 
     fn put_merged(&mut self, host: usize, merged: &offload::Merged) -> bool {

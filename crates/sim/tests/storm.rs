@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[test]
 fn some_hundred_worlds() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let [cookies, turned_away] = &[const { AtomicU64::new(0) }; 2];
+    let [cookies, answered, turned_away] = &[const { AtomicU64::new(0) }; 3];
     std::thread::scope(|scope| {
         for thread in 0..threads {
             scope.spawn(move || {
@@ -14,6 +14,7 @@ fn some_hundred_worlds() {
                     let verdict = storm::run(seed, false);
                     assert!(verdict.finding.is_none(), "storm --seed {seed}: {:?}", verdict.finding);
                     cookies.fetch_add(verdict.cookies, Relaxed);
+                    answered.fetch_add(verdict.answered, Relaxed);
                     turned_away.fetch_add(verdict.turned_away, Relaxed);
                 }
             });
@@ -21,6 +22,7 @@ fn some_hundred_worlds() {
     });
     // A flood may excuse that a handshake fails, and must not excuse that all do.
     assert!(cookies.load(Relaxed) > 20, "{cookies:?} cookies came back");
+    assert!(answered.load(Relaxed) > 1_000, "devices have answered {answered:?} SYNs");
     assert!(turned_away.load(Relaxed) > 1_000, "{turned_away:?} strangers were turned away");
 }
 

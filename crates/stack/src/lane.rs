@@ -218,6 +218,16 @@ impl<S: Sharing> Lane<S> {
         self.local.id
     }
 
+    /// Its device can [answer in its stead](laneway_device::FloodGate::overrun) in a flood, and these tell that it does.
+    pub fn heed(&mut self, alarms: Alarms) {
+        self.local.alarms = Some(alarms);
+    }
+
+    /// How the device may do so, if the lane has asked for it since this was called last.
+    pub fn take_overrun(&mut self) -> Option<Box<CookieAnswer>> {
+        self.local.overrun.take()
+    }
+
     /// Looks at the tables, for checks and listings.
     pub fn tables<R>(&mut self, look: impl FnOnce(&mut Tables) -> R) -> R {
         look(&mut self.shared.enter(Site::Control))

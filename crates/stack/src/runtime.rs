@@ -157,7 +157,9 @@ impl Runtime {
             let readiness = readiness.inspect_err(|_| shared.begin_stop())?;
             let aside = seat.queue.rx.aside().map(|fd| fd.try_clone_to_owned()).transpose();
             let aside = aside.inspect_err(|_| shared.begin_stop())?;
-            seat.lane.local.alarms = seat.queue.rx.floodgate().map(|gate| gate.alarms());
+            if let Some(gate) = seat.queue.rx.floodgate() {
+                seat.lane.heed(gate.alarms());
+            }
             let work = LaneWork {
                 seat,
                 id,

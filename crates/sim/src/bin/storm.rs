@@ -102,6 +102,7 @@ struct Sums {
     talks: u64,
     retransmitted: u64,
     cookies: u64,
+    answered: u64,
     turned_away: u64,
     virtual_us: u64,
     kinds: BTreeMap<&'static str, u64>,
@@ -118,6 +119,7 @@ impl Sums {
         self.talks += verdict.talks as u64;
         self.retransmitted += verdict.retransmitted;
         self.cookies += verdict.cookies;
+        self.answered += verdict.answered;
         self.turned_away += verdict.turned_away;
         self.virtual_us += verdict.virtual_us;
         *self.kinds.entry(verdict.kind).or_default() += 1;
@@ -230,7 +232,7 @@ fn json(verdicts: &[Verdict], runs: u64, took: Duration, sums: &Sums, sharing: S
     });
     serde_json::json!({
         "sharing": sharing.name(), "worlds": runs, "seconds": took.as_secs_f64(), "conversations": sums.talks, "frames": sums.frames,
-        "retransmitted": sums.retransmitted, "cookies": sums.cookies, "turned_away": sums.turned_away,
+        "retransmitted": sums.retransmitted, "cookies": sums.cookies, "answered": sums.answered, "turned_away": sums.turned_away,
         "virtual_s": sums.virtual_us as f64 / 1e6, "kinds": sums.kinds,
         "findings": findings.collect::<Vec<_>>(),
     })

@@ -413,6 +413,12 @@ impl Rfc {
         Some((u64::from(peer.arrived.contiguous) - 1, edge.offset_from(arrived).max(0) as u64))
     }
 
+    /// Whether a host has said something in a flow before.
+    pub fn was_used(&self, host: usize, key: &FlowKey) -> bool {
+        let flow = self.flows.get(&Self::name(host, key));
+        flow.is_some_and(|flow| flow.now[host].is_some() || flow.before[host].is_some())
+    }
+
     /// The first timestamp that a host has sent in a flow's present conversation, for forgeries.
     pub fn first_timestamp(&self, host: usize, key: &FlowKey) -> Option<u32> {
         self.flows.get(&Self::name(host, key))?.now[host].as_ref()?.ts_first

@@ -2,6 +2,7 @@
 
 use super::{Actor, Listening};
 use crate::dice::Dice;
+use crate::gate::Gate;
 use crate::host::{self, HostParts, SharingName};
 use crate::network::{Network, Node, Way};
 use crate::nodes;
@@ -91,11 +92,14 @@ pub(super) fn actor(
         stage: Rc::clone(stage),
     };
     let parts = HostParts { config: plan.config.clone(), network: &addresses, secrets: &secrets, queues, now };
-    let host_ = host::host(sharing, parts, puppet);
+    let mut host_ = host::host(sharing, parts, puppet);
+    let gate = plan.gated.then(|| Gate::new(&plan.config.tcp));
+    gate.iter().for_each(|gate| host_.heed(&gate.alarms()));
     let listeners = scenario.listeners.iter().enumerate().filter(|(_, l)| l.host == host);
     Actor {
         host: host_,
         wire: wire.remove(0),
+        gate,
         wake_us: 0,
         poll_delay_us: plan.poll_delay_us,
         uneven: plan.uneven.then(|| Dice::new(scenario.seed.wrapping_add(host as u64), "uneven")),
