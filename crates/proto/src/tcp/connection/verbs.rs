@@ -71,7 +71,7 @@ impl Connection {
 
     /// Like [`send`](Self::send), of the next `n` bytes that the keeper has. Towards a peer that acknowledges within half a
     /// millisecond they stay with it. On a longer path they would hold up whoever wants the memory that they lie in, and are
-    /// copied; so they would where that memory is to hold [no more than waits](Connection::set_notsent_lowat).
+    /// copied; and where what is unsent [is bounded](Connection::set_notsent_lowat), because that memory is for what waits then.
     pub fn send_kept(&mut self, n: usize, cx: &mut Cx<'_>) -> usize {
         self.facts.clear(Facts::MORE);
         if !self.state.can_send() || self.facts.has(Facts::FIN_QUEUED) {
