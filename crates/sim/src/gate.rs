@@ -1,9 +1,9 @@
 //! Owns a device that answers for a host in a flood: what the program does that the kernel is given for a TUN interface
 //! (`laneway_device`'s `cookies_ebpf`), with the stack's own arithmetic in the place of that program's.
 
-use crate::packet::{self, Frame, Seen};
+use crate::packet::{self, Seen};
 use crate::scenario::SECOND;
-use laneway_device::{Alarms, CookieAnswer, Medium};
+use laneway_device::{Alarms, CookieAnswer};
 use laneway_proto::tcp::listen::{self, Secrets};
 use laneway_proto::tcp::{BufferPool, Config, Cx};
 use laneway_proto::time::Instant;
@@ -26,7 +26,7 @@ pub struct Gate {
     answered: HashMap<FlowKey, SeqNum>,
 }
 
-/// What becomes of a frame.
+/// What becomes of a segment.
 pub enum Fate {
     /// The host sees it.
     Passes,
@@ -59,10 +59,9 @@ impl Gate {
         self.overrun.insert((how.address, how.port), (now.after_us(LASTS_US), how));
     }
 
-    /// A frame comes from the network, `link` being the link header of an answer.
-    pub fn take(&mut self, now: Instant, medium: Medium, link: &[u8], frame: &[u8]) -> Fate {
-        let Frame::Tcp(Seen { key, seg, .. }) = packet::look(medium, frame) else { return Fate::Passes };
-        let key = key.reversed();
+    /// A segment comes from the network, `link` being the link header of an answer.
+    pub fn take(&mut self, now: Instant, link: &[u8], seen: &Seen<'_>) -> Fate {
+        let (key, seg) = (seen.key.reversed(), &seen.seg);
         let Some((until, how)) = self.overrun.get(&(key.local.to_ip(), key.local_port)) else { return Fate::Passes };
         if *until < now {
             return Fate::Passes;
@@ -77,7 +76,7 @@ impl Gate {
         }
         let secrets = Secrets { isn: [0; 2], timestamp: how.timestamp_secret, cookie: how.cookie_secret };
         let cx = Cx { now, config: &self.config, pool: &mut self.pool };
-        let header = listen::cookie_syn_ack(&key, &seg, how.mss, &secrets, &cx);
+        let header = listen::cookie_syn_ack(&key, seg, how.mss, &secrets, &cx);
         self.answered.insert(key, header.ack);
         Fate::Answered(packet::tcp(link, key.local, key.remote, &header, &[]))
     }

@@ -459,7 +459,7 @@ impl World {
         let Some(gate) = &mut self.actors[host].gate else { return false };
         let Frame::Tcp(seen) = packet::look(medium, frame) else { return false };
         let link = link_header(medium, 1 - host, seen.key.is_v4());
-        match gate.take(now, medium, &link, frame) {
+        match gate.take(now, &link, &seen) {
             Fate::Passes => return false,
             Fate::Dropped => self.trace(|| format!("{host} is spared  {}", packet::describe(medium, frame))),
             Fate::Answered(answer) => {
