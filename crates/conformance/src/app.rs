@@ -61,6 +61,8 @@ pub enum Sockopt {
     KeepCnt,
     /// `TCP_NODELAY`
     NoDelay,
+    /// `TCP_NOTSENT_LOWAT`, in bytes
+    NotsentLowat,
     /// `TCP_QUICKACK`
     QuickAck,
     /// `SO_RCVBUF`, in bytes of text
@@ -162,6 +164,7 @@ impl Played {
                     }
                     Sockopt::KeepCnt => cx.set_keepalive_times(id, KeepaliveTimes { probes: value as u8, ..unsaid }),
                     Sockopt::NoDelay => cx.set_nodelay(id, value != 0),
+                    Sockopt::NotsentLowat => cx.set_notsent_lowat(id, value),
                     Sockopt::QuickAck => cx.set_quickack(id, value != 0),
                     Sockopt::RcvBuf => cx.set_receive_buffer(id, value),
                     Sockopt::SndBuf => cx.set_send_buffer(id, value),

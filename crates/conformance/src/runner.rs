@@ -527,13 +527,14 @@ impl<'s> Runner<'s> {
                             Some("TCP_KEEPIDLE") => Sockopt::KeepIdle,
                             Some("TCP_KEEPINTVL") => Sockopt::KeepIntvl,
                             Some("TCP_NODELAY") => Sockopt::NoDelay,
+                            Some("TCP_NOTSENT_LOWAT") => Sockopt::NotsentLowat,
                             Some("TCP_QUICKACK") => Sockopt::QuickAck,
                             Some("TCP_USER_TIMEOUT") => Sockopt::UserTimeout,
                             _ => {
                                 return Err(self.fail(
                                     event,
                                     "the options are SO_KEEPALIVE, SO_RCVBUF, SO_SNDBUF, TCP_CORK, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, \
-                                     TCP_NODELAY, TCP_QUICKACK and TCP_USER_TIMEOUT",
+                                     TCP_NODELAY, TCP_NOTSENT_LOWAT, TCP_QUICKACK and TCP_USER_TIMEOUT",
                                 ));
                             }
                         };
