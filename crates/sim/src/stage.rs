@@ -76,8 +76,10 @@ pub struct Talk {
     /// Its flow was reset before, and taken again: no TIME-WAIT follows a reset (RFC 9293 section 3.5.3), so segments of its former
     /// use may still be under way, and if it was fast nothing tells them from the new ones.
     pub haunted: bool,
-    /// What its SYN was answered with came from a device, though its flow was used before.
+    /// What its SYN was answered with came from a device, and what its host says after that cannot be judged.
     pub blind: bool,
+    /// It came from a device, though the flow was used before.
+    pub used_before: bool,
     /// When it was opened, in microseconds.
     pub opened_us: u64,
     /// When the clock of sequence numbers, one in 4 µs (RFC 6528), comes to the end of what was said in the flow's former uses.
@@ -180,6 +182,7 @@ impl Stage {
                 rude: false,
                 haunted: false,
                 blind: false,
+                used_before: false,
                 opened_us: 0,
                 spent_us: 0,
                 syns: [0; 2],

@@ -17,7 +17,7 @@ use crate::pattern::Pattern;
 use crate::scenario::{Buffers, MS, SECOND, Scenario, Segmentation};
 use crate::stage::{Finding, Stage};
 use laneway_device::memory::LinkQueue;
-use laneway_device::{Rx, Tx};
+use laneway_device::{Medium, Rx, Tx};
 use laneway_proto::discard::Discard;
 use laneway_proto::time::Instant;
 use laneway_stack::ListenerId;
@@ -470,8 +470,10 @@ impl World {
                 if let Some(talk) = talk {
                     let talk = &mut self.stage.borrow_mut().talks[talk];
                     talk.cookie = true;
-                    // The device does not know what the flow was used for before, and whoever looks on does not know what its host makes of it.
-                    talk.blind |= self.rfc.was_used(host, &seen.key.reversed());
+                    // The device does not know what the flow was used for before, and whoever looks on does not know what its host makes of it. On
+                    // Ethernet that may have to ask first where its peer is: what waits meanwhile, and is lost, it has said all the same.
+                    talk.used_before |= self.rfc.was_used(host, &seen.key.reversed());
+                    talk.blind |= medium == Medium::Ethernet || talk.used_before;
                 }
                 self.frames += 1;
                 self.on_sent(host, &answer);

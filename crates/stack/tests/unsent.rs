@@ -56,17 +56,18 @@ struct World {
 }
 
 impl World {
-    fn new() -> World {
+    fn new(lowat: u32, lane_mem: usize) -> World {
         let now = Instant::from_us(3_600_000_000);
         let (first, second) = link(LinkConfig::default());
         let host = |seed, ip: &str, queues, lowat| {
             let network = Network { addresses: vec![ip.parse().unwrap()], gateways: vec![] };
             let end = |_| End { lowat, ..End::default() };
-            Host::new(Config::default(), &network, &BootSecrets::from_seed(seed), queues, now, end).unwrap()
+            let config = Config { lane_mem, ..Config::default() };
+            Host::new(config, &network, &BootSecrets::from_seed(seed), queues, now, end).unwrap()
         };
         let mut reader = host(1, "10.0.0.1/24", first, 0);
         reader.listen("0.0.0.0:80".parse().unwrap(), 16, now).unwrap();
-        World { reader, writer: host(2, "10.0.0.2/24", second, LOWAT), now }
+        World { reader, writer: host(2, "10.0.0.2/24", second, lowat), now }
     }
 
     /// One turn of the writer, and of the reader if he has any. True if the writer had something to do.
@@ -90,7 +91,7 @@ impl World {
 
 #[test]
 fn what_was_sent_makes_room_before_it_is_acknowledged() {
-    let mut world = World::new();
+    let mut world = World::new(LOWAT, Config::default().lane_mem);
     while world.writer.seats[0].app.calls == 0 {
         world.turn(true);
     }
@@ -111,4 +112,17 @@ fn what_was_sent_makes_room_before_it_is_acknowledged() {
     }
     let app = &world.writer.seats[0].app;
     assert!(app.taken > before + 1_000_000, "{} more", app.taken - before);
+}
+
+/// Where there is room by the bound and no memory to fill it, nothing changes until something is acknowledged: nobody is asked again and again.
+#[test]
+fn who_is_refused_memory_is_not_told_of_room_all_the_time() {
+    let mut world = World::new(1 << 20, 16_384);
+    while world.writer.seats[0].app.calls == 0 {
+        world.turn(true);
+    }
+    let busy = (0..200).filter(|_| world.turn(false)).count();
+    let taken = world.writer.seats[0].app.taken;
+    assert!((1..100_000).contains(&taken), "{taken} bytes in a pool of 16 KiB");
+    assert!(busy < 10, "{busy} busy turns");
 }

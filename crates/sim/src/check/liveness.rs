@@ -96,7 +96,7 @@ fn is_refused(scenario: &Scenario, talk: &Talk) -> bool {
     // What follows a cookie may overtake the ACK that brings it back, or outlive it, and is refused.
     let cookie = talk.cookie && !(scenario.path.is_orderly() && scenario.is_steered());
     // A cookie over a record in TIME-WAIT may not begin where that one ended, and without timestamps nothing else tells them apart.
-    let over_a_record = talk.blind && !scenario.hosts.iter().all(|host| host.config.tcp.tcp_timestamps);
+    let over_a_record = talk.used_before && !scenario.hosts.iter().all(|host| host.config.tcp.tcp_timestamps);
     unheard_of || cookie || (talk.overflowed || over_a_record) && acceptor.id.is_none()
 }
 

@@ -138,6 +138,7 @@ fn settle_any<G: Segmentation, T: Tx>(
         end(tables, local, app, index);
         return Settled::Done;
     }
+    let (_, sent_to, _) = connection.sequence();
     let stopped = match connection.decide_usual_ack() {
         Some(plan) => send((connection, slot.path), plan, &mut tables.counters, local, tx),
         None => send_all::<G, T>((connection, slot.path), &mut tables.counters, local, tx),
@@ -152,7 +153,8 @@ fn settle_any<G: Segmentation, T: Tx>(
         Some(Held::Deferred) => tables.counters.count(Mib::TcpHeldDeferred),
         Some(Held::Nothing | Held::Window | Held::Congestion) | None => {}
     }
-    let sends_off = connection.sends_off();
+    // Where nothing was sent there is no more room than when the application was refused it, if that was for want of memory.
+    let sends_off = connection.sequence().1 != sent_to && connection.sends_off();
     slot.touched = false;
     match connection.state() {
         State::Closed if connection.is_finished() => end(tables, local, app, index),
