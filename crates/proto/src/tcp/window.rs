@@ -86,9 +86,13 @@ impl Connection {
     #[cold]
     #[inline(never)]
     pub(super) fn clamp_window(&mut self, available: usize) {
+        self.rcv.buf_max = self.rcv.buf_max.min(self.affordable(available));
+    }
+
+    /// What the buffer may be asked to hold: as much as it has or the pool has `available`, and some segments in any case.
+    fn affordable(&self, available: usize) -> u32 {
         let least = LEAST_SEGMENTS * u32::from(self.rcv.mss.max(536));
-        let most = self.rcv.buf.lent().max(available) as u32;
-        self.rcv.buf_max = self.rcv.buf_max.min(most.max(least));
+        (self.rcv.buf.lent().max(available) as u32).max(least)
     }
 
     /// Dynamic right-sizing (Fisk and Feng, 2001): a buffer of what was read in a round trip, several times, so that slow start is never held back by us.
@@ -107,8 +111,7 @@ impl Connection {
         }
         let (now_ms, round_ms) = (cx.now.as_ms() as u32, self.round_ms());
         let age_ms = now_ms.wrapping_sub(self.rcv.tuned_ms);
-        let affordable = self.rcv.buf.lent().max(cx.pool.largest()) as u32;
-        let most = cx.config.tcp_rmem.1.min(affordable).max(self.rcv.buf_max);
+        let most = cx.config.tcp_rmem.1.min(self.affordable(cx.pool.largest())).max(self.rcv.buf_max);
         // What a reader leaves who lags only grows old in a larger buffer, and out of the cache: he has room enough. But who comes now and then
         // leaves something each time until he has caught up, and all that counts.
         let lags = self.rcv.buf.len() > self.rcv.buf_max / 4;
@@ -128,9 +131,8 @@ impl Connection {
     #[cold]
     #[inline(never)]
     pub(super) fn keep_to(&mut self, bytes: u32, cx: &Cx<'_>) {
-        let affordable = self.rcv.buf.lent().max(cx.pool.largest()) as u32;
         let promised = self.rcv.adv.offset_from(self.rcv.nxt).max(0) as u32 + self.rcv.buf.len();
-        self.rcv.buf_max = bytes.min(affordable).max(promised.min(self.rcv.buf_max));
+        self.rcv.buf_max = bytes.min(self.affordable(cx.pool.largest())).max(promised.min(self.rcv.buf_max));
         self.rcv.read = u32::MAX;
     }
 

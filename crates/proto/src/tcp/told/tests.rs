@@ -203,6 +203,25 @@ fn a_receive_buffer_that_was_told_its_size_does_not_grow() {
     assert_eq!(grown(Some(200_000)), 200_000);
 }
 
+/// Where there is no memory, as in autotuning: no window is too small for a segment.
+#[test]
+fn a_receive_buffer_that_was_told_its_size_has_room_for_some_segments() {
+    let config = Config::default();
+    let (mut connection, mut pool) = (established(&config, NOW), BufferPool::new(0));
+    let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
+    let mut peer = Peer { edge: connection.rcv.adv };
+    connection.set_receive_buffer(100_000, &cx);
+    // What had been promised is used up, and read at once: nothing has to be kept.
+    let payload = [0; 1_448];
+    for _ in 0..100 {
+        let arrival = connection.on_segment(&text(&connection, &payload), &mut cx);
+        assert_eq!(arrival.text.len(), payload.len());
+        connection.finish(&arrival, payload.len(), &mut cx);
+        peer.hear(&mut connection, &mut cx);
+    }
+    assert_eq!(connection.receive_buffer(), 4 * 1_448);
+}
+
 #[test]
 fn what_has_come_is_acknowledged_at_once_by_who_was_told_so() {
     let config = Config { quick_acks: 0, ..Config::default() };
