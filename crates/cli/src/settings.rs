@@ -117,6 +117,7 @@ const DAY: u64 = 86_400 * S;
 pub const TUNABLES: &[Tunable] = &[
     number!("tcp_syn_retries", IPV4, 1..=127, tcp.tcp_syn_retries),
     number!("tcp_synack_retries", IPV4, 0..=30, tcp.tcp_synack_retries),
+    number!("tcp_retries1", IPV4, 1..=100, tcp.tcp_retries1),
     number!("tcp_retries2", IPV4, 1..=100, tcp.tcp_retries2),
     number!("tcp_orphan_retries", IPV4, 1..=100, tcp.tcp_orphan_retries),
     time!("tcp_fin_timeout", IPV4, S, S..=DAY, tcp.tcp_fin_timeout_us),
@@ -148,6 +149,7 @@ pub const TUNABLES: &[Tunable] = &[
     switch!("tcp_window_scaling", IPV4, tcp.tcp_window_scaling),
     switch!("tcp_timestamps", IPV4, tcp.tcp_timestamps),
     switch!("tcp_sack", IPV4, tcp.tcp_sack),
+    switch!("tcp_mtu_probing", IPV4, tcp.tcp_mtu_probing),
     switch!("tcp_syncookies", IPV4, tcp.tcp_syncookies),
     time!("tcp_invalid_ratelimit", IPV4, MS, 0..=DAY, tcp.tcp_invalid_ratelimit_us),
     number!("tcp_max_syn_backlog", IPV4, 1..=1 << 24, tcp_max_syn_backlog),

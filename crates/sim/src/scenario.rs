@@ -85,6 +85,8 @@ pub struct PathPlan {
     pub bottleneck: Option<(u64, u64)>,
     /// The MTU of a link in the middle, and from when on.
     pub narrow: Option<(usize, u64)>,
+    /// It says nothing of what it drops.
+    pub silent: bool,
     /// Nothing passes from the one time to the other.
     pub blackout: Option<(u64, u64)>,
     /// A flood.
@@ -393,6 +395,11 @@ impl Scenario {
         let mut dice_of_gates = Dice::new(seed, "gates");
         for host in hosts.iter_mut().filter(|host| kind == "flood" || host.config.tcp_max_syn_backlog < 3) {
             host.gated = dice_of_gates.chance(500);
+        }
+        let mut dice_of_holes = Dice::new(seed, "holes");
+        path.silent = path.narrow.is_some() && dice_of_holes.chance(500);
+        for host in &mut hosts {
+            host.config.tcp.tcp_mtu_probing = path.silent || dice_of_holes.chance(500);
         }
         let mut dice_of_lanes = Dice::new(seed, "lanes");
         for host in hosts.iter_mut().filter(|host| host.lanes > 1) {

@@ -43,6 +43,8 @@ pub struct Actor {
     wire: LinkQueue,
     gate: Option<Gate>,
     wake_us: u64,
+    /// Paths that it has found to swallow what is large.
+    holes_found: u64,
     poll_delay_us: u64,
     uneven: Option<Dice>,
     moves: VecDeque<(u64, usize, usize)>,
@@ -257,6 +259,12 @@ impl World {
     pub(crate) fn turn(&mut self, host: usize) {
         let turn = self.poll(host);
         let actor = &mut self.actors[host];
+        if self.scenario.hosts[host].config.tcp.tcp_mtu_probing {
+            let found = actor.host.counters().get(Mib::TcpExtTCPMTUPFail);
+            if found > std::mem::replace(&mut actor.holes_found, found) {
+                self.rfc.on_path_found(host, self.now_us);
+            }
+        }
         actor.wake_us = match turn.deadline {
             _ if turn.busy => self.now_us,
             Instant::NEVER => u64::MAX,

@@ -50,6 +50,8 @@ mib! {
     /// TIME_WAIT records whose time was over. (The kernel counts none of these.)
     TcpExtTWKilled,
     TcpExtTCPTimeWaitOverflow, TcpExtTCPTimeouts,
+    /// Paths that were found to swallow packets which they were thought to carry. (The kernel's are probes that were lost.)
+    TcpExtTCPMTUPFail,
     /// Tail loss probes that were due.
     TcpExtTCPLossProbes,
     TcpExtTCPAbortOnTimeout,

@@ -5,6 +5,7 @@
 //! to do than two walks, however many messages come. A connection that is made meanwhile has the new MTU from its path.
 
 use crate::lane::Local;
+use crate::mail::ToControl;
 use crate::tables::{Slot, Tables, Tcb};
 use hashbrown::HashMap;
 use laneway_wire::flow::Address;
@@ -32,6 +33,18 @@ impl MtuNews {
     /// Some connection may not know yet.
     pub(crate) fn is_under_way(&self) -> bool {
         !self.walking.is_empty() || !self.waiting.is_empty()
+    }
+}
+
+impl Local {
+    /// The path to `remote` carries `said` bytes, by a message that was verified or as was found out. If that is news, all lanes and all connections
+    /// to that peer are told.
+    #[cold]
+    pub(crate) fn learn_mtu(&mut self, remote: Address, said: u32) {
+        if let Some(mtu) = self.paths.on_packet_too_big(&self.snapshot, remote, said, self.now) {
+            let _ = self.mail.to_control.push(ToControl::PathMtu(remote, said));
+            self.mtu_news.learn(remote, mtu);
+        }
     }
 }
 

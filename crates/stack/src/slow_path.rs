@@ -180,12 +180,7 @@ impl<T: Tx> Stage<'_, T> {
                 }
                 // Errors other than "too big" are soft on a synchronized connection (RFC 9293 section 3.9.2.2).
                 if error.kind == ErrorKind::PacketTooBig {
-                    let remote = quoted.key.remote;
-                    let (said, now) = (error.mtu.unwrap_or(0), self.local.now);
-                    if let Some(mtu) = self.local.paths.on_packet_too_big(&self.local.snapshot, remote, said, now) {
-                        let _ = self.local.mail.to_control.push(ToControl::PathMtu(remote, said));
-                        self.local.mtu_news.learn(remote, mtu);
-                    }
+                    self.local.learn_mtu(quoted.key.remote, error.mtu.unwrap_or(0));
                 }
             }
         }

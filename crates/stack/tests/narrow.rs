@@ -1,4 +1,5 @@
-//! A path over IPv4 that carries less than is believed of any, 552 bytes: routers cut what is sent along it, and a byte stream arrives.
+//! A path that carries less than it seems: a byte stream arrives. Over IPv4 one that carries less than is believed of any, 552 bytes, where routers cut what
+//! is sent; and one that swallows what is too long for it.
 
 use laneway_device::memory::{LinkConfig, LinkQueue, LinkRx, LinkTx, link, offload};
 use laneway_device::{Medium, Rx, Tx, TxMeta};
@@ -19,6 +20,7 @@ use laneway_wire::protocol;
 use std::collections::HashSet;
 
 const BYTES: usize = 200_000;
+const DARK_US: u64 = 5_000_000;
 
 fn byte(at: usize) -> u8 {
     (at ^ (at >> 8) ^ (at >> 16)) as u8
@@ -78,6 +80,12 @@ struct World {
     hosts: [Host<LinkRx, LinkTx, End>; 2],
     wires: [LinkQueue; 2],
     mtu: usize,
+    /// Nobody is told of what is too long.
+    is_silent: bool,
+    /// Nothing passes from this time on, for [`DARK_US`].
+    dark_from: Instant,
+    /// The longest packet that has passed behind that.
+    longest: usize,
     now: Instant,
     /// Packets that were too long and might not be cut.
     refused: usize,
@@ -102,7 +110,17 @@ fn world(mtu: usize, cuts: bool, lanes: usize) -> World {
         let app = |lane| End { sends: lane == 0 && ip.contains(".2/"), ..End::default() };
         Host::new(Config::default(), &network, &BootSecrets::from_seed(ip.len() as u64), queues, now, app).unwrap()
     });
-    let mut world = World { hosts, wires: wires.try_into().ok().unwrap(), mtu, now, refused: 0, cut: Vec::new() };
+    let mut world = World {
+        hosts,
+        wires: wires.try_into().ok().unwrap(),
+        mtu,
+        is_silent: false,
+        dark_from: Instant::NEVER,
+        longest: 0,
+        now,
+        refused: 0,
+        cut: Vec::new(),
+    };
     world.hosts[0].listen("0.0.0.0:80".parse().unwrap(), 16, now).unwrap();
     world
 }
@@ -126,12 +144,21 @@ impl World {
             offload::finish(Medium::Ip, frame.bytes, &meta, |len, write| {
                 let mut bytes = vec![0; len];
                 write(&mut bytes);
+                if self.now >= self.dark_from && self.now < self.dark_from.after_us(DARK_US) {
+                    return;
+                }
+                if self.now > self.dark_from.after_us(DARK_US) {
+                    self.longest = self.longest.max(len);
+                }
                 if len <= self.mtu {
                     return put(target, len, |into| into.copy_from_slice(&bytes));
                 }
                 let packet = input::input(&bytes, false).expect("a right checksum");
                 if bytes[6] & 0x40 != 0 {
                     self.refused += 1;
+                    if self.is_silent {
+                        return;
+                    }
                     let problem = Problem::PacketTooBig { mtu: self.mtu as u32 };
                     let reply = icmp::error_reply(&packet, problem).expect("it may be told of");
                     return put(back, reply.len(), |into| reply.emit(into));
@@ -149,6 +176,11 @@ impl World {
         source.release();
         target.flush();
         back.flush();
+    }
+
+    /// Bytes of the last connections of the server's lanes.
+    fn heard(&self) -> usize {
+        self.hosts[0].seats.iter().map(|seat| seat.app.heard).sum()
     }
 
     /// Until a connection of this lane of the client has sent all and has ended.
@@ -201,5 +233,39 @@ fn a_lane_is_told_of_what_another_has_heard() {
         assert!(refused > 0);
         world.run(1);
         assert_eq!(world.refused, refused);
+    }
+}
+
+/// And it is found once, whoever sends to that peer next.
+#[test]
+fn a_path_that_swallows_what_is_long_is_found() {
+    for (mtu, cuts, seconds) in [(1_499, false, 4), (1_280, true, 4), (1_000, false, 8), (576, true, 8)] {
+        let mut world = world(mtu, cuts, 2);
+        world.is_silent = true;
+        let began = world.now;
+        world.run(0);
+        assert_eq!(world.heard(), BYTES);
+        let us = world.now.since_us(began);
+        assert!((3_000_000..seconds * 1_000_000).contains(&us), "over {mtu} bytes it took {us} us");
+        assert_eq!(world.hosts[1].counters().get(Mib::TcpExtTCPMTUPFail), 1);
+        let (refused, began) = (world.refused, world.now);
+        world.run(1);
+        let ended = world.hosts[1].seats[1].app.ended;
+        assert_eq!((world.refused, ended), (refused, Some(CloseReason::Normal)));
+        assert!(world.now.since_us(began) < 1_000_000, "the next one had to find out, too");
+    }
+}
+
+/// Where nothing passes for a time, nothing is learnt of what passes afterwards.
+#[test]
+fn an_outage_is_no_black_hole() {
+    for cuts in [false, true] {
+        let mut world = world(1_500, cuts, 1);
+        world.dark_from = world.now.after_us(500);
+        world.run(0);
+        let (heard, longest, counters) = (world.heard(), world.longest, world.hosts[1].counters());
+        assert!(counters.get(Mib::TcpExtTCPTimeouts) >= 4, "too short to suspect anything");
+        assert_eq!((heard, counters.get(Mib::TcpExtTCPMTUPFail)), (BYTES, 0));
+        assert!(longest > 1_400, "{longest} bytes at the most were sent afterwards");
     }
 }

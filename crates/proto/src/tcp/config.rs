@@ -15,6 +15,11 @@ pub struct Config {
     /// Retransmissions of a SYN-ACK before a half-open entry is dropped. 5, which is 63 s, as the kernel's: the three minutes are
     /// those of an open that somebody asked for, and this entry a stranger made us keep.
     pub tcp_synack_retries: u8,
+    /// Retransmissions of data that were not answered before something is thought to be wrong with the path (R1 of RFC 9293 section 3.8.3). 3.
+    pub tcp_retries1: u8,
+    /// Whether a path that swallows large packets without a word is found by that, and smaller ones are sent (RFC 4821 section 7.7): 1 of the
+    /// kernel's values 0 to 2. On; the kernel's default is off.
+    pub tcp_mtu_probing: bool,
     /// Retransmissions of data before a connection is given up (R2 of RFC 9293 section 3.8.3). 15.
     pub tcp_retries2: u8,
     /// The same of a connection that the application has closed: nobody is left who could give it up. And when the peer's window has been
@@ -60,6 +65,8 @@ impl Default for Config {
             msl_us: 30_000_000,
             tcp_syn_retries: 7,
             tcp_synack_retries: 5,
+            tcp_retries1: 3,
+            tcp_mtu_probing: true,
             tcp_retries2: 15,
             tcp_orphan_retries: 8,
             tcp_fin_timeout_us: 60_000_000,

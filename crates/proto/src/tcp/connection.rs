@@ -345,23 +345,28 @@ impl Connection {
     /// The path carries another MTU than it did: later segments fit it. If it is smaller, what is in flight and may not fit is sent again in
     /// segments that do (RFC 1191 section 6.5). The caller has validated the ICMP message against `sequence()`.
     pub fn on_path_mtu(&mut self, mtu: u32) {
-        let timestamps = self.facts.has(Facts::TIMESTAMPS);
-        let mss = effective_mss(self.snd.peer_mss, mtu, self.key.is_v4(), timestamps);
-        if mss == self.snd.mss {
-            return;
-        }
-        let is_narrower = mss < self.snd.mss;
-        self.snd.mss = mss;
-        self.congestion.on_mss(u32::from(mss));
+        self.forget_suspicion();
+        let is_narrower = self.carries(mtu);
         // What fits was not dropped for its size, and most connections of a path may have nothing else under way. (So it is with the probe of a
         // closed window, a byte that has a timer of its own.)
-        if is_narrower && self.flight() > u32::from(mss) {
+        if is_narrower && self.flight() > u32::from(self.snd.mss) {
             self.phase = Phase::Loss;
             self.recover = self.snd.nxt;
             self.rexmit_nxt = self.snd.una;
             self.facts.set(Facts::FORCE);
             self.facts.clear(Facts::TIMING | Facts::DOUBTED);
         }
+    }
+
+    /// Segments are as large from now on as fit this MTU. True: they were larger.
+    pub(super) fn carries(&mut self, mtu: u32) -> bool {
+        let timestamps = self.facts.has(Facts::TIMESTAMPS);
+        let (mss, before) = (effective_mss(self.snd.peer_mss, mtu, self.key.is_v4(), timestamps), self.snd.mss);
+        if mss != before {
+            self.snd.mss = mss;
+            self.congestion.on_mss(u32::from(mss));
+        }
+        mss < before
     }
 }
 

@@ -480,6 +480,7 @@ impl Connection {
         if self.phase != Phase::Open || self.snd.dup_acks != 0 || self.board.is_some() || !seg.options.sack.is_empty() {
             cold_path();
             self.repair_on_ack(seg, acked, cx);
+            self.doubt_suspicion(now);
         }
 
         self.rearm_rexmt(seg.ack, cx);

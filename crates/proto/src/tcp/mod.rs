@@ -19,6 +19,7 @@
 //! Call `decide` after any event or verb, until it answers `None`; call `deadline` after that.
 
 pub mod assembler;
+mod black_hole;
 pub mod buffer;
 pub mod config;
 pub mod congestion;

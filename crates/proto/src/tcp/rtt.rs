@@ -188,6 +188,11 @@ impl RttEstimator {
         self.backoffs = 0;
     }
 
+    /// What was not answered may have been too large for its path, and a smaller segment was: so it was no congestion, and the back-off ends.
+    pub fn on_small_answered(&mut self) {
+        self.backoffs = 0;
+    }
+
     /// The handshake is complete, but its SYN (or SYN-ACK) had to be sent again. Without a sample, data then starts
     /// with a time-out of three seconds (section 5.7): one second was evidently too short, or the path is lossy.
     pub fn on_syn_lost(&mut self) {

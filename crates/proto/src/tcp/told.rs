@@ -1,5 +1,6 @@
-//! Owns what a connection was told that few are told: it has a place for that only once there is something.
+//! Owns what a connection was told that few are told, or has found out as few do: it has a place for that only once there is something.
 
+use super::black_hole::Suspicion;
 use super::congestion::Algorithm;
 use super::connection::{Connection, Facts};
 use super::keepalive::KeepaliveTimes;
@@ -23,6 +24,8 @@ pub(super) struct Told {
     pub(super) send_max: u32,
     /// That of the receive buffer.
     pub(super) receive_buffer: u32,
+    /// Nobody has told this: what its silence may mean.
+    pub(super) suspicion: Option<Suspicion>,
 }
 
 /// The least that a buffer is made, in bytes of text. The kernel's is no smaller: what it says is twice that, because it counts what is around the text as well.

@@ -48,6 +48,8 @@ pub fn judge(scenario: &Scenario, talk: &Talk) -> Option<String> {
         let probed_in_vain = talk.plan.ends[i].keepalive && config.tcp.tcp_keepalive_probes < 9 && path.loss() > 0;
         // Four transmissions do.
         let hurried = talk.plan.ends[i].user_timeout_ms > 0 && path.loss() > 0 && transmissions(talk, i) <= 4;
+        // Until it is known what does not get through.
+        let hurried = hurried || talk.plan.ends[i].user_timeout_ms > 0 && path.silent;
         // Without timestamps a SYN that begins before the end of the flow's former use is not believed as long as that is in TIME-WAIT,
         // and what was said then may have been faster than the clock that numbers begin at.
         let timestamps = scenario.hosts.iter().all(|host| host.config.tcp.tcp_timestamps);

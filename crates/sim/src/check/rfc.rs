@@ -52,7 +52,7 @@ pub struct Rfc {
     /// later.
     astray: [Option<u64>; 2],
     /// No link between the hosts takes less.
-    mtu: u32,
+    mtu: [u32; 2],
     /// A host forgets no TIME-WAIT before its time.
     patient: [bool; 2],
     /// Never twice the same.
@@ -78,7 +78,11 @@ impl Rfc {
             algorithm: [0, 1].map(|h| hosts[h].config.tcp.tcp_congestion_control),
             orderly: path.reorder == 0 && path.duplicate == 0 && scenario.is_steered() && scenario.attacks.is_empty(),
             astray: [0, 1].map(|h| (hosts[h].astray > 0).then_some(2 * hosts[h].poll_delay_us + 1_000)),
-            mtu: path.narrow.map_or(u32::MAX, |(mtu, _)| mtu as u32),
+            mtu: [0, 1].map(|h| {
+                // A host that suspects its path has no other reason than silence, of which there may be enough in any world.
+                let suspected = if hosts[h].config.tcp.tcp_mtu_probing { 576 } else { u32::MAX };
+                path.narrow.map_or(suspected, |(mtu, _)| suspected.min(mtu as u32))
+            }),
             patient: [0, 1].map(|h| hosts[h].config.tcp_max_tw_buckets > 1_000 && scenario.kind != "memory"),
             sent: 1 << 32,
         }
@@ -94,9 +98,14 @@ impl Rfc {
         self.sought.on_sent(host, now_us, frame);
     }
 
+    /// A host has found out what a path carries: that is as if a router had said so.
+    pub fn on_path_found(&mut self, host: usize, now_us: u64) {
+        self.icmp[host] = (self.icmp[host].0 + 1, now_us);
+    }
+
     /// Something other than TCP has reached a host.
     pub fn on_other_arrived(&mut self, host: usize, now_us: u64, frame: &[u8]) {
-        self.icmp[host] = (self.icmp[host].0 + 1, now_us);
+        self.on_path_found(host, now_us);
         self.sought.on_arrived(host, now_us, frame);
     }
 
@@ -180,7 +189,7 @@ impl Rfc {
         }
         let stream = |from: usize, len: u64| talk.map(|talk| said(talk, from as u64, len));
         let (algorithm, orderly, astray) = (self.algorithm[host], self.orderly, self.astray[host]);
-        let cx = Cx { now_us, icmp, asked: icmp >= 1 << 32, algorithm, orderly, astray, mtu: self.mtu };
+        let cx = Cx { now_us, icmp, asked: icmp >= 1 << 32, algorithm, orderly, astray, mtu: self.mtu[host] };
         let found = on_segment(me, peer, &cx, seg, &stream);
         if peer.fin.is_some_and(|fin| seg.ack.after(fin)) {
             me.fin_heard_us.get_or_insert(now_us);

@@ -11,12 +11,13 @@ pub struct Mtu {
     mtu: usize,
     /// Packets shorter than this always pass: what every path carries.
     from_us: u64,
+    silent: bool,
 }
 
 impl Mtu {
-    /// From `from_us` on, only IP packets of at most `mtu` bytes fit.
-    pub fn new(medium: Medium, mtu: usize, from_us: u64) -> Box<Self> {
-        Box::new(Mtu { medium, mtu, from_us })
+    /// From `from_us` on, only IP packets of at most `mtu` bytes fit. `silent`: nobody is told of others.
+    pub fn new(medium: Medium, mtu: usize, from_us: u64, silent: bool) -> Box<Self> {
+        Box::new(Mtu { medium, mtu, from_us, silent })
     }
 }
 
@@ -28,6 +29,9 @@ impl Node for Mtu {
         let link = self.medium.header_len();
         if now_us < self.from_us || frame.len() <= link + self.mtu {
             return out(way, frame);
+        }
+        if self.silent {
+            return;
         }
         let Ok(packet) = input::input(&frame[link..], false) else { return };
         let problem = Problem::PacketTooBig { mtu: self.mtu as u32 };

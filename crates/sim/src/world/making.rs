@@ -101,6 +101,7 @@ pub(super) fn actor(
         wire: wire.remove(0),
         gate,
         wake_us: 0,
+        holes_found: 0,
         poll_delay_us: plan.poll_delay_us,
         uneven: plan.uneven.then(|| Dice::new(scenario.seed.wrapping_add(host as u64), "uneven")),
         moves: plan.moves.iter().copied().collect(),
@@ -115,7 +116,7 @@ pub(super) fn network(scenario: &Scenario) -> Network {
     let dice = |purpose: &str| Dice::new(scenario.seed, purpose);
     let mut list: Vec<Box<dyn Node>> = Vec::new();
     if let Some((mtu, from_us)) = path.narrow {
-        list.push(nodes::Mtu::new(scenario.medium, mtu, from_us));
+        list.push(nodes::Mtu::new(scenario.medium, mtu, from_us, path.silent));
     }
     if let Some((bits_per_s, queue)) = path.bottleneck {
         list.push(nodes::Bottleneck::new(bits_per_s, queue));

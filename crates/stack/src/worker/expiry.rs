@@ -91,11 +91,13 @@ fn connection_timer(tables: &mut Tables, local: &mut Local, app: &mut dyn App, h
     if deadline > local.now {
         return tables.timers.arm(handle, deadline);
     }
+    let mut found = None;
     let mut cx = Cx { now: local.now, config: &local.config.tcp, pool: &mut tables.pool };
     let deadline = match &mut slot.tcb {
         Tcb::Synchronized(connection) => {
             if connection.is_retransmission_due(cx.now) {
                 tables.counters.count(Mib::TcpExtTCPTimeouts);
+                found = connection.suspect_path(&cx).map(|mtu| (connection.key().remote, mtu));
             } else if connection.is_loss_probe_due(cx.now) {
                 tables.counters.count(Mib::TcpExtTCPLossProbes);
             }
@@ -124,6 +126,10 @@ fn connection_timer(tables: &mut Tables, local: &mut Local, app: &mut dyn App, h
         local.touched.add(index);
     }
     tables.timers.arm(handle, deadline);
+    if let Some((remote, mtu)) = found {
+        tables.counters.count(Mib::TcpExtTCPMTUPFail);
+        local.learn_mtu(remote, mtu);
+    }
 }
 
 fn half_open_timer<T: Tx>(stage: &mut Stage<'_, T>, handle: Handle) {

@@ -47,19 +47,31 @@ pub(in crate::tcp) fn acknowledge(
     now: &mut Instant,
 ) {
     *now = now.after_us(1_000);
+    let all = connection.snd.nxt;
+    acknowledge_to(connection, all, config, pool, *now);
+}
+
+/// What lies before `ack` is acknowledged.
+pub(in crate::tcp) fn acknowledge_to(
+    connection: &mut Connection,
+    ack: SeqNum,
+    config: &Config,
+    pool: &mut BufferPool,
+    now: Instant,
+) {
     let ack = Segment {
         src_port: 2,
         dst_port: 1,
         seq: IRS + 1,
-        ack: connection.snd.nxt,
+        ack,
         flags: Flags::ACK,
         window: UnscaledWindow::new(u16::MAX),
         urgent: 0,
         options: Options::default(),
         payload: &[],
     };
-    let arrival = connection.on_segment(&ack, &mut Cx { now: *now, config, pool });
-    connection.finish(&arrival, 0, &mut Cx { now: *now, config, pool });
+    let arrival = connection.on_segment(&ack, &mut Cx { now, config, pool });
+    connection.finish(&arrival, 0, &mut Cx { now, config, pool });
 }
 
 /// Writes until nothing more is taken, sends until nothing more may leave, and has all of that acknowledged after a round trip.
