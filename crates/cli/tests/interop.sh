@@ -37,7 +37,7 @@ else
     tls_s=10 big_mib=1024 ab_n=200000 load_n=200000 wrk_s=10 parallel_kib=4096 flood_s=3 flood_rounds=5
 fi
 
-net=lwi$$
+net=lwi$$ far=lwf$$
 work=$(mktemp -d)
 www=$work/www
 server=
@@ -47,6 +47,7 @@ clean() {
     stop_server >/dev/null 2>&1
     for pid in $(ip netns pids "$net" 2>/dev/null); do kill -9 "$pid" 2>/dev/null; done
     ip netns del "$net" 2>/dev/null
+    ip netns del "$far" 2>/dev/null
     rm -rf "$work"
 }
 trap clean EXIT
@@ -285,6 +286,35 @@ check_fault() {
         bad "64 downloads, bad network" "$wrong of 64 are wrong: $(sort "$work/curl" | uniq -c | sort -rn | head -3 | tr '\n' ' ')"
 }
 
+# A client behind a router whose next link is narrow, and whose ICMP messages do not get through.
+check_black_hole() {
+    local got name address before took
+    ip netns add "$far" && ip -n "$net" link add hole0 type veth peer name far0 netns "$far" || { bad "black hole" "no second namespace"; return; }
+    ip -n "$net" addr add 10.81.0.1/24 dev hole0 && ip -n "$net" addr add fd81::1/64 dev hole0 nodad && ip -n "$net" link set hole0 up
+    ip -n "$far" addr add 10.81.0.2/24 dev far0 && ip -n "$far" addr add fd81::2/64 dev far0 nodad && ip -n "$far" link set far0 up
+    ip -n "$far" route add default via 10.81.0.1 && ip -n "$far" -6 route add default via fd81::1
+    on sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
+    ip -n "$net" route replace 10.81.0.0/24 dev hole0 mtu lock 1400
+    ip -n "$net" -6 route add fd81::2/128 dev hole0 mtu lock 1400
+    # What the router says by itself; what it forwards goes on.
+    ip -n "$net" rule add iif lo to $v4 blackhole
+    ip -n "$net" -6 rule add iif lo to $v6 blackhole
+    for name in IPv4 IPv6; do
+        [ $name = IPv4 ] && address=$v4 || address="[$v6]"
+        before=$(date +%s%N)
+        got=$(ip netns exec "$far" curl -sS -m 60 "http://$address/part.bin" 2>>"$work/curl" | sum)
+        took=$((($(date +%s%N) - before) / 1000000))
+        [ "$got" = "$part_sum" ] && [ $took -gt 2900 ] && ok "black hole" "$name, found after $took ms, sha256 equal" ||
+            bad "black hole" "$name, after $took ms: $(tail -1 "$work/curl")"
+        got=$(ip netns exec "$far" curl -sS -m 2 "http://$address/part.bin" 2>>"$work/curl" | sum)
+        [ "$got" = "$part_sum" ] && ok "black hole" "$name, known to the next" || bad "black hole" "$name, not known to the next: $(tail -1 "$work/curl")"
+    done
+    stop_server
+    got=$(counter TcpExtTCPMTUPFail)
+    [ "$got" = 2 ] && ok "black hole" "counted" || bad "black hole" "counted $got times"
+    ip netns del "$far"
+}
+
 check_capture() {
     have "capture" tshark tshark || return
     on curl -sS -m 10 "http://$v4/part.bin" -o /dev/null
@@ -469,6 +499,9 @@ if wanted flood && start_server --lanes "$(nproc)"; then
 fi
 if wanted fault && start_server --fault loss=1%,reorder=1%,corrupt=0.1%; then
     check_fault
+fi
+if wanted black_hole && start_server; then
+    check_black_hole
 fi
 for lanes in 1 2 4; do
     if wanted lanes && start_server --lanes $lanes; then
