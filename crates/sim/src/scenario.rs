@@ -87,6 +87,8 @@ pub struct PathPlan {
     pub narrow: Option<(usize, u64)>,
     /// It says nothing of what it drops.
     pub silent: bool,
+    /// Cut in two by somebody on the way.
+    pub split: u64,
     /// Nothing passes from the one time to the other.
     pub blackout: Option<(u64, u64)>,
     /// A flood.
@@ -400,6 +402,10 @@ impl Scenario {
         path.silent = path.narrow.is_some() && dice_of_holes.chance(500);
         for host in &mut hosts {
             host.config.tcp.tcp_mtu_probing = path.silent || dice_of_holes.chance(500);
+        }
+        let mut dice_of_pieces = Dice::new(seed, "pieces");
+        if dice_of_pieces.chance(100) {
+            path.split = dice_of_pieces.pick(&[10, 300, 1_000]);
         }
         let mut dice_of_lanes = Dice::new(seed, "lanes");
         for host in hosts.iter_mut().filter(|host| host.lanes > 1) {

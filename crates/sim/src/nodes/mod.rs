@@ -4,11 +4,13 @@ mod chance;
 mod delay;
 mod flood;
 mod mtu;
+mod split;
 
 pub use chance::{Blackout, Corrupt, Drop, Duplicate};
 pub use delay::{Bottleneck, Delay, Reorder};
 pub use flood::{Flood, Target};
 pub use mtu::Mtu;
+pub use split::Split;
 
 use crate::network::Way;
 use std::cmp::Reverse;

@@ -118,6 +118,9 @@ pub(super) fn network(scenario: &Scenario) -> Network {
     if let Some((mtu, from_us)) = path.narrow {
         list.push(nodes::Mtu::new(scenario.medium, mtu, from_us, path.silent));
     }
+    if path.split > 0 {
+        list.push(nodes::Split::new(scenario.medium, path.split, dice("split")));
+    }
     if let Some((bits_per_s, queue)) = path.bottleneck {
         list.push(nodes::Bottleneck::new(bits_per_s, queue));
     }
