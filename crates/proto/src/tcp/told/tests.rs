@@ -1,5 +1,5 @@
 use super::super::connection::SEND_FLOOR;
-use super::super::connection::tests::{agreed, established, text};
+use super::super::connection::tests::{acknowledge, agreed, established, text};
 use super::*;
 use crate::tcp::buffer::BufferPool;
 use crate::tcp::congestion::Controller;
@@ -248,6 +248,21 @@ fn what_has_come_is_acknowledged_at_once_by_who_was_told_so() {
     let _ = answers(&mut connection, &mut pool, false);
     connection.set_quickack(false, &quick);
     assert!(!answers(&mut connection, &mut pool, true));
+    connection.set_quickack(false, &quick);
+    assert!(!answers(&mut connection, &mut pool, false), "what waits goes on waiting");
+}
+
+/// Its room comes with acknowledgements, and whoever takes those in tells of it.
+#[test]
+fn who_was_not_told_how_much_may_be_unsent_has_no_room_because_something_was_sent() {
+    let config = Config { tcp_wmem: 20_000, ..Config::default() };
+    let (mut connection, mut pool, mut now) = (established(&config, NOW), BufferPool::new(1 << 26), NOW);
+    let mut cx = Cx { now, config: &config, pool: &mut pool };
+    assert_eq!(connection.send(&[0; 20_000], &mut cx), 20_000);
+    assert_eq!(connection.send(b"x", &mut cx), 0);
+    assert!(!turn(&mut connection, &mut cx));
+    acknowledge(&mut connection, &config, &mut pool, &mut now);
+    assert!(connection.room() > 0 && !connection.sends_off());
 }
 
 #[test]
