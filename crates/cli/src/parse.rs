@@ -114,10 +114,10 @@ pub fn capture() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-/// Faults: `loss=1%,reorder=1%,corrupt=0.1%,duplicate=0.5%`.
+/// Faults: `loss=1%,reorder=1%,corrupt=0.1%,duplicate=0.5%,mark=1%`.
 pub fn rates(text: &str) -> Result<Rates, String> {
     let mut rates = Rates::default();
-    let right = "write it as loss=1%,reorder=1%,corrupt=0.1%,duplicate=0.5%";
+    let right = "write it as loss=1%,reorder=1%,corrupt=0.1%,duplicate=0.5%,mark=1%";
     let mut given = Vec::new();
     for part in text.split(',').map(str::trim) {
         let (name, value) = part.split_once('=').ok_or_else(|| format!("'{part}' has no value; {right}"))?;
@@ -139,6 +139,7 @@ pub fn rates(text: &str) -> Result<Rates, String> {
             "reorder" => rates.reorder_ppm = ppm,
             "corrupt" => rates.corrupt_ppm = ppm,
             "duplicate" => rates.duplicate_ppm = ppm,
+            "mark" => rates.mark_ppm = ppm,
             other => return Err(format!("'{other}' is no fault; {right}")),
         }
     }

@@ -150,6 +150,7 @@ pub const TUNABLES: &[Tunable] = &[
     switch!("tcp_timestamps", IPV4, tcp.tcp_timestamps),
     switch!("tcp_sack", IPV4, tcp.tcp_sack),
     switch!("tcp_mtu_probing", IPV4, tcp.tcp_mtu_probing),
+    number!("tcp_ecn", IPV4, 0..=2, tcp.tcp_ecn),
     switch!("tcp_syncookies", IPV4, tcp.tcp_syncookies),
     time!("tcp_invalid_ratelimit", IPV4, MS, 0..=DAY, tcp.tcp_invalid_ratelimit_us),
     number!("tcp_max_syn_backlog", IPV4, 1..=1 << 24, tcp_max_syn_backlog),

@@ -309,10 +309,29 @@ check_black_hole() {
         got=$(ip netns exec "$far" curl -sS -m 2 "http://$address/part.bin" 2>>"$work/curl" | sum)
         [ "$got" = "$part_sum" ] && ok "black hole" "$name, known to the next" || bad "black hole" "$name, not known to the next: $(tail -1 "$work/curl")"
     done
+    ip -n "$net" rule del iif lo to $v4 blackhole
+    ip -n "$net" -6 rule del iif lo to $v6 blackhole
     stop_server
     got=$(counter TcpExtTCPMTUPFail)
     [ "$got" = 2 ] && ok "black hole" "counted" || bad "black hole" "counted $got times"
     ip netns del "$far"
+}
+
+# A client that asks for ECN, over a network that marks.
+check_ecn() {
+    local got name address marked
+    on sysctl -qw net.ipv4.tcp_ecn=1
+    for name in IPv4 IPv6; do
+        [ $name = IPv4 ] && address=$v4 || address="[$v6]"
+        got=$(on curl -sS -m 60 "http://$address/part.bin" 2>>"$work/curl" | sum)
+        [ "$got" = "$part_sum" ] && ok "ECN" "$name, sha256 equal" || bad "ECN" "$name: $(tail -1 "$work/curl")"
+    done
+    on curl -sS -m 60 "http://$v4/[1-30]" -o /dev/null
+    on sysctl -qw net.ipv4.tcp_ecn=2
+    stop_server
+    got=$(counter IpExtInCEPkts)
+    marked=$(on awk '/^IpExt:/ && !of { for (i = 2; i <= NF; i++) if ($i == "InCEPkts") of = i; next } /^IpExt:/ { print $of }' /proc/net/netstat)
+    [ "$got" -gt 0 ] && [ "$marked" -gt 0 ] && ok "ECN" "$got marked packets have come, $marked of ours" || bad "ECN" "$got marked packets have come, $marked of ours"
 }
 
 check_capture() {
@@ -502,6 +521,9 @@ if wanted fault && start_server --fault loss=1%,reorder=1%,corrupt=0.1%; then
 fi
 if wanted black_hole && start_server; then
     check_black_hole
+fi
+if wanted ecn && start_server --fault mark=50%; then
+    check_ecn
 fi
 for lanes in 1 2 4; do
     if wanted lanes && start_server --lanes $lanes; then

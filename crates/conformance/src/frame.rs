@@ -96,7 +96,7 @@ impl Flow {
         tcp.extend((0..packet.len).map(|i| pattern(start.wrapping_add(i))));
         let sum = pseudo_header(&ends.remote, &ends.local, 6, tcp.len() as u32) + Sum::of(&tcp);
         tcp[16..18].copy_from_slice(&sum.checksum());
-        ip(&ends.remote, &ends.local, 6, &tcp)
+        ip(&ends.remote, &ends.local, 6, packet.ecn, &tcp)
     }
 
     /// The bytes of an ICMP error that quotes a segment of ours.
@@ -107,7 +107,7 @@ impl Flow {
         quoted.extend(icmp.seq.wrapping_add(self.local_base.unwrap_or(0)).to_be_bytes());
         quoted.extend([0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0]);
         quoted.resize(20 + icmp.len as usize, 0);
-        let mut quoted = ip(&ends.local, &ends.remote, 6, &quoted);
+        let mut quoted = ip(&ends.local, &ends.remote, 6, 0, &quoted);
         let v4 = ends.local.is_v4();
         quoted.truncate(if v4 { 28 } else { 100 });
         let (kind, code) = icmp.kind.type_and_code(v4);
@@ -124,7 +124,7 @@ impl Flow {
             sum = sum + pseudo_header(&ends.remote, &ends.local, 58, message.len() as u32);
         }
         message[2..4].copy_from_slice(&sum.checksum());
-        ip(&ends.remote, &ends.local, if v4 { 1 } else { 58 }, &message)
+        ip(&ends.remote, &ends.local, if v4 { 1 } else { 58 }, 0, &message)
     }
 
     /// A segment of ours in the script's numbers.
@@ -155,10 +155,10 @@ impl Flow {
     }
 }
 
-fn ip(src: &Address, dst: &Address, protocol: u8, payload: &[u8]) -> Vec<u8> {
+fn ip(src: &Address, dst: &Address, protocol: u8, ecn: u8, payload: &[u8]) -> Vec<u8> {
     let mut packet = Vec::new();
     if src.is_v4() {
-        packet.extend([0x45, 0]);
+        packet.extend([0x45, ecn]);
         packet.extend((20 + payload.len() as u16).to_be_bytes());
         packet.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]);
         packet.extend(src.octets_v4());
@@ -166,7 +166,7 @@ fn ip(src: &Address, dst: &Address, protocol: u8, payload: &[u8]) -> Vec<u8> {
         let sum = Sum::of(&packet).checksum();
         packet[10..12].copy_from_slice(&sum);
     } else {
-        packet.extend([0x60, 0, 0, 0]);
+        packet.extend([0x60, ecn << 4, 0, 0]);
         packet.extend((payload.len() as u16).to_be_bytes());
         packet.extend([protocol, 64]);
         packet.extend(src.octets());
@@ -204,6 +204,7 @@ pub fn decode(bytes: &[u8], ends: &Ends, is_cut: bool) -> Result<Live, String> {
     }
     // (An IPv6 header that begins with anything but 60 00 00 00 bears a traffic class or a flow label.)
     let (hops, class) = if v4 { (head[8], u32::from(head[1])) } else { (head[7], long(head, 0) & 0x0fff_ffff) };
+    let (ecn, class) = if v4 { (class & 3, class >> 2) } else { (class >> 20 & 3, class & 0x0fcf_ffff) };
     if hops != 64 || class != 0 {
         return Err(format!("the IP header has {hops} hops left and the class {class:#x}: {head:02x?}"));
     }
@@ -231,6 +232,7 @@ pub fn decode(bytes: &[u8], ends: &Ends, is_cut: bool) -> Result<Live, String> {
     let flags = Flags::from_bits(tcp[13]);
     let packet = TcpPacket {
         flow: 0,
+        ecn: ecn as u8,
         flags,
         seq: long(tcp, 4),
         len: (tcp.len() - data) as u32,

@@ -17,6 +17,8 @@ pub enum Packet {
 pub struct TcpPacket {
     /// Which of the script's connections.
     pub flow: u16,
+    /// What the IP header says of marks: 0 nothing, or ECT(1), ECT(0), CE (RFC 3168 section 5).
+    pub ecn: u8,
     /// Control bits.
     pub flags: Flags,
     /// First sequence number.
@@ -127,6 +129,14 @@ const LETTERS: [(Flags, char); 8] = [
     (Flags::ACK, '.'),
 ];
 
+/// What a script calls the values of [`TcpPacket::ecn`], as packetdrill does.
+const CODEPOINTS: [&str; 4] = ["[noecn]", "[ect1]", "[ect0]", "[ce]"];
+
+/// The value that has this name.
+pub fn codepoint(name: &str) -> Option<u8> {
+    (0..).zip(CODEPOINTS).find_map(|(value, its)| (its == name).then_some(value))
+}
+
 /// The flags that letters name; `None` if one of them is no flag.
 pub fn flags(letters: &str) -> Option<Flags> {
     let mut all = Flags::NONE;
@@ -141,6 +151,9 @@ impl fmt::Display for TcpPacket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.flow != 0 {
             write!(f, "#{} ", self.flow)?;
+        }
+        if self.ecn != 0 {
+            write!(f, "{} ", CODEPOINTS[usize::from(self.ecn % 4)])?;
         }
         for (flag, letter) in LETTERS {
             if self.flags.contains(flag) {
@@ -226,6 +239,7 @@ impl TcpPacket {
             }
         };
         compare("connection", self.flow != got.flow);
+        compare("ECN codepoint", self.ecn != got.ecn);
         compare("flags", self.flags != got.flags);
         compare("sequence number", self.seq != got.seq);
         compare("length", self.len != got.len);

@@ -1,6 +1,6 @@
 //! Owns reading: text in packetdrill's notation becomes a [`Script`], or one sentence that says which line is wrong and why.
 
-use crate::packet::{IcmpKind, IcmpPacket, Packet, TcpOption, TcpPacket, Unreachable, flags};
+use crate::packet::{IcmpKind, IcmpPacket, Packet, TcpOption, TcpPacket, Unreachable, codepoint, flags};
 use crate::script::{Action, Call, Event, Script, Setting, When};
 
 /// Reads a script. `name` is for messages.
@@ -194,11 +194,16 @@ fn packet(text: &str, inbound: bool) -> Result<Packet, String> {
         }
         return icmp(flow, words).map(Packet::Icmp);
     }
+    let ecn = words.peek().and_then(|word| codepoint(word));
+    if ecn.is_some() {
+        words.next();
+    }
+    let ecn = ecn.unwrap_or(0);
     let letters = words.next().ok_or("the packet is empty")?;
     let flags = if letters == "-" { flags("") } else { flags(letters) };
     let flags = flags.ok_or_else(|| format!("'{letters}' are no flags: write letters of SFRP.UEW, or - for none"))?;
     let (seq, len) = range(words.next().ok_or("seq:end(length) is missing")?)?;
-    let mut tcp = TcpPacket { flow, flags, seq, len, ack: 0, window: None, urgent: None, options };
+    let mut tcp = TcpPacket { flow, ecn, flags, seq, len, ack: 0, window: None, urgent: None, options };
     let mut has_ack = false;
     while let Some(word) = words.next() {
         match word {

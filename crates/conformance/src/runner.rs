@@ -598,6 +598,7 @@ fn configure(config: &mut Config, setting: &Setting) -> Result<(), String> {
         "msl_us" => tcp.msl_us = value(setting)?,
         "tcp_syn_retries" => tcp.tcp_syn_retries = value(setting)?,
         "tcp_synack_retries" => tcp.tcp_synack_retries = value(setting)?,
+        "tcp_ecn" => tcp.tcp_ecn = value(setting)?,
         "tcp_retries1" => tcp.tcp_retries1 = value(setting)?,
         "tcp_mtu_probing" => tcp.tcp_mtu_probing = on()?,
         "tcp_retries2" => tcp.tcp_retries2 = value(setting)?,

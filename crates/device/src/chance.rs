@@ -11,6 +11,8 @@ pub struct Rates {
     pub reorder_ppm: u32,
     /// One bit of the frame is flipped.
     pub corrupt_ppm: u32,
+    /// A frame whose sender heeds it is marked as by a router with a full queue (ECN, RFC 3168).
+    pub mark_ppm: u32,
 }
 
 /// What happens to one frame.
@@ -20,6 +22,7 @@ pub(crate) struct Fate {
     pub duplicated: bool,
     pub reordered: bool,
     pub corrupted: bool,
+    pub marked: bool,
 }
 
 /// SplitMix64: one 64-bit word of state, passes BigCrush, and any seed is a good one. Not for secrets.
@@ -54,6 +57,7 @@ impl Dice {
             duplicated: self.happens(rates.duplicate_ppm),
             reordered: self.happens(rates.reorder_ppm),
             corrupted: self.happens(rates.corrupt_ppm),
+            marked: self.happens(rates.mark_ppm),
         }
     }
 
@@ -74,7 +78,8 @@ mod tests {
     #[test]
     fn rates_are_kept() {
         let mut dice = Dice::new(1);
-        let rates = Rates { loss_ppm: 100_000, duplicate_ppm: 1_000_000, reorder_ppm: 0, corrupt_ppm: 500_000 };
+        let rates =
+            Rates { loss_ppm: 100_000, duplicate_ppm: 1_000_000, reorder_ppm: 0, corrupt_ppm: 500_000, mark_ppm: 0 };
         let (mut lost, mut corrupted) = (0, 0);
         for _ in 0..100_000 {
             let fate = dice.fate(&rates);

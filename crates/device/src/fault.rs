@@ -13,7 +13,10 @@ use crate::chance::{Dice, Fate};
 use crate::memory::offload;
 use crate::{BATCH_MAX, Capabilities, FloodGate, Medium, Queue, Rx, RxChecksum, RxFrame, RxMeta, Tx, TxMeta};
 
+mod mark;
+
 pub use crate::chance::Rates;
+pub(crate) use mark::mark;
 
 /// What happens in each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub struct FaultCounters {
     pub reordered: u64,
     /// Frames with a flipped bit.
     pub corrupted: u64,
+    /// Frames that were marked (ECN).
+    pub marked: u64,
     /// Frames that the device inside had no room for after all.
     pub full: u64,
 }
@@ -43,12 +48,17 @@ pub struct FaultCounters {
 pub fn wrap<R: Rx, T: Tx>(queue: Queue<R, T>, config: FaultConfig, seed: u64) -> Queue<FaultRx<R>, FaultTx<T>> {
     let capabilities = *queue.tx.capabilities();
     Queue {
-        rx: FaultRx { inner: queue.rx, medium: capabilities.medium, mill: Mill::new(config.rx, seed), lent: 0 },
+        rx: FaultRx {
+            inner: queue.rx,
+            medium: capabilities.medium,
+            mill: Mill::new(config.rx, capabilities.medium, seed),
+            lent: 0,
+        },
         tx: FaultTx {
             inner: queue.tx,
             buffer: vec![0; capabilities.frame_max()].into(),
             // Another sequence than the receiver's, from the same seed.
-            mill: Mill::new(config.tx, !seed),
+            mill: Mill::new(config.tx, capabilities.medium, !seed),
         },
     }
 }
@@ -65,6 +75,7 @@ struct Held {
 #[derive(Debug)]
 struct Mill {
     rates: Rates,
+    medium: Medium,
     dice: Dice,
     /// To be passed on, in this order.
     ready: VecDeque<Held>,
@@ -75,9 +86,10 @@ struct Mill {
 }
 
 impl Mill {
-    fn new(rates: Rates, seed: u64) -> Self {
+    fn new(rates: Rates, medium: Medium, seed: u64) -> Self {
         Mill {
             rates,
+            medium,
             dice: Dice::new(seed),
             ready: VecDeque::new(),
             held: Vec::new(),
@@ -91,11 +103,14 @@ impl Mill {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.resize(len, 0);
         write(&mut bytes);
-        let Fate { lost, duplicated, reordered, corrupted } = self.dice.fate(&self.rates);
+        let Fate { lost, duplicated, reordered, corrupted, marked } = self.dice.fate(&self.rates);
         if lost {
             self.counters.lost += 1;
             self.spare.push(bytes);
             return self.turn();
+        }
+        if marked && mark(self.medium, &mut bytes) {
+            self.counters.marked += 1;
         }
         if duplicated {
             self.counters.duplicated += 1;

@@ -120,7 +120,9 @@ impl Merged {
         let tcp = a.tcp;
         let seq = |h: &[u8]| u32::from_be_bytes([h[tcp + 4], h[tcp + 5], h[tcp + 6], h[tcp + 7]]);
         let addresses_at = if a.v4 { a.ip + 12..a.ip + 20 } else { a.ip + 8..a.ip + 40 };
-        let alike = x[addresses_at.clone()] == y[addresses_at]
+        // With the traffic class (IPv6 has a nibble of it in the first byte): what was marked is not lost among what was not.
+        let alike = x[a.ip..a.ip + 2] == y[a.ip..a.ip + 2]
+            && x[addresses_at.clone()] == y[addresses_at]
             && x[tcp..tcp + 4] == y[tcp..tcp + 4]
             && x[tcp + 8..tcp + 13] == y[tcp + 8..tcp + 13]
             && x[tcp + 14..tcp + 16] == y[tcp + 14..tcp + 16]

@@ -2,7 +2,7 @@
 
 use laneway_device::Medium;
 use laneway_proto::ip::output::{self, HeaderSpec};
-use laneway_wire::checksum::{pseudo_header, verify_transport};
+use laneway_wire::checksum::{Sum, pseudo_header, verify_transport};
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::tcp::{Header, Segment};
 use laneway_wire::{ipv4, ipv6, protocol};
@@ -15,6 +15,8 @@ pub struct Seen<'a> {
     pub seg: Segment<'a>,
     /// Bytes of the IP packet.
     pub ip_len: usize,
+    /// What its header says of marks (RFC 3168 section 5).
+    pub ecn: u8,
 }
 
 /// What a frame is.
@@ -60,9 +62,32 @@ pub fn look(medium: Medium, frame: &[u8]) -> Frame<'_> {
     match Segment::parse(bytes) {
         Ok(seg) => {
             let key = FlowKey { local: src, remote: dst, local_port: seg.src_port, remote_port: seg.dst_port };
-            Frame::Tcp(Seen { key, seg, ip_len })
+            Frame::Tcp(Seen { key, seg, ip_len, ecn: ecn(medium, frame) })
         }
         Err(_) => Frame::Bad("TCP header"),
+    }
+}
+
+/// What the IP header of a frame says of marks; 0 if it has none.
+pub fn ecn(medium: Medium, frame: &[u8]) -> u8 {
+    match frame.get(medium.header_len()..) {
+        Some([0x40..=0x4f, class, ..]) => class & 3,
+        Some([0x60..=0x6f, class, ..]) => class >> 4 & 3,
+        _ => 0,
+    }
+}
+
+/// Changes it.
+pub fn set_ecn(medium: Medium, frame: &mut [u8], ecn: u8) {
+    match frame.get_mut(medium.header_len()..) {
+        Some(packet @ [0x45, _, ..]) if packet.len() >= 20 => {
+            packet[1] = packet[1] & !3 | ecn;
+            packet[10..12].fill(0);
+            let sum = Sum::of(&packet[..20]).checksum();
+            packet[10..12].copy_from_slice(&sum);
+        }
+        Some([0x60..=0x6f, class, ..]) => *class = *class & !0x30 | ecn << 4,
+        _ => {}
     }
 }
 
@@ -83,7 +108,7 @@ pub fn tcp(link: &[u8], src: Address, dst: Address, header: &Header, payload: &[
 /// A segment in one line, as a person wants to read it.
 pub fn describe(medium: Medium, frame: &[u8]) -> String {
     match look(medium, frame) {
-        Frame::Tcp(Seen { key, seg, .. }) => {
+        Frame::Tcp(Seen { key, seg, ecn, .. }) => {
             let mut text = format!(
                 "{}:{} > {}:{} {:?} seq {} ack {} win {} len {}",
                 key.local,
@@ -96,6 +121,9 @@ pub fn describe(medium: Medium, frame: &[u8]) -> String {
                 seg.window.raw(),
                 seg.payload.len()
             );
+            if ecn != 0 {
+                text += ["", " ect1", " ect0", " ce"][usize::from(ecn)];
+            }
             if let Some(mss) = seg.options.mss {
                 text += &format!(" mss {mss}");
             }

@@ -89,6 +89,8 @@ pub struct PathPlan {
     pub silent: bool,
     /// Cut in two by somebody on the way.
     pub split: u64,
+    /// Marked, of those that may be.
+    pub mark: u64,
     /// Nothing passes from the one time to the other.
     pub blackout: Option<(u64, u64)>,
     /// A flood.
@@ -402,6 +404,13 @@ impl Scenario {
         path.silent = path.narrow.is_some() && dice_of_holes.chance(500);
         for host in &mut hosts {
             host.config.tcp.tcp_mtu_probing = path.silent || dice_of_holes.chance(500);
+        }
+        let mut dice_of_marks = Dice::new(seed, "marks");
+        for host in &mut hosts {
+            host.config.tcp.tcp_ecn = dice_of_marks.pick(&[0, 1, 1, 2]);
+        }
+        if dice_of_marks.chance(300) {
+            path.mark = dice_of_marks.pick(&[10, 100, 1_000]);
         }
         let mut dice_of_pieces = Dice::new(seed, "pieces");
         if dice_of_pieces.chance(100) {

@@ -59,6 +59,7 @@ impl Plan {
                 reorder_ppm: part(&mut dice, 300_000),
                 // Of two damaged fragments, one may hide what the other shows.
                 corrupt_ppm: 0,
+                mark_ppm: 0,
             },
         };
         let header = if v6 { 48 } else { 28 };

@@ -103,6 +103,7 @@ fn agreed(key: FlowKey) -> Agreed {
         rcv_adv: SeqNum::new(65_545),
         rtt_us: None,
         syn_lost: false,
+        ecn: false,
     }
 }
 

@@ -33,6 +33,8 @@ mib! {
     IpOutRequests,
     IpOutNoRoutes, IpReasmOKs, IpReasmFails, IpFragOKs, IpFragFails, IpFragCreates,
     IpExtInOctets,
+    /// TCP's packets that a router has marked on their way. (The kernel counts all.)
+    IpExtInCEPkts,
     /// Octets of what left: fragments each with their header, super-segments with one.
     IpExtOutOctets,
     IcmpInMsgs, IcmpInErrors, IcmpOutMsgs,

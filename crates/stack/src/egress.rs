@@ -21,7 +21,7 @@ use laneway_wire::checksum::Sum;
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::protocol;
 use laneway_wire::segmentation::Place;
-use laneway_wire::tcp::{Header, UsualSyn};
+use laneway_wire::tcp::{Flags, Header, UsualSyn};
 use std::hint::cold_path;
 
 /// How a packet fared.
@@ -74,6 +74,28 @@ pub trait Written: Clone {
     fn marks(&self) -> Marks {
         Marks::NONE
     }
+
+    /// Control bits that are added to what is written, if it may.
+    #[inline(always)]
+    fn notes(&self) -> Flags {
+        Flags::default()
+    }
+}
+
+/// Where they lie in a TCP header.
+const FLAGS_OFFSET: usize = 13;
+
+/// A segment with more control bits than were planned.
+#[derive(Clone)]
+struct Noted<W>(W, Flags);
+
+impl<W: Written> Written for Noted<W> {
+    fn write(self, buf: &mut [u8], offloaded: bool) -> Sum {
+        let Noted(text, notes) = self;
+        let sum = text.write(buf, offloaded);
+        buf[FLAGS_OFFSET] |= notes.bits();
+        sum
+    }
 }
 
 impl Written for &Header {
@@ -123,10 +145,10 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
     let total = path.header.len() + tcp_len;
     if total > path.carries as usize || text.may_be_marked() {
         cold_path();
-        let marks = text.marks();
+        let (marks, notes) = (text.marks(), text.notes());
         if !path.resolved {
-            let (header, next_hop) = (marked(path, marks), path.next_hop);
-            return unresolved(local, &header, next_hop, (header_len, tcp_len), text.clone(), /* is_kept= */ true);
+            let (header, next_hop, text) = (marked(path, marks), path.next_hop, Noted(text.clone(), notes));
+            return unresolved(local, &header, next_hop, (header_len, tcp_len), text, /* is_kept= */ true);
         }
         if total > path.header.link_len() + path.mtu as usize {
             match narrowed(local, key, place, (header_len, payload_len)) {
@@ -134,12 +156,12 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
                 None => return Sent::Nowhere,
             }
         }
-        if path.is_cut || !marks.is_none() {
+        if path.is_cut || !marks.is_none() || notes != Flags::default() {
             let (mut header, is_cut) = (marked(path, marks), path.is_cut);
             if is_cut {
                 header = to_be_cut(local, key, &header);
             }
-            let octets = put(tx, key, &header, (header_len, tcp_len, offloads), text.clone());
+            let octets = put(tx, key, &header, (header_len, tcp_len, offloads), Noted(text.clone(), notes));
             return count(&mut local.counters, octets);
         }
     }
@@ -264,7 +286,7 @@ pub fn super_segment<T: Tx>(
     }
     let ip_len = path.header.len() - link_len;
     let tcp_len = plan.segment_len();
-    if !path.resolved || path.is_cut || !connection.marks().is_none() || ip_len + tcp_len > tso_max {
+    if !path.resolved || path.is_cut || is_noted(connection, plan) || ip_len + tcp_len > tso_max {
         let path = *path;
         return in_pieces(local, tx, connection, &path, plan);
     }
@@ -299,6 +321,13 @@ pub fn super_segment<T: Tx>(
     (Sent::Yes, plan.len)
 }
 
+/// Whether a packet says more than its plan.
+#[inline(always)]
+fn is_noted(connection: &Connection, plan: &Plan) -> bool {
+    connection.may_be_marked()
+        && !(connection.marks_of(plan).is_none() && connection.notes_of(plan) == Flags::default())
+}
+
 /// A piece that is longer keeps whoever copies it busy for so long that its text comes by itself.
 const FETCH_MAX: usize = 2_048;
 
@@ -321,7 +350,7 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
     let room = tso_max.saturating_sub(ip_len + header_len) / mss * mss;
     let most = if path.resolved && !path.is_cut { room.max(mss) } else { mss };
     let pieces = connection.pieces(plan, now);
-    let own = marked(path, connection.marks());
+    let own = marked(path, connection.marks_of(plan));
     let mut header = own;
     let (mut at, len) = (0, plan.len as usize);
     let mut sent = Sent::Yes;

@@ -53,7 +53,7 @@ pub struct Args {
     /// How long a lane without work looks for some before it sleeps [default: 50us, or 0us with a lane on every core]
     #[arg(long, value_name = "TIME", value_parser = parse::spin_us, allow_hyphen_values = true)]
     spin: Option<u64>,
-    /// Mistreat frames in both directions: loss=1%,reorder=1%,corrupt=0.1%,duplicate=1%
+    /// Mistreat frames in both directions: loss=1%,reorder=1%,corrupt=0.1%,duplicate=1%,mark=1% (ECN)
     #[arg(long, value_name = "FAULTS", value_parser = parse::rates)]
     fault: Option<Rates>,
     /// Seed of the faults.

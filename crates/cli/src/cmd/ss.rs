@@ -137,6 +137,7 @@ fn details(info: &SsInfo) -> String {
     let mss = u32::from(info.mss.max(1));
     say(info.ts, "ts".into());
     say(info.sack, "sack".into());
+    say(info.ecn, "ecn".into());
     say(true, info.congestion.to_string());
     say(info.snd_wscale != 0 || info.rcv_wscale != 0, format!("wscale:{},{}", info.snd_wscale, info.rcv_wscale));
     say(true, format!("rto:{}", ms(info.rto_us)));

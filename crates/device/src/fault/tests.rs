@@ -67,7 +67,8 @@ fn without_faults_nothing_changes() {
 
 #[test]
 fn each_fault_is_made_and_counted() {
-    let rates = Rates { loss_ppm: 100_000, duplicate_ppm: 50_000, reorder_ppm: 50_000, corrupt_ppm: 50_000 };
+    let rates =
+        Rates { loss_ppm: 100_000, duplicate_ppm: 50_000, reorder_ppm: 50_000, corrupt_ppm: 50_000, mark_ppm: 0 };
     for (frames, counters) in [receive(rates, 7), transmit(rates, 7)] {
         assert_eq!(frames.len() as u64, 2000 - counters.lost + counters.duplicated);
         assert!((150..250).contains(&counters.lost), "{counters:?}");
@@ -110,7 +111,8 @@ fn the_last_frame_is_not_held_for_ever() {
 
 #[test]
 fn a_seed_is_a_run() {
-    let rates = Rates { loss_ppm: 100_000, duplicate_ppm: 50_000, reorder_ppm: 50_000, corrupt_ppm: 50_000 };
+    let rates =
+        Rates { loss_ppm: 100_000, duplicate_ppm: 50_000, reorder_ppm: 50_000, corrupt_ppm: 50_000, mark_ppm: 0 };
     assert_eq!(receive(rates, 4711), receive(rates, 4711));
     assert_ne!(receive(rates, 4711), receive(rates, 4712));
     assert_eq!(transmit(rates, 4711), transmit(rates, 4711));

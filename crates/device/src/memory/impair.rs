@@ -9,6 +9,7 @@ use std::collections::BinaryHeap;
 use super::link::{LinkConfig, LinkQueue, LinkRx, LinkTx, link};
 use super::offload;
 use crate::chance::{Dice, Rates};
+use crate::fault::mark;
 use crate::{BATCH_MAX, Queue, Rx, RxChecksum, Tx, TxMeta};
 
 /// What one direction does to frames.
@@ -57,6 +58,8 @@ pub struct ImpairCounters {
     pub reordered: u64,
     /// Frames with a flipped bit.
     pub corrupted: u64,
+    /// Frames that were marked (ECN).
+    pub marked: u64,
 }
 
 /// The most bytes that one direction holds, whatever rate and delay ask for.
@@ -197,13 +200,13 @@ impl Way {
                 _ => None,
             };
             let work = TxMeta { checksum_partial, gso_size: frame.meta.gso_size, header_len: 0 };
-            offload::finish(medium, frame.bytes, &work, |len, write| self.hold(len, write, now_us));
+            offload::finish(medium, frame.bytes, &work, |len, write| self.hold(medium, len, write, now_us));
         }
         rx.release();
         count
     }
 
-    fn hold(&mut self, len: usize, write: &mut dyn FnMut(&mut [u8]), now_us: u64) {
+    fn hold(&mut self, medium: crate::Medium, len: usize, write: &mut dyn FnMut(&mut [u8]), now_us: u64) {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.resize(len, 0);
         write(&mut bytes);
@@ -220,6 +223,9 @@ impl Way {
             return;
         };
         let in_time = sent_us.saturating_add(self.impairments.delay_us);
+        if fate.marked && mark(medium, &mut bytes) {
+            self.counters.marked += 1;
+        }
         if fate.duplicated {
             self.counters.duplicated += 1;
             self.insert(in_time.max(self.last_due_us), bytes.clone());

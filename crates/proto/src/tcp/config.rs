@@ -52,6 +52,8 @@ pub struct Config {
     pub tcp_timestamps: bool,
     /// Offer and accept selective acknowledgements (RFC 2018).
     pub tcp_sack: bool,
+    /// Whether connections heed what routers mark (RFC 3168): 0 none, 1 all of which both ends want it, 2 those whose peer asks for it. 2.
+    pub tcp_ecn: u8,
     /// Answer with SYN cookies when the half-open cache is full.
     pub tcp_syncookies: bool,
     /// Least time between two ACKs that answer invalid segments of one connection. 500 ms. Between two that answer ACKs with nothing in
@@ -81,6 +83,7 @@ impl Default for Config {
             tcp_window_scaling: true,
             tcp_timestamps: true,
             tcp_sack: true,
+            tcp_ecn: 2,
             tcp_syncookies: true,
             tcp_invalid_ratelimit_us: 500_000,
         }

@@ -53,6 +53,8 @@ pub struct Agreed {
     pub rtt_us: Option<u32>,
     /// Our SYN or SYN-ACK had to be sent again.
     pub syn_lost: bool,
+    /// Both ends heed what routers mark (RFC 3168).
+    pub ecn: bool,
 }
 
 /// Why a connection came to its end.
@@ -301,7 +303,7 @@ impl Connection {
             tally: Tally::default(),
             token: 0,
             listener: u16::MAX,
-            told: None,
+            told: if agreed.ecn { Some(Told::with_ecn()) } else { None },
         }
     }
 

@@ -48,6 +48,8 @@ struct PeerSyn {
     sack: bool,
     timestamp: Option<u32>,
     window: u16,
+    /// It is a SYN-ACK that agrees to ECN, which we have asked for.
+    ecn: bool,
 }
 
 /// What a segment did to the handshake.
@@ -110,6 +112,10 @@ impl Handshake {
         let mut flags = Flags::SYN;
         let mut ack = SeqNum::new(0);
         let mut echo = 0;
+        // Who gets no answer may be behind something that drops what it does not know (RFC 3168 section 6.1.1.1).
+        if cx.config.tcp_ecn == 1 && !self.is_repeated() && self.peer.is_none() {
+            flags = flags | Flags::ECE | Flags::CWR;
+        }
         if let Some(peer) = &self.peer {
             flags = flags | Flags::ACK;
             ack = peer.irs + 1;
@@ -243,6 +249,9 @@ impl Handshake {
             sack: seg.options.sack_permitted,
             timestamp: seg.options.timestamps.map(|ts| ts.val),
             window: seg.window.raw(),
+            //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.1
+            //# a SYN-ACK packet with only the ECE flag set but the CWR flag not set
+            ecn: acks_us && cx.config.tcp_ecn == 1 && seg.flags.contains(Flags::ECE) && !seg.flags.contains(Flags::CWR),
         };
         if acks_us {
             return Outcome::Established(self.agree(peer, seg, Event::SynAck, cx));
@@ -303,6 +312,7 @@ impl Handshake {
             rcv_adv: peer.irs + 1 + u32::from(cx.config.initial_window()),
             rtt_us: sent_once.then(|| cx.now.since_us(self.sent_at).min(u32::MAX.into()) as u32),
             syn_lost: self.retries > 0,
+            ecn: peer.ecn,
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct Info {
     pub timestamps: bool,
     /// Both ends permit selective acknowledgements.
     pub sack: bool,
+    /// ECN.
+    pub ecn: bool,
     /// `TCP_NODELAY`.
     pub nodelay: bool,
     /// Scales of the peer's windows and of ours.
@@ -112,6 +114,7 @@ impl Connection {
             phase: self.phase,
             timestamps: has(Facts::TIMESTAMPS),
             sack: has(Facts::SACK),
+            ecn: self.uses_ecn(),
             nodelay: has(Facts::NODELAY),
             wscale: (self.snd.scale.get(), self.rcv.scale.get()),
             congestion: self.congestion.algorithm().name(),

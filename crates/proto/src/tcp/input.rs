@@ -42,6 +42,8 @@ pub struct Arrival<'a> {
     pub discard: Option<Discard>,
     /// It was discarded, and is answered by a challenge ACK (RFC 5961).
     pub challenged: bool,
+    /// A router has marked its packet (CE, RFC 3168). Whoever takes it in says so before.
+    pub is_marked: bool,
 }
 
 /// How a step ends: with the proof that it held, or with the end of the segment.
@@ -363,6 +365,9 @@ impl Connection {
             self.retries = 0;
         }
         self.probes = 0;
+        if seg.flags.contains(Flags::ECE) {
+            self.heed_echo(cx);
+        }
         if self.state == State::Closed {
             return Break(None); // LAST-ACK was waiting for just this
         }
@@ -431,6 +436,9 @@ impl Connection {
     /// The window grows for what was acknowledged. (By itself: most ACKs find it unused.)
     #[inline(never)]
     fn grow_window(&mut self, ack: SeqNum, acked: u32, echo: Option<u32>, now: Instant) {
+        if self.has_heeded_mark() {
+            return;
+        }
         let mut bytes = acked;
         if self.phase == Phase::Loss {
             bytes = bytes.min(self.sent_since_loss(ack - acked, ack));

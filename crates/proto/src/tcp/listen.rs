@@ -68,6 +68,8 @@ const SACK: u8 = 2;
 const CHALLENGED: u8 = 4;
 /// The SYN-ACK was sent again because the SYN was: which of the two is answered nobody knows.
 const REPEATED: u8 = 8;
+/// The peer heeds marks, and so do we.
+const ECN: u8 = 16;
 
 const _: () = assert!(core::mem::size_of::<HalfOpen>() <= 64);
 
@@ -120,6 +122,9 @@ impl HalfOpen {
         }
         if seg.options.sack_permitted && cx.config.tcp_sack {
             flags |= SACK;
+        }
+        if cx.config.tcp_ecn > 0 && asks_for_ecn(seg.flags) {
+            flags |= ECN;
         }
         let scales = match seg.options.window_scale {
             Some(scale) if cx.config.tcp_window_scaling => {
@@ -194,7 +199,11 @@ impl HalfOpen {
             let val = (cx.now.as_ms() as u32).wrapping_add(self.ts_offset);
             options.timestamps = Some(Timestamps { val, echo: self.ts_recent });
         }
-        syn_ack(&self.key, self.iss, self.irs, options, cx)
+        let mut header = syn_ack(&self.key, self.iss, self.irs, options, cx);
+        if self.flags & ECN != 0 {
+            header.flags = header.flags | Flags::ECE;
+        }
+        header
     }
 
     /// The ACK that answers something unacceptable; one at the most between two SYN-ACKs, so that nobody can make us
@@ -228,8 +237,13 @@ impl HalfOpen {
 
     /// Its SYN-ACK goes out again, for an [`Outcome::Repeat`]: no round trip is measured by it (RFC 6298 section 3). It does not count as a loss,
     /// for a network may have repeated the SYN.
-    pub fn note_repeat(&mut self) {
+    ///
+    /// Who has asked for ECN, and does not any more when it repeats its SYN, has doubts whether the network lets that through (RFC 3168 section 6.1.1.1).
+    pub fn note_repeat(&mut self, syn: Flags) {
         self.flags |= REPEATED;
+        if !asks_for_ecn(syn) {
+            self.flags &= !ECN;
+        }
     }
 
     /// Whether the SYN was sent after this segment, as the peer's timestamps have it (RFC 7323 section 5): then what the segment says is of a former use of
@@ -312,8 +326,17 @@ impl HalfOpen {
             rcv_adv: expected + window,
             rtt_us,
             syn_lost: self.retries > 0,
+            ecn: self.flags & ECN != 0,
         })
     }
+}
+
+/// Whether a SYN says that whoever sends it heeds marks.
+//= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.1
+//# We call a SYN packet with the ECE and CWR flags set an "ECN-setup SYN packet"
+#[inline(always)]
+fn asks_for_ecn(syn: Flags) -> bool {
+    syn.contains(Flags::ECE | Flags::CWR)
 }
 
 #[inline(always)]
@@ -394,6 +417,7 @@ pub fn on_cookie_ack(key: &FlowKey, seg: &Segment<'_>, secrets: &Secrets, cx: &C
         rcv_adv: irs + 1 + u32::from(cx.config.initial_window()),
         rtt_us: None,
         syn_lost: false,
+        ecn: false, // a cookie has no bit for it
     })
 }
 

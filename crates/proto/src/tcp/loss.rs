@@ -435,7 +435,7 @@ impl Connection {
     /// FlightSize when what is lost was sent. The ACK that tells of it may acknowledge nearly all of that: where a receiver acknowledges a whole
     /// window at once (GRO, or a lane's poll), what is still in flight then says nothing of what the path has carried. And where the window was used
     /// whole, what ACKs of this very poll have let go counts too: it would be in flight, had each had a poll of its own.
-    fn lately_in_flight(&self) -> u32 {
+    pub(super) fn lately_in_flight(&self) -> u32 {
         let is_whole = self.facts.has(Facts::CWND_LIMITED);
         let whole = if is_whole { self.congestion.window().min(self.snd.queued).min(self.snd.wnd) } else { 0 };
         self.flight().max(self.snd.peak).max(whole)
@@ -445,8 +445,10 @@ impl Connection {
     pub(super) fn enter_recovery(&mut self, cx: &mut Cx<'_>) {
         //= https://www.rfc-editor.org/rfc/rfc6675#section-5
         //# ssthresh = cwnd = (FlightSize / 2)
-        self.congestion.on_congestion(cx.now, self.lately_in_flight());
-        self.doubt(cx.now);
+        if !self.has_heeded_mark() {
+            self.congestion.on_congestion(cx.now, self.lately_in_flight());
+            self.doubt(cx.now);
+        }
         self.phase = Phase::Recovery;
         self.recover = self.snd.nxt;
         self.rexmit_nxt = self.snd.una;

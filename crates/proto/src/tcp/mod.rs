@@ -25,6 +25,7 @@ pub mod config;
 pub mod congestion;
 pub mod connection;
 pub mod cookie;
+mod ecn;
 mod gaps;
 pub mod handshake;
 pub mod info;

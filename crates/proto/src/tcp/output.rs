@@ -669,6 +669,9 @@ impl Connection {
                     self.rexmt_at = now.after_us(self.rtt.rto_us().into());
                 }
                 self.facts = facts;
+                if self.told.is_some() && plan.len > 0 {
+                    self.note_cwr_said();
+                }
                 if !plan.usual {
                     self.on_new_text(plan.len, now);
                 }

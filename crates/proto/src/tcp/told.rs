@@ -3,6 +3,7 @@
 use super::black_hole::Suspicion;
 use super::congestion::Algorithm;
 use super::connection::{Connection, Facts};
+use super::ecn::Ecn;
 use super::keepalive::KeepaliveTimes;
 use super::{Config, Cx};
 use crate::ip::output::Marks;
@@ -26,12 +27,22 @@ pub(super) struct Told {
     pub(super) receive_buffer: u32,
     /// Nobody has told this: what its silence may mean.
     pub(super) suspicion: Option<Suspicion>,
+    /// Nor this: of marks.
+    pub(super) ecn: Ecn,
 }
 
 /// The least that a buffer is made, in bytes of text. The kernel's is no smaller: what it says is twice that, because it counts what is around the text as well.
 pub const SEND_BUFFER_MIN: u32 = 2_304;
 /// The same of a receive buffer.
 pub const RECEIVE_BUFFER_MIN: u32 = 1_152;
+
+impl Told {
+    /// Of a connection whose ends heed marks.
+    #[cold]
+    pub(super) fn with_ecn() -> Box<Told> {
+        Box::new(Told { ecn: Ecn::used(), ..Told::default() })
+    }
+}
 
 impl Connection {
     /// What it was told.

@@ -4,6 +4,7 @@
 //! know, and judges by that alone. Of each flow it keeps the present conversation and the one before.
 
 mod begin;
+mod ecn;
 mod flow;
 mod reset;
 mod segment;
@@ -190,7 +191,8 @@ impl Rfc {
         let stream = |from: usize, len: u64| talk.map(|talk| said(talk, from as u64, len));
         let (algorithm, orderly, astray) = (self.algorithm[host], self.orderly, self.astray[host]);
         let cx = Cx { now_us, icmp, asked: icmp >= 1 << 32, algorithm, orderly, astray, mtu: self.mtu[host] };
-        let found = on_segment(me, peer, &cx, seg, &stream);
+        let marks = ecn::on_sent(me, peer, seg, seen.ecn);
+        let found = on_segment(me, peer, &cx, seg, &stream).or(marks);
         if peer.fin.is_some_and(|fin| seg.ack.after(fin)) {
             me.fin_heard_us.get_or_insert(now_us);
         }
@@ -274,6 +276,7 @@ impl Rfc {
             peer.ts_arrived = Some(ts.val);
         }
         let Some(me) = me else { return None };
+        ecn::on_arrived(me, seg, seen.ecn, self.orderly && !late && again.is_empty());
         // What comes a second time, or to another lane, teaches it nothing.
         if !seg.payload.is_empty() {
             me.told.on_text(seg, self.orderly && !late && start >= newest);

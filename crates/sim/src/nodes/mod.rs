@@ -3,12 +3,14 @@
 mod chance;
 mod delay;
 mod flood;
+mod mark;
 mod mtu;
 mod split;
 
 pub use chance::{Blackout, Corrupt, Drop, Duplicate};
 pub use delay::{Bottleneck, Delay, Reorder};
 pub use flood::{Flood, Target};
+pub use mark::Mark;
 pub use mtu::Mtu;
 pub use split::Split;
 

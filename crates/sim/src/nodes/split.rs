@@ -25,7 +25,7 @@ impl Node for Split {
         "Split"
     }
     fn take(&mut self, _: u64, way: Way, frame: Vec<u8>, out: Out<'_>) {
-        let Frame::Tcp(Seen { key, seg, .. }) = packet::look(self.medium, &frame) else { return out(way, frame) };
+        let Frame::Tcp(Seen { key, seg, ecn, .. }) = packet::look(self.medium, &frame) else { return out(way, frame) };
         let is_plain = !seg.flags.syn() && !seg.flags.urg() && !seg.flags.rst();
         if !is_plain || seg.payload.len() < 2 || !self.dice.chance(self.of_thousand) {
             return out(way, frame);
@@ -43,10 +43,13 @@ impl Node for Split {
             urgent: 0,
             options: seg.options,
         };
-        // What ends the text, or the stream, is said of its last piece.
-        let begins = Header { flags: Flags::ACK, ..whole };
-        out(way, packet::tcp(link, key.local, key.remote, &begins, first));
-        let ends = Header { seq: seg.seq + at as u32, ..whole };
-        out(way, packet::tcp(link, key.local, key.remote, &ends, rest));
+        // What ends the text, or the stream, is said of its last piece, and CWR of the first (RFC 3168 section 6.1.2).
+        let begins = Header { flags: seg.flags.without(Flags::PSH | Flags::FIN), ..whole };
+        let ends = Header { seq: seg.seq + at as u32, flags: seg.flags.without(Flags::CWR), ..whole };
+        for (header, text) in [(begins, first), (ends, rest)] {
+            let mut piece = packet::tcp(link, key.local, key.remote, &header, text);
+            packet::set_ecn(self.medium, &mut piece, ecn);
+            out(way, piece);
+        }
     }
 }

@@ -121,6 +121,9 @@ pub(super) fn network(scenario: &Scenario) -> Network {
     if path.split > 0 {
         list.push(nodes::Split::new(scenario.medium, path.split, dice("split")));
     }
+    if path.mark > 0 {
+        list.push(nodes::Mark::new(scenario.medium, path.mark, dice("mark")));
+    }
     if let Some((bits_per_s, queue)) = path.bottleneck {
         list.push(nodes::Bottleneck::new(bits_per_s, queue));
     }

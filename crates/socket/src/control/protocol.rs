@@ -368,6 +368,8 @@ pub struct SsTimer {
 pub struct SsInfo {
     pub ts: bool,
     pub sack: bool,
+    #[serde(default)]
+    pub ecn: bool,
     pub nodelay: bool,
     pub congestion: Cow<'static, str>,
     pub phase: Cow<'static, str>,
@@ -521,6 +523,7 @@ impl SsInfo {
         SsInfo {
             ts: info.timestamps,
             sack: info.sack,
+            ecn: info.ecn,
             nodelay: info.nodelay,
             congestion: Cow::Borrowed(info.congestion),
             phase: Cow::Borrowed(match info.phase {

@@ -100,7 +100,7 @@ fn a_stream_comes_back_whole_with_shared_tables() {
 
 #[test]
 fn a_stream_comes_back_whole_over_a_bad_link() {
-    let rates = Rates { loss_ppm: 10_000, reorder_ppm: 10_000, corrupt_ppm: 1_000, duplicate_ppm: 1_000 };
+    let rates = Rates { loss_ppm: 10_000, reorder_ppm: 10_000, corrupt_ppm: 1_000, duplicate_ppm: 1_000, mark_ppm: 0 };
     stream(1_000_000, |builder| builder.fault(rates, 7));
 }
 

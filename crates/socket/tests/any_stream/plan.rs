@@ -60,6 +60,7 @@ impl Plan {
                 duplicate_ppm: parts(&mut dice, 15_000),
                 reorder_ppm: parts(&mut dice, 100_000),
                 corrupt_ppm: parts(&mut dice, 5_000),
+                mark_ppm: Dice::new(seed ^ 0xce).pick(&[0, 0, 100_000]),
             },
         };
         let mut config = Config::default();
@@ -78,6 +79,7 @@ impl Plan {
         config.tcp.tcp_sack = !dice.one_in(4);
         config.tcp.tcp_window_scaling = !dice.one_in(4);
         config.tcp.tcp_congestion_control = dice.pick(&[Algorithm::Cubic, Algorithm::Cubic, Algorithm::Reno]);
+        config.tcp.tcp_ecn = Dice::new(seed ^ 0xec).pick(&[0, 1, 2]);
         // Where something is lost, it is waited for.
         let (most, rounds_max) = if rates == Rates::default() { (4 << 20, 4_000) } else { (300_000, 50) };
         // An RST is sent once; where that is lost, the other may wait for a long time before he asks again. And who hears no more holds what he was

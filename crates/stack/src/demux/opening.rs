@@ -126,7 +126,7 @@ impl<T: Tx> Stage<'_, T> {
             }
             listen::Outcome::Repeat => {
                 cold_path();
-                half.note_repeat();
+                half.note_repeat(segment.flags);
                 self.send_syn_ack(index);
             }
             listen::Outcome::Challenge | listen::Outcome::Ignore(_)

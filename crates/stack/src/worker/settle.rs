@@ -17,6 +17,7 @@ use laneway_proto::tcp::output::{Held, Kind as PlanKind};
 use laneway_proto::tcp::{CloseReason, Connection, Cx, Plan, State};
 use laneway_proto::time::Instant;
 use laneway_wire::checksum::Sum;
+use laneway_wire::tcp::Flags;
 use std::borrow::Borrow;
 use std::hint::cold_path;
 
@@ -251,7 +252,11 @@ impl<P: Borrow<Plan> + Clone> Written for Planned<'_, P> {
     }
 
     fn marks(&self) -> Marks {
-        self.connection.marks()
+        self.connection.marks_of(self.plan.borrow())
+    }
+
+    fn notes(&self) -> Flags {
+        self.connection.notes_of(self.plan.borrow())
     }
 }
 

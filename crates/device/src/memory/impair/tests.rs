@@ -105,7 +105,8 @@ fn the_bottleneck_spaces_and_then_overflows() {
 
 #[test]
 fn each_mischief_is_done_and_counted() {
-    let rates = Rates { loss_ppm: 100_000, duplicate_ppm: 50_000, reorder_ppm: 50_000, corrupt_ppm: 20_000 };
+    let rates =
+        Rates { loss_ppm: 100_000, duplicate_ppm: 50_000, reorder_ppm: 50_000, corrupt_ppm: 20_000, mark_ppm: 0 };
     let impairments = Impairments { rates, delay_us: 2000, reorder_us: 3500, ..Impairments::default() };
     let mut net = net(impairments, 7);
     let log = net.run(2000);
@@ -122,7 +123,8 @@ fn each_mischief_is_done_and_counted() {
 
 #[test]
 fn a_seed_is_a_run() {
-    let rates = Rates { loss_ppm: 100_000, duplicate_ppm: 50_000, reorder_ppm: 50_000, corrupt_ppm: 20_000 };
+    let rates =
+        Rates { loss_ppm: 100_000, duplicate_ppm: 50_000, reorder_ppm: 50_000, corrupt_ppm: 20_000, mark_ppm: 0 };
     let impairments = Impairments { rates, delay_us: 2000, jitter_us: 700, ..Impairments::default() };
     assert_eq!(net(impairments, 4711).run(500), net(impairments, 4711).run(500));
     assert_ne!(net(impairments, 4711).run(500), net(impairments, 4712).run(500));

@@ -36,6 +36,7 @@ pub(in crate::tcp) fn agreed() -> Agreed {
         rcv_adv: IRS + 60_000,
         rtt_us: Some(1_000),
         syn_lost: false,
+        ecn: false,
     }
 }
 

@@ -47,6 +47,9 @@ impl Connection {
         if seg.payload.is_empty() && !seg.flags.fin() {
             return Continue(());
         }
+        if self.told.is_some() {
+            self.heed_mark(seg.flags, arrival.is_marked);
+        }
         if (seg.seq + seg.seq_len()).at_or_before(self.rcv.nxt) {
             cold_path();
             self.note_repeated(seg.seq, seg.seq + seg.seq_len());

@@ -86,6 +86,7 @@ impl Rig {
             rcv_adv: SeqNum::new(7 + 65_536),
             rtt_us: Some(200),
             syn_lost: false,
+            ecn: false,
         };
         let connection = Connection::new(&agreed, mtu, &config, now);
         Rig { connection, config, pool: BufferPool::new(1 << 24), now, iss, acked: 0 }

@@ -23,6 +23,9 @@ impl Connection {
             }
         }
         let mut flags = plan.flags;
+        if self.told.is_some() {
+            flags = flags | self.notes_of(plan);
+        }
         let mut urgent = 0;
         if self.facts.has(Facts::URGENT_OUT) && self.snd.up.after(plan.seq) && !reset {
             flags = flags | Flags::URG;

@@ -72,6 +72,7 @@ pub(super) fn on_syn(
     let [a, b] = &mut flow.now;
     let (me, peer) = if host == 0 { (a, b) } else { (b, a) };
     if let Some(me) = me {
+        me.ecn.on_syn(seg);
         let base = match peer {
             Some(peer) if seg.flags.ack() => {
                 if !peer.offer.sack && seg.options.sack_permitted

@@ -1,5 +1,6 @@
 //! What the watcher keeps of a flow: what each host has said on it, and what of that has been heard.
 
+use super::ecn::Ecn;
 use crate::check::loss::Repair;
 use crate::check::silly::Told;
 use laneway_wire::tcp::{Segment, SeqNum};
@@ -61,6 +62,8 @@ impl Arrived {
 pub(super) struct Half {
     pub(super) iss: SeqNum,
     pub(super) offer: Offer,
+    /// What it says of marks.
+    pub(super) ecn: Ecn,
     /// One past the last sequence number sent.
     pub(super) top: SeqNum,
     /// When it sent something last; and what was sent before that may have been lost unseen.
@@ -164,6 +167,7 @@ impl Half {
                 sack: options.sack_permitted,
                 timestamps: options.timestamps.is_some(),
             },
+            ecn: Ecn::new(seg),
             top: seg.seq + 1,
             said_us: 0,
             said_before_us: 0,

@@ -1,0 +1,135 @@
+//! Owns explicit congestion notification (RFC 3168): routers mark what they would have dropped soon, its receiver says so, and its sender sends less.
+//!
+//! | who | says | until |
+//! |---|---|---|
+//! | sender | ECT(0) in the IP header of new text, and of nothing else | |
+//! | router | CE there, in place of it | |
+//! | receiver | ECE in all that it sends | the sender has said CWR |
+//! | sender | CWR with the next new text, and its window is smaller | |
+//!
+//! Few peers ask for it, so what it knows lies [apart](super::told), and nobody else pays for it.
+
+use super::Cx;
+use super::congestion::Controller;
+use super::connection::{Connection, Facts, Phase};
+use super::output::{Kind, Plan};
+use crate::ip::output::Marks;
+use laneway_wire::tcp::{Flags, SeqNum};
+
+/// ECT(0): whoever sent it heeds marks.
+const ECT_0: u8 = 0b10;
+/// The two bits that are ours, whatever the application has said of the others.
+const ECN: u8 = 0b11;
+
+/// What a connection knows whose ends heed marks.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Ecn {
+    /// They do.
+    is_used: bool,
+    /// Text has come that was marked, and its sender has not said yet that it knows.
+    echoes: bool,
+    /// The window became smaller, and the peer is to be told.
+    owes_cwr: bool,
+    /// Until this is acknowledged, echoes are of what has made it smaller already.
+    heeded_to: Option<SeqNum>,
+}
+
+impl Ecn {
+    /// As both ends have just agreed.
+    pub(super) fn used() -> Ecn {
+        Ecn { is_used: true, ..Ecn::default() }
+    }
+}
+
+impl Connection {
+    /// Both ends heed marks. (`TCPI_OPT_ECN` of the kernel's `TCP_INFO`.)
+    pub fn uses_ecn(&self) -> bool {
+        self.ecn().is_some()
+    }
+
+    fn ecn(&self) -> Option<&Ecn> {
+        self.told.as_ref().map(|told| &told.ecn).filter(|ecn| ecn.is_used)
+    }
+
+    fn ecn_mut(&mut self) -> Option<&mut Ecn> {
+        self.told.as_mut().map(|told| &mut told.ecn).filter(|ecn| ecn.is_used)
+    }
+
+    /// Marks of the packet of `plan`.
+    //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.5
+    //# ECN-capable TCP implementations MUST NOT set either ECT codepoint (ECT(0) or ECT(1)) in the IP header for retransmitted
+    //# data packets
+    #[cold]
+    pub fn marks_of(&self, plan: &Plan) -> Marks {
+        let marks = self.marks();
+        let is_new_text = plan.kind == Kind::New && plan.len > 0;
+        let ect = if is_new_text && self.uses_ecn() { ECT_0 } else { 0 };
+        Marks { dscp_ecn: marks.dscp_ecn & !ECN | ect, ..marks }
+    }
+
+    /// Control bits that `plan` knows nothing of.
+    #[cold]
+    pub fn notes_of(&self, plan: &Plan) -> Flags {
+        let mut notes = Flags::default();
+        if let Some(ecn) = self.ecn().filter(|_| plan.kind != Kind::Reset) {
+            if ecn.echoes {
+                notes = notes | Flags::ECE;
+            }
+            if ecn.owes_cwr && plan.kind == Kind::New && plan.len > 0 {
+                notes = notes | Flags::CWR;
+            }
+        }
+        notes
+    }
+
+    /// New text has left, which says CWR if that was owed.
+    #[cold]
+    pub(super) fn note_cwr_said(&mut self) {
+        if let Some(ecn) = self.ecn_mut() {
+            ecn.owes_cwr = false;
+        }
+    }
+
+    /// Text has come with these control bits, marked or not.
+    //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.3
+    //# When TCP receives a CE data packet at the destination end-system, the TCP data receiver sets the ECN-Echo flag in the TCP
+    //# header of the subsequent ACK packet.
+    #[cold]
+    pub(super) fn heed_mark(&mut self, flags: Flags, is_marked: bool) {
+        let Some(ecn) = self.ecn_mut() else { return };
+        if flags.contains(Flags::CWR) {
+            ecn.echoes = false;
+        }
+        if is_marked {
+            ecn.echoes = true;
+            self.facts.set(Facts::ACK_NOW);
+        }
+    }
+
+    /// The peer says that something of ours was marked. It is taken for a loss, of which nothing has to be repaired, once for each window.
+    //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.2
+    //# TCP should not react to congestion indications more than once every window of data (or more loosely, more than once every round-trip time).
+    #[cold]
+    pub(super) fn heed_echo(&mut self, cx: &Cx<'_>) {
+        let (una, nxt) = (self.snd.una, self.snd.nxt);
+        let Some(ecn) = self.ecn_mut() else { return };
+        if ecn.heeded_to.is_some_and(|to| una.before(to)) {
+            return;
+        }
+        ecn.owes_cwr = true;
+        ecn.heeded_to = Some(nxt);
+        // What is lost has made the window smaller as it is.
+        if matches!(self.phase, Phase::Open | Phase::Tail) {
+            self.congestion.on_congestion(cx.now, self.lately_in_flight());
+            self.congestion.on_recovered(cx.now);
+        }
+    }
+
+    /// Of what is under way something was marked, and the window is smaller for it.
+    pub(super) fn has_heeded_mark(&self) -> bool {
+        self.ecn().and_then(|ecn| ecn.heeded_to).is_some_and(|to| self.snd.una.before(to))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+use super::super::config::Config;
+use super::super::connection::Agreed;
+use super::super::connection::tests::{acknowledge_to, agreed};
+use super::super::nagle::Lane;
+use super::super::{BufferPool, Cx};
+use super::*;
+use crate::time::Instant;
+
+const NOW: Instant = Instant::from_us(5_000_000);
+
+/// A sender whose whole window is under way.
+fn sender(ecn: bool) -> (Connection, BufferPool, Config) {
+    let (config, mut pool) = (Config::default(), BufferPool::new(1 << 26));
+    let mut connection = Connection::new(&Agreed { ecn, ..agreed() }, 1_500, &config, NOW);
+    let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
+    assert_eq!(connection.send(&[0; 100_000], &mut cx), 100_000);
+    leave(&mut connection);
+    connection.settle::<Lane>(&mut cx);
+    (connection, pool, config)
+}
+
+/// What may leave does. Says what of it was marked ECT, and said CWR.
+fn leave(connection: &mut Connection) -> Vec<(u8, Flags)> {
+    let mut said = Vec::new();
+    while let Some(plan) = connection.decide::<Lane>(NOW) {
+        said.push((connection.marks_of(&plan).dscp_ecn, connection.notes_of(&plan)));
+        connection.commit(&plan, NOW);
+    }
+    said
+}
+
+#[test]
+fn who_does_not_use_it_heeds_nothing() {
+    let (mut connection, mut pool, config) = sender(false);
+    let cwnd = connection.cwnd();
+    connection.heed_echo(&Cx { now: NOW, config: &config, pool: &mut pool });
+    connection.heed_mark(Flags::ACK, true);
+    assert_eq!((connection.cwnd(), connection.uses_ecn(), connection.told.is_none()), (cwnd, false, true));
+    let all = connection.snd.nxt;
+    acknowledge_to(&mut connection, all, &config, &mut pool, NOW);
+    assert!(leave(&mut connection).iter().all(|said| *said == (0, Flags::NONE)));
+}
+
+/// The application's word about the other bits holds, and about these two does not.
+#[test]
+fn marks_of_the_application_are_beside_it() {
+    let (mut connection, mut pool, config) = sender(true);
+    connection.set_marks(Marks { hop_limit: 9, dscp_ecn: 0b1011_1011 });
+    let all = connection.snd.nxt;
+    acknowledge_to(&mut connection, all, &config, &mut pool, NOW);
+    let plan = connection.decide::<Lane>(NOW).expect("there is more");
+    assert_eq!(connection.marks_of(&plan), Marks { hop_limit: 9, dscp_ecn: 0b1011_1010 });
+    let again = Plan { kind: Kind::Again, ..plan };
+    assert_eq!(connection.marks_of(&again), Marks { hop_limit: 9, dscp_ecn: 0b1011_1000 });
+}
+
+#[test]
+fn a_window_is_reduced_once_and_its_loss_does_not_reduce_it_again() {
+    let (mut connection, mut pool, config) = sender(true);
+    let before = connection.flight();
+    let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
+    connection.heed_echo(&cx);
+    let reduced = connection.cwnd();
+    assert_eq!(reduced, before * 7 / 10);
+    connection.heed_echo(&cx);
+    connection.enter_recovery(&mut cx);
+    assert_eq!(connection.cwnd(), reduced);
+    // Once all of that is acknowledged an echo is another's.
+    let all = connection.snd.nxt;
+    acknowledge_to(&mut connection, all, &config, &mut pool, NOW);
+    let first = leave(&mut connection);
+    assert_eq!(first[0], (ECT_0, Flags::CWR));
+    assert!(first[1..].iter().all(|said| *said == (ECT_0, Flags::NONE)));
+    connection.heed_echo(&Cx { now: NOW, config: &config, pool: &mut pool });
+    assert!(connection.cwnd() < reduced);
+}
+
+/// A repair has made the window smaller for what is under way, whatever was marked of it: the peer is told so.
+#[test]
+fn who_repairs_has_a_smaller_window_already() {
+    let (mut connection, mut pool, config) = sender(true);
+    let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
+    connection.enter_recovery(&mut cx);
+    let reduced = connection.cwnd();
+    connection.heed_echo(&cx);
+    assert_eq!((connection.cwnd(), connection.has_heeded_mark()), (reduced, true));
+}
