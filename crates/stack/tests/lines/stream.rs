@@ -123,7 +123,7 @@ struct Bad {
 }
 
 const GOOD: Bad = Bad {
-    rates: Rates { loss_ppm: 0, duplicate_ppm: 0, reorder_ppm: 0, corrupt_ppm: 0 },
+    rates: Rates { loss_ppm: 0, duplicate_ppm: 0, reorder_ppm: 0, corrupt_ppm: 0, mark_ppm: 0 },
     turn_us: NEAR_US,
     pauses: None,
     resets_at: usize::MAX,
@@ -232,7 +232,7 @@ fn seeds() -> impl Iterator<Item = u64> {
 fn bad(seed: u64) -> Bad {
     let ppm = (seed % 6) as u32 * 6_000;
     Bad {
-        rates: Rates { loss_ppm: ppm, duplicate_ppm: ppm / 2, reorder_ppm: ppm, corrupt_ppm: ppm / 8 },
+        rates: Rates { loss_ppm: ppm, duplicate_ppm: ppm / 2, reorder_ppm: ppm, corrupt_ppm: ppm / 8, mark_ppm: 0 },
         turn_us: if seed.is_multiple_of(3) { FAR_US } else { NEAR_US },
         pauses: seed.is_multiple_of(2).then_some(50 + seed as u32),
         ..GOOD
