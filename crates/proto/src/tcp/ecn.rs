@@ -30,7 +30,7 @@ pub(super) struct Ecn {
     echoes: bool,
     /// The window became smaller, and the peer is to be told.
     owes_cwr: bool,
-    /// Until this is acknowledged, echoes are of what has made it smaller already.
+    /// Until something beyond this is acknowledged, which has said CWR, echoes are of what has made it smaller already.
     heeded_to: Option<SeqNum>,
 }
 
@@ -85,8 +85,12 @@ impl Connection {
     /// New text has left, which says CWR if that was owed.
     #[cold]
     pub(super) fn note_cwr_said(&mut self) {
+        let is_heeded = self.has_heeded_mark();
         if let Some(ecn) = self.ecn_mut() {
             ecn.owes_cwr = false;
+            if !is_heeded {
+                ecn.heeded_to = None; // on the other side of the circle it would lie ahead again
+            }
         }
     }
 
@@ -106,16 +110,18 @@ impl Connection {
         }
     }
 
-    /// The peer says that something of ours was marked. It is taken for a loss, of which nothing has to be repaired, once for each window.
+    /// The peer says that something of ours was marked. It is taken for a loss, of which nothing has to be repaired, once for each window. `acked`: and
+    /// acknowledges something new.
     //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.2
     //# TCP should not react to congestion indications more than once every window of data (or more loosely, more than once every round-trip time).
     #[cold]
-    pub(super) fn heed_echo(&mut self, cx: &Cx<'_>) {
-        let (una, nxt) = (self.snd.una, self.snd.nxt);
-        let Some(ecn) = self.ecn_mut() else { return };
-        if ecn.heeded_to.is_some_and(|to| una.before(to)) {
+    pub(super) fn heed_echo(&mut self, acked: bool, cx: &Cx<'_>) {
+        // What is said to one who has nothing under way was said before.
+        if self.has_heeded_mark() || !acked && self.flight() == 0 {
             return;
         }
+        let nxt = self.snd.nxt;
+        let Some(ecn) = self.ecn_mut() else { return };
         ecn.owes_cwr = true;
         ecn.heeded_to = Some(nxt);
         // What is lost has made the window smaller as it is.
@@ -127,7 +133,7 @@ impl Connection {
 
     /// Of what is under way something was marked, and the window is smaller for it.
     pub(super) fn has_heeded_mark(&self) -> bool {
-        self.ecn().and_then(|ecn| ecn.heeded_to).is_some_and(|to| self.snd.una.before(to))
+        self.ecn().and_then(|ecn| ecn.heeded_to).is_some_and(|to| self.snd.una.at_or_before(to))
     }
 }
 

@@ -366,7 +366,7 @@ impl Connection {
         }
         self.probes = 0;
         if seg.flags.contains(Flags::ECE) {
-            self.heed_echo(cx);
+            self.heed_echo(arrival.acked, cx);
         }
         if self.state == State::Closed {
             return Break(None); // LAST-ACK was waiting for just this

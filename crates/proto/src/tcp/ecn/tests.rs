@@ -33,7 +33,7 @@ fn leave(connection: &mut Connection) -> Vec<(u8, Flags)> {
 fn who_does_not_use_it_heeds_nothing() {
     let (mut connection, mut pool, config) = sender(false);
     let cwnd = connection.cwnd();
-    connection.heed_echo(&Cx { now: NOW, config: &config, pool: &mut pool });
+    connection.heed_echo(false, &Cx { now: NOW, config: &config, pool: &mut pool });
     connection.heed_mark(Flags::ACK, true);
     assert_eq!((connection.cwnd(), connection.uses_ecn(), connection.told.is_none()), (cwnd, false, true));
     let all = connection.snd.nxt;
@@ -59,20 +59,58 @@ fn a_window_is_reduced_once_and_its_loss_does_not_reduce_it_again() {
     let (mut connection, mut pool, config) = sender(true);
     let before = connection.flight();
     let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
-    connection.heed_echo(&cx);
+    connection.heed_echo(false, &cx);
     let reduced = connection.cwnd();
     assert_eq!(reduced, before * 7 / 10);
-    connection.heed_echo(&cx);
+    connection.heed_echo(false, &cx);
     connection.enter_recovery(&mut cx);
     assert_eq!(connection.cwnd(), reduced);
-    // Once all of that is acknowledged an echo is another's.
+    // When all of that is acknowledged, the peer does not know yet that it was heeded; once more is, an echo is another's.
     let all = connection.snd.nxt;
     acknowledge_to(&mut connection, all, &config, &mut pool, NOW);
+    assert_eq!(connection.cwnd(), reduced);
     let first = leave(&mut connection);
     assert_eq!(first[0], (ECT_0, Flags::CWR));
     assert!(first[1..].iter().all(|said| *said == (ECT_0, Flags::NONE)));
-    connection.heed_echo(&Cx { now: NOW, config: &config, pool: &mut pool });
+    connection.heed_echo(true, &Cx { now: NOW, config: &config, pool: &mut pool });
+    assert_eq!(connection.cwnd(), reduced);
+    acknowledge_to(&mut connection, all + 1, &config, &mut pool, NOW);
+    connection.heed_echo(true, &Cx { now: NOW, config: &config, pool: &mut pool });
     assert!(connection.cwnd() < reduced);
+}
+
+/// A peer that sends much, and says in all of it what its text has not yet been answered by.
+#[test]
+fn who_has_nothing_under_way_hears_no_echo() {
+    let (mut connection, mut pool, config) = sender(true);
+    while connection.flight() > 0 {
+        let all = connection.snd.nxt;
+        acknowledge_to(&mut connection, all, &config, &mut pool, NOW);
+        leave(&mut connection);
+    }
+    let cwnd = connection.cwnd();
+    connection.heed_echo(false, &Cx { now: NOW, config: &config, pool: &mut pool });
+    assert_eq!(connection.cwnd(), cwnd);
+    connection.heed_echo(true, &Cx { now: NOW, config: &config, pool: &mut pool });
+    assert!(connection.cwnd() < cwnd, "of what was just acknowledged");
+    let reduced = connection.cwnd();
+    connection.heed_echo(true, &Cx { now: NOW, config: &config, pool: &mut pool });
+    assert_eq!(connection.cwnd(), reduced);
+}
+
+/// What was heeded long ago does not lie ahead again half a circle later.
+#[test]
+fn what_was_heeded_is_forgotten() {
+    let (mut connection, mut pool, config) = sender(true);
+    connection.heed_echo(false, &Cx { now: NOW, config: &config, pool: &mut pool });
+    let all = connection.snd.nxt;
+    acknowledge_to(&mut connection, all, &config, &mut pool, NOW);
+    leave(&mut connection);
+    assert_eq!(connection.ecn().and_then(|ecn| ecn.heeded_to), Some(all));
+    let all = connection.snd.nxt;
+    acknowledge_to(&mut connection, all, &config, &mut pool, NOW);
+    leave(&mut connection);
+    assert_eq!(connection.ecn().and_then(|ecn| ecn.heeded_to), None);
 }
 
 /// A repair has made the window smaller for what is under way, whatever was marked of it: the peer is told so.
@@ -82,6 +120,6 @@ fn who_repairs_has_a_smaller_window_already() {
     let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
     connection.enter_recovery(&mut cx);
     let reduced = connection.cwnd();
-    connection.heed_echo(&cx);
+    connection.heed_echo(false, &cx);
     assert_eq!((connection.cwnd(), connection.has_heeded_mark()), (reduced, true));
 }
