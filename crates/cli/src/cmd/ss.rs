@@ -250,6 +250,7 @@ mod tests {
             let (new, then) = (details(&new), details(&info(changed)));
             then.split(' ').filter(|word| !new.split(' ').any(|w| w == *word)).collect::<Vec<_>>().join(" ")
         };
+        assert_eq!(said(r#"{"ecn":true}"#), "ecn");
         assert_eq!(said(r#"{"snd_wscale":7}"#), "wscale:7,0");
         assert_eq!(said(r#"{"rcv_wscale":7}"#), "wscale:0,7");
         assert_eq!(said(r#"{"rtt_us":0}"#), "rtt:0/0", "a rate of so quick a path is no number");
