@@ -11,6 +11,7 @@ const SUPER_MAX: usize = 65_535;
 const CHECKSUM: usize = 16;
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
+const CWR: u8 = 0x80;
 
 /// Turns a frame that a host sent into those that go on the wire.
 pub fn cut(medium: Medium, frame: &RxFrame<'_>, wire: &mut Vec<Vec<u8>>) {
@@ -25,6 +26,12 @@ pub fn cut(medium: Medium, frame: &RxFrame<'_>, wire: &mut Vec<Vec<u8>>) {
         write(&mut piece);
         wire.push(piece);
     });
+}
+
+/// Whether a host leaves the cutting of a segment with CWR to its device, of which not each knows that the flag belongs to the first piece only.
+pub fn cuts_cwr(medium: Medium, frame: &RxFrame<'_>) -> bool {
+    let flags = place(medium, frame.bytes).map_or(0, |at| frame.bytes[at.tcp + 13]);
+    frame.meta.gso_size != 0 && flags & CWR != 0
 }
 
 /// Where the parts of a frame with TCP lie.

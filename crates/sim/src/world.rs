@@ -356,10 +356,15 @@ impl World {
             let wire = &mut self.actors[host].wire.rx;
             let count = wire.poll(64);
             let mut frames = Vec::with_capacity(count);
+            let mut cuts_cwr = false;
             for i in 0..count {
+                cuts_cwr |= offload::cuts_cwr(self.scenario.medium, &wire.frame(i));
                 offload::cut(self.scenario.medium, &wire.frame(i), &mut frames);
             }
             wire.release();
+            if cuts_cwr {
+                self.find("rfc", format!("host {host} leaves it to its device to cut a segment with CWR"));
+            }
             if count == 0 {
                 return;
             }

@@ -78,7 +78,7 @@ pub trait Written: Clone {
     /// Control bits that are added to what is written, if it may.
     #[inline(always)]
     fn notes(&self) -> Flags {
-        Flags::default()
+        Flags::NONE
     }
 }
 
@@ -156,7 +156,7 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
                 None => return Sent::Nowhere,
             }
         }
-        if path.is_cut || !marks.is_none() || notes != Flags::default() {
+        if path.is_cut || !marks.is_none() || notes != Flags::NONE {
             let (mut header, is_cut) = (marked(path, marks), path.is_cut);
             if is_cut {
                 header = to_be_cut(local, key, &header);
@@ -324,8 +324,7 @@ pub fn super_segment<T: Tx>(
 /// Whether a packet says more than its plan.
 #[inline(always)]
 fn is_noted(connection: &Connection, plan: &Plan) -> bool {
-    connection.may_be_marked()
-        && !(connection.marks_of(plan).is_none() && connection.notes_of(plan) == Flags::default())
+    connection.may_be_marked() && !(connection.marks_of(plan).is_none() && connection.notes_of(plan) == Flags::NONE)
 }
 
 /// A piece that is longer keeps whoever copies it busy for so long that its text comes by itself.
@@ -349,6 +348,8 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
     // Whole segments only, as many as the device takes in one piece.
     let room = tso_max.saturating_sub(ip_len + header_len) / mss * mss;
     let most = if path.resolved && !path.is_cut { room.max(mss) } else { mss };
+    // CWR is said by a segment alone: not each device that cuts knows that it belongs to the first (RFC 3168 section 6.1.2).
+    let first = if connection.notes_of(plan).contains(Flags::CWR) { mss } else { most };
     let pieces = connection.pieces(plan, now);
     let own = marked(path, connection.marks_of(plan));
     let mut header = own;
@@ -356,7 +357,7 @@ fn in_pieces<T: Tx>(local: &mut Local, tx: &mut T, connection: &Connection, path
     let mut sent = Sent::Yes;
     let mut buffer = Vec::new();
     while at < len {
-        let piece = most.min(len - at);
+        let piece = (if at == 0 { first } else { most }).min(len - at);
         let place = Place { forward: at as u32, last: at + piece == len };
         let tcp_len = header_len + piece;
         let total = link_len + ip_len + tcp_len;

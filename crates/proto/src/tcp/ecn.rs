@@ -70,7 +70,7 @@ impl Connection {
     /// Control bits that `plan` knows nothing of.
     #[cold]
     pub fn notes_of(&self, plan: &Plan) -> Flags {
-        let mut notes = Flags::default();
+        let mut notes = Flags::NONE;
         if let Some(ecn) = self.ecn().filter(|_| plan.kind != Kind::Reset) {
             if ecn.echoes {
                 notes = notes | Flags::ECE;
