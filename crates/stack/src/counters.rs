@@ -33,7 +33,7 @@ mib! {
     IpOutRequests,
     IpOutNoRoutes, IpReasmOKs, IpReasmFails, IpFragOKs, IpFragFails, IpFragCreates,
     IpExtInOctets,
-    /// TCP's packets that a router has marked on their way. (The kernel counts all.)
+    /// Packets of connections that use ECN, which a router has marked on their way. (The kernel counts all.)
     IpExtInCEPkts,
     /// Octets of what left: fragments each with their header, super-segments with one.
     IpExtOutOctets,

@@ -35,8 +35,6 @@ pub struct Arriving<'a> {
     pub size: u16,
     /// The checksum field need not be filled in: the device vouches for the bytes.
     pub verified: bool,
-    /// A router has marked its packet (CE, RFC 3168).
-    pub is_marked: bool,
     /// How it has come to this lane.
     pub via: Via,
     /// Where the flow was found last, or what the third pass saw in the index under its hash. It may have changed since, so it is
@@ -55,6 +53,16 @@ impl Arriving<'_> {
     #[inline(never)]
     fn hash_now(&self, key: &KeptKey) -> u64 {
         self.key.hash(&key.get())
+    }
+
+    /// Whether a router has marked its packet (CE, RFC 3168 section 5). Of few somebody wants to know.
+    #[inline]
+    pub fn is_marked(&self) -> bool {
+        match *self.packet {
+            [0x40..=0x4f, class, ..] => class & CE == CE,
+            [0x60..=0x6f, class, ..] => class >> 4 & CE == CE,
+            _ => false,
+        }
     }
 
     /// Its PSH bit.
@@ -146,8 +154,8 @@ fn continues(before: &Arriving<'_>, next: &Arriving<'_>) -> bool {
     let (seq_a, seq_b) = (u32::from_be_bytes([a[4], a[5], a[6], a[7]]), u32::from_be_bytes([b[4], b[5], b[6], b[7]]));
     let len_a = (a_rest.len() - options) as u32;
     before.key == next.key
-        && !before.is_marked
-        && !next.is_marked
+        && !before.is_marked()
+        && !next.is_marked()
         && seq_a.wrapping_add(len_a) == seq_b
         && a[8..13] == b[8..13]
         && a[13] == ACK
@@ -298,7 +306,7 @@ fn plain_segment<'a>(
     if !intact || !local.snapshot.addresses.contains_v4(dst.octets_v4()) {
         return false;
     }
-    segment(local, packet, (src, dst), (tcp, ports), (vouched, /* is_marked= */ false), recent, batch);
+    segment(local, packet, (src, dst), (tcp, ports), vouched, recent, batch);
     true
 }
 
@@ -344,11 +352,7 @@ fn look_closely<'a>(
         count_broken(local);
         return drop(local, Discard::TcpMalformed);
     };
-    let is_marked = packet.ecn == CE;
-    if is_marked {
-        local.counters.count(Mib::IpExtInCEPkts);
-    }
-    segment(local, bytes, (src, dst), (tcp, *ports), (vouched, is_marked), recent, batch);
+    segment(local, bytes, (src, dst), (tcp, *ports), vouched, recent, batch);
     None
 }
 
@@ -378,7 +382,7 @@ fn segment<'a>(
     packet: &'a [u8],
     (src, dst): (Address, Address),
     (tcp, ports): (&'a [u8], [u8; 4]),
-    (Vouched { verified, size }, is_marked): (Vouched, bool),
+    Vouched { verified, size }: Vouched,
     recent: impl Fn(u64) -> Option<Handle> + Copy,
     batch: &mut Batch<'a>,
 ) {
@@ -389,8 +393,7 @@ fn segment<'a>(
     let mix = key.mix();
     let hint = recent(mix);
     // A device lends at most a batch; the mail ring, too.
-    let _ =
-        batch.try_push(Arriving { key, mix, hash: 0, tcp, packet, size, verified, is_marked, via: Via::Direct, hint });
+    let _ = batch.try_push(Arriving { key, mix, hash: 0, tcp, packet, size, verified, via: Via::Direct, hint });
     if size != 0 {
         count_super(local, tcp, size);
     }

@@ -126,11 +126,10 @@ pub struct PlainTcp<'a> {
 pub fn plain_tcp(bytes: &[u8]) -> Option<PlainTcp<'_>> {
     // From the identification to the checksum: that there are more fragments, which of them this is, and the protocol.
     const ASKED: u64 = u64::from_ne_bytes([0, 0, 0x3f, 0xff, 0, 0xff, 0, 0]);
-    const CE: u8 = 0b11;
     const WHOLE_TCP: u64 = u64::from_ne_bytes([0, 0, 0, 0, 0, protocol::TCP, 0, 0]);
     let header = bytes.first_chunk::<20>()?;
-    let ([version, tos, l0, l1], [middle, addresses]) = header.as_rchunks::<8>() else { return None };
-    if *version != 0x45 || tos & CE == CE || u64::from_ne_bytes(*middle) & ASKED != WHOLE_TCP {
+    let ([version, _, l0, l1], [middle, addresses]) = header.as_rchunks::<8>() else { return None };
+    if *version != 0x45 || u64::from_ne_bytes(*middle) & ASKED != WHOLE_TCP {
         return None;
     }
     // With a TCP header at least.

@@ -53,7 +53,7 @@ pub struct Agreed {
     pub rtt_us: Option<u32>,
     /// Our SYN or SYN-ACK had to be sent again.
     pub syn_lost: bool,
-    /// Both ends heed what routers mark (RFC 3168).
+    /// Both ends heed what routers mark (RFC 3168). Few do, so a connection is [told](Connection::use_ecn) when it is made.
     pub ecn: bool,
 }
 
@@ -303,7 +303,7 @@ impl Connection {
             tally: Tally::default(),
             token: 0,
             listener: u16::MAX,
-            told: if agreed.ecn { Some(Told::with_ecn()) } else { None },
+            told: None,
         }
     }
 

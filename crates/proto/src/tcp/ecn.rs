@@ -34,17 +34,17 @@ pub(super) struct Ecn {
     heeded_to: Option<SeqNum>,
 }
 
-impl Ecn {
-    /// As both ends have just agreed.
-    pub(super) fn used() -> Ecn {
-        Ecn { is_used: true, ..Ecn::default() }
-    }
-}
-
 impl Connection {
+    /// Both ends have just [agreed](super::Agreed::ecn) to heed marks.
+    #[cold]
+    pub fn use_ecn(&mut self) {
+        self.tell(|told| told.ecn = Ecn { is_used: true, ..Ecn::default() });
+    }
+
     /// Both ends heed marks. (`TCPI_OPT_ECN` of the kernel's `TCP_INFO`.)
+    #[inline]
     pub fn uses_ecn(&self) -> bool {
-        self.ecn().is_some()
+        self.told.as_ref().is_some_and(|told| told.ecn.is_used)
     }
 
     fn ecn(&self) -> Option<&Ecn> {

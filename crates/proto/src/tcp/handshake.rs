@@ -1,10 +1,10 @@
 //! Owns an active open, from the SYN until both ends are [`Agreed`]: SYN-SENT, and SYN-RECEIVED of a simultaneous open.
 
-use super::Cx;
 use super::connection::{Agreed, CloseReason};
 use super::listen::offer;
 use super::rtt::syn_timeout_us;
 use super::state::{Event, State};
+use super::{Config, Cx};
 use crate::discard::Discard;
 use crate::ip::output::Marks;
 use crate::time::Instant;
@@ -48,8 +48,6 @@ struct PeerSyn {
     sack: bool,
     timestamp: Option<u32>,
     window: u16,
-    /// It is a SYN-ACK that agrees to ECN, which we have asked for.
-    ecn: bool,
 }
 
 /// What a segment did to the handshake.
@@ -249,9 +247,6 @@ impl Handshake {
             sack: seg.options.sack_permitted,
             timestamp: seg.options.timestamps.map(|ts| ts.val),
             window: seg.window.raw(),
-            //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.1
-            //# a SYN-ACK packet with only the ECE flag set but the CWR flag not set
-            ecn: acks_us && cx.config.tcp_ecn == 1 && seg.flags.contains(Flags::ECE) && !seg.flags.contains(Flags::CWR),
         };
         if acks_us {
             return Outcome::Established(self.agree(peer, seg, Event::SynAck, cx));
@@ -281,6 +276,9 @@ impl Handshake {
         let mut agreed = self.agreed(peer, cx);
         if !seg.flags.syn() {
             agreed.snd_wnd = seg.window << agreed.snd_scale;
+        }
+        if seg.flags.contains(Flags::ECE) {
+            agreed.ecn = agrees_to_ecn(seg.flags, cx.config);
         }
         if agreed.rtt_us.is_none() {
             cold_path();
@@ -312,9 +310,17 @@ impl Handshake {
             rcv_adv: peer.irs + 1 + u32::from(cx.config.initial_window()),
             rtt_us: sent_once.then(|| cx.now.since_us(self.sent_at).min(u32::MAX.into()) as u32),
             syn_lost: self.retries > 0,
-            ecn: peer.ecn,
+            ecn: false, // what a SYN-ACK says of it is read where that is
         }
     }
+}
+
+/// Whether it is a SYN-ACK that agrees to heed marks, which we have asked for.
+//= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.1
+//# a SYN-ACK packet with only the ECE flag set but the CWR flag not set
+#[cold]
+fn agrees_to_ecn(flags: Flags, config: &Config) -> bool {
+    config.tcp_ecn == 1 && flags.contains(Flags::SYN | Flags::ECE) && !flags.contains(Flags::CWR)
 }
 
 /// How long ago that left whose timestamp is echoed, in microseconds; the clock of timestamps ticks in milliseconds.

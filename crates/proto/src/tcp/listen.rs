@@ -123,7 +123,7 @@ impl HalfOpen {
         if seg.options.sack_permitted && cx.config.tcp_sack {
             flags |= SACK;
         }
-        if cx.config.tcp_ecn > 0 && asks_for_ecn(seg.flags) {
+        if asks_for_ecn(seg.flags) && cx.config.tcp_ecn > 0 {
             flags |= ECN;
         }
         let scales = match seg.options.window_scale {

@@ -36,14 +36,6 @@ pub const SEND_BUFFER_MIN: u32 = 2_304;
 /// The same of a receive buffer.
 pub const RECEIVE_BUFFER_MIN: u32 = 1_152;
 
-impl Told {
-    /// Of a connection whose ends heed marks.
-    #[cold]
-    pub(super) fn with_ecn() -> Box<Told> {
-        Box::new(Told { ecn: Ecn::used(), ..Told::default() })
-    }
-}
-
 impl Connection {
     /// What it was told.
     pub(super) fn told(&self) -> Told {

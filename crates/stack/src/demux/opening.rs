@@ -122,6 +122,10 @@ impl<T: Tx> Stage<'_, T> {
                 let (config, now) = (&self.local.config.tcp, self.local.now);
                 let make = || Connection::accepted(&agreed, mtu, config, now, listener.0);
                 let id = self.tables.promote((hash, came.mix), index, path, reuse, make);
+                if agreed.ecn {
+                    cold_path();
+                    self.tables.connection(id).into_iter().for_each(Connection::use_ecn);
+                }
                 self.welcome(listener, id, came);
             }
             listen::Outcome::Repeat => {
@@ -227,11 +231,14 @@ impl<T: Tx> Stage<'_, T> {
                 }
                 slot.establish(connection);
                 // Only there: one that is lent before would be laid down elsewhere first.
-                if !marks.is_none()
+                if (agreed.ecn || !marks.is_none())
                     && let Tcb::Synchronized(connection) = &mut slot.tcb
                 {
                     cold_path();
                     connection.set_marks(marks);
+                    if agreed.ecn {
+                        connection.use_ecn();
+                    }
                 }
                 if !slot.touched {
                     slot.touched = true;

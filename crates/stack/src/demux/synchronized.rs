@@ -82,9 +82,10 @@ impl<T: Tx> Stage<'_, T> {
             self.local.touched.add(index);
         }
         let mut cx = cx!(self);
-        let expected = usual
-            .filter(|_| !came.is_marked)
-            .and_then(|usual| connection.on_expected(usual, came.size.into(), &mut cx));
+        // A mark is for those who heed it, and not expected.
+        let is_marked = connection.uses_ecn() && came.is_marked();
+        let expected =
+            usual.filter(|_| !is_marked).and_then(|usual| connection.on_expected(usual, came.size.into(), &mut cx));
         let Some(arrival) = expected else { return otherwise(self) };
         if arrival.text.is_empty() || !accepted {
             // Nothing to show, so nothing has changed under us: the connection in hand is still the one.
@@ -115,7 +116,12 @@ impl<T: Tx> Stage<'_, T> {
         }
         let accepted = slot.accepted;
         let mut cx = cx!(self);
-        let mut arrival = tcp::Arrival { is_marked: came.is_marked, ..tcp::Arrival::default() };
+        let mut arrival = tcp::Arrival::default();
+        if connection.uses_ecn() && came.is_marked() {
+            cold_path();
+            arrival.is_marked = true;
+            self.tables.counters.count(Mib::IpExtInCEPkts);
+        }
         connection.on_unexpected(segment, came.size.into(), &mut cx, &mut arrival);
         let mut fate = Fate::TakenIn;
         if let Some(discard) = arrival.discard {

@@ -35,7 +35,6 @@ fn merged<'a>(first: &'a [u8], second: &'a [u8]) -> Option<&'a [u8]> {
         packet: tcp,
         size: 0,
         verified: true,
-        is_marked: false,
         via: Via::Direct,
         hint: None,
     };

@@ -1,5 +1,4 @@
 use super::super::config::Config;
-use super::super::connection::Agreed;
 use super::super::connection::tests::{acknowledge_to, agreed};
 use super::super::nagle::Lane;
 use super::super::{BufferPool, Cx};
@@ -11,7 +10,10 @@ const NOW: Instant = Instant::from_us(5_000_000);
 /// A sender whose whole window is under way.
 fn sender(ecn: bool) -> (Connection, BufferPool, Config) {
     let (config, mut pool) = (Config::default(), BufferPool::new(1 << 26));
-    let mut connection = Connection::new(&Agreed { ecn, ..agreed() }, 1_500, &config, NOW);
+    let mut connection = Connection::new(&agreed(), 1_500, &config, NOW);
+    if ecn {
+        connection.use_ecn();
+    }
     let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
     assert_eq!(connection.send(&[0; 100_000], &mut cx), 100_000);
     leave(&mut connection);
