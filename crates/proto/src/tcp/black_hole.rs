@@ -9,7 +9,7 @@
 
 use super::Cx;
 use super::congestion::Controller;
-use super::connection::{Connection, Facts};
+use super::connection::{Connection, Facts, effective_mss};
 use crate::time::Instant;
 use laneway_wire::tcp::SeqNum;
 
@@ -47,7 +47,7 @@ impl Connection {
             self.forget_suspicion();
             // As long as less was answered than a large segment it may have been small ones.
             let is_large = self.snd.una.offset_from(una) >= self.snd.mss.into();
-            if !is_large && self.longest_packet() > mtu && cx.now.since_us(since) <= u64::from(TRIED_MS) * 1_000 {
+            if !is_large && self.is_too_large_for(mtu) && cx.now.since_us(since) <= u64::from(TRIED_MS) * 1_000 {
                 self.carries(mtu);
                 return Some(mtu);
             }
@@ -55,8 +55,8 @@ impl Connection {
         if self.retries < cx.config.tcp_retries1 {
             return None;
         }
-        let (tried, longest) = (if self.key.is_v4() { &TRIED[..] } else { &TRIED[..2] }, self.longest_packet());
-        let mtu = tried.iter().copied().find(|mtu| *mtu < longest)?;
+        let tried = if self.key.is_v4() { &TRIED[..] } else { &TRIED[..2] };
+        let mtu = tried.iter().copied().find(|mtu| self.is_too_large_for(*mtu))?;
         let mss = before.map_or(self.snd.mss, |suspicion| suspicion.mss);
         self.carries(mtu);
         self.tell(|told| told.suspicion = Some(Suspicion { mtu, mss, answered: None }));
@@ -86,11 +86,10 @@ impl Connection {
         self.told.as_ref()?.suspicion
     }
 
-    /// The longest packet that may be under way.
-    fn longest_packet(&self) -> u32 {
-        let options = if self.facts.has(Facts::TIMESTAMPS) { 12 } else { 0 };
-        let headers = if self.key.is_v4() { 40 } else { 60 };
-        headers + options + self.flight().min(self.snd.wnd).min(self.snd.mss.into())
+    /// Whether a segment that may be under way is.
+    fn is_too_large_for(&self, mtu: u32) -> bool {
+        let fits = effective_mss(self.snd.peer_mss, mtu, self.key.is_v4(), self.facts.has(Facts::TIMESTAMPS));
+        self.flight().min(self.snd.wnd).min(self.snd.mss.into()) > fits.into()
     }
 }
 

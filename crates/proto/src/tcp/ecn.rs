@@ -7,7 +7,7 @@
 //! | receiver | ECE in all that it sends | the sender has said CWR |
 //! | sender | CWR with the next new text, and its window is smaller | |
 //!
-//! Few peers ask for it, so what it knows lies [apart](super::told), and nobody else pays for it.
+//! Few peers ask for it, so what it knows lies [apart](super::told): others pay a branch for each packet.
 
 use super::Cx;
 use super::congestion::Controller;

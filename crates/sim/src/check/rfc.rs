@@ -54,8 +54,8 @@ pub struct Rfc {
     astray: [Option<u64>; 2],
     /// No link between the hosts takes less.
     mtu: [u32; 2],
-    /// In so many a segment may come.
-    pieces: u64,
+    /// In so many a segment may come to each host, and be taken in behind the whole of it.
+    pieces: [u64; 2],
     /// A host forgets no TIME-WAIT before its time.
     patient: [bool; 2],
     /// Never twice the same.
@@ -81,7 +81,7 @@ impl Rfc {
             algorithm: [0, 1].map(|h| hosts[h].config.tcp.tcp_congestion_control),
             orderly: path.reorder == 0 && path.duplicate == 0 && scenario.is_steered() && scenario.attacks.is_empty(),
             astray: [0, 1].map(|h| (hosts[h].astray > 0).then_some(2 * hosts[h].poll_delay_us + 1_000)),
-            pieces: if path.split > 0 { 2 } else { 1 },
+            pieces: [0, 1].map(|h| if path.split > 0 && hosts[h].astray > 0 { 2 } else { 1 }),
             mtu: [0, 1].map(|h| {
                 // A host that suspects its path has no other reason than silence, of which there may be enough in any world.
                 let suspected = if hosts[h].config.tcp.tcp_mtu_probing { 576 } else { u32::MAX };
@@ -259,8 +259,8 @@ impl Rfc {
         let before = peer.arrived.contiguous;
         let newest = peer.arrived.early.last_key_value().map_or(before, |(_, end)| *end);
         let again = peer.arrived.of(start, end);
-        // Of a whole segment that is taken in before the two pieces of another, though it came behind them, each piece is reported.
-        peer.repeats += if again.is_empty() { 0 } else { self.pieces };
+        // Pieces that went astray are taken in behind the whole segment, though that came last, and then each of them is reported.
+        peer.repeats += if again.is_empty() { 0 } else { self.pieces[host] };
         again.iter().for_each(|(start, end)| peer.repeated.add(*start, *end));
         peer.arrived.add(start, end);
         peer.count_forged();
