@@ -98,7 +98,9 @@ impl World {
         for end in &mut self.ends {
             let slow = round / 32 % end.seats.len();
             for (lane, seat) in end.seats.iter_mut().enumerate() {
-                if self.chance.next_u64() % if lane == slow { 12 } else { 3 } < 2 - u64::from(lane == slow) {
+                let chosen = self.chance.next_u64() % if lane == slow { 12 } else { 3 } < 2 - u64::from(lane == slow);
+                // Not behind for as long as a peer waits before it asks what became of its segments.
+                if chosen || round.is_multiple_of(24) {
                     seat.turn(self.now);
                 }
             }

@@ -10,6 +10,7 @@
 
 use super::LanePorts;
 use super::index::Index;
+use super::layout::twist_of;
 use crate::ports::Ask;
 use crate::snapshot::mix_pair;
 use laneway_table::Slab;
@@ -58,7 +59,7 @@ pub(super) struct Destination {
     /// The lane is where the local port would be.
     pub(super) key: FlowKey,
     pub(super) hash: u64,
-    /// H0: what the classes are permuted by.
+    /// H0: what the classes are permuted by; nothing, where there is one lane.
     pub(super) twist: u8,
     pub(super) flows: u32,
     pub(super) time_waits: u32,
@@ -142,7 +143,7 @@ impl LanePorts {
         self.recent[place] = known.unwrap_or(NONE);
         match known.and_then(|at| Some(self.destinations.get(at)?.found(at))) {
             Some(sought) => sought,
-            None => Sought { hash, known: None, twist: ask.steering.bucket(&ask.flow(0)) as u8, sparse: true },
+            None => Sought { hash, known: None, twist: twist_of(ask), sparse: true },
         }
     }
 
