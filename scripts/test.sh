@@ -34,11 +34,9 @@ loom() {
         scripts/some.sh cargo test -p laneway-sync --release --lib loom
 }
 
-# On the debug build that the tests have just used.
 findfalse() {
-    local program=${CARGO_TARGET_DIR:-target}/debug/laneway
-    [ -x "$program" ] || cargo build -q --bin laneway || return 1
-    cargo run -q -p laneway-tools --bin findfalse -- "$program" --ours laneway --allow crates/tools/findfalse.allow
+    cargo build -q --profile types --bin laneway || return 1
+    cargo run -q -p laneway-tools --bin findfalse -- "${CARGO_TARGET_DIR:-target}/types/laneway" --ours laneway --allow crates/tools/findfalse.allow
 }
 
 # One that does not would be noticed only where somebody runs all of them, which takes minutes.

@@ -186,7 +186,7 @@ fn without_types_it_says_which_flag_is_missing() {
 
 #[test]
 fn an_exception_without_a_reason_is_misuse() {
-    let program = env!("CARGO_BIN_EXE_findfalse");
+    let program = rust_program("misuse", &["-g"]);
     for (text, what) in [
         ("a::B.c", "has no reason"),
         ("a::B.c because", "has no reason"),
@@ -194,12 +194,12 @@ fn an_exception_without_a_reason_is_misuse() {
     ] {
         let file = folder().join(format!("wrong{}.allow", text.len()));
         std::fs::write(&file, text).expect("a file");
-        let output = findfalse(&[program, "--allow", &file.display().to_string()]);
+        let output = findfalse(&[&program, "--allow", &file.display().to_string()]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && said.contains(what) && said.contains(".allow:"), "{said}");
     }
     let file = folder().join("unused.allow");
     std::fs::write(&file, "# what follows is gone\nno::such::Type.field it was there once\n").expect("a file");
-    let output = findfalse(&[program, "--allow", &file.display().to_string()]);
+    let output = findfalse(&[&program, "--allow", &file.display().to_string()]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("no::such::Type.field matches nothing"), "{output:?}");
 }

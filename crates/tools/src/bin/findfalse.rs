@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  findfalse target/debug/laneway                     what is ours and shares a line
-  findfalse target/debug/laneway --allow crates/tools/findfalse.allow --ours laneway
+  findfalse target/types/laneway                     what is ours and shares a line
+  findfalse target/types/laneway --allow crates/tools/findfalse.allow --ours laneway
   findfalse /usr/bin/memcached --all                 with the package of debug symbols installed
   findfalse a.out --lock-type my_lock_t --line 128 --json
 
