@@ -20,6 +20,7 @@ struct Input {
     ts_now: u32,
     scale: Option<u8>,
     sack: bool,
+    ecn: bool,
 }
 
 fuzz_target!(|input: Input| {
@@ -44,7 +45,7 @@ fuzz_target!(|input: Input| {
     if let Some(mss) = cookie::decode(&input.secret, &key, isn, SeqNum::new(input.forged), input.minute) {
         assert!(MSS_TABLE.contains(&mss));
     }
-    let kept = TimestampOptions { window_scale: input.scale.map(WindowScale::new), sack_permitted: input.sack };
+    let kept = TimestampOptions { window_scale: input.scale.map(WindowScale::new), sack_permitted: input.sack, ecn: input.ecn };
     let val = cookie::encode_ts(input.ts_now, kept);
     assert_eq!(cookie::decode_ts(val), kept);
     assert!(input.ts_now.wrapping_sub(val) < 64, "the timestamp must be close, and not in the future");

@@ -101,6 +101,7 @@ mod recipe {
     pub const ACCEPTS_TIMESTAMPS: i32 = 1;
     pub const ACCEPTS_SACK: i32 = 2;
     pub const ACCEPTS_SCALES: i32 = 4;
+    pub const ACCEPTS_ECN: i32 = 8;
 }
 
 /// The program for one interface, shared by its queues. The kernel is asked for it when an endpoint is overrun for the first time.
@@ -241,7 +242,8 @@ impl Recipe {
             window_scale: how.window_scale.unwrap_or(0),
             accepts: bit(how.timestamps, recipe::ACCEPTS_TIMESTAMPS)
                 | bit(how.sack, recipe::ACCEPTS_SACK)
-                | bit(how.window_scale.is_some(), recipe::ACCEPTS_SCALES),
+                | bit(how.window_scale.is_some(), recipe::ACCEPTS_SCALES)
+                | bit(how.ecn, recipe::ACCEPTS_ECN),
             _padding: 0,
         })
     }

@@ -73,6 +73,8 @@ pub struct CookieAnswer {
     pub timestamps: bool,
     /// Whether selective acknowledgments are.
     pub sack: bool,
+    /// Whether who heeds what routers mark (RFC 3168) is told that we do, too. That needs timestamps as well.
+    pub ecn: bool,
     /// Of the answer.
     pub hop_limit: u8,
 }

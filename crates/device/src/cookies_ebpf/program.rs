@@ -64,6 +64,8 @@ const SYN: i32 = 0x02;
 const RST: i32 = 0x04;
 const SYN_ACK: i32 = 0x12;
 const FIN_SYN_RST_ACK: i32 = 0x17;
+const ECE: i32 = 0x40;
+const ECE_CWR: i32 = 0xc0;
 const TCP: i32 = 6;
 const TCP_HEADER: i16 = 20;
 /// Stands for "no window scale option" in a timestamp.

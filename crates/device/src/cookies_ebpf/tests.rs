@@ -23,6 +23,7 @@ fn answers(address: IpAddr, port: u16) -> CookieAnswer {
         window_scale: Some(7),
         timestamps: true,
         sack: true,
+        ecn: true,
         hop_limit: 64,
     }
 }

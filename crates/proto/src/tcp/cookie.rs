@@ -90,13 +90,15 @@ pub struct TimestampOptions {
     pub window_scale: Option<WindowScale>,
     /// The peer's SACK-permitted option.
     pub sack_permitted: bool,
+    /// Both ends heed what routers mark (RFC 3168).
+    pub ecn: bool,
 }
 
 const SCALE_MASK: u32 = 0x0f;
 /// Stands for "no window scale option": scales end at 14 (RFC 7323 section 2.3).
 const SCALE_NONE: u32 = 0x0f;
 const SACK_BIT: u32 = 0x10;
-/// As Linux, which keeps a sixth bit for ECN.
+const ECN_BIT: u32 = 0x20;
 const OPTION_BITS: u32 = 6;
 const OPTION_MASK: u32 = (1 << OPTION_BITS) - 1;
 /// A timestamp that carries options may be so much older than the time at which it is sent, in milliseconds.
@@ -108,7 +110,8 @@ pub const TS_BACK_MS: u32 = OPTION_MASK;
 #[inline]
 pub fn encode_ts(ts_now: u32, options: TimestampOptions) -> u32 {
     let scale = options.window_scale.map_or(SCALE_NONE, |scale| u32::from(scale.get()).min(14));
-    let bits = scale | if options.sack_permitted { SACK_BIT } else { 0 };
+    let bit = |set: bool, bit: u32| if set { bit } else { 0 };
+    let bits = scale | bit(options.sack_permitted, SACK_BIT) | bit(options.ecn, ECN_BIT);
     let back = ts_now.wrapping_sub(bits) & OPTION_MASK;
     ts_now.wrapping_sub(back)
 }
@@ -119,6 +122,7 @@ pub fn decode_ts(ts_echo: u32) -> TimestampOptions {
     TimestampOptions {
         window_scale: (scale != SCALE_NONE).then(|| WindowScale::new(scale as u8)),
         sack_permitted: ts_echo & SACK_BIT != 0,
+        ecn: ts_echo & ECN_BIT != 0,
     }
 }
 

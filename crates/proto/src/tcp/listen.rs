@@ -359,13 +359,18 @@ pub fn cookie_syn_ack(key: &FlowKey, seg: &Segment<'_>, mss: u16, secrets: &Secr
     let peer_mss = seg.options.mss.unwrap_or(if key.is_v4() { 536 } else { 1220 });
     let iss = cookie::encode(&secrets.cookie, key, seg.seq, minute(cx.now), peer_mss);
     let mut options = offer(cx.config, mss, WindowScale::new(cx.config.receive_scale()));
+    let mut flags = Flags::SYN | Flags::ACK;
     match seg.options.timestamps {
         Some(ts) if cx.config.tcp_timestamps => {
-            // Scale and SACK survive in the low bits of our timestamp, which the final ACK echoes.
+            // Scale, SACK and ECN survive in the low bits of our timestamp, which the final ACK echoes.
             let kept = cookie::TimestampOptions {
                 window_scale: seg.options.window_scale.filter(|_| cx.config.tcp_window_scaling),
                 sack_permitted: seg.options.sack_permitted && cx.config.tcp_sack,
+                ecn: asks_for_ecn(seg.flags) && cx.config.tcp_ecn > 0,
             };
+            if kept.ecn {
+                flags = flags | Flags::ECE;
+            }
             options.sack_permitted = kept.sack_permitted;
             options.window_scale = options.window_scale.filter(|_| kept.window_scale.is_some());
             let offset = isn::ts_offset(&secrets.timestamp, &key.local, &key.remote);
@@ -377,7 +382,7 @@ pub fn cookie_syn_ack(key: &FlowKey, seg: &Segment<'_>, mss: u16, secrets: &Secr
             options.window_scale = None;
         }
     }
-    syn_ack(key, iss, seg.seq, options, cx)
+    Header { flags, ..syn_ack(key, iss, seg.seq, options, cx) }
 }
 
 /// Whoever gives a cookie in our place has the time of that moment, and who redeems it that of the beginning of his poll, which may have been so long ago:
@@ -417,7 +422,7 @@ pub fn on_cookie_ack(key: &FlowKey, seg: &Segment<'_>, secrets: &Secrets, cx: &C
         rcv_adv: irs + 1 + u32::from(cx.config.initial_window()),
         rtt_us: None,
         syn_lost: false,
-        ecn: false, // a cookie has no bit for it
+        ecn: cx.config.tcp_ecn > 0 && kept.is_some_and(|(_, kept)| kept.ecn),
     })
 }
 

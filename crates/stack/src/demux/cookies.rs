@@ -175,6 +175,9 @@ impl<T: Tx> Stage<'_, T> {
             if owes_ack {
                 connection.owe_ack();
             }
+            if agreed.ecn {
+                connection.use_ecn();
+            }
             let tcb = Tcb::Synchronized(connection);
             Slot { tcb, hash, touched: false, accepted: false, tag, path }
         });
@@ -214,6 +217,7 @@ fn answer(
         window_scale: config.tcp_window_scaling.then(|| config.receive_scale()),
         timestamps: config.tcp_timestamps,
         sack: config.tcp_sack,
+        ecn: config.tcp_ecn > 0,
         hop_limit,
     }
 }

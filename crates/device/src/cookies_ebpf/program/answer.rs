@@ -1,7 +1,7 @@
 //! The SYN-ACK, and its way back.
 
 use super::hash::Purpose;
-use super::{BPF_F_INGRESS, DROP, Family, Maps, NO_SCALE, SKB_IFINDEX, SYN_ACK, TCP, reg, slot};
+use super::{BPF_F_INGRESS, DROP, ECE, ECE_CWR, Family, Maps, NO_SCALE, SKB_IFINDEX, SYN_ACK, TCP, reg, slot};
 use crate::cookies_ebpf::recipe;
 use crate::ebpf::{ADD, AND, B, DIV, DW, FRAME, H, Helper, JEQ, JNE, Jump, LSH, MOV, OR, Program, RSH, SUB, W, XOR};
 
@@ -74,6 +74,16 @@ impl Program {
         self.store_imm(B, FRAME, tcp + 24, 4);
         self.store_imm(B, FRAME, tcp + 25, 2);
         self.land_all(without);
+        self.load(B, 1, reg::RECIPE, recipe::ACCEPTS);
+        self.op(AND, 1, recipe::ACCEPTS_ECN);
+        let heedless = [self.jump_if(JEQ, 1, 0), {
+            self.load(B, 1, FRAME, came + ip.header + 13);
+            self.op(AND, 1, ECE_CWR);
+            self.jump_if(JNE, 1, ECE_CWR)
+        }];
+        self.op(OR, 2, 0x20);
+        self.store_imm(B, FRAME, tcp + 13, SYN_ACK | ECE);
+        self.land_all(heedless);
         // The latest time with these bits below that is not after now, and the offset.
         self.load(DW, 1, FRAME, slot::NOW);
         self.op64(DIV, 1, 1_000);

@@ -57,7 +57,7 @@ fn what_lies_beside_a_cookie_is_none() {
 #[test]
 fn timestamp_options_at_the_edges() {
     for now in [0, 1, 63, 64, 100, u32::MAX] {
-        let options = TimestampOptions { window_scale: Some(WindowScale::new(14)), sack_permitted: true };
+        let options = TimestampOptions { window_scale: Some(WindowScale::new(14)), sack_permitted: true, ecn: true };
         let ts = encode_ts(now, options);
         assert_eq!(decode_ts(ts), options);
         assert!(now.wrapping_sub(ts) < 64);
@@ -89,8 +89,8 @@ proptest! {
     }
 
     #[test]
-    fn timestamps_round_trip(now in any::<u32>(), scale in prop::option::of(any::<u8>()), sack in any::<bool>()) {
-        let options = TimestampOptions { window_scale: scale.map(WindowScale::new), sack_permitted: sack };
+    fn timestamps_round_trip(now in any::<u32>(), scale in prop::option::of(any::<u8>()), sack in any::<bool>(), ecn in any::<bool>()) {
+        let options = TimestampOptions { window_scale: scale.map(WindowScale::new), sack_permitted: sack, ecn };
         let ts = encode_ts(now, options);
         prop_assert_eq!(decode_ts(ts), options);
         prop_assert!(now.wrapping_sub(ts) < 64, "at most 63 units old, never from the future");

@@ -50,10 +50,11 @@ fn options() -> impl Strategy<Value = Options> {
 }
 
 fn config() -> impl Strategy<Value = Config> {
-    (any::<[bool; 3]>(), 1_000..10_000_000_u32).prop_map(|([scaling, timestamps, sack], most)| Config {
+    (any::<[bool; 3]>(), 0..3u8, 1_000..10_000_000_u32).prop_map(|([scaling, timestamps, sack], ecn, most)| Config {
         tcp_window_scaling: scaling,
         tcp_timestamps: timestamps,
         tcp_sack: sack,
+        tcp_ecn: ecn,
         tcp_rmem: (most / 2, most),
         ..Config::default()
     })
@@ -79,11 +80,12 @@ fn by_lane(
 #[test]
 fn the_kernel_answers_as_the_lane_would() {
     let (tried, world) = (Cell::new(0), RefCell::new(World::new()));
-    let cases =
-        (ends(), any::<[u16; 2]>(), any::<u32>(), options(), config(), any::<u16>(), any::<u64>(), 0..1u64 << 50);
+    let syn =
+        (any::<u32>(), options(), prop_oneof![Just(Flags::NONE), Just(Flags::ECE), Just(Flags::ECE | Flags::CWR)]);
+    let cases = (ends(), any::<[u16; 2]>(), syn, config(), any::<u16>(), any::<u64>(), 0..1u64 << 50);
     let outcome = TestRunner::new(Cases::with_cases(200)).run(
         &cases,
-        |((local, remote), [local_port, remote_port], seq, options, config, mss, seed, now_us)| {
+        |((local, remote), [local_port, remote_port], (seq, options, more_flags), config, mss, seed, now_us)| {
             let key = FlowKey { local, remote, local_port, remote_port };
             let secrets = BootSecrets::from_seed(seed).tcp;
             let header = Header {
@@ -91,7 +93,7 @@ fn the_kernel_answers_as_the_lane_would() {
                 dst_port: local_port,
                 seq: SeqNum::new(seq),
                 ack: SeqNum::new(0),
-                flags: Flags::SYN,
+                flags: Flags::SYN | more_flags,
                 window: UnscaledWindow::new(1),
                 urgent: 0,
                 options,
