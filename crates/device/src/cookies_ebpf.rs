@@ -77,7 +77,7 @@ struct Recipe {
     hop_limit: u8,
     window_scale: u8,
     accepts: u8,
-    _padding: u8,
+    traffic_class: u8,
 }
 
 const _: () = assert!(size_of::<Endpoint>() == 20 && size_of::<Recipe>() == 72);
@@ -96,6 +96,7 @@ mod recipe {
     pub const WINDOW: i16 = offset_of!(Recipe, window) as i16;
     pub const HOP_LIMIT: i16 = offset_of!(Recipe, hop_limit) as i16;
     pub const WINDOW_SCALE: i16 = offset_of!(Recipe, window_scale) as i16;
+    pub const TRAFFIC_CLASS: i16 = offset_of!(Recipe, traffic_class) as i16;
     pub const ACCEPTS: i16 = offset_of!(Recipe, accepts) as i16;
     /// Bits of the last.
     pub const ACCEPTS_TIMESTAMPS: i32 = 1;
@@ -244,7 +245,7 @@ impl Recipe {
                 | bit(how.sack, recipe::ACCEPTS_SACK)
                 | bit(how.window_scale.is_some(), recipe::ACCEPTS_SCALES)
                 | bit(how.ecn, recipe::ACCEPTS_ECN),
-            _padding: 0,
+            traffic_class: how.traffic_class,
         })
     }
 }

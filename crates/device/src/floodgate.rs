@@ -75,8 +75,10 @@ pub struct CookieAnswer {
     pub sack: bool,
     /// Whether who heeds what routers mark (RFC 3168) is told that we do, too. That needs timestamps as well.
     pub ecn: bool,
-    /// Of the answer.
+    /// Of the answer, as its listener wishes it.
     pub hop_limit: u8,
+    /// The same: DSCP in the upper six bits.
+    pub traffic_class: u8,
 }
 
 impl std::fmt::Debug for CookieAnswer {

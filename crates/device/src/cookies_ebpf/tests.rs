@@ -25,6 +25,7 @@ fn answers(address: IpAddr, port: u16) -> CookieAnswer {
         sack: true,
         ecn: true,
         hop_limit: 64,
+        traffic_class: 0,
     }
 }
 

@@ -13,6 +13,7 @@ use crate::ports::Claim;
 use crate::tables::{Handle, Slot, Tcb};
 use laneway_device::{Alarms, CookieAnswer, Tx};
 use laneway_proto::discard::Discard;
+use laneway_proto::ip::output::Marks;
 use laneway_proto::tcp::connection::Agreed;
 use laneway_proto::tcp::cookie::MSS_TABLE;
 use laneway_proto::tcp::listen::Secrets;
@@ -42,36 +43,40 @@ impl<T: Tx> Stage<'_, T> {
             let cx = tcp::Cx { now: local.now, config: &local.config.tcp, pool };
             listen::cookie_syn_ack(key, segment, announced_mss(mtu, key.is_v4()), &local.secrets.get(), &cx)
         });
-        self.overrun(key);
+        self.overrun(key, listener);
     }
 
     /// A handshake has been refused by who had begun it. Whoever floods us from where somebody answers has each of his refused: he takes no
     /// room, but as much time as he likes.
     #[cold]
-    pub(super) fn refused(&mut self, key: &FlowKey) {
+    pub(super) fn refused(&mut self, key: &FlowKey, listener: ListenerId) {
         let (now, (count, since)) = (self.local.now, self.local.refusals);
         let (count, since) = if now.since_us(since) < REFUSALS_US { (count + 1, since) } else { (1, now) };
         self.local.refusals = (count, since);
         if count >= REFUSALS_MANY && self.local.config.tcp.tcp_syncookies {
-            self.overrun(key);
+            self.overrun(key, listener);
         }
     }
 
     /// The device may answer for a while, if it can: it is told how.
     #[inline]
-    fn overrun(&mut self, key: &FlowKey) {
+    fn overrun(&mut self, key: &FlowKey, listener: ListenerId) {
         if self.local.alarms.is_some() && self.local.now >= self.local.overrun_again {
             self.local.overrun_again = self.local.now.after_us(OVERRUN_AGAIN_US);
-            self.local.overrun = Some(self.answers_to(key));
+            self.local.overrun = Some(self.answers_to(key, listener));
         }
     }
 
     /// They announce what the link carries: what is known of the path to one of those who call may not hold for the others.
     #[inline(never)]
-    fn answers_to(&self, key: &FlowKey) -> Box<CookieAnswer> {
+    fn answers_to(&self, key: &FlowKey, listener: ListenerId) -> Box<CookieAnswer> {
         let (local, secrets) = (&*self.local, self.local.secrets.get());
         let mss = announced_mss(local.paths.mtu(), key.is_v4());
-        Box::new(answer(key, mss, &local.config.tcp, &secrets, (local.now.as_us(), local.paths.hop_limit)))
+        let marks = match self.tables.listeners.marks(listener) {
+            Marks { hop_limit: 0, dscp_ecn } => Marks { hop_limit: local.paths.hop_limit, dscp_ecn },
+            marks => marks,
+        };
+        Box::new(answer(key, mss, &local.config.tcp, &secrets, (local.now.as_us(), marks)))
     }
 
     /// An ACK of what nobody has sent, unless that was a cookie lately. Without one it is reset, and counted as that.
@@ -203,7 +208,7 @@ fn answer(
     mss: u16,
     config: &Config,
     secrets: &Secrets,
-    (now_us, hop_limit): (u64, u8),
+    (now_us, marks): (u64, Marks),
 ) -> CookieAnswer {
     CookieAnswer {
         address: endpoint.local.to_ip(),
@@ -218,7 +223,8 @@ fn answer(
         timestamps: config.tcp_timestamps,
         sack: config.tcp_sack,
         ecn: config.tcp_ecn > 0,
-        hop_limit,
+        hop_limit: marks.hop_limit,
+        traffic_class: marks.dscp_ecn,
     }
 }
 

@@ -149,8 +149,9 @@ impl<T: Tx> Stage<'_, T> {
                 cold_path();
                 self.tables.counters.count(Mib::TcpAttemptFails);
                 self.tables.counters.count(Mib::TcpExtEmbryonicRsts);
+                let listener = self.tables.half_open.get(index).map(|half| ListenerId(half.listener));
                 self.tables.remove_half_open(index);
-                self.refused(&came.key);
+                listener.into_iter().for_each(|listener| self.refused(&came.key, listener));
             }
             // The SYN may have come twice, and the peer believes in the first answer, which was a cookie.
             listen::Outcome::Unacceptable => self.laid_down(came, hash, |stage, whole| {

@@ -109,8 +109,10 @@ impl Program {
         self.op(ADD, 1, ip.len_of_nothing);
         self.swap_to_network(1, 16);
         self.load(B, 2, reg::RECIPE, recipe::HOP_LIMIT);
+        self.load(B, 3, reg::RECIPE, recipe::TRAFFIC_CLASS);
         if ip.version == 4 {
-            self.store_imm(H, FRAME, slot::ANSWER, i32::from(0x4500_u16.to_be()));
+            self.store_imm(B, FRAME, slot::ANSWER, 0x45);
+            self.store(B, FRAME, slot::ANSWER + 1, 3);
             self.store(H, FRAME, slot::ANSWER + 2, 1);
             self.store_imm(H, FRAME, slot::ANSWER + 4, 0);
             self.store_imm(H, FRAME, slot::ANSWER + 6, i32::from(0x4000_u16.to_be())); // may not be cut
@@ -121,7 +123,10 @@ impl Program {
             self.op(MOV, 5, 0);
             self.checksum(slot::ANSWER, slot::ANSWER + 10);
         } else {
-            self.store_imm(W, FRAME, slot::ANSWER, 0x6000_0000_u32.to_be() as i32);
+            self.op(LSH, 3, 20);
+            self.op(OR, 3, 0x6000_0000);
+            self.swap_to_network(3, 32);
+            self.store(W, FRAME, slot::ANSWER, 3);
             self.store(H, FRAME, slot::ANSWER + 4, 1);
             self.store_imm(B, FRAME, slot::ANSWER + 6, TCP);
             self.store(B, FRAME, slot::ANSWER + 7, 2);

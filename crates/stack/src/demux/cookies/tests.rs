@@ -18,8 +18,8 @@ use std::cell::{Cell, RefCell};
 const LINK: usize = 14;
 
 /// A packet with one TCP header, in an Ethernet frame.
-fn frame(key: &FlowKey, header: &Header) -> Vec<u8> {
-    let ahead = Template::new(&HeaderSpec::new(key.local, key.remote, protocol::TCP));
+fn frame(key: &FlowKey, header: &Header, marks: Marks) -> Vec<u8> {
+    let ahead = Template::new(&HeaderSpec::new(key.local, key.remote, protocol::TCP)).marked(marks);
     let mut frame = vec![0; LINK + ahead.len() + header.len()];
     frame[12..LINK].copy_from_slice(if key.is_v4() { &[8, 0] } else { &[0x86, 0xdd] });
     let tcp = ahead.emit(&mut frame[LINK..], header.len());
@@ -67,14 +67,14 @@ fn by_lane(
     mss: u16,
     config: &Config,
     secrets: &tcp::listen::Secrets,
-    now: Instant,
+    (now, marks): (Instant, Marks),
 ) -> Vec<u8> {
     let (key, segment) = syn;
     let header = world.server.seats[0].lane.tables(|tables| {
         let cx = Cx { now, config, pool: &mut tables.pool };
         listen::cookie_syn_ack(key, segment, mss, secrets, &cx)
     });
-    frame(key, &header)
+    frame(key, &header, marks)
 }
 
 #[test]
@@ -82,10 +82,19 @@ fn the_kernel_answers_as_the_lane_would() {
     let (tried, world) = (Cell::new(0), RefCell::new(World::new()));
     let syn =
         (any::<u32>(), options(), prop_oneof![Just(Flags::NONE), Just(Flags::ECE), Just(Flags::ECE | Flags::CWR)]);
-    let cases = (ends(), any::<[u16; 2]>(), syn, config(), any::<u16>(), any::<u64>(), 0..1u64 << 50);
+    let marks = (1..=255u8, 0..64u8).prop_map(|(hop_limit, dscp)| Marks { hop_limit, dscp_ecn: dscp << 2 });
+    let cases = (ends(), any::<[u16; 2]>(), syn, (config(), marks), any::<u16>(), any::<u64>(), 0..1u64 << 50);
     let outcome = TestRunner::new(Cases::with_cases(200)).run(
         &cases,
-        |((local, remote), [local_port, remote_port], (seq, options, more_flags), config, mss, seed, now_us)| {
+        |(
+            (local, remote),
+            [local_port, remote_port],
+            (seq, options, more_flags),
+            (config, marks),
+            mss,
+            seed,
+            now_us,
+        )| {
             let key = FlowKey { local, remote, local_port, remote_port };
             let secrets = BootSecrets::from_seed(seed).tcp;
             let header = Header {
@@ -98,9 +107,9 @@ fn the_kernel_answers_as_the_lane_would() {
                 urgent: 0,
                 options,
             };
-            let syn = frame(&key.reversed(), &header);
+            let syn = frame(&key.reversed(), &header, Marks::NONE);
             let segment = Segment::parse(&syn[syn.len() - header.len()..]).unwrap();
-            let how = answer(&key, mss, &config, &secrets, (now_us, 64));
+            let how = answer(&key, mss, &config, &secrets, (now_us, marks));
             let back = match cookies_ebpf::tried_out(&how, [0; 6], &syn) {
                 Ok(back) => back.expect("it is a plain SYN to an endpoint that is overrun"),
                 Err(error) => {
@@ -112,7 +121,7 @@ fn the_kernel_answers_as_the_lane_would() {
             // The program is asked a little after it has been told the time. A timestamp of which the low bits are something else moves on every 64 ms.
             let is_it = (0..1_000).any(|ms| {
                 let now = Instant::from_us(now_us + ms * 1_000);
-                by_lane(&mut world.borrow_mut(), (&key, &segment), mss, &config, &secrets, now) == back
+                by_lane(&mut world.borrow_mut(), (&key, &segment), mss, &config, &secrets, (now, marks)) == back
             });
             prop_assert!(is_it, "{:02x?} was answered with {:02x?}", &syn[LINK..], &back[LINK..]);
             Ok(())
