@@ -1,10 +1,17 @@
 //! Owns which ports of a range hash alike.
 //!
 //! Toeplitz is linear over XOR, so the bucket of a reply is `L(port) ^ H0(addresses, peer's port)` on its low seven bits. The
-//! 128 classes `{ port : L(port) = k }` are the same for every destination; a destination only permutes them.
+//! 128 classes `{ port : L(port) = k }` are the same for every destination; a destination only permutes them. Where there is a single lane there is one class.
 
 use crate::steering::{BUCKETS, Steering};
 use laneway_wire::flow::{Address, FlowKey};
+
+/// How many classes there are. A single lane has the replies to every port, and need not tell one from another: then it is one class, and the ports of a
+/// slice follow each other.
+#[inline]
+pub(super) fn classes_of(steering: &Steering) -> usize {
+    if steering.lanes() == 1 { 1 } else { BUCKETS }
+}
 
 /// A port that is never granted has this rank.
 const NOWHERE: u16 = u16::MAX;
@@ -27,7 +34,8 @@ impl Classes {
     pub(super) fn new(steering: &Steering, v4: bool, range: (u16, u16), reserved: &[u16]) -> Self {
         let nowhere = if v4 { Address::UNSPECIFIED_V4 } else { Address::UNSPECIFIED_V6 };
         let alone = |local_port| {
-            steering.bucket(&FlowKey { local: nowhere, remote: nowhere, local_port, remote_port: 0 }) as u8
+            let key = FlowKey { local: nowhere, remote: nowhere, local_port, remote_port: 0 };
+            (steering.bucket(&key) % classes_of(steering)) as u8
         };
         // The bucket of all zeros is 0 for IPv4; for IPv6 too. So a port's own share is what it hashes to alone.
         let mut of_low = [0; 256];

@@ -3,8 +3,8 @@
 //!
 //! # How a port is found
 //! A destination (our address, the peer's address and port) permutes the 128 [`Classes`] of the port range; those whose bucket
-//! belongs to the lane are the *rows* of its slice. (A single lane has all of them, in one order for all destinations.) A secret
-//! offset for the destination, and a counter that few destinations share (RFC 6056 section 3.3.4), say where in the slice to begin.
+//! belongs to the lane are the *rows* of its slice. A secret offset for the destination, and a counter that few destinations
+//! share (RFC 6056 section 3.3.4), say where in the slice to begin. Where there is a single lane there is one class, and one row.
 //!
 //! * Up to 64 connections to a destination: the port there is tried, one probe. If it is in use, the destination gets an index.
 //! * With an index: the first free place at or after the start ([`FreeMap`](super::free_map::FreeMap), at most four words), one probe.

@@ -59,7 +59,7 @@ pub(super) struct Destination {
     /// The lane is where the local port would be.
     pub(super) key: FlowKey,
     pub(super) hash: u64,
-    /// H0: what the classes are permuted by; nothing, where there is one lane.
+    /// H0: what the classes are permuted by.
     pub(super) twist: u8,
     pub(super) flows: u32,
     pub(super) time_waits: u32,

@@ -2,7 +2,7 @@
 
 use super::LanePorts;
 use super::destination::Destination;
-use crate::ports::classes::Classes;
+use crate::ports::classes::{Classes, classes_of};
 use crate::ports::{Ask, PortParts};
 use crate::steering::{BUCKETS, Steering};
 
@@ -43,11 +43,10 @@ impl Layout {
     }
 }
 
-/// What the classes are permuted by towards the destination of an ask. A single lane owns all of them however they lie, and has one order for all
-/// destinations: 258 bytes that are at hand, where those of all twists are 33 KiB.
+/// What the classes are permuted by towards the destination of an ask.
 #[inline]
 pub(super) fn twist_of(ask: &Ask<'_>) -> u8 {
-    if ask.steering.lanes() == 1 { 0 } else { ask.steering.bucket(&ask.flow(0)) as u8 }
+    (ask.steering.bucket(&ask.flow(0)) % classes_of(ask.steering)) as u8
 }
 
 /// For whom everything is there, and which layout is theirs.
@@ -85,8 +84,7 @@ impl LanePorts {
         if self.layouts[at].before[usize::from(v4)].is_none()
             && let Some(classes) = self.classes[usize::from(v4)].as_deref()
         {
-            let twists = if self.parts.steering.lanes() == 1 { 1 } else { BUCKETS };
-            self.layouts[at].count(v4, classes, twists);
+            self.layouts[at].count(v4, classes, classes_of(&self.parts.steering));
         }
         self.ready = Some(Ready { lane, v4, layout: at });
         at
@@ -112,7 +110,7 @@ impl LanePorts {
     #[cold]
     pub(super) fn lay_out(&mut self, lane: usize) -> usize {
         let mut layout = Layout { lane, buckets: Vec::new(), row_of: [NOT_MINE; BUCKETS], before: [None, None] };
-        for (bucket, owner) in self.table.owner.iter().enumerate() {
+        for (bucket, owner) in self.table.owner.iter().enumerate().take(classes_of(&self.parts.steering)) {
             // Of one that moves, its former owner may still have flows: its ports are nobody's until those are gone.
             if usize::from(*owner) == lane && !self.table.is_moving(bucket) {
                 layout.row_of[bucket] = layout.buckets.len() as u8;
