@@ -9,6 +9,7 @@ use crate::port_set::PortSet;
 use crate::snapshot::Snapshot;
 use crate::steering::Table;
 use crate::trace::Tap;
+use laneway_proto::ip::output::Marks;
 use laneway_proto::time::Instant;
 use laneway_sync::ring::items::{ItemConsumer, ItemProducer, items};
 use laneway_sync::ring::records::{RecordConsumer, RecordProducer, records};
@@ -44,6 +45,8 @@ pub enum ToLane {
         /// What `listen` asked for, over all lanes.
         backlog: usize,
     },
+    /// Marks of the packets to whoever calls a listener from now on.
+    Mark(ListenerId, Marks),
     /// Stop listening: what waits is reset.
     Unlisten(ListenerId),
     /// Bind a UDP socket.

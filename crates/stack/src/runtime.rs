@@ -43,6 +43,7 @@ use crate::steering::Source;
 use laneway_device::pcap::Capture;
 use laneway_device::tun::TunCounters;
 use laneway_device::{Medium, Rx, Tx};
+use laneway_proto::ip::output::Marks;
 use laneway_proto::ip::route::RouteTable;
 use laneway_proto::time::Instant;
 use laneway_sync::doorbell::doorbell;
@@ -248,6 +249,14 @@ impl Runtime {
     /// Stops listening. Connections that nobody has accepted are reset.
     pub fn unlisten(&self, id: ListenerId) {
         self.shared.say(Command::Unbind(BindId(id.0)));
+    }
+
+    /// Marks the packets with which every lane answers whoever calls a listener: no SYN that is sent after this has returned is answered without. Waits for the
+    /// control thread, and not for lanes.
+    pub fn mark(&self, id: ListenerId, marks: Marks) {
+        let (reply, answer) = sync_channel(1);
+        self.shared.say(Command::Mark(id, marks, reply));
+        let _ = answer.recv(); // of a stack that has stopped nobody can be called
     }
 
     /// Gives a bound socket up. Connections from it go on.

@@ -3,9 +3,9 @@
 use laneway_device::memory::{LinkConfig, LinkQueue, LinkRx, LinkTx, link};
 use laneway_device::{Rx, Tx, TxMeta};
 use laneway_proto::discard::Discard;
-use laneway_proto::ip::output::{HeaderSpec, emit};
+use laneway_proto::ip::output::{HeaderSpec, Marks, emit};
 use laneway_proto::time::Instant;
-use laneway_stack::app::{App, ConnId, Context};
+use laneway_stack::app::{App, ConnId, Context, ListenerId};
 use laneway_stack::config::Config;
 use laneway_stack::control::Network;
 use laneway_stack::counters::Mib;
@@ -45,11 +45,13 @@ struct Said {
     port: u16,
     seq: u32,
     flags: Flags,
+    hop_limit: u8,
 }
 
 struct World {
     wire: LinkQueue,
     host: Host<LinkRx, LinkTx, Closing>,
+    listener: ListenerId,
     now: Instant,
 }
 
@@ -61,8 +63,8 @@ impl World {
         let network = Network { addresses: vec!["10.0.0.1/24".parse().unwrap()], gateways: vec![] };
         let config = Config { tcp_max_syn_backlog: BACKLOG, ..Config::default() };
         let mut host = Host::new(config, &network, &BootSecrets::from_seed(7), there, now, |_| Closing).unwrap();
-        host.listen("0.0.0.0:80".parse().unwrap(), 256, now).unwrap();
-        let mut world = World { wire: here.remove(0), host, now };
+        let listener = host.listen("0.0.0.0:80".parse().unwrap(), 256, now).unwrap();
+        let mut world = World { wire: here.remove(0), host, listener, now };
         for port in FORMER {
             let Said { seq, .. } = world.say(port, 0, 0, Flags::SYN).pop().expect("a SYN-ACK");
             let end = world.say(port, 1, seq + 1, Flags::ACK).pop().expect("a FIN");
@@ -87,7 +89,8 @@ impl World {
         }
         let read = |packet: &[u8]| {
             let word = |at| u32::from_be_bytes(*packet[at..].first_chunk().unwrap());
-            Said { port: word(20) as u16, seq: word(24), flags: Flags::from_bits(packet[33]) }
+            let flags = Flags::from_bits(packet[33]);
+            Said { port: word(20) as u16, seq: word(24), flags, hop_limit: packet[8] }
         };
         let count = rx.poll(64);
         let said = (0..count).map(|at| read(rx.frame(at).bytes)).collect();
@@ -181,4 +184,15 @@ fn who_answers_a_cookie_leaves_no_entry() {
     assert!(cookie.seq != other.seq && world.under_way().0 == most, "there was room for an entry by then");
     assert!(world.say(3_000, 1, cookie.seq + 1, Flags::ACK).pop().expect("a FIN").flags.fin());
     assert_eq!(world.under_way().0, most - 1);
+}
+
+/// What was wished of a listener before a SYN was sent holds for its answer, although the lane hears of both in the same turn.
+#[test]
+fn a_syn_is_answered_as_was_wished_before_it_came() {
+    let mut world = World::new();
+    for (port, wished, is) in [(2_001, 255, 255), (2_002, 1, 1), (2_003, 0, 64)] {
+        world.host.control.mark(world.listener, Marks { hop_limit: wished, dscp_ecn: 0 });
+        let said = world.say(port, 0, 0, Flags::SYN);
+        assert_eq!((said[0].flags, said[0].hop_limit), (Flags::SYN | Flags::ACK, is));
+    }
 }

@@ -7,6 +7,7 @@ use crate::error::{Why, refused};
 use crate::on_lane::{
     self, BindId, BindOptions, Cidr, Config, Counters, Device, Ended, Error, ListenerId, Rates, StartError, UdpId,
 };
+use laneway_stack::proto::ip::output::Marks;
 use laneway_stack::threads::POOL;
 use laneway_stack::threads::desk::Desk;
 use std::cell::RefCell;
@@ -221,6 +222,12 @@ impl Stack {
 }
 
 impl Inner {
+    pub(super) fn mark(&self, id: ListenerId, marks: Marks) {
+        if let Some(stack) = &*self.stack.lock().unwrap_or_else(PoisonError::into_inner) {
+            stack.mark(id, marks);
+        }
+    }
+
     pub(super) fn unlisten(&self, id: ListenerId) {
         if let Some(stack) = &*self.stack.lock().unwrap_or_else(PoisonError::into_inner) {
             stack.unlisten(id);

@@ -2,6 +2,7 @@
 
 use super::{BindId, BindOptions, Bucket, Counters, Error, ListenerId, RouteTable, Slice, Tallies, UdpId};
 use crate::control::ControlServer;
+use laneway_stack::proto::ip::output::Marks;
 use laneway_stack::runtime::{Bells, Runtime};
 use std::net::SocketAddr;
 
@@ -165,6 +166,11 @@ impl Stack {
     /// has towards them and how many of those are in use; and what choosing ports has cost. No lane stops for it.
     pub fn ports(&self, most: usize) -> Result<(Vec<Slice>, Tallies), Error> {
         self.runtime.ports(most)
+    }
+
+    /// Marks the packets to whoever calls a listener from now on.
+    pub(crate) fn mark(&self, listener: ListenerId, marks: Marks) {
+        self.runtime.mark(listener, marks);
     }
 
     /// Stops listening. Connections that nobody has accepted are reset; others go on.

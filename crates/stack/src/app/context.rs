@@ -238,10 +238,6 @@ impl Context<'_> {
         }
     }
 
-    pub(crate) fn set_listener_marks(&mut self, listener: ListenerId, to: Marks) {
-        self.tables.listeners.mark(listener, |marks| *marks = to);
-    }
-
     fn mark(&mut self, connection: ConnId, change: impl Fn(&mut Marks)) {
         let changed = |mut marks| {
             change(&mut marks);

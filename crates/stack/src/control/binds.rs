@@ -17,6 +17,7 @@ use crate::entropy::KeptKey;
 use crate::error::Error;
 use crate::mail::ToLane;
 use crate::port_set::PortSet;
+use laneway_proto::ip::output::Marks;
 use laneway_table::ReservationTable;
 use laneway_table::reservation_table::Conflict;
 use laneway_wire::flow::Address;
@@ -214,6 +215,13 @@ impl Control {
     /// Every lane listens.
     pub fn is_listening(&self, id: ListenerId) -> bool {
         self.binds.held.get(&id.0).is_some_and(|held| held.state == State::Listening && held.missing == 0)
+    }
+
+    /// Marks of the packets with which every lane answers whoever calls a listener from now on: no SYN that is sent later is answered without.
+    pub fn mark(&mut self, id: ListenerId, marks: Marks) {
+        if self.binds.get(id.0).is_some_and(|held| held.state == State::Listening) {
+            self.mail.iter_mut().for_each(|mail| mail.tell(ToLane::Mark(id, marks)));
+        }
     }
 
     /// Stops listening. What waits in the lanes' queues is reset.

@@ -11,6 +11,7 @@ use crate::listing::Page;
 use crate::steering::Source;
 use crate::trace::Tap;
 use laneway_device::tun::TunCounters;
+use laneway_proto::ip::output::Marks;
 use laneway_proto::ip::route::RouteTable;
 use laneway_proto::time::Instant;
 use laneway_sync::doorbell::Sleeper;
@@ -45,6 +46,7 @@ pub(super) enum Command {
         reply: Reply,
     },
     Unbind(BindId),
+    Mark(ListenerId, Marks, SyncSender<()>),
     BindUdp {
         at: SocketAddr,
         options: BindOptions,
@@ -160,6 +162,10 @@ impl ControlThread {
                     tracing::info!(%at, id = id.0, "listens no more");
                 }
                 self.control.unbind(id);
+            }
+            Command::Mark(id, marks, reply) => {
+                self.control.mark(id, marks);
+                let _ = reply.send(());
             }
             Command::BindUdp { at, options, reply } => drop(reply.send(self.control.bind_udp_with(at, options))),
             Command::UnbindUdp(id) => self.control.unbind_udp(id),

@@ -51,7 +51,7 @@ pub struct Acceptors {
     flags: Flags,
     /// What acceptors sleep on.
     pub event: Event,
-    /// `IP_TTL` of connections that come, and `IP_TOS` or `IPV6_TCLASS`: see [`set_marks`](super::desk::Desk::set_marks).
+    /// `IP_TTL` of connections that come, and `IP_TOS` or `IPV6_TCLASS`: see [`set_marks`](Self::set_marks).
     hop_limit: AtomicU8,
     dscp_ecn: AtomicU8,
     /// Calls return at once.
@@ -124,7 +124,9 @@ impl Acceptors {
         Marks { hop_limit: self.hop_limit.load(Relaxed), dscp_ecn: self.dscp_ecn.load(Relaxed) }
     }
 
-    pub(super) fn set_marks(&self, marks: Marks) {
+    /// Marks of the packets of connections that come from now on. What answers those who call is the lanes' matter
+    /// ([`Runtime::mark`](crate::runtime::Runtime::mark)).
+    pub fn set_marks(&self, marks: Marks) {
         self.hop_limit.store(marks.hop_limit, Relaxed);
         self.dscp_ecn.store(marks.dscp_ecn, Relaxed);
     }

@@ -44,8 +44,6 @@ pub(super) enum Command {
     Unlisten(ListenerId),
     /// There is room again for this listener's connections.
     Refill(ListenerId),
-    /// Its packets are to be marked otherwise.
-    Mark(ListenerId),
     /// Hand this socket's datagrams to threads.
     BindUdp(Box<LaneDatagrams>),
     /// Stop that.
@@ -429,12 +427,6 @@ impl Desk {
         (0..self.posts.len()).for_each(|lane| self.say(lane, Command::Unlisten(id)));
     }
 
-    /// Marks of the packets with which every lane answers whoever calls a listener from now on, and of the connections that come of it.
-    pub fn set_marks(&self, acceptors: &Acceptors, marks: Marks) {
-        acceptors.set_marks(marks);
-        (0..self.posts.len()).for_each(|lane| self.say(lane, Command::Mark(acceptors.id)));
-    }
-
     /// Tells a lane that there is room again for a listener's connections.
     pub fn refill(&self, lane: usize, id: ListenerId) {
         self.say(lane, Command::Refill(id));
@@ -546,7 +538,6 @@ pub(super) fn refuse(command: Command) {
         Command::BindUdp(side) => side.end(),
         Command::Unlisten(_)
         | Command::Refill(_)
-        | Command::Mark(_)
         | Command::UnbindUdp(_)
         | Command::WatchListener(..)
         | Command::WatchUdp(..) => {}

@@ -220,11 +220,6 @@ impl Server {
                 side.end();
             }
             Command::Refill(id) => self.offer(cx, id),
-            Command::Mark(id) => {
-                if let Some(side) = self.listeners.get(&id.0) {
-                    cx.set_listener_marks(id, side.shared.marks());
-                }
-            }
             Command::BindUdp(side) => {
                 self.late_sockets -= 1;
                 self.sockets.insert(side.shared.id.0, side);

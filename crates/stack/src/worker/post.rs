@@ -112,6 +112,7 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) ->
                 tables.listeners.add(id, binding, port, backlog, local.steering.lanes());
                 local.mail.tell(ToControl::Listening(id));
             }
+            ToLane::Mark(id, marks) => tables.listeners.mark(id, |was| *was = marks),
             ToLane::Unlisten(id) => {
                 for orphan in tables.listeners.remove(id) {
                     Context { tables: &mut tables, local }.abort(orphan);

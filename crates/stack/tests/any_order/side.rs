@@ -109,7 +109,9 @@ impl Side {
             Act::Mark => {
                 let marks = Marks { hop_limit: dice.pick(&[0, 1, 255]), dscp_ecn: dice.pick(&[0, 0xb8]) };
                 if let Some(at) = any(dice, &self.listeners) {
-                    self.desk.set_marks(&self.listeners[at], marks);
+                    let acceptors = &self.listeners[at];
+                    acceptors.set_marks(marks);
+                    self.host.control.mark(acceptors.id, marks);
                 }
             }
             Act::CallOff => {
