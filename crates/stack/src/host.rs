@@ -19,6 +19,7 @@ use crate::tables::Tables;
 use crate::trace;
 use crate::worker::Turn;
 use laneway_device::{Queue, Rx, Tx};
+use laneway_proto::ip::output::Marks;
 use laneway_proto::time::Instant;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -167,7 +168,7 @@ impl<R: Rx, T: Tx, A: App, S: Sharing> Host<R, T, A, S> {
 
     /// Makes a bound socket listen.
     pub fn listen_on(&mut self, bound: BindId, backlog: usize, now: Instant) -> Result<ListenerId, Error> {
-        let id = self.control.listen_on(bound, backlog)?;
+        let id = self.control.listen_on(bound, backlog, Marks::NONE)?;
         self.await_outcome(id.0, now).map(|_| id)
     }
 

@@ -44,6 +44,8 @@ pub enum ToLane {
         port: u16,
         /// What `listen` asked for, over all lanes.
         backlog: usize,
+        /// Of the packets to whoever calls it, from the first one on.
+        marks: Marks,
     },
     /// Marks of the packets to whoever calls a listener from now on.
     Mark(ListenerId, Marks),

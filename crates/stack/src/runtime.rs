@@ -241,9 +241,9 @@ impl Runtime {
         bound.map(|(id, at)| (BindId(id), at))
     }
 
-    /// Makes a bound socket listen, and returns when every lane does.
-    pub fn listen_on(&self, bound: BindId, backlog: usize) -> Result<ListenerId, Error> {
-        self.ask(|reply| Command::ListenOn { bound, backlog, reply }).map(|(id, _)| ListenerId(id))
+    /// Makes a bound socket listen, and answer with these marks, and returns when every lane does.
+    pub fn listen_on(&self, bound: BindId, backlog: usize, marks: Marks) -> Result<ListenerId, Error> {
+        self.ask(|reply| Command::ListenOn { bound, backlog, marks, reply }).map(|(id, _)| ListenerId(id))
     }
 
     /// Stops listening. Connections that nobody has accepted are reset.

@@ -6,6 +6,7 @@ use laneway_proto::discard::Discard;
 use laneway_proto::ip::output::{HeaderSpec, Marks, emit};
 use laneway_proto::time::Instant;
 use laneway_stack::app::{App, ConnId, Context, ListenerId};
+use laneway_stack::binding::BindOptions;
 use laneway_stack::config::Config;
 use laneway_stack::control::Network;
 use laneway_stack::counters::Mib;
@@ -195,4 +196,17 @@ fn a_syn_is_answered_as_was_wished_before_it_came() {
         let said = world.say(port, 0, 0, Flags::SYN);
         assert_eq!((said[0].flags, said[0].hop_limit), (Flags::SYN | Flags::ACK, is));
     }
+}
+
+/// What was wished of a socket before it listened holds from the first SYN on.
+#[test]
+fn who_listens_with_a_wish_answers_the_first_syn_so() {
+    let mut world = World::new();
+    world.host.control.unlisten(world.listener);
+    world.host.turn(world.now);
+    let options = BindOptions { reuse_address: true, ..BindOptions::default() };
+    let (bound, _) = world.host.bind("10.0.0.1:80".parse().unwrap(), options, world.now).unwrap();
+    world.host.control.listen_on(bound, 16, Marks { hop_limit: 255, dscp_ecn: 0 }).unwrap();
+    let said = world.say(2_001, 0, 0, Flags::SYN);
+    assert_eq!((said[0].flags, said[0].hop_limit), (Flags::SYN | Flags::ACK, 255));
 }

@@ -210,7 +210,7 @@ impl TcpListener {
         Ok(())
     }
 
-    pub(super) fn mark(&self, marks: Marks) {
+    fn mark(&self, marks: Marks) {
         if marks != self.0.acceptors.marks() {
             self.0.acceptors.set_marks(marks);
             self.0.stack.upgrade().into_iter().for_each(|stack| stack.mark(self.0.acceptors.id, marks));

@@ -470,10 +470,10 @@ impl TcpSocket {
             Place::Nowhere => self.bound(&stack, SocketAddr::new(anywhere, 0), state.options)?,
         };
         let id = bound.id.ok_or(Why::Invalid)?;
-        let listener = stack.listen_on((id, bound.at), backlog, state.inherited)?;
-        bound.id = None; // the listener's from now on
         let Inherited { tos, tclass, .. } = state.inherited;
-        listener.mark(Marks { hop_limit: state.ttl, dscp_ecn: if self.is_v6 { tclass } else { tos } });
+        let marks = Marks { hop_limit: state.ttl, dscp_ecn: if self.is_v6 { tclass } else { tos } };
+        let listener = stack.listen_on((id, bound.at), backlog, (state.inherited, marks))?;
+        bound.id = None; // the listener's from now on
         Ok(listener)
     }
 }

@@ -189,11 +189,13 @@ impl Stack {
         &self,
         (bound, at): (BindId, SocketAddr),
         backlog: u32,
-        inherited: Inherited,
+        (inherited, marks): (Inherited, Marks),
     ) -> io::Result<TcpListener> {
         let backlog = self.0.backlog.min(backlog as usize);
-        let id = self.with(|stack| stack.listen_on(bound, backlog))?;
-        Ok(TcpListener::new(self, self.0.desk.listen(id, at, backlog), inherited))
+        let id = self.with(|stack| stack.listen_marked(bound, backlog, marks))?;
+        let acceptors = self.0.desk.listen(id, at, backlog);
+        acceptors.set_marks(marks);
+        Ok(TcpListener::new(self, acceptors, inherited))
     }
 
     pub(super) fn bind(&self, at: SocketAddr, options: BindOptions) -> io::Result<(BindId, SocketAddr)> {

@@ -154,7 +154,12 @@ impl Stack {
 
     /// Makes a bound socket listen.
     pub fn listen_on(&self, bound: BindId, backlog: usize) -> Result<ListenerId, Error> {
-        self.runtime.listen_on(bound, backlog)
+        self.listen_marked(bound, backlog, Marks::NONE)
+    }
+
+    /// The same; the packets to whoever calls are marked.
+    pub(crate) fn listen_marked(&self, bound: BindId, backlog: usize, marks: Marks) -> Result<ListenerId, Error> {
+        self.runtime.listen_on(bound, backlog, marks)
     }
 
     /// Gives a bound socket up. Connections from it go on.

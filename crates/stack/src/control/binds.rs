@@ -172,8 +172,8 @@ impl Control {
         self.begin(Transport::Tcp, at, options, Some(backlog)).map(ListenerId)
     }
 
-    /// Makes a bound socket listen. Those beside which it could be *bound* may stand in the way of that.
-    pub fn listen_on(&mut self, bound: BindId, backlog: usize) -> Result<ListenerId, Error> {
+    /// Makes a bound socket listen, and answer with these marks. Those beside which it could be *bound* may stand in the way of that.
+    pub fn listen_on(&mut self, bound: BindId, backlog: usize, marks: Marks) -> Result<ListenerId, Error> {
         let not_bound = || Error::Invalid("only a socket that is bound can listen; call bind first".into());
         let held = self.binds.get(bound.0).filter(|held| held.state == State::Bound).ok_or_else(not_bound)?;
         let (binding, at) = (held.binding, held.at);
@@ -186,7 +186,7 @@ impl Control {
         if let Err(Conflict(_)) = listens {
             return Err(Error::AddressInUse(at));
         }
-        self.tell_to_listen(bound.0, backlog)?;
+        self.tell_to_listen(bound.0, backlog, marks)?;
         Ok(ListenerId(bound.0))
     }
 
@@ -315,11 +315,11 @@ impl Control {
         self.mail.len()
     }
 
-    fn tell_to_listen(&mut self, id: u16, backlog: usize) -> Result<(), Error> {
+    fn tell_to_listen(&mut self, id: u16, backlog: usize, marks: Marks) -> Result<(), Error> {
         let held = self.binds.get(id).ok_or(Error::Closed)?;
         (held.state, held.binding.listens) = (State::Listening, true);
         let (binding, port) = (held.binding, held.at.port());
-        let listen = || ToLane::Listen { id: ListenerId(id), binding, port, backlog };
+        let listen = || ToLane::Listen { id: ListenerId(id), binding, port, backlog, marks };
         self.mail.iter_mut().for_each(|mail| mail.tell(listen()));
         self.binds.get(id).ok_or(Error::Closed)?.missing = self.mail.len();
         Ok(())
@@ -346,7 +346,7 @@ impl Control {
         let (port, then_listen) = (held.at.port(), held.then_listen);
         self.binds.table.commit(&(Transport::Tcp, port), id.into());
         if let Some(backlog) = then_listen {
-            let _ = self.tell_to_listen(id, backlog);
+            let _ = self.tell_to_listen(id, backlog, Marks::NONE);
         }
     }
 

@@ -43,6 +43,7 @@ pub(super) enum Command {
     ListenOn {
         bound: BindId,
         backlog: usize,
+        marks: Marks,
         reply: Reply,
     },
     Unbind(BindId),
@@ -151,8 +152,8 @@ impl ControlThread {
                 };
                 self.wait_for(begun, reply);
             }
-            Command::ListenOn { bound, backlog, reply } => {
-                let begun = self.control.listen_on(bound, backlog).map(|id| id.0);
+            Command::ListenOn { bound, backlog, marks, reply } => {
+                let begun = self.control.listen_on(bound, backlog, marks).map(|id| id.0);
                 self.wait_for(begun, reply);
             }
             Command::Unbind(id) => {

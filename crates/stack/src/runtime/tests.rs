@@ -247,8 +247,8 @@ fn a_bind_is_agreed_on_by_every_lane_and_undone() {
     assert!(Config::default().ip_local_port_range.0 <= at.port());
     assert_eq!(server.bind(at, none), Err(Error::AddressInUse(at)));
     assert_eq!(server.listen(at, 8), Err(Error::AddressInUse(at)));
-    let listener = server.listen_on(id, 8).unwrap();
-    assert_eq!(server.listen_on(id, 8).map(drop).unwrap_err().errno(), rustix::io::Errno::INVAL);
+    let listener = server.listen_on(id, 8, Marks::NONE).unwrap();
+    assert_eq!(server.listen_on(id, 8, Marks::NONE).map(drop).unwrap_err().errno(), rustix::io::Errno::INVAL);
     server.unlisten(listener);
     let (again, _) = server.bind(at, none).unwrap();
     server.unbind(again);

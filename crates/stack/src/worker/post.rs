@@ -107,9 +107,10 @@ fn obey<S: Sharing, T: Tx>(lane: &mut Lane<S>, tx: &mut T, app: &mut dyn App) ->
                 bound::reserve(&mut tables, local, id, binding, port, census);
             }
             ToLane::Release(id) => bound::release(&mut tables, local, id),
-            ToLane::Listen { id, binding, port, backlog } => {
+            ToLane::Listen { id, binding, port, backlog, marks } => {
                 let backlog = backlog.min(local.config.somaxconn);
                 tables.listeners.add(id, binding, port, backlog, local.steering.lanes());
+                tables.listeners.mark(id, |was| *was = marks);
                 local.mail.tell(ToControl::Listening(id));
             }
             ToLane::Mark(id, marks) => tables.listeners.mark(id, |was| *was = marks),
