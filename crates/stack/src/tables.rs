@@ -3,7 +3,7 @@
 mod at_hand;
 mod records;
 
-pub(crate) use at_hand::prefetch_ring;
+pub(crate) use at_hand::{prefetch_far_line, prefetch_ring};
 pub use records::position;
 
 use crate::accept::Listeners;
@@ -121,6 +121,8 @@ pub struct Slot {
 }
 
 const SLOT_LINES: usize = 7;
+/// Those that most segments ask for: what only losses and long lives need is on the last, see [`Connection`].
+const NEAR_LINES: usize = 6;
 const _: () = assert!(offset_of!(Slot, tcb) == 16);
 const _: () = assert!(size_of::<Option<Slot>>() == SLOT_LINES * LINE);
 

@@ -157,57 +157,74 @@ impl Receive {
     }
 }
 
+/// A value that is always there. An enum that holds a connection tells by it whether it does, and need not look further than the first line for that.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Here {
+    Yes,
+}
+
 /// One synchronized connection. Not shared: it belongs to one lane, and nothing in it is atomic.
+///
+/// First stands what is asked for when a segment is on its way, then what each segment asks for, at the end of that the [controller](Congestion). What only losses
+/// and long lives need is behind it, on a line by itself that mostly is not fetched.
+#[repr(C)]
 pub struct Connection {
-    pub(super) key: FlowKey,
+    /// The application's own word for this connection.
+    pub token: u64,
     pub(super) state: State,
     pub(super) phase: Phase,
+    pub(super) reason: CloseReason,
     pub(super) retries: u8,
     pub(super) probes: u8,
-    pub(super) reason: CloseReason,
-    pub(super) facts: Facts,
+    here: Here,
+    /// The listener that it came from; `u16::MAX` for an active open.
+    pub listener: u16,
     pub(super) snd: Send,
+    pub(super) key: FlowKey,
+    pub(super) facts: Facts,
     pub(super) rcv: Receive,
-    pub(super) congestion: Congestion,
-    pub(super) hystart: HyStart,
-    pub(super) rtt: RttEstimator,
-    pub(super) rtt_seq: SeqNum,
+    pub(super) tally: Tally,
     /// When what is being timed left; nothing is while a repair is doubted, and then it is when that began.
     pub(super) rtt_at: Instant,
-    pub(super) recover: SeqNum,
-    /// What lies before this has been retransmitted in the current phase (HighRxt).
-    pub(super) rexmit_nxt: SeqNum,
-    /// How much the last repair has sent again that is not reported as come twice, below zero if a timeout began it; 0 if there was none, or it was taken
-    /// back.
-    pub(super) unreturned: i32,
     pub(super) board: Option<Box<Scoreboard>>,
-    pub(super) ts_recent: u32,
-    pub(super) ts_offset: u32,
     /// When new data last left.
     pub(super) sent_at: Instant,
-    /// The first that left then.
-    pub(super) sent_from: SeqNum,
     /// When the peer last said something acceptable. No count of milliseconds, which would begin anew after seven weeks.
     pub(super) heard_at: Instant,
     pub(super) rexmt_at: Instant,
     pub(super) delack_at: Instant,
     /// Keepalive, or the end of an orphan's FIN-WAIT-2.
     pub(super) keep_at: Instant,
-    /// When the oldest unacknowledged byte was first sent, or the last progress after that.
-    pub(super) progress_ms: u32,
-    pub(super) challenged_ms: u32,
-    pub(super) retransmitted: u32,
-    pub(super) tally: Tally,
-    /// The application's own word for this connection.
-    pub token: u64,
-    /// The listener that it came from; `u16::MAX` for an active open.
-    pub listener: u16,
     /// What few are told.
     pub(super) told: Option<Box<Told>>,
+    pub(super) rtt: RttEstimator,
+    pub(super) rtt_seq: SeqNum,
+    pub(super) ts_recent: u32,
+    pub(super) ts_offset: u32,
+    /// The first that left at `sent_at`.
+    pub(super) sent_from: SeqNum,
+    /// When the oldest unacknowledged byte was first sent, or the last progress after that.
+    pub(super) progress_ms: u32,
+    pub(super) congestion: Congestion,
+    pub(super) hystart: HyStart,
+    pub(super) recover: SeqNum,
+    /// What lies before this has been retransmitted in the current phase (HighRxt).
+    pub(super) rexmit_nxt: SeqNum,
+    /// How much the last repair has sent again that is not reported as come twice, below zero if a timeout began it; 0 if there was none, or it was taken
+    /// back.
+    pub(super) unreturned: i32,
+    pub(super) challenged_ms: u32,
+    pub(super) retransmitted: u32,
+    /// Bytes sent again.
+    pub(super) bytes_retrans: u64,
 }
 
 const _: () =
     assert!(core::mem::size_of::<Connection>() <= 448, "an idle connection must fit 512 bytes with its table entries");
+
+/// The controller's window and the clock behind it are the last that most segments ask for; a table's own 16 bytes before that fill six lines.
+const _: () = assert!(core::mem::offset_of!(Connection, congestion) + 32 + 16 == 6 * 64);
 
 impl Connection {
     /// A connection in ESTABLISHED, made of what the handshake settled. `path_mtu` bounds segments sent.
@@ -300,8 +317,10 @@ impl Connection {
             progress_ms: ms,
             challenged_ms: ms.wrapping_sub(u32::MAX / 2),
             retransmitted: 0,
+            bytes_retrans: 0,
             tally: Tally::default(),
             token: 0,
+            here: Here::Yes,
             listener: u16::MAX,
             told: None,
         }

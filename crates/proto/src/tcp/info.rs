@@ -11,8 +11,6 @@ pub(super) struct Tally {
     pub(super) bytes_acked: u64,
     /// Bytes of the peer's that arrived in order.
     pub(super) bytes_received: u64,
-    /// Bytes sent again.
-    pub(super) bytes_retrans: u64,
     /// Segments taken in, as the network carried them: of one that was made of several, each.
     pub(super) segs_in: u32,
     /// Segments handed to the device, likewise.
@@ -106,7 +104,7 @@ impl Connection {
         } else {
             (None, 0)
         };
-        let bytes_retrans = self.tally.bytes_retrans;
+        let bytes_retrans = self.bytes_retrans;
         // A FIN in flight occupies a sequence number and is no byte.
         let fin = u32::from(has(Facts::FIN_SENT) && self.flight() > 0);
         Info {

@@ -692,7 +692,7 @@ impl Connection {
                 }
                 self.facts.clear(Facts::FORCE | Facts::TIMING);
                 self.retransmitted += 1;
-                self.tally.bytes_retrans += u64::from(plan.len);
+                self.bytes_retrans += u64::from(plan.len);
                 // What is to be waited for is the answer to this, and not to what was lost (RFC 6675 section 6).
                 if plan.seq == self.snd.una || self.rexmt_at == Instant::NEVER {
                     self.rexmt_at = now.after_us(self.rtt.rto_us().into());

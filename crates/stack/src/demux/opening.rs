@@ -9,7 +9,7 @@ use crate::egress;
 use crate::ingress;
 use crate::lane::Local;
 use crate::paths::PathPlace;
-use crate::tables::{Handle, Kind, Tcb, prefetch_ring};
+use crate::tables::{Handle, Kind, Tcb, prefetch_far_line, prefetch_ring};
 use laneway_device::Tx;
 use laneway_proto::discard::Discard;
 use laneway_proto::ip::output::Marks;
@@ -199,6 +199,7 @@ impl<T: Tx> Stage<'_, T> {
     pub(super) fn handshaking(&mut self, index: u32, came: &ingress::Arriving<'_>) -> Fate {
         let id = self.tables.id(index);
         let Some(slot) = self.tables.slots.get_mut(index) else { return Fate::Elsewhere };
+        prefetch_far_line(slot);
         let Tcb::Handshaking(handshake) = &mut slot.tcb else { return Fate::Elsewhere };
         if *handshake.key() != came.key {
             cold_path();

@@ -1,6 +1,6 @@
 //! Owns what is asked for ahead, so that it is in the cache when it is needed.
 
-use super::{Handle, Kind, SLOT_LINES, Slot, Tables, Tcb, position};
+use super::{Handle, Kind, NEAR_LINES, SLOT_LINES, Slot, Tables, Tcb, position};
 use crate::app::ConnId;
 use laneway_proto::tcp::BufferPool;
 use laneway_sync::prefetch::{LINE, prefetch_line_to_write};
@@ -88,7 +88,7 @@ impl Tables {
     #[inline(always)]
     pub fn prefetch_handle(&self, handle: Handle) {
         if handle.kind() == Kind::Connection {
-            self.slots.prefetch_lines(handle.index(), SLOT_LINES);
+            self.slots.prefetch_lines(handle.index(), NEAR_LINES);
         } else {
             self.prefetch_other(handle);
         }
@@ -106,8 +106,14 @@ impl Tables {
     /// Asks for the lines of a connection that will be needed soon.
     #[inline]
     pub fn prefetch(&self, id: ConnId) {
-        self.slots.prefetch_lines(id.index(), SLOT_LINES);
+        self.slots.prefetch_lines(id.index(), NEAR_LINES);
     }
+}
+
+/// The line of a slot that segments do not ask for: who establishes a connection writes it, too.
+#[inline(always)]
+pub(crate) fn prefetch_far_line(slot: &Slot) {
+    prefetch_line_to_write(std::ptr::from_ref(slot).cast::<u8>().wrapping_add((SLOT_LINES - 1) * LINE));
 }
 
 /// Brings the `n`th ring after the one that is lent next into the cache, for whoever will write to it: a connection that begins is about to

@@ -19,8 +19,11 @@ const STEP_BITS: u32 = 5;
 
 /// The controller of RFC 9438, with fast convergence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
 pub struct Cubic {
     pub(super) window: Window,
+    /// When `epoch_us` was last brought up to date; `NEVER`: no epoch is running.
+    clock: Instant,
     /// Where the curve is flat, in bytes: the window before the last reduction. 0: unknown (before any loss, and after a
     /// time-out); then the next epoch starts on the flat point.
     w_max: u32,
@@ -33,8 +36,6 @@ pub struct Cubic {
     est_credit: u32,
     /// Time since the start of the epoch in which the window was in use, in microseconds.
     epoch_us: u32,
-    /// When `epoch_us` was last brought up to date; `NEVER`: no epoch is running.
-    clock: Instant,
 }
 
 impl Cubic {
