@@ -17,7 +17,8 @@ const TICKS_MAX: u64 = 1 << 18;
 /// the curve, seldom enough that most ACKs cost an addition.
 const STEP_BITS: u32 = 5;
 
-/// The controller of RFC 9438, with fast convergence.
+/// The controller of RFC 9438, with fast convergence. First stands what each acknowledgement asks for, since a line of
+/// [`Connection`](crate::tcp::Connection) ends behind that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Cubic {
@@ -37,6 +38,8 @@ pub struct Cubic {
     /// Time since the start of the epoch in which the window was in use, in microseconds.
     epoch_us: u32,
 }
+
+const _: () = assert!(core::mem::offset_of!(Cubic, w_max) == 32);
 
 impl Cubic {
     /// A controller for segments of `mss` bytes.
