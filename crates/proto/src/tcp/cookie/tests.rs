@@ -72,6 +72,7 @@ proptest! {
         let cookie = encode(&secret, &flow(port), isn, minute, MSS_TABLE[index]);
         let decoded = decode(&secret, &flow(port), isn, cookie, minute.wrapping_add(age));
         prop_assert_eq!(decoded, (age <= MINUTES_VALID).then_some(MSS_TABLE[index]));
+        prop_assert_eq!(is_timely(&secret, &flow(port), isn, cookie, minute.wrapping_add(age)), age <= MINUTES_VALID);
     }
 
     /// Nothing else decodes it. A stranger's chance is 16 in 2^32 per case, and cases are few.
