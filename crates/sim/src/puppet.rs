@@ -54,7 +54,13 @@ impl Puppet {
                     let spent_us = before.map_or(0, |before| before.spent_us.max(end_us(before)));
                     // Taken again faster than the clock of sequence numbers: an old answer may be one to this SYN.
                     let haunted = haunted || now_us < spent_us && stage.echoes;
-                    (stage.talks[talk].haunted, stage.talks[talk].spent_us) = (haunted, spent_us);
+                    // What a device has opened over an end that is still there may have come to nothing, and that end go on as before.
+                    let is_left =
+                        |(t, other): (usize, &Talk)| t != talk && other.flow == Some(flow) && !other.is_over();
+                    let blind =
+                        before.is_some_and(|before| before.blind) && stage.talks.iter().enumerate().any(is_left);
+                    let t = &mut stage.talks[talk];
+                    (t.haunted, t.blind, t.spent_us) = (haunted, blind, spent_us);
                 }
             }
             // All ports are taken: later.
