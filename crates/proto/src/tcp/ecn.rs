@@ -131,9 +131,17 @@ impl Connection {
         }
     }
 
-    /// Of what is under way something was marked, and the window is smaller for it.
+    /// The window is smaller for a mark, and the peer may not have heard so yet: CWR is with what left next.
     pub(super) fn has_heeded_mark(&self) -> bool {
         self.ecn().and_then(|ecn| ecn.heeded_to).is_some_and(|to| self.snd.una.at_or_before(to))
+    }
+
+    /// What is oldest of what is under way had left before the window became smaller for a mark: its loss is one with that.
+    //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.2
+    //# If that data packet is dropped in the network, then the sending TCP will have to reduce the congestion window again and retransmit
+    //# the dropped packet.
+    pub(super) fn is_in_marked_window(&self) -> bool {
+        self.ecn().and_then(|ecn| ecn.heeded_to).is_some_and(|to| self.snd.una.before(to))
     }
 }
 

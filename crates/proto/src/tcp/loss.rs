@@ -434,18 +434,23 @@ impl Connection {
 
     /// FlightSize when what is lost was sent. The ACK that tells of it may acknowledge nearly all of that: where a receiver acknowledges a whole
     /// window at once (GRO, or a lane's poll), what is still in flight then says nothing of what the path has carried. And where the window was used
-    /// whole, what ACKs of this very poll have let go counts too: it would be in flight, had each had a poll of its own.
+    /// whole, what ACKs of this very poll have let go counts too: it would be in flight, had each had a poll of its own. What the window lets go
+    /// and waits to fill a burst would not.
     pub(super) fn lately_in_flight(&self) -> u32 {
-        let is_whole = self.facts.has(Facts::CWND_LIMITED);
-        let whole = if is_whole { self.congestion.window().min(self.snd.queued).min(self.snd.wnd) } else { 0 };
-        self.flight().max(self.snd.peak).max(whole)
+        let (flight, window) = (self.flight(), self.congestion.window());
+        let most = flight.max(self.snd.peak);
+        if !self.facts.has(Facts::CWND_LIMITED) {
+            return most;
+        }
+        let let_go = most.saturating_add(most - flight);
+        most.max(let_go.min(window).min(self.snd.queued).min(self.snd.wnd))
     }
 
     /// Something is lost, and is sent again at once.
     pub(super) fn enter_recovery(&mut self, cx: &mut Cx<'_>) {
         //= https://www.rfc-editor.org/rfc/rfc6675#section-5
         //# ssthresh = cwnd = (FlightSize / 2)
-        if !self.has_heeded_mark() {
+        if !self.is_in_marked_window() {
             self.congestion.on_congestion(cx.now, self.lately_in_flight());
             self.doubt(cx.now);
         }

@@ -81,6 +81,23 @@ fn a_window_is_reduced_once_and_its_loss_does_not_reduce_it_again() {
     assert!(connection.cwnd() < reduced);
 }
 
+/// What says CWR has left in the smaller window. If it is lost, that is another loss.
+#[test]
+fn a_loss_of_what_left_later_reduces_the_window_again() {
+    let (mut connection, mut pool, config) = sender(true);
+    connection.heed_echo(false, &Cx { now: NOW, config: &config, pool: &mut pool });
+    let (all, reduced) = (connection.snd.nxt, connection.cwnd());
+    acknowledge_to(&mut connection, all, &config, &mut pool, NOW);
+    assert_eq!(leave(&mut connection)[0], (ECT_0, Flags::CWR));
+    let under_way = connection.flight();
+    connection.enter_recovery(&mut Cx { now: NOW, config: &config, pool: &mut pool });
+    assert!(connection.cwnd() < reduced, "{} of {under_way} under way", connection.cwnd());
+    // The peer goes on with its echo until what says CWR has come.
+    let cwnd = connection.cwnd();
+    connection.heed_echo(false, &Cx { now: NOW, config: &config, pool: &mut pool });
+    assert_eq!(connection.cwnd(), cwnd);
+}
+
 /// A peer that sends much, and says in all of it what its text has not yet been answered by.
 #[test]
 fn who_has_nothing_under_way_hears_no_echo() {

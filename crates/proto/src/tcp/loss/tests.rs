@@ -369,3 +369,20 @@ fn a_window_that_is_spared_for_a_moment_is_in_use() {
     rig.hear(10 * MSS, &[]);
     assert_eq!(rig.connection.congestion.window(), 11 * MSS, "ten were acknowledged");
 }
+
+/// It is in use, and has not been under way: a loss halves what was, and what ACKs of the same poll have let go beside it.
+#[test]
+fn a_window_that_is_spared_is_not_what_was_under_way() {
+    let config = Config { tcp_congestion_control: Algorithm::Reno, ..Config::default() };
+    for acked in [0, 2] {
+        let mut rig = Rig::new(established(&config, NOW));
+        assert_eq!(bytes(&rig.write(8 * MSS)), 8 * MSS);
+        rig.pass(600);
+        assert_eq!(rig.write(20 * MSS), [], "of ten there is room for two");
+        rig.take(acked * MSS, &[]);
+        assert_eq!(rig.connection.congestion.window(), (10 + acked) * MSS);
+        rig.hear(acked * MSS, &[((acked + 1) * MSS, (acked + 5) * MSS)]);
+        assert_eq!(rig.connection.phase(), Phase::Recovery);
+        assert_eq!(rig.connection.congestion.window(), (8 + acked) / 2 * MSS);
+    }
+}
