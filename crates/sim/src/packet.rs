@@ -77,10 +77,10 @@ pub fn ecn(medium: Medium, frame: &[u8]) -> u8 {
     }
 }
 
-/// Changes it.
+/// Changes it; not of a frame whose IP header is damaged, or its checksum would say no more that it is.
 pub fn set_ecn(medium: Medium, frame: &mut [u8], ecn: u8) {
     match frame.get_mut(medium.header_len()..) {
-        Some(packet @ [0x45, _, ..]) if packet.len() >= 20 => {
+        Some(packet @ [0x45, _, ..]) if packet.len() >= 20 && Sum::of(&packet[..20]).is_valid() => {
             packet[1] = packet[1] & !3 | ecn;
             packet[10..12].fill(0);
             let sum = Sum::of(&packet[..20]).checksum();

@@ -122,12 +122,34 @@ impl Connection {
         }
         let nxt = self.snd.nxt;
         let Some(ecn) = self.ecn_mut() else { return };
-        ecn.owes_cwr = true;
         ecn.heeded_to = Some(nxt);
         // What is lost has made the window smaller as it is.
         if matches!(self.phase, Phase::Open | Phase::Tail) {
-            self.congestion.on_congestion(cx.now, self.lately_in_flight());
+            self.reduce(self.lately_in_flight(), cx.now);
             self.congestion.on_recovered(cx.now);
+        } else {
+            self.owe_cwr();
+        }
+        self.congestion.confirm();
+    }
+
+    /// The window became smaller, for a mark or a loss.
+    //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.2
+    //# When an ECN-Capable TCP sender reduces its congestion window for any reason (because of a retransmit timeout, a Fast Retransmit,
+    //# or in response to an ECN Notification), the TCP sender sets the CWR flag in the TCP header of the first new data packet sent
+    //# after the window reduction.
+    #[cold]
+    pub(super) fn owe_cwr(&mut self) {
+        if let Some(ecn) = self.ecn_mut() {
+            ecn.owes_cwr = true;
+        }
+    }
+
+    /// It is as large as before.
+    #[cold]
+    pub(super) fn owe_no_cwr(&mut self) {
+        if let Some(ecn) = self.ecn_mut() {
+            ecn.owes_cwr = false;
         }
     }
 

@@ -318,17 +318,30 @@ impl Connection {
         if matches!(self.phase, Phase::Recovery | Phase::Loss) {
             self.take_back();
         } else {
-            self.congestion.undo();
+            self.widen_again();
         }
     }
 
+    /// What was taken for a loss had made the window smaller.
+    fn widen_again(&mut self) {
+        if self.congestion.undo() {
+            self.owe_no_cwr();
+        }
+    }
+
+    /// The window becomes smaller for a loss, or a mark.
+    pub(super) fn reduce(&mut self, in_flight: u32, now: Instant) {
+        self.congestion.on_congestion(now, in_flight);
+        self.owe_cwr();
+    }
+
     /// Nothing was lost: sending goes on where it was, and as fast.
-    fn take_back(&mut self) {
+    pub(super) fn take_back(&mut self) {
         self.board = self.board.take().filter(|board| !board.is_empty());
         if let Some(board) = &mut self.board {
             board.presume_nothing();
         }
-        self.congestion.undo();
+        self.widen_again();
         self.phase = Phase::Open;
         self.unreturned = 0;
         self.snd.dup_acks = 0;
@@ -382,7 +395,7 @@ impl Connection {
         let (mss, patience_us) = (self.snd.mss.into(), self.rtt.reordering_us().unwrap_or(0));
         let is_lost = self.board.as_mut().is_some_and(|board| board.is_repetition_lost(mss, cx.now, patience_us));
         if is_filled && is_lost {
-            self.congestion.on_congestion(cx.now, self.flight());
+            self.reduce(self.flight(), cx.now);
             self.facts.set(Facts::FORCE);
             self.facts.clear(Facts::DOUBTED); // it was sent: what comes before it is sent once more may be the answer to that
             self.rtt_at = cx.now; // as far as answers go, the repair begins here
@@ -451,7 +464,7 @@ impl Connection {
         //= https://www.rfc-editor.org/rfc/rfc6675#section-5
         //# ssthresh = cwnd = (FlightSize / 2)
         if !self.is_in_marked_window() {
-            self.congestion.on_congestion(cx.now, self.lately_in_flight());
+            self.reduce(self.lately_in_flight(), cx.now);
             self.doubt(cx.now);
         }
         self.phase = Phase::Recovery;
@@ -519,7 +532,7 @@ impl Connection {
             //= https://www.rfc-editor.org/rfc/rfc8985#section-7.4.2
             //# If the TLP sender does not receive such an indication, then it MUST assume that the original data segment, the TLP
             //# retransmission, or a corresponding ACK was lost for congestion control purposes.
-            self.congestion.on_congestion(cx.now, self.lately_in_flight());
+            self.reduce(self.lately_in_flight(), cx.now);
             self.congestion.on_recovered(cx.now);
             self.phase = Phase::Open;
         }
@@ -531,6 +544,7 @@ impl Connection {
         self.rtt.on_timeout();
         if self.phase != Phase::Loss || self.rexmit_nxt.after(self.snd.una) {
             self.congestion.on_timeout(cx.now, in_flight);
+            self.owe_cwr();
         }
         if matches!(self.phase, Phase::Open | Phase::Tail) {
             self.unreturned = 0;

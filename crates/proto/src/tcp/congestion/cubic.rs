@@ -189,13 +189,19 @@ impl Controller for Cubic {
         self.window.recovered();
     }
 
-    fn undo(&mut self) {
-        if self.window.undo() {
+    fn undo(&mut self) -> bool {
+        let undone = self.window.undo();
+        if undone {
             self.w_max = self.prior_w_max;
             // Section 4.9 would restore the epoch as well. Below the maximum, a new epoch starts at the same place of the
             // same curve; above it we begin on the flat point again, which is slower and never wrong.
             self.end_epoch();
         }
+        undone
+    }
+
+    fn confirm(&mut self) {
+        self.window.confirm();
     }
 
     fn on_idle(&mut self, idle_us: u64, rto_us: u32) -> bool {

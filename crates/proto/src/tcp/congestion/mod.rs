@@ -70,8 +70,11 @@ pub trait Controller {
     /// Everything outstanding at the time of the loss has been acknowledged.
     fn on_recovered(&mut self, now: Instant);
 
-    /// The last loss was a mistake (RFC 3522): take its reductions back.
-    fn undo(&mut self);
+    /// The last loss was a mistake (RFC 3522): take its reductions back. False if there are none, or they are [confirmed](Self::confirm).
+    fn undo(&mut self) -> bool;
+
+    /// The last reduction was no mistake, whatever is heard of what was lost then.
+    fn confirm(&mut self);
 
     /// About to send after `idle_us` without sending; `rto_us` is the current retransmission time-out. After more than
     /// one time-out the ACK clock is gone and the window restarts (RFC 5681 section 4.1): true if so.
@@ -222,8 +225,12 @@ impl Controller for Congestion {
         each!(self, it => it.on_recovered(now));
     }
 
-    fn undo(&mut self) {
-        each!(self, it => it.undo());
+    fn undo(&mut self) -> bool {
+        each!(self, it => it.undo())
+    }
+
+    fn confirm(&mut self) {
+        each!(self, it => it.confirm());
     }
 
     fn on_idle(&mut self, idle_us: u64, rto_us: u32) -> bool {

@@ -61,8 +61,12 @@ impl Controller for Reno {
         self.window.recovered();
     }
 
-    fn undo(&mut self) {
-        self.window.undo();
+    fn undo(&mut self) -> bool {
+        self.window.undo()
+    }
+
+    fn confirm(&mut self) {
+        self.window.confirm();
     }
 
     fn on_idle(&mut self, idle_us: u64, rto_us: u32) -> bool {

@@ -301,7 +301,7 @@ proptest! {
                     Event::Congestion(in_flight) => it.on_congestion(now, in_flight),
                     Event::Timeout(in_flight) => it.on_timeout(now, in_flight),
                     Event::Recovered => it.on_recovered(now),
-                    Event::Undo => it.undo(),
+                    Event::Undo => _ = it.undo(),
                     Event::Idle(idle_us, rto_us) => _ = it.on_idle(idle_us, rto_us),
                     Event::Mss(mss) => it.on_mss(mss),
                     Event::SynLost => it.on_syn_lost(),

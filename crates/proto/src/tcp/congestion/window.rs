@@ -159,16 +159,23 @@ impl Window {
         self.phase = Phase::Open;
     }
 
-    /// Takes the last loss's reductions back. False if there is nothing to take back.
+    /// Takes the last loss's reductions back. False if there is nothing to take back; its repair is over all the same.
     pub fn undo(&mut self) -> bool {
+        if self.phase != Phase::Initial {
+            self.phase = Phase::Open;
+        }
         if !self.may_undo {
             return false;
         }
         self.may_undo = false;
         self.cwnd = self.cwnd.max(self.prior_cwnd);
         self.ssthresh = self.ssthresh.max(self.prior_ssthresh);
-        self.phase = Phase::Open;
         true
+    }
+
+    /// What was reduced so far stays so.
+    pub fn confirm(&mut self) {
+        self.may_undo = false;
     }
 
     /// After an idle time: the restart window of RFC 5681 section 4.1, once the time exceeds the time-out. True if so.

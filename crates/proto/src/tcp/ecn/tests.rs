@@ -98,6 +98,45 @@ fn a_loss_of_what_left_later_reduces_the_window_again() {
     assert_eq!(connection.cwnd(), cwnd);
 }
 
+/// Nothing was lost after all: the window is as large as before, and nobody is told that it became smaller. What a mark has made smaller stays so.
+#[test]
+fn a_mistake_is_taken_back_and_a_mark_is_not() {
+    for is_marked in [false, true] {
+        let (mut connection, mut pool, config) = sender(true);
+        let (before, all) = (connection.cwnd(), connection.snd.nxt);
+        let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
+        connection.enter_recovery(&mut cx);
+        let reduced = connection.cwnd();
+        if is_marked {
+            connection.heed_echo(false, &cx);
+        }
+        connection.take_back();
+        assert_eq!(connection.cwnd(), if is_marked { reduced } else { before });
+        acknowledge_to(&mut connection, all, &config, &mut pool, NOW);
+        let said = if is_marked { Flags::CWR } else { Flags::NONE };
+        assert_eq!(leave(&mut connection)[0], (ECT_0, said));
+        // And it grows again.
+        let cwnd = connection.cwnd();
+        for _ in 0..2 {
+            let all = connection.snd.nxt;
+            acknowledge_to(&mut connection, all, &config, &mut pool, NOW);
+            leave(&mut connection);
+        }
+        assert!(connection.cwnd() > cwnd, "marked: {is_marked}");
+    }
+}
+
+/// A window that a mark has made smaller is not widened by a report that a former repair was a mistake.
+#[test]
+fn what_comes_twice_does_not_undo_a_mark() {
+    let (mut connection, mut pool, config) = sender(true);
+    let cx = Cx { now: NOW, config: &config, pool: &mut pool };
+    connection.heed_echo(false, &cx);
+    let reduced = connection.cwnd();
+    assert!(!connection.congestion.undo());
+    assert_eq!(connection.cwnd(), reduced);
+}
+
 /// A peer that sends much, and says in all of it what its text has not yet been answered by.
 #[test]
 fn who_has_nothing_under_way_hears_no_echo() {

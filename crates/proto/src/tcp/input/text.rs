@@ -47,13 +47,15 @@ impl Connection {
         if seg.payload.is_empty() && !seg.flags.fin() {
             return Continue(());
         }
-        if self.told.is_some() {
-            self.heed_mark(seg.flags, arrival.is_marked);
-        }
         if (seg.seq + seg.seq_len()).at_or_before(self.rcv.nxt) {
             cold_path();
             self.note_repeated(seg.seq, seg.seq + seg.seq_len());
             return Break(Some(Discard::TcpOutOfWindow)); // `check_sequence` has answered
+        }
+        //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.5
+        //# the TCP data receiver SHOULD ignore the CE codepoint on arriving data packets that are outside of the receiver's current window.
+        if self.told.is_some() && !seg.payload.is_empty() {
+            self.heed_mark(seg.flags, arrival.is_marked);
         }
         if !self.state.can_receive() {
             cold_path();

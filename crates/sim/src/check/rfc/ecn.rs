@@ -15,8 +15,8 @@ pub(super) struct Ecn {
     sets_up: Option<bool>,
     /// Text that was marked has reached it.
     ce_came: bool,
-    /// An echo has.
-    ece_came: bool,
+    /// An echo has, or it has sent something again: its window may be smaller for it.
+    reduces: bool,
     /// What it acknowledges from here on it echoes.
     echoes_from: Option<SeqNum>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Ecn {
 impl Ecn {
     /// Of one who sends a SYN or SYN-ACK.
     pub(super) fn new(syn: &Segment<'_>) -> Self {
-        Ecn { sets_up: Some(sets_up(syn)), ce_came: false, ece_came: false, echoes_from: None }
+        Ecn { sets_up: Some(sets_up(syn)), ce_came: false, reduces: false, echoes_from: None }
     }
 
     /// It sends one more.
@@ -40,7 +40,7 @@ fn sets_up(syn: &Segment<'_>) -> bool {
 }
 
 /// A host sends a segment that is no SYN, in a packet with this codepoint.
-pub(super) fn on_sent(me: &Half, peer: &Half, seg: &Segment<'_>, ecn: u8) -> Option<String> {
+pub(super) fn on_sent(me: &mut Half, peer: &Half, seg: &Segment<'_>, ecn: u8) -> Option<String> {
     let both = [me.ecn.sets_up, peer.ecn.sets_up];
     let (may, must) = (both.iter().all(|so| *so != Some(false)), both.iter().all(|so| *so == Some(true)));
     let is_new_text = !seg.payload.is_empty() && seg.seq.at_or_after(me.top);
@@ -59,8 +59,9 @@ pub(super) fn on_sent(me: &Half, peer: &Half, seg: &Segment<'_>, ecn: u8) -> Opt
     if ece && !(may && me.ecn.ce_came) {
         return Some("ECE, and nothing has come that was marked".into());
     }
-    if cwr && !(may && me.ecn.ece_came && has_new_text) {
-        return Some("CWR, and nobody has said ECE, or without new text".into());
+    me.ecn.reduces |= seg.seq_len() > 0 && seg.seq.before(me.top);
+    if cwr && !(may && me.ecn.reduces && has_new_text) {
+        return Some("CWR, and nobody has said ECE, nor was anything lost, or without new text".into());
     }
     // (A record in TIME-WAIT keeps nothing of it.)
     (must && !ece && me.fin_heard_us.is_none() && me.ecn.echoes_from.is_some_and(|from| seg.ack.at_or_after(from)))
@@ -69,7 +70,7 @@ pub(super) fn on_sent(me: &Half, peer: &Half, seg: &Segment<'_>, ecn: u8) -> Opt
 
 /// A segment has reached the host, in a packet with this codepoint. `is_new`: no byte of it has before, and it will be taken in.
 pub(super) fn on_arrived(me: &mut Half, seg: &Segment<'_>, ecn: u8, is_new: bool) {
-    me.ecn.ece_came |= seg.flags.contains(Flags::ECE);
+    me.ecn.reduces |= seg.flags.contains(Flags::ECE);
     if seg.payload.is_empty() {
         return;
     }
