@@ -436,7 +436,8 @@ impl Connection {
     /// The window grows for what was acknowledged. (By itself: most ACKs find it unused.)
     #[inline(never)]
     fn grow_window(&mut self, ack: SeqNum, acked: u32, echo: Option<u32>, now: Instant) {
-        if self.has_heeded_mark() {
+        // After a timeout it is one segment, whatever was marked before.
+        if self.phase != Phase::Loss && self.has_heeded_mark() {
             return;
         }
         let mut bytes = acked;
