@@ -22,7 +22,7 @@ pub struct Tail {
     pub small_in_flight: bool,
     /// TCP_NODELAY is set.
     pub nodelay: bool,
-    /// TCP_CORK is set, or more was announced by MSG_MORE; and neither for longer than 200 ms.
+    /// TCP_CORK is set, or more was announced by MSG_MORE; neither for longer than 200 ms, nor where there is no room for more.
     pub corked: bool,
     /// FIN or urgent data follows: nothing may be held.
     pub last: bool,

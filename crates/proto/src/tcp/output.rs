@@ -447,15 +447,17 @@ impl Connection {
 
     #[inline]
     fn tail(&self, needed: u32, mss: u32, end: bool) -> Tail {
-        // A send buffer that holds no whole segment is as full as it gets (Linux, too, pushes what has no room left behind it).
-        let is_full = needed < mss && self.facts.has(Facts::WANTS_ROOM) && self.under_way() == 0;
+        // A send buffer that holds no two segments: the tail becomes no larger, and the peer may be waiting for a second segment with its ACK.
+        // (Linux pushes whatever has no room left behind it, past Nagle's rule as well.)
+        let is_full = self.facts.has(Facts::WANTS_ROOM) && self.snd.queued < 2 * mss;
+        let gathers = self.facts.has(Facts::CORK | Facts::MORE) && !self.facts.has(Facts::CORK_OVER);
         Tail {
             needed,
             mss,
             in_flight: self.under_way(),
             small_in_flight: self.snd.sml.after(self.snd.una) && self.snd.sml.at_or_before(self.snd.nxt),
             nodelay: self.facts.has(Facts::NODELAY),
-            corked: end && self.facts.has(Facts::CORK | Facts::MORE) && !self.facts.has(Facts::CORK_OVER) && !is_full,
+            corked: end && gathers && !is_full,
             last: self.facts.has(Facts::FIN_QUEUED | Facts::URGENT_OUT),
         }
     }
