@@ -145,11 +145,11 @@ impl Connection {
         }
     }
 
-    /// It is as large as before.
+    /// It is as large as before, and if there was no mark, there is nothing to tell.
     #[cold]
     pub(super) fn owe_no_cwr(&mut self) {
         if let Some(ecn) = self.ecn_mut() {
-            ecn.owes_cwr = false;
+            ecn.owes_cwr &= ecn.heeded_to.is_some();
         }
     }
 

@@ -116,12 +116,7 @@ impl Repair {
             // Another repair before the last is over, or for a router's sake, says nothing of the window.
             self.slower = None;
             if settled && !sent.asked {
-                let reduced = match algorithm {
-                    Algorithm::Reno => lately / 2,
-                    Algorithm::Cubic => (u64::from(lately) * 7 / 10) as u32,
-                };
-                // Two segments is the least that a window is reduced to; a few more may be on their way for what has left the network.
-                let most = reduced.max(2 * sent.mss) + 3 * sent.mss;
+                let most = reduced(lately, algorithm, sent.mss);
                 self.slower = Some(Slower { recover: sent.top, flight, most, ts: sent.ts });
             }
         }
@@ -160,6 +155,15 @@ impl Repair {
             return Some(format!("{flight} bytes in flight, after a loss with {} in flight", slower.flight));
         }
         None
+    }
+
+    /// An acknowledgement of something new says that something was marked, which counts for a loss; unless one is being repaired, or was lately.
+    pub fn on_echo(&mut self, heard: &Heard, algorithm: Algorithm) {
+        if self.slower.is_none() && !self.is_under_way(heard.una) {
+            let flight = (heard.top.offset_from(heard.una) as u32).max(self.peak.max(self.peak_now) + self.opened);
+            let most = reduced(flight, algorithm, heard.mss);
+            self.slower = Some(Slower { recover: heard.top, flight, most, ts: None });
+        }
     }
 
     /// An acknowledgement reaches the host. `orderly`: acknowledgements do not overtake each other, so that the host believes each.
@@ -221,4 +225,14 @@ impl Repair {
             self.known_since_us.get_or_insert(now_us);
         }
     }
+}
+
+/// The most that may be in flight after a reduction, of so much that lately was.
+fn reduced(lately: u32, algorithm: Algorithm, mss: u32) -> u32 {
+    let reduced = match algorithm {
+        Algorithm::Reno => lately / 2,
+        Algorithm::Cubic => (u64::from(lately) * 7 / 10) as u32,
+    };
+    // Two segments is the least that a window is reduced to; a few more may be on their way for what has left the network.
+    reduced.max(2 * mss) + 3 * mss
 }

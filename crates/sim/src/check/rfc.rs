@@ -194,7 +194,7 @@ impl Rfc {
         let stream = |from: usize, len: u64| talk.map(|talk| said(talk, from as u64, len));
         let (algorithm, orderly, astray) = (self.algorithm[host], self.orderly, self.astray[host]);
         let cx = Cx { now_us, icmp, asked: icmp >= 1 << 32, algorithm, orderly, astray, mtu: self.mtu[host] };
-        let marks = ecn::on_sent(me, peer, seg, seen.ecn);
+        let marks = ecn::on_sent(me, peer, seg, seen.ecn, now_us.saturating_sub(self.late_us[host]));
         let found = on_segment(me, peer, &cx, seg, &stream).or(marks);
         if peer.fin.is_some_and(|fin| seg.ack.after(fin)) {
             me.fin_heard_us.get_or_insert(now_us);
@@ -334,6 +334,9 @@ impl Rfc {
                     mss: peer.offer.mss,
                 };
                 me.repair.on_heard(&heard, now_us, self.orderly && !me.ended && !me.reset);
+                if moved && self.orderly && self.astray[host].is_none() && ecn::on_acked(me, peer, seg, now_us) {
+                    me.repair.on_echo(&heard, self.algorithm[host]);
+                }
                 if me.repair.known_since_us == Some(now_us) {
                     self.owing.push(name);
                 }

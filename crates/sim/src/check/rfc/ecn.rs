@@ -19,12 +19,23 @@ pub(super) struct Ecn {
     reduces: bool,
     /// What it acknowledges from here on it echoes.
     echoes_from: Option<SeqNum>,
+    /// An echo has reached it then that was not of what it had said CWR for: it owes another.
+    owes_cwr_since_us: Option<u64>,
+    /// Where the text began that said CWR last. Until more than that is acknowledged, an echo may be from before.
+    said_cwr_at: Option<SeqNum>,
 }
 
 impl Ecn {
     /// Of one who sends a SYN or SYN-ACK.
     pub(super) fn new(syn: &Segment<'_>) -> Self {
-        Ecn { sets_up: Some(sets_up(syn)), ce_came: false, reduces: false, echoes_from: None }
+        Ecn {
+            sets_up: Some(sets_up(syn)),
+            ce_came: false,
+            reduces: false,
+            echoes_from: None,
+            owes_cwr_since_us: None,
+            said_cwr_at: None,
+        }
     }
 
     /// It sends one more.
@@ -39,8 +50,8 @@ fn sets_up(syn: &Segment<'_>) -> bool {
     if syn.flags.ack() { syn.flags.contains(Flags::ECE) && !both } else { both }
 }
 
-/// A host sends a segment that is no SYN, in a packet with this codepoint.
-pub(super) fn on_sent(me: &mut Half, peer: &Half, seg: &Segment<'_>, ecn: u8) -> Option<String> {
+/// A host sends a segment that is no SYN, in a packet with this codepoint. It has taken in whatever came before `heard_us`.
+pub(super) fn on_sent(me: &mut Half, peer: &Half, seg: &Segment<'_>, ecn: u8, heard_us: u64) -> Option<String> {
     let both = [me.ecn.sets_up, peer.ecn.sets_up];
     let (may, must) = (both.iter().all(|so| *so != Some(false)), both.iter().all(|so| *so == Some(true)));
     let is_new_text = !seg.payload.is_empty() && seg.seq.at_or_after(me.top);
@@ -63,9 +74,29 @@ pub(super) fn on_sent(me: &mut Half, peer: &Half, seg: &Segment<'_>, ecn: u8) ->
     if cwr && !(may && me.ecn.reduces && has_new_text) {
         return Some("CWR, and nobody has said ECE, nor was anything lost, or without new text".into());
     }
+    if cwr {
+        (me.ecn.owes_cwr_since_us, me.ecn.said_cwr_at) = (None, Some(seg.seq));
+    }
+    //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.2
+    //# If the sender receives an ECN-Echo (ECE) ACK packet (that is, an ACK packet with the ECN-Echo flag set in the TCP header), then the
+    //# sender knows that congestion was encountered in the network on the path from the sender to the receiver.
+    if is_new_text && seg.payload.len() > 1 && me.ecn.owes_cwr_since_us.is_some_and(|since_us| since_us < heard_us) {
+        return Some("new text after ECE, and no CWR".into());
+    }
     // (A record in TIME-WAIT keeps nothing of it.)
     (must && !ece && me.fin_heard_us.is_none() && me.ecn.echoes_from.is_some_and(|from| seg.ack.at_or_after(from)))
         .then(|| "acknowledges what was marked, and does not say so".into())
+}
+
+/// A segment that acknowledges something new has reached the host. Whether it says that something was marked, for which no smaller window was announced yet.
+pub(super) fn on_acked(me: &mut Half, peer: &Half, seg: &Segment<'_>, now_us: u64) -> bool {
+    let must = [me.ecn.sets_up, peer.ecn.sets_up] == [Some(true); 2];
+    let is_another = me.ecn.said_cwr_at.is_none_or(|at| me.una.after(at));
+    if !must || !is_another || !seg.flags.contains(Flags::ECE) || me.ecn.owes_cwr_since_us.is_some() {
+        return false;
+    }
+    me.ecn.owes_cwr_since_us = Some(now_us);
+    true
 }
 
 /// A segment has reached the host, in a packet with this codepoint. `is_new`: no byte of it has before, and it will be taken in.
