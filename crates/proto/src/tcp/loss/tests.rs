@@ -386,3 +386,19 @@ fn a_window_that_is_spared_is_not_what_was_under_way() {
         assert_eq!(rig.connection.congestion.window(), (8 + acked) / 2 * MSS);
     }
 }
+
+/// What a probe has sent again is, once it has left; one that carries new text has sent nothing again.
+#[test]
+fn only_what_a_probe_repeats_counts_as_repeated() {
+    for unsent in [0, 2] {
+        let mut rig = Rig::new(established(&Config::default(), NOW));
+        rig.write((10 + unsent) * MSS);
+        rig.now = rig.connection.deadline();
+        let cx = &mut Cx { now: rig.now, config: &rig.config, pool: &mut rig.pool };
+        rig.connection.on_timeout(cx);
+        assert_eq!((rig.connection.phase(), rig.connection.repeated()), (Phase::Tail, 0));
+        let (kind, place) = if unsent > 0 { (Kind::New, 10 * MSS) } else { (Kind::Again, 9 * MSS) };
+        assert_eq!(rig.sent(), [(kind, place, MSS)]);
+        assert_eq!(rig.connection.repeated(), if unsent > 0 { 0 } else { MSS });
+    }
+}
