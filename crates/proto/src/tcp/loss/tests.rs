@@ -244,6 +244,27 @@ fn the_last_hole_waits_where_it_may_be_late() {
     assert_eq!(rig.hear(8 * MSS, &[(9 * MSS, 10 * MSS)]), [(Kind::Again, 8 * MSS, MSS)], "now it is too late");
 }
 
+/// When the first gap is filled, what is missing still is missing from then on: it has one time, and not two.
+#[test]
+fn the_next_gap_has_its_own_time() {
+    let mut rig = Rig::new(established(&Config::default(), NOW));
+    rig.connection.rtt.on_reordering();
+    rig.write(10 * MSS);
+    rig.pass(1_000);
+    let mut again = rig.hear(0, &[(MSS, 2 * MSS)]);
+    rig.pass(200);
+    again.extend(rig.hear(2 * MSS, &[(3 * MSS, 4 * MSS)]));
+    rig.pass(200);
+    again.extend(rig.hear(2 * MSS, &[(3 * MSS, 5 * MSS)]));
+    assert_eq!(again, [], "it may be late");
+    rig.pass(100);
+    assert_eq!(
+        rig.hear(2 * MSS, &[(3 * MSS, 6 * MSS)]),
+        [(Kind::Again, 2 * MSS, MSS)],
+        "a quarter of a round trip later"
+    );
+}
+
 /// Each time that what was taken for lost comes before it was sent again, a gap has longer by a quarter of a round trip, up to a whole one. Sixteen
 /// repairs that were needed take one such quarter back, and the first stays.
 #[test]
