@@ -371,6 +371,11 @@ impl Connection {
         // What fits was not dropped for its size, and most connections of a path may have nothing else under way. (So it is with the probe of a
         // closed window, a byte that has a timer of its own.)
         if is_narrower && self.flight() > u32::from(self.snd.mss) {
+            // The window becomes no smaller for this. If all of it comes twice, what an older loss has made smaller stays so.
+            if matches!(self.phase, Phase::Open | Phase::Tail) {
+                self.unreturned = 0;
+                self.congestion.confirm();
+            }
             self.phase = Phase::Loss;
             self.recover = self.snd.nxt;
             self.rexmit_nxt = self.snd.una;

@@ -165,6 +165,11 @@ impl Connection {
     pub(super) fn is_in_marked_window(&self) -> bool {
         self.ecn().and_then(|ecn| ecn.heeded_to).is_some_and(|to| self.snd.una.before(to))
     }
+
+    /// All up to `end` had left by then.
+    pub(super) fn is_of_marked_window(&self, end: SeqNum) -> bool {
+        self.ecn().and_then(|ecn| ecn.heeded_to).is_some_and(|to| end.at_or_before(to))
+    }
 }
 
 #[cfg(test)]

@@ -254,10 +254,21 @@ impl Handshake {
         cold_path(); // a simultaneous open
         // Another SYN is answered as the first was, which serves as the challenge of RFC 5961 section 4: it may be old, or anyone's. A peer that has
         // really begun anew resets what it did not mean. The timer begins anew with the first alone: who repeats his would have it never end.
-        if self.peer.is_none() {
-            debug_assert_eq!(self.state().on(Event::Syn), Some(State::SynReceived));
-            self.peer = Some(peer);
-            self.deadline = Instant::NEVER;
+        match &mut self.peer {
+            None => {
+                debug_assert_eq!(self.state().on(Event::Syn), Some(State::SynReceived));
+                self.peer = Some(peer);
+                self.deadline = Instant::NEVER;
+            }
+            // The same again: its timestamp is the one that is echoed (RFC 7323 section 4.3).
+            Some(first) if first.irs == peer.irs => {
+                if let (Some(known), Some(newer)) = (&mut first.timestamp, peer.timestamp)
+                    && newer.wrapping_sub(*known) as i32 >= 0
+                {
+                    *known = newer;
+                }
+            }
+            Some(_) => {}
         }
         self.due = true;
         Outcome::Waiting(None)

@@ -210,6 +210,15 @@ impl Connection {
         }
     }
 
+    /// The timestamp of ours that it echoes, where both ends have agreed on timestamps.
+    //= https://www.rfc-editor.org/rfc/rfc7323#section-3.2
+    //# If a TSopt is received on a connection where TSopt was not negotiated in the initial three-way handshake, the TSopt MUST be
+    //# ignored and the packet processed normally.
+    #[inline(always)]
+    pub(super) fn echo_of(&self, seg: &Segment<'_>) -> Option<u32> {
+        seg.options.timestamps.filter(|_| self.facts.has(Facts::TIMESTAMPS)).map(|ts| ts.echo)
+    }
+
     /// Text that ends exactly where we stand is a duplicate of what we have; without text it is the ordinary ACK.
     #[inline]
     fn is_old_text(&self, seg: &Segment<'_>, end: SeqNum) -> bool {
@@ -484,7 +493,7 @@ impl Connection {
         let progress_ms = self.progress_ms;
         let in_flight = self.count_acked(seg.ack, acked - u32::from(fin_acked), cx);
         if !fin_acked {
-            self.learn(seg.ack, acked, in_flight, seg.options.timestamps.map(|ts| ts.echo), now);
+            self.learn(seg.ack, acked, in_flight, self.echo_of(seg), now);
         }
         if self.phase != Phase::Open || self.snd.dup_acks != 0 || self.board.is_some() || !seg.options.sack.is_empty() {
             cold_path();

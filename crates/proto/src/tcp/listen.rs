@@ -239,10 +239,20 @@ impl HalfOpen {
     /// for a network may have repeated the SYN.
     ///
     /// Who has asked for ECN, and does not any more when it repeats its SYN, has doubts whether the network lets that through (RFC 3168 section 6.1.1.1).
-    pub fn note_repeat(&mut self, syn: Flags) {
+    ///
+    /// Its timestamp is the one that is echoed from now on: who takes a round trip from that would else take his own time-out for one.
+    //= https://www.rfc-editor.org/rfc/rfc7323#section-4.3
+    //# SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent
+    pub fn note_repeat(&mut self, syn: Flags, timestamps: Option<Timestamps>) {
         self.flags |= REPEATED;
         if !asks_for_ecn(syn) {
             self.flags &= !ECN;
+        }
+        if let Some(ts) = timestamps
+            && self.flags & TIMESTAMPS != 0
+            && ts.val.wrapping_sub(self.ts_recent) as i32 > 0
+        {
+            self.ts_recent = ts.val;
         }
     }
 

@@ -253,7 +253,7 @@ impl Connection {
         //= https://www.rfc-editor.org/rfc/rfc3522#section-3.2
         //# If the value of the Timestamp Echo Reply field of the acceptable ACK's Timestamps option is smaller than the value
         //# of the variable RetransmitTS, then proceed to step (5), else proceed to step (DONE).
-        let echo = seg.options.timestamps?.echo;
+        let echo = self.echo_of(seg)?;
         let is_mistake = self.is_from_before_the_repair(echo) && !reports_a_repetition(seg) && seg.ack != self.snd.nxt;
         let age_ms = self.ts_now(now).wrapping_sub(echo);
         is_mistake.then(|| age_ms.saturating_mul(1_000))
@@ -268,10 +268,10 @@ impl Connection {
         let least_us = self.rtt.min_rtt_us().unwrap_or(0);
         let is_late = now.since_us(self.rtt_at) < u64::from(least_us);
         was_repeated
-            && match seg.options.timestamps {
+            && match self.echo_of(seg) {
                 // What is echoed tells the copies apart, unless both may have left in one tick. That the answer came a little sooner than any
                 // before says nothing beside that: none had found the queue empty, and the timer alone would be left to ask again.
-                Some(ts) => !self.is_from_before_the_repair(ts.echo) && (!is_late || least_us >= TIMESTAMP_TICK_US),
+                Some(echo) => !self.is_from_before_the_repair(echo) && (!is_late || least_us >= TIMESTAMP_TICK_US),
                 None => !is_late && !self.rtt.has_seen_reordering(),
             }
     }
@@ -532,8 +532,11 @@ impl Connection {
             //= https://www.rfc-editor.org/rfc/rfc8985#section-7.4.2
             //# If the TLP sender does not receive such an indication, then it MUST assume that the original data segment, the TLP
             //# retransmission, or a corresponding ACK was lost for congestion control purposes.
-            self.reduce(self.lately_in_flight(), cx.now);
-            self.congestion.on_recovered(cx.now);
+            // (Unless a mark has made the window smaller since it left.)
+            if !self.is_of_marked_window(self.recover) {
+                self.reduce(self.lately_in_flight(), cx.now);
+                self.congestion.on_recovered(cx.now);
+            }
             self.phase = Phase::Open;
         }
     }

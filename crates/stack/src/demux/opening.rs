@@ -130,7 +130,7 @@ impl<T: Tx> Stage<'_, T> {
             }
             listen::Outcome::Repeat => {
                 cold_path();
-                half.note_repeat(segment.flags);
+                half.note_repeat(segment.flags, segment.options.timestamps);
                 self.send_syn_ack(index);
             }
             listen::Outcome::Challenge | listen::Outcome::Ignore(_)

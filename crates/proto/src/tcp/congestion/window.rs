@@ -136,10 +136,11 @@ impl Window {
         is_first
     }
 
-    /// Enters fast recovery with `threshold` as window and threshold, at least two segments (RFC 5681 equation 4).
+    /// Enters fast recovery with `threshold` as window and threshold, at least two segments (RFC 5681 equation 4); but a window of less than that, as after a
+    /// time-out or a lost SYN, becomes no wider by a loss or a mark.
     pub fn enter_recovery(&mut self, threshold: u32) {
         self.ssthresh = threshold.max(2 * self.mss());
-        self.cwnd = self.ssthresh;
+        self.cwnd = self.cwnd.min(self.ssthresh);
         self.credit = 0;
         self.phase = Phase::Recovery;
     }

@@ -181,3 +181,55 @@ fn who_repairs_has_a_smaller_window_already() {
     connection.heed_echo(false, &cx);
     assert_eq!((connection.cwnd(), connection.has_heeded_mark()), (reduced, true));
 }
+
+/// RFC 3168 section 6.1.2: a mark makes no window wider. Where the SYN was lost the first is one segment, and of that and of one of a segment and a half
+/// an echo must not make two.
+#[test]
+fn a_mark_does_not_widen_a_window_of_one_segment() {
+    let (config, mut pool) = (Config::default(), BufferPool::new(1 << 26));
+    let lost = super::super::connection::Agreed { syn_lost: true, ..agreed() };
+    let mut connection = Connection::new(&lost, 1_500, &config, NOW);
+    connection.use_ecn();
+    let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
+    assert_eq!(connection.send(&[0; 100_000], &mut cx), 100_000);
+    leave(&mut connection);
+    connection.settle::<Lane>(&mut cx);
+    let before = connection.cwnd();
+    assert_eq!((before, connection.flight()), (1_460, 1_460), "one segment is under way");
+    connection.heed_echo(false, &cx);
+    assert!(connection.cwnd() <= before, "{} of {before}", connection.cwnd());
+}
+
+/// What a tail loss probe finds out to have been lost had left in the window that a mark has made smaller already: that is one event of one window
+/// (RFC 3168 section 6.1.2), as it is where a recovery finds it.
+#[test]
+fn a_tail_of_a_marked_window_does_not_reduce_it_again() {
+    for is_marked in [false, true] {
+        let (config, mut pool) = (Config::default(), BufferPool::new(1 << 26));
+        let mut connection = Connection::new(&agreed(), 1_500, &config, NOW);
+        connection.use_ecn();
+        let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
+        assert_eq!(connection.send(&[0; 14_600], &mut cx), 14_600);
+        leave(&mut connection);
+        connection.settle::<Lane>(&mut cx);
+        let (all, before) = (connection.snd.nxt, connection.cwnd());
+        if is_marked {
+            connection.heed_echo(false, &cx);
+            assert!(connection.cwnd() < before);
+        }
+        // All but the last is acknowledged, which a probe repeats, and then that.
+        acknowledge_to(&mut connection, all - 1_460, &config, &mut pool, NOW);
+        connection.enter_tail();
+        assert_eq!(leave(&mut connection).len(), 1);
+        acknowledge_to(&mut connection, all, &config, &mut pool, NOW);
+        assert_eq!(connection.phase(), Phase::Tail, "did both come?");
+        let reduced = connection.cwnd();
+        let mut cx = Cx { now: NOW, config: &config, pool: &mut pool };
+        assert_eq!(connection.send(&[0; 2_920], &mut cx), 2_920);
+        leave(&mut connection);
+        let all = connection.snd.nxt;
+        acknowledge_to(&mut connection, all, &config, &mut pool, NOW);
+        assert_eq!(connection.phase(), Phase::Open, "one of them was lost");
+        assert_eq!(connection.cwnd() < reduced, !is_marked, "{} of {reduced}, marked: {is_marked}", connection.cwnd());
+    }
+}

@@ -92,7 +92,7 @@ impl Connection {
             self.facts.set(Facts::FIN_SEEN);
         }
         if !text.is_empty() {
-            self.note_size(size, seg.flags.psh(), seg.options.timestamps.map(|ts| ts.echo), cx.now);
+            self.note_size(size, seg.flags.psh(), self.echo_of(seg), cx.now);
             self.note_ack_pending(text.len() as u32, seg.flags.psh(), cx);
         }
         if seq == self.rcv.nxt {

@@ -423,3 +423,81 @@ fn only_what_a_probe_repeats_counts_as_repeated() {
         assert_eq!(rig.connection.repeated(), if unsent > 0 { 0 } else { MSS });
     }
 }
+
+/// A loss of long ago was one, and its window stays as small as it became. A path that is called narrower than it is has what is in flight sent again, all of
+/// which comes twice: that takes nothing back, since nothing became smaller for it.
+#[test]
+fn what_a_narrower_path_repeats_does_not_undo_an_older_loss() {
+    let agreed = Agreed {
+        snd_scale: laneway_wire::tcp::WindowScale::new(0),
+        snd_wnd: UnscaledWindow::new(u16::MAX) << laneway_wire::tcp::WindowScale::new(0),
+        ..agreed()
+    };
+    let mut rig = Rig::new(Connection::new(&agreed, 1_500, &Config::default(), NOW));
+    rig.write(10 * MSS);
+    let before = rig.connection.congestion.window();
+    rig.pass(1_000);
+    assert_eq!(rig.hear(0, &[(MSS, 4 * MSS)]), [(Kind::Again, 0, MSS)]);
+    rig.pass(1_000);
+    rig.hear(10 * MSS, &[]);
+    assert!(rig.connection.congestion.window() < before, "it was lost");
+    // Much more than a window is acknowledged meanwhile, one segment at a time: the window is not used and does not grow.
+    let mut at = 10;
+    for _ in 0..60 {
+        rig.write(MSS);
+        rig.pass(1_000);
+        at += 1;
+        rig.hear(at * MSS, &[]);
+    }
+    let window = rig.connection.congestion.window();
+    let threshold = rig.connection.slow_start_threshold();
+    assert!(window < before && threshold < before);
+    rig.write(4 * MSS);
+    rig.connection.on_path_mtu(1_400);
+    let again = rig.sent();
+    assert_eq!(bytes(&again), 4 * MSS);
+    rig.pass(1_000);
+    // All of the originals have come, and then all that repeats them.
+    rig.hear((at + 4) * MSS, &[]);
+    rig.hear((at + 4) * MSS, &[(at * MSS, (at + 4) * MSS)]);
+    assert_eq!(rig.connection.slow_start_threshold(), threshold, "the loss is forgotten");
+}
+
+/// Timestamps were not agreed on, and come all the same: whoever took them out of one SYN and not of what follows makes the peer echo that of our SYN for
+/// ever. They say nothing (RFC 7323 section 3.2: "the TSopt MUST be ignored and the packet processed normally"): neither that a loss was none, nor how
+/// long a round trip takes.
+#[test]
+fn timestamps_that_were_not_agreed_on_say_nothing() {
+    let outcome = |echo: Option<u32>| {
+        let mut rig = Rig::new(established(&Config::default(), NOW));
+        assert!(!rig.connection.facts.has(Facts::TIMESTAMPS));
+        let stamped = |rig: &mut Rig, ack: u32, reported: &[(u32, u32)]| {
+            let mut sack = SackBlocks::default();
+            for (from, to) in reported {
+                sack.push(SeqRange::new(rig.first + *from, rig.first + *to));
+            }
+            let timestamps = echo.map(|echo| laneway_wire::tcp::Timestamps { val: 7, echo });
+            let options = Options { sack, timestamps, ..Options::default() };
+            let window = UnscaledWindow::new(u16::MAX);
+            let seg = Segment { ack: rig.first + ack, window, options, ..text(&rig.connection, &[]) };
+            let cx = &mut Cx { now: rig.now, config: &rig.config, pool: &mut rig.pool };
+            let arrival = rig.connection.on_segment(&seg, cx);
+            rig.connection.finish(&arrival, 0, cx);
+            rig.sent()
+        };
+        rig.write(20 * MSS);
+        for i in 1..6 {
+            rig.pass(1_000);
+            stamped(&mut rig, i * MSS, &[]);
+        }
+        let srtt = rig.connection.rtt.srtt_us();
+        // The next one is lost.
+        rig.pass(1_000);
+        assert_eq!(stamped(&mut rig, 5 * MSS, &[(6 * MSS, 10 * MSS)]).first(), Some(&(Kind::Again, 5 * MSS, MSS)));
+        rig.pass(1_000);
+        stamped(&mut rig, 10 * MSS, &[]);
+        (rig.connection.phase(), rig.connection.congestion.window(), rig.connection.slow_start_threshold(), srtt)
+    };
+    // Our clock says 5,000 and more.
+    assert_eq!(outcome(Some(4_990)), outcome(None));
+}
