@@ -53,7 +53,8 @@ impl Connection {
             return Break(Some(Discard::TcpOutOfWindow)); // `check_sequence` has answered
         }
         //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.5
-        //# the TCP data receiver SHOULD ignore the CE codepoint on arriving data packets that are outside of the receiver's current window.
+        //# the TCP data receiver SHOULD ignore the ECN field on arriving data packets that are outside of the receiver's current
+        //# window
         if self.told.is_some() && !seg.payload.is_empty() {
             self.heed_mark(seg.flags, arrival.is_marked);
         }
