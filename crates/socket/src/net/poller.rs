@@ -353,13 +353,13 @@ impl Poller {
         Ok(())
     }
 
-    /// As [`delete`](Self::delete), for a handle that is about to be dropped: of the last one there is nobody left to tell.
+    /// As [`delete`](Self::delete), for a handle that is about to be dropped, unless it `stays`: of the last one there is nobody left to tell.
     #[cfg(feature = "tokio")]
-    pub(crate) fn forget(&self, desk: &Desk, key: usize) {
+    pub(crate) fn forget(&self, desk: &Desk, key: usize, stays: bool) {
         let Some(watch) = lock(&self.watched).by_key.remove(&key) else { return };
         if desk.is_here() {
             watch.forget();
-            if !watch.source.is_last() {
+            if stays || !watch.source.is_last() {
                 desk.unwatch(&watch.source);
             }
         }
@@ -559,12 +559,15 @@ fn is_level(interest: u32) -> bool {
     interest & (EDGE | ONESHOT) == 0
 }
 
-/// The lanes keep what is forgotten until its socket ends, or another comes that watches it, or goes.
+/// The lanes are told: what they keep has the descriptor.
 impl Drop for Poller {
     fn drop(&mut self) {
         if self.born.is_here() {
             let watched = self.watched.get_mut().unwrap_or_else(PoisonError::into_inner);
-            watched.by_key.values().for_each(|watch| watch.forget());
+            for watch in watched.by_key.values() {
+                watch.forget();
+                watch.unwatch();
+            }
         }
     }
 }

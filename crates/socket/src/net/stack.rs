@@ -78,7 +78,8 @@ pub struct Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        let left = ENTERED.with(|entered| {
+        // A thread that ends may have forgotten already what it has entered.
+        let left = ENTERED.try_with(|entered| {
             let mut entered = entered.borrow_mut();
             let at = entered.iter().position(|(number, _)| *number == self.number)?; // not always the last one
             Some(entered.remove(at))

@@ -91,7 +91,9 @@ impl TcpStream {
     /// Takes it away from the runtime. It stays non-blocking, as tokio's does, until [`set_nonblocking`](crate::TcpStream::set_nonblocking)
     /// says otherwise.
     pub fn into_std(self) -> io::Result<crate::TcpStream> {
-        Ok(self.inner)
+        let TcpStream { registration, inner } = self;
+        registration.leave();
+        Ok(inner)
     }
 
     /// The local address.

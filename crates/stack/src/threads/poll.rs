@@ -172,6 +172,13 @@ impl Watched {
         }
     }
 
+    /// Has the lanes drop it, once it was [forgotten](Self::forget), unless its stack is gone and they with it.
+    pub fn unwatch(&self) {
+        if let Some(desk) = self.desk.upgrade().filter(|desk| desk.is_here()) {
+            desk.unwatch(&self.source);
+        }
+    }
+
     /// Whether it was forgotten.
     pub fn is_forgotten(&self) -> bool {
         self.interest.load(Acquire) & FORGOTTEN != 0
