@@ -155,7 +155,7 @@ impl Connection {
 
     /// The window is smaller for a mark, and the peer may not have heard so yet: CWR is with what left next.
     pub(super) fn has_heeded_mark(&self) -> bool {
-        self.ecn().and_then(|ecn| ecn.heeded_to).is_some_and(|to| self.snd.una.at_or_before(to))
+        self.is_of_marked_window(self.snd.una)
     }
 
     /// What is oldest of what is under way had left before the window became smaller for a mark: its loss is one with that.
@@ -163,10 +163,10 @@ impl Connection {
     //# If that data packet is dropped in the network, then the sending TCP will have to reduce the congestion window again and retransmit
     //# the dropped packet.
     pub(super) fn is_in_marked_window(&self) -> bool {
-        self.ecn().and_then(|ecn| ecn.heeded_to).is_some_and(|to| self.snd.una.before(to))
+        self.is_of_marked_window(self.snd.una + 1)
     }
 
-    /// All up to `end` had left by then.
+    /// All up to `end` had left when the window became smaller for a mark.
     pub(super) fn is_of_marked_window(&self, end: SeqNum) -> bool {
         self.ecn().and_then(|ecn| ecn.heeded_to).is_some_and(|to| end.at_or_before(to))
     }

@@ -353,13 +353,13 @@ impl Poller {
         Ok(())
     }
 
-    /// As [`delete`](Self::delete), for a handle that is about to be dropped, unless it `stays`: of the last one there is nobody left to tell.
+    /// As [`delete`](Self::delete), for a handle that is about to be dropped: of the last one there is nobody left to tell.
     #[cfg(feature = "tokio")]
-    pub(crate) fn forget(&self, desk: &Desk, key: usize, stays: bool) {
+    pub(crate) fn forget(&self, desk: &Desk, key: usize) {
         let Some(watch) = lock(&self.watched).by_key.remove(&key) else { return };
         if desk.is_here() {
             watch.forget();
-            if stays || !watch.source.is_last() {
+            if !watch.source.is_last() {
                 desk.unwatch(&watch.source);
             }
         }

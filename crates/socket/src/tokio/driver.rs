@@ -140,8 +140,6 @@ pub(super) struct Registration {
     key: usize,
     source: poll::Source,
     desk: Arc<Desk>,
-    /// The socket outlives this.
-    stays: bool,
 }
 
 net::outlives_panics! { Registration }
@@ -154,14 +152,14 @@ impl Registration {
         let waits = Arc::new(Mutex::new(Waits::default()));
         lock(&shared.waits).insert(key, waits.clone());
         let (looked_at, desk) = net::source(source);
-        let registration = Registration { shared, waits, key, source: looked_at, desk, stays: false };
+        let registration = Registration { shared, waits, key, source: looked_at, desk };
         registration.shared.poller.add(source, key, Interest::BOTH, Mode::Edge)?;
         Ok(registration)
     }
 
-    /// Gives the place up, of a socket that stays.
-    pub(super) fn leave(mut self) {
-        self.stays = true;
+    /// Gives the place up, of a socket that stays: what its lane keeps has the runtime's descriptor.
+    pub(super) fn leave(self, source: &impl Source) {
+        let _ = self.shared.poller.delete(source, self.key); // in a child there is no lane to tell
     }
 
     /// Does `act`; if it would wait, has the task woken when it would not. Of the tasks that call this for one side, the last is.
@@ -283,7 +281,7 @@ fn not_yet<T>(done: io::Result<T>) -> Poll<io::Result<T>> {
 impl Drop for Registration {
     fn drop(&mut self) {
         lock(&self.shared.waits).remove(&self.key);
-        self.shared.poller.forget(&self.desk, self.key, self.stays);
+        self.shared.poller.forget(&self.desk, self.key);
     }
 }
 

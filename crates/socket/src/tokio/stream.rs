@@ -92,7 +92,7 @@ impl TcpStream {
     /// says otherwise.
     pub fn into_std(self) -> io::Result<crate::TcpStream> {
         let TcpStream { registration, inner } = self;
-        registration.leave();
+        registration.leave(&inner);
         Ok(inner)
     }
 

@@ -4,9 +4,11 @@
 
 use laneway::{Config, Device, Stack, TcpListener, TcpStream};
 use std::fmt::Debug;
+use std::fs;
 use std::io::Write;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -57,6 +59,23 @@ pub fn rounds(stacks: [&Stack; 2]) {
             stack.counters().unwrap();
         }
     }
+}
+
+/// What each call of `make` leaves behind, all of it kept, holds no eventfd of the process. (In a test binary that has this test alone.)
+pub fn assert_no_eventfd_is_kept<T>(stacks: [&Stack; 2], mut make: impl FnMut() -> T) {
+    const MANY: usize = 50;
+    let eventfds = || {
+        rounds(stacks);
+        let is_one = |to: PathBuf| to.to_string_lossy().contains("eventfd");
+        let all = fs::read_dir("/proc/self/fd").unwrap();
+        all.filter(|fd| fs::read_link(fd.as_ref().unwrap().path()).is_ok_and(is_one)).count()
+    };
+    let first = make();
+    let before = eventfds();
+    let all: Vec<T> = (0..MANY).map(|_| make()).collect();
+    let more = eventfds().saturating_sub(before);
+    assert!(more < MANY / 2, "{more} eventfds more for {MANY}");
+    drop((first, all));
 }
 
 /// The seeds of a test that is given some, or those that somebody asks for.

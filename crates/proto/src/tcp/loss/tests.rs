@@ -6,7 +6,7 @@ use crate::tcp::congestion::Algorithm;
 use crate::tcp::connection::Agreed;
 use crate::tcp::nagle::Lane;
 use crate::tcp::output::Kind;
-use laneway_wire::tcp::{Options, SackBlocks, UnscaledWindow};
+use laneway_wire::tcp::{Options, SackBlocks, Timestamps, UnscaledWindow, WindowScale};
 
 const NOW: Instant = Instant::from_us(5_000_000);
 const MSS: u32 = 1_460;
@@ -51,11 +51,16 @@ impl Rig {
 
     /// The same, with more to come in this poll before anything leaves.
     fn take(&mut self, ack: u32, reported: &[(u32, u32)]) {
+        self.take_stamped(ack, reported, None);
+    }
+
+    /// The same, with a timestamp.
+    fn take_stamped(&mut self, ack: u32, reported: &[(u32, u32)], timestamps: Option<Timestamps>) {
         let mut sack = SackBlocks::default();
         for (from, to) in reported {
             sack.push(SeqRange::new(self.first + *from, self.first + *to));
         }
-        let options = Options { sack, ..Options::default() };
+        let options = Options { sack, timestamps, ..Options::default() };
         let window = UnscaledWindow::new(u16::MAX);
         let seg = Segment { ack: self.first + ack, window, options, ..text(&self.connection, &[]) };
         let cx = &mut Cx { now: self.now, config: &self.config, pool: &mut self.pool };
@@ -230,13 +235,19 @@ fn what_arrived_in_one_repair_lets_nothing_go_in_the_next() {
     }
 }
 
-/// Where reordering was seen it is for the clock to say what is lost, and a hole that it does not call lost is not sent again because nothing else may leave.
-#[test]
-fn the_last_hole_waits_where_it_may_be_late() {
+/// A window of ten segments is under way, and reordering was seen before.
+fn ten_that_may_be_late() -> Rig {
     let mut rig = Rig::new(established(&Config::default(), NOW));
     rig.connection.rtt.on_reordering();
     rig.write(10 * MSS);
     rig.pass(1_000);
+    rig
+}
+
+/// Where reordering was seen it is for the clock to say what is lost, and a hole that it does not call lost is not sent again because nothing else may leave.
+#[test]
+fn the_last_hole_waits_where_it_may_be_late() {
+    let mut rig = ten_that_may_be_late();
     assert_eq!(rig.hear(0, &[(MSS, 8 * MSS)]), []);
     rig.pass(300);
     assert_eq!(rig.hear(0, &[(9 * MSS, 10 * MSS), (MSS, 8 * MSS)]), [(Kind::Again, 0, MSS)]);
@@ -247,10 +258,7 @@ fn the_last_hole_waits_where_it_may_be_late() {
 /// When the first gap is filled, what is missing still is missing from then on: it has one time, and not two.
 #[test]
 fn the_next_gap_has_its_own_time() {
-    let mut rig = Rig::new(established(&Config::default(), NOW));
-    rig.connection.rtt.on_reordering();
-    rig.write(10 * MSS);
-    rig.pass(1_000);
+    let mut rig = ten_that_may_be_late();
     let mut again = rig.hear(0, &[(MSS, 2 * MSS)]);
     rig.pass(200);
     again.extend(rig.hear(2 * MSS, &[(3 * MSS, 4 * MSS)]));
@@ -429,8 +437,8 @@ fn only_what_a_probe_repeats_counts_as_repeated() {
 #[test]
 fn what_a_narrower_path_repeats_does_not_undo_an_older_loss() {
     let agreed = Agreed {
-        snd_scale: laneway_wire::tcp::WindowScale::new(0),
-        snd_wnd: UnscaledWindow::new(u16::MAX) << laneway_wire::tcp::WindowScale::new(0),
+        snd_scale: WindowScale::new(0),
+        snd_wnd: UnscaledWindow::new(u16::MAX) << WindowScale::new(0),
         ..agreed()
     };
     let mut rig = Rig::new(Connection::new(&agreed, 1_500, &Config::default(), NOW));
@@ -472,17 +480,7 @@ fn timestamps_that_were_not_agreed_on_say_nothing() {
         let mut rig = Rig::new(established(&Config::default(), NOW));
         assert!(!rig.connection.facts.has(Facts::TIMESTAMPS));
         let stamped = |rig: &mut Rig, ack: u32, reported: &[(u32, u32)]| {
-            let mut sack = SackBlocks::default();
-            for (from, to) in reported {
-                sack.push(SeqRange::new(rig.first + *from, rig.first + *to));
-            }
-            let timestamps = echo.map(|echo| laneway_wire::tcp::Timestamps { val: 7, echo });
-            let options = Options { sack, timestamps, ..Options::default() };
-            let window = UnscaledWindow::new(u16::MAX);
-            let seg = Segment { ack: rig.first + ack, window, options, ..text(&rig.connection, &[]) };
-            let cx = &mut Cx { now: rig.now, config: &rig.config, pool: &mut rig.pool };
-            let arrival = rig.connection.on_segment(&seg, cx);
-            rig.connection.finish(&arrival, 0, cx);
+            rig.take_stamped(ack, reported, echo.map(|echo| Timestamps { val: 7, echo }));
             rig.sent()
         };
         rig.write(20 * MSS);
