@@ -45,7 +45,7 @@
 //!
 //! **What bounds what.** A ring holds [`RING`] bytes in each direction, a lane's blocks [`POOL`] bytes of each size; a
 //! lane looks at [`SERVED_MAX`] conversations and takes [`COMMANDS_MAX`] commands per poll; of notes there may be
-//! [`NOTES_MAX`] in a conversation; a socket is watched by [`WATCHES_MAX`] at most; a lane keeps 256 ended conversations for others, and none when it is idle. Whoever wants more waits, or is told that it would.
+//! [`NOTES_MAX`] in a conversation, and about as many of those taken wait for bytes before them or for the connection (`wishes`); a socket is watched by [`WATCHES_MAX`] at most; a lane keeps 256 ended conversations for others, and none when it is idle. Whoever wants more waits, or is told that it would.
 //! Who finds all blocks with others tries again, or is told, when there are some (`hungry`). Beside them a lane has a sixteenth as much in
 //! reserve, to show what has come when nothing else is left: two hosts whose threads have written all memory full hear each other still.
 //! And as much for what is written: threads that answer before they read on give back what has come for them.

@@ -1,5 +1,5 @@
 //! Owns a lane's side of thread sockets: the application that lives on the lane and serves those on other threads. When it is called, and what it does
-//! then, is in `events`; what a thread has asked for is done in `serving`.
+//! then, is in `events`; what a thread has asked for is done in `serving`, and waits in `wishes`.
 
 mod datagrams;
 mod events;
@@ -7,6 +7,7 @@ mod record;
 mod serving;
 #[cfg(test)]
 mod tests;
+mod wishes;
 
 use self::record::Record;
 use self::serving::BATCH;

@@ -232,7 +232,7 @@ impl App for Server {
             // What was sent still goes out, and then a FIN.
             let at = record.end.sent();
             record.closing = true;
-            record.notes.get_or_insert_default().push_back((at, Op::Close));
+            record.notes.get_or_insert_default().put(at, Op::Close);
             self.tell_later(index, READ | WRITE);
             self.serve(cx, index);
         }

@@ -2,9 +2,9 @@
 
 use super::super::lenders::Lent;
 use super::super::watches::Watches;
-use super::super::words::{CONNECTED, FULL, Op, ROOM, TalkEnd, WRITE};
+use super::super::words::{CONNECTED, FULL, ROOM, TalkEnd, WRITE};
+use super::wishes::Wishes;
 use crate::app::{ConnId, Context};
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A connection that a thread has.
@@ -13,8 +13,8 @@ pub(super) struct Record {
     pub(super) id: ConnId,
     pub(super) watches: Watches,
     /// What was asked for behind bytes that have not been taken yet.
-    #[expect(clippy::box_collection, reason = "one word while there is none, which is nearly always")]
-    pub(super) notes: Option<Box<VecDeque<(u64, Op)>>>,
+    /// One word while there is none, which is nearly always.
+    pub(super) notes: Option<Box<Wishes>>,
     /// What threads are to be told at the end of the poll.
     pub(super) news: u8,
     /// Whether it is on the lists of those that hold blocks.

@@ -46,15 +46,15 @@ impl Server {
             let taken = record.queued;
             let mut until = usize::MAX;
             if let Some(notes) = &mut record.notes {
-                match notes.front() {
+                match notes.first() {
                     // It is still being opened: what was asked for waits until there is something that it can be said to. Unless it is to end,
                     // and nothing is left to be said on it.
                     Some((_, op)) if !matches!(op, Op::Close) && goes_on && is_opening(cx, id) => {
                         all = false;
                         break; // `on_connect` goes on
                     }
-                    Some((at, _)) if *at <= taken => {
-                        let op = notes.pop_front().map(|(_, op)| op);
+                    Some((at, _)) if at <= taken => {
+                        let op = notes.take_first();
                         if matches!(op, Some(Op::Close)) {
                             cx.set_token(id, 0);
                             cx.close(id);
@@ -67,7 +67,7 @@ impl Server {
                         }
                         continue;
                     }
-                    Some((at, _)) => until = (*at - taken) as usize,
+                    Some((at, _)) => until = (at - taken) as usize,
                     None => record.notes = None,
                 }
             }
@@ -257,13 +257,11 @@ fn take_notes(record: &mut Record) -> bool {
             | Op::NotsentLowat(_)
             | Op::Quickack(_)
             | Op::Info(_)) => {
-                let (taken, notes) = (record.queued, record.notes.get_or_insert_default());
-                let next = notes.partition_point(|(at, _)| *at <= taken);
-                notes.insert(next, (taken, op));
+                record.notes.get_or_insert_default().put(record.queued, op);
             }
             op => {
                 record.closing |= matches!(op, Op::Close);
-                record.notes.get_or_insert_default().push_back((at, op));
+                record.notes.get_or_insert_default().put(at, op);
             }
         }
     }
