@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::plain::Plain;
-use laneway::control::{self, AskError, Client, FindError};
+use laneway::control::{self, Ask, AskError, Client, FindError, Hello};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -46,6 +46,12 @@ impl From<AskError> for Failure {
             AskError::Stuck(_) | AskError::Refused(_) | AskError::Broken(_) => Failure::Failed(error.to_string()),
         }
     }
+}
+
+/// Who answers.
+pub fn hello(client: &mut Client) -> Result<Hello, Failure> {
+    let rows = client.ask::<Hello>(&Ask::Hello {})?.collect::<Result<Vec<_>, _>>()?;
+    rows.into_iter().next().ok_or_else(|| Failure::Failed("the stack does not say who it is".into()))
 }
 
 /// Standard output, written in large pieces, and [`Plain`]. Somebody who reads no more (`| head`) is no failure: then this ends the

@@ -24,9 +24,9 @@ impl Failure {
     }
 }
 
-/// Says this on stderr. Where nobody reads, it is not said, and that is no reason to fall.
+/// Says this on stderr, in one piece though others speak. Where nobody reads, it is not said, and that is no reason to fall.
 pub fn say(what: fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{what}");
+    let _ = std::io::stderr().write_all(format!("{what}\n").as_bytes());
 }
 
 impl fmt::Display for Failure {

@@ -3,12 +3,14 @@
 //! Exit codes: 0 it worked, 1 it failed, 2 it was asked for something that cannot be (misuse, a missing privilege).
 #![forbid(unsafe_code)]
 
+mod again;
 mod aside;
 mod ask;
 mod cmd;
 mod counters;
 mod failure;
 mod http;
+mod life;
 mod log;
 mod open_files;
 mod pace;

@@ -314,11 +314,11 @@ impl Given<'_> {
 
 /// Reads a file, and says everything that is wrong with it, a sentence each.
 pub fn read(path: &Path) -> Result<Settings, Failure> {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     // Not all that has a name has an end.
-    let outcome = File::open(path).and_then(|file| file.take(FILE_MAX + 1).read_to_string(&mut text));
+    let outcome = File::open(path).and_then(|file| file.take(FILE_MAX + 1).read_to_end(&mut bytes));
     let why = match outcome {
-        Ok(_) if text.len() as u64 > FILE_MAX => Some(format!("it has more than {FILE_MAX} bytes")),
+        Ok(_) if bytes.len() as u64 > FILE_MAX => Some(format!("it has more than {FILE_MAX} bytes")),
         Ok(_) => None,
         Err(error) => Some(error.to_string()),
     };
@@ -328,14 +328,26 @@ pub fn read(path: &Path) -> Result<Settings, Failure> {
             path.display()
         )));
     }
-    let settings = parse(path, &text).map_err(|wrong| Failure::Misuse(wrong.join("\nlaneway: ")))?;
+    let text = std::str::from_utf8(&bytes).map_err(|error| {
+        let line = line_of(&bytes, error.valid_up_to());
+        Failure::Misuse(format!(
+            "{}:{line}: what is here is no UTF-8, which TOML is written in: save the file in that encoding",
+            path.display()
+        ))
+    })?;
+    let settings = parse(path, text).map_err(|wrong| Failure::Misuse(wrong.join("\nlaneway: ")))?;
     tracing::info!(path = %path.display(), settings = settings.lines.len(), "the configuration is loaded");
     Ok(settings)
 }
 
+/// The number of the line in which this byte is.
+fn line_of(text: &[u8], byte: usize) -> usize {
+    text.iter().take(byte).filter(|byte| **byte == b'\n').count() + 1
+}
+
 /// What a file of this text says.
 pub fn parse(path: &Path, text: &str) -> Result<Settings, Vec<String>> {
-    let at = |byte: usize| text.as_bytes().iter().take(byte).filter(|byte| **byte == b'\n').count() + 1;
+    let at = |byte: usize| line_of(text.as_bytes(), byte);
     let place = |(line, what): (usize, String)| format!("{}:{line}: {what}", path.display());
     let document = DeTable::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| at(span.start));

@@ -50,6 +50,7 @@ fn arguments_that_cannot_be() {
     refused(&serve(&["--addr", "10.77.1.2/24", "--host-addr", "10.79.0.1/24"]), &says);
     refused(&serve(&["--addr", "10.77.1.2/24", "--gateway", "10.77.1.2"]), &["the stack's own", "choose"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--gateway", "10.77.1.255"]), &["broadcast", "choose"]);
+    refused(&serve(&["--addr", "10.77.1.2/24", "--seed", "7"]), &["--fault"]);
     refused(&serve(&["--addr", "127.0.0.5/8"]), &["overlaps", "interface lo", "choose"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--port", "0"]), &["port"]);
     refused(&serve(&["--addr", "10.77.1.2/24", "--port", "70000"]), &["port"]);
@@ -254,6 +255,10 @@ fn configurations_that_cannot_be() {
     refused(&["config", "show", "--config", path], &says);
     refused(&["demo", "--config", path], &says);
     refused(&serve(&["--addr", "10.77.1.2/24", "--config", path]), &says);
+    std::fs::write(&file, b"# a caf\xe9\n").expect("a file");
+    refused(&["config", "check", path], &[&format!("{path}:1: "), "no UTF-8"]);
+    std::fs::write(&file, b"[interface]\nname = \"caf\xe9\"\n").expect("a file");
+    refused(&serve(&["--config", path]), &[&format!("{path}:2: "), "save the file"]);
     refused(&["config", "check", "/no/such.toml"], &["/no/such.toml cannot be read"]);
     refused(&["config", "check", "/dev/zero"], &["/dev/zero cannot be read", "1048576 bytes", "name another"]);
     refused(&["config"], &["Usage"]);
@@ -477,6 +482,26 @@ fn an_interface_of_somebody_else_is_said() {
     }
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("lwmisuse3 was not made for this user") && message.contains("another name"), "{message}");
+}
+
+/// What the kernel has itself it hands to nobody. Needs to be root, and where nobody is nothing is tried.
+#[test]
+fn an_address_of_the_kernel_on_the_same_interface_is_said() {
+    let script = "ip tuntap add dev lwmisuse4 mode tun multi_queue && ip addr add 10.77.1.2/24 dev lwmisuse4 && \
+                  ip addr add fd77::2/64 dev lwmisuse4 && \
+                  exec timeout 10 \"$0\" serve / --tun lwmisuse4 --control none --addr";
+    for address in ["10.77.1.2/24", "fd77::2/64"] {
+        let script = format!("{script} {address}");
+        let output =
+            Command::new("unshare").args(["--net", "sh", "-c", &script, env!("CARGO_BIN_EXE_laneway")]).output();
+        let output = output.expect("util-linux is there");
+        let message = String::from_utf8_lossy(&output.stderr);
+        if !message.contains("laneway:") || message.contains("/dev/net/tun") {
+            return;
+        }
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("the kernel has it itself, on lwmisuse4: choose another"), "{message}");
+    }
 }
 
 /// `setcap` replaces what was granted before, so every line that needs it says the same whole command.

@@ -194,6 +194,39 @@ fn a_stack_that_dies_after_a_second_leaves_a_trace_that_broke_off_too() {
     assert!(said.contains("2 packets, 0 or more lost") && said.contains("the stack has ended"), "{said}");
 }
 
+/// Nor does a reader who takes nothing, and waits itself, perhaps, until the trace has ended.
+#[test]
+fn a_reader_that_takes_nothing_does_not_keep_it() {
+    let (mut capture, interface) = of_one_packet();
+    for at in 0..2_000 {
+        capture
+            .frame_cut(interface, Direction::In, at, &packet([10, 0, 0, 2]), 40, None)
+            .expect("a Vec takes everything");
+    }
+    let place = place("takes-nothing");
+    let socket = place.join("x.sock");
+    let (done, wait) = channel::<()>();
+    let stack = stack(&socket, capture.get_ref(), move |_| wait.iter().for_each(|()| {}));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_laneway"));
+    let command = command.args(["trace", "--control"]).arg(&socket).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program can be executed");
+    std::thread::sleep(Duration::from_millis(500)); // the pipe is full
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", id.as_str()]).status().expect("there is kill(1)").success());
+    let until = Instant::now() + Duration::from_secs(20);
+    while child.try_wait().expect("it is ours").is_none() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = child.kill(); // if it has not ended
+    let output = child.wait_with_output().expect("it is ours");
+    drop(done);
+    stack.join().expect("somebody has asked");
+    std::fs::remove_dir_all(&place).expect("it is ours");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("nobody takes the packets"), "{said}");
+}
+
 /// What it would still say is waited for for a while, and not instead of what it has said: that may be why somebody traces it.
 #[test]
 fn a_stack_that_hangs_does_not_take_the_ring_with_it() {

@@ -14,11 +14,13 @@ fn every_line_is_about_an_interval() {
     let stack = std::thread::spawn(move || {
         let (mut client, _) = listener.accept().expect("somebody asks");
         let mut questions = BufReader::new(client.try_clone().expect("a second handle"));
-        for pause_ms in [0, 1_000, 0, 0, 0] {
+        let hello = r#"{"laneway":"0","protocol":1,"pid":1,"device":"d","lanes":1,"uptime_ms":1,"sharing":"lane"}"#;
+        let counter = r#"{"name":"TcpPassiveOpens","value":1}"#;
+        for (answer, pause_ms) in [(hello, 0), (counter, 0), (counter, 1_000), (counter, 0), (counter, 0), (counter, 0)]
+        {
             questions.read_line(&mut String::new()).expect("a question");
             std::thread::sleep(Duration::from_millis(pause_ms));
-            let answer = "{\"name\":\"TcpPassiveOpens\",\"value\":1}\n{\"end\":true,\"rows\":1}\n";
-            client.write_all(answer.as_bytes()).expect("it is read");
+            client.write_all(format!("{answer}\n{{\"end\":true,\"rows\":1}}\n").as_bytes()).expect("it is read");
         }
     });
     let output = Command::new(env!("CARGO_BIN_EXE_laneway"))

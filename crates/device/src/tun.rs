@@ -92,7 +92,7 @@ pub struct TunConfig {
     pub receive_super: bool,
     /// MTU to set, in bytes; `None` leaves it.
     pub mtu: Option<usize>,
-    /// Frames that may wait for us in each queue; `None` leaves the kernel's 500, which a thousand clients fill in one burst. Only
+    /// Frames that may wait for us in each queue at least; `None` leaves the kernel's 500, which a thousand clients fill in one burst. Only
     /// done where it is allowed: an interface that was made ready for us keeps what it has.
     pub queue_len: Option<u32>,
     /// The *kernel's* addresses on this interface. Ours are whatever else lies in these networks.

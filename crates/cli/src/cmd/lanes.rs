@@ -1,8 +1,8 @@
 //! `laneway lanes`: what each lane does with its time, and what it meets, interval by interval, as `mpstat` does for processors.
 
+use crate::again::Again;
 use crate::ask::{Out, Which};
 use crate::failure::Failure;
-use crate::pace::Pace;
 use crate::parse;
 use laneway::control::{Ask, Client, LaneRow};
 use serde_json::json;
@@ -39,23 +39,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::Misuse("an interval is 100ms to 60min: choose one in between".into()));
     }
     let interval = Duration::from_micros(args.interval);
-    let mut client = args.which.connect()?;
-    let mut before = look(&mut client)?;
+    let mut stack = Again::begin(&args.which, interval)?;
+    let mut before = look(stack.now())?;
     let mut at = Instant::now();
-    let mut pace = Pace::new(interval, at);
     let mut out = Out::new();
     for _ in 0..args.count.unwrap_or(u64::MAX) {
-        std::thread::sleep(pace.wait(Instant::now()));
-        if pace.look(Instant::now()) {
-            client = args.which.connect()?;
-        }
-        let now = look(&mut client)?;
+        let now = look(stack.next()?)?;
         let seconds = at.elapsed().as_secs_f64();
         at = Instant::now();
-        if now.len() != before.len() || now.iter().zip(&before).any(|(now, before)| now.polls_busy < before.polls_busy)
-        {
-            return Err(Failure::Failed("another stack answers now: look again".into()));
-        }
         let lines: Vec<Line> =
             now.iter().zip(&before).map(|(now, before)| Line::between(before, now, seconds)).collect();
         before = now;

@@ -1,8 +1,7 @@
 //! `laneway locks`: what each place in the source that takes a lock has cost a running stack, and who waited for whom.
 
 use super::lanes;
-use super::nstat::hello;
-use crate::ask::{Out, Which};
+use crate::ask::{Out, Which, hello};
 use crate::failure::Failure;
 use laneway::control::{Ask, LockRow, MeetingRow};
 

@@ -1,10 +1,10 @@
 //! `laneway nstat`: counters of a running stack under the kernel's names, as increments since the last call.
 
-use crate::ask::{Out, Which};
+use crate::ask::{Out, Which, hello};
 use crate::counters::{octets_per_packet, size_line};
 use crate::failure::Failure;
-use laneway::control::{Ask, Client, Counter, Hello};
-use life::Life;
+use crate::life::Life;
+use laneway::control::{Ask, Client, Counter};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -15,7 +15,6 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 mod gone;
-mod life;
 
 /// Prints what a running stack counts, under the kernel's names, as increments since the last call.
 ///
@@ -122,12 +121,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
         gone::remove(usual);
     }
     Ok(())
-}
-
-/// Who answers.
-pub fn hello(client: &mut Client) -> Result<Hello, Failure> {
-    let rows = client.ask::<Hello>(&Ask::Hello {})?.collect::<Result<Vec<_>, _>>()?;
-    rows.into_iter().next().ok_or_else(|| Failure::Failed("the stack does not say who it is".into()))
 }
 
 /// Everything that it counts.

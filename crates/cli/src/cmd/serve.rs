@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long, value_name = "FAULTS", value_parser = parse::rates)]
     fault: Option<Rates>,
     /// Seed of the faults.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = parse::number::<u64>(0..=u64::MAX))]
+    #[arg(long, default_value_t = 1, value_name = "N", requires = "fault", value_parser = parse::number::<u64>(0..=u64::MAX))]
     seed: u64,
     /// Write every frame into this pcapng file.
     #[arg(long, value_name = "FILE", value_parser = parse::capture())]
@@ -237,14 +237,25 @@ fn open_root(dir: &Path) -> Result<Root, Failure> {
     })
 }
 
-/// Two interfaces with overlapping networks: the kernel would send our packets to the other one.
+/// Two interfaces with overlapping networks: the kernel would send our packets to the other one. An address that it has itself on ours: it would
+/// keep them.
 fn check_overlap(args: &Args) -> Result<(), Failure> {
     // Without the list of interfaces the check is not possible, and opening the device will say what is wrong.
     let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Ok(()) };
     let tun = args.tun.as_deref().unwrap_or_default();
     let mut taken = Vec::new();
-    for interface in interfaces.filter(|interface| interface.interface_name != tun) {
+    for interface in interfaces {
         let (Some(address), Some(mask)) = (interface.address, interface.netmask) else { continue };
+        if interface.interface_name == tun {
+            let v4 = address.as_sockaddr_in().map(|theirs| IpAddr::from(theirs.ip()));
+            let theirs = v4.or_else(|| address.as_sockaddr_in6().map(|theirs| theirs.ip().into()));
+            if let Some(ours) = args.addr.iter().find(|ours| Some(ours.address) == theirs) {
+                return Err(Failure::Misuse(format!(
+                    "{ours} cannot be ours, as the kernel has it itself, on {tun}: choose another address of that network"
+                )));
+            }
+            continue;
+        }
         if let (Some(ip), Some(mask)) = (address.as_sockaddr_in(), mask.as_sockaddr_in()) {
             let prefix = mask.ip().to_bits().leading_ones() as u8;
             taken.push((Cidr { address: ip.ip().into(), prefix }, interface.interface_name));

@@ -1,7 +1,6 @@
 //! `laneway steer`: which lane has which flows, in 128 buckets, and giving a bucket to another lane.
 
-use super::nstat::hello;
-use crate::ask::{Out, Which};
+use crate::ask::{Out, Which, hello};
 use crate::failure::Failure;
 use laneway::control::{Ask, Client, SteerRow};
 

@@ -99,16 +99,16 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
             return;
         }
         let _ = handle.shutdown(Shutdown::Write); // what has been seen still comes
-        let mut before = None;
-        while before != Some(came.load(Relaxed)) {
-            before = Some(came.load(Relaxed));
-            std::thread::sleep(STUCK);
-        }
+        wait_until_still(&came);
         let _ = handle.shutdown(Shutdown::Both);
+        // Now nothing more comes, and what has come is written, or nobody takes it.
+        wait_until_still(&came);
+        failure::say(format_args!("laneway: the trace broke off: nobody takes the packets"));
+        std::process::exit(1);
     });
     let copied = copy(&mut packets, &mut sink, &mut seen, args.count, || drop(events.send(Event::End)));
     // However it ended, what has come is what somebody wanted to see: the ring, and what is not written yet.
-    let ended = sink.end();
+    let ended = sink.end(&seen.blocks);
     let dropped: u64 = seen.dropped.values().sum();
     let is_whole = copied.is_ok() && seen.is_whole();
     let lost = if is_whole { dropped.to_string() } else { format!("{dropped} or more") };
@@ -120,11 +120,20 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     }
 }
 
+/// Until nothing has gone on for a while.
+fn wait_until_still(came: &AtomicU64) {
+    let mut before = None;
+    while before != Some(came.load(Relaxed)) {
+        before = Some(came.load(Relaxed));
+        std::thread::sleep(STUCK);
+    }
+}
+
 /// What has come.
 #[derive(Default)]
 struct Seen {
     packets: u64,
-    /// Blocks of all kinds, for who looks whether anything comes.
+    /// Blocks of all kinds, those of a ring once more when it is written: for who looks whether anything goes on.
     blocks: Arc<AtomicU64>,
     /// Lanes that were named.
     lanes: usize,
@@ -301,9 +310,10 @@ impl Sink {
         self.out.other(block)
     }
 
-    fn end(mut self) -> Result<(), Failure> {
+    fn end(mut self, blocks: &AtomicU64) -> Result<(), Failure> {
         for block in self.ring.take().into_iter().flat_map(|(_, ring)| ring) {
             self.out.packet(&block)?;
+            blocks.fetch_add(1, Relaxed);
         }
         for block in self.statistics.values() {
             self.out.other(block)?;

@@ -1,9 +1,9 @@
 //! `laneway watch`: a line a second about connections being made, on the side that accepts and on the side that connects.
 
 use super::nstat::counters;
+use crate::again::Again;
 use crate::ask::{Out, Which};
 use crate::failure::Failure;
-use crate::pace::Pace;
 use crate::parse;
 use serde_json::json;
 use std::collections::HashMap;
@@ -56,17 +56,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::Misuse("an interval is 100ms to 60min: choose one in between".into()));
     }
     let interval = Duration::from_micros(args.interval);
-    let mut client = args.which.connect()?;
-    let mut before = columns(&mut client)?;
+    let mut stack = Again::begin(&args.which, interval)?;
+    let mut before = columns(stack.now())?;
     let mut at = Instant::now();
-    let mut pace = Pace::new(interval, at);
     let mut out = Out::new();
     for line in 0..args.count.unwrap_or(u64::MAX) {
-        std::thread::sleep(pace.wait(Instant::now()));
-        if pace.look(Instant::now()) {
-            client = args.which.connect()?;
-        }
-        let now = columns(&mut client)?;
+        let now = columns(stack.next()?)?;
         let seconds = at.elapsed().as_secs_f64();
         at = Instant::now();
         let rates: Vec<f64> =

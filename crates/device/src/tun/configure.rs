@@ -42,7 +42,10 @@ pub(super) fn set_up(name: &str, config: &TunConfig, is_new: bool) -> Result<(),
     if wanted != is {
         set_mtu(name, wanted).map_err(failed(format!("the MTU ({wanted})")))?;
     }
-    if let Some(frames) = config.queue_len {
+    // Whoever has made it longer has a reason.
+    if let Some(frames) = config.queue_len
+        && super::queue_len(name).map_or(true, |is| is < frames as usize)
+    {
         match set_queue_len(name, frames) {
             Err(error) if error.raw_os_error() != Some(libc::EPERM) => {
                 return Err(failed(format!("the queue length ({frames})"))(error));

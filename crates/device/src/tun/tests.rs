@@ -475,6 +475,19 @@ fn an_interface_that_was_down_has_both_its_addresses_again() {
 }
 
 #[test]
+fn a_queue_that_somebody_has_made_longer_stays_so() {
+    in_own_network("a_queue_that_somebody_has_made_longer_stays_so", || {
+        for (is, becomes) in [(500, 8_192), (20_000, 20_000)] {
+            let name = format!("lwq{is}");
+            ip(&format!("tuntap add dev {name} mode tun multi_queue"));
+            ip(&format!("link set {name} txqueuelen {is}"));
+            let _tun = Tun::open(&TunConfig { name: name.clone(), ..config() }).unwrap();
+            assert_eq!(queue_len(&name).unwrap(), becomes);
+        }
+    });
+}
+
+#[test]
 fn nothing_waits_in_front_of_an_interface_that_we_have_made() {
     in_own_network("nothing_waits_in_front_of_an_interface_that_we_have_made", || {
         let waits_in = |name: &str| {
