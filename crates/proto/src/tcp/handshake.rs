@@ -293,7 +293,8 @@ impl Handshake {
         }
         if agreed.rtt_us.is_none() {
             cold_path();
-            agreed.rtt_us = echoed_us(seg.options.timestamps.map(|ts| ts.echo), self.ts_offset, cx.now);
+            let echo = seg.options.timestamps.map(|ts| ts.echo).filter(|_| agreed.timestamps);
+            agreed.rtt_us = echoed_us(echo, self.ts_offset, cx.now);
         }
         agreed
     }
