@@ -234,6 +234,12 @@ impl Datagrams {
         (self.fault.load(Relaxed) != 0).then(|| Fault::from_code(self.fault.swap(0, AcqRel)))?
     }
 
+    /// The stack has ended: nothing will come any more, and nothing goes.
+    pub(super) fn end(&self) {
+        self.gone.store(true, Release);
+        self.event.wake();
+    }
+
     /// Says that the caller waits; it looks once more before it sleeps.
     pub fn want(&self, bits: u32) {
         self.flags.want(bits);
@@ -324,8 +330,7 @@ impl LaneDatagrams {
 
     /// The socket is over.
     pub(super) fn end(&self) {
-        self.shared.gone.store(true, Release);
-        self.shared.event.wake();
+        self.shared.end();
         self.watches.look();
     }
 

@@ -4,7 +4,7 @@ use super::accept::{Acceptors, LaneAcceptor};
 use super::company;
 use super::datagram::{Datagrams, LaneDatagrams};
 use super::patience::LOOK_US;
-use super::poll::{Source, Watch};
+use super::poll::{Source, Watch, Watched};
 use super::reach::{self, Unreachable};
 use super::usual::Usual;
 use super::words::{
@@ -166,19 +166,10 @@ impl Desk {
         self.posts.len()
     }
 
-    /// A conversation of this lane that needs a block would get one.
-    pub(super) fn has_blocks(&self, lane: usize) -> bool {
-        self.posts[lane].pool.has_some()
-    }
-
-    /// The lane would get one to show what has come, though nobody else would get any.
-    pub(super) fn has_reserve(&self, lane: usize) -> bool {
-        self.posts[lane].pool.has_reserve()
-    }
-
-    /// A thread would get one to write to, though nobody else would get any.
-    pub(super) fn has_reserve_to_write(&self, lane: usize) -> bool {
-        self.posts[lane].pool.has_reserve_to_write()
+    /// A conversation of some lane that needs a block would get one, if only in reserve.
+    pub(super) fn has_blocks(&self) -> bool {
+        let has_some = |pool: &BlockPool| pool.has_some() || pool.has_reserve_to_write() || pool.has_reserve();
+        self.posts.iter().any(|post| has_some(&post.pool))
     }
 
     /// Bytes of blocks that all conversations hold or have held.
@@ -536,11 +527,16 @@ pub(super) fn refuse(command: Command) {
         }
         Command::Listen(side) => side.end(),
         Command::BindUdp(side) => side.end(),
+        // Its lane does not know whom to tell that it is over, and may be yet to say so.
+        Command::WatchListener(_, Some(watch)) | Command::WatchUdp(_, Some(watch)) => {
+            watch.source.end();
+            Watched::look(&watch);
+        }
         Command::Unlisten(_)
         | Command::Refill(_)
         | Command::UnbindUdp(_)
-        | Command::WatchListener(..)
-        | Command::WatchUdp(..) => {}
+        | Command::WatchListener(_, None)
+        | Command::WatchUdp(_, None) => {}
     }
 }
 

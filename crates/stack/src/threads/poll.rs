@@ -61,6 +61,15 @@ impl Source {
         }
     }
 
+    /// Its stack has ended. A connection is not over by that alone: its lane says when.
+    pub(super) fn end(&self) {
+        match self {
+            Source::Conversation(_) => {}
+            Source::Acceptors(acceptors) => acceptors.end(),
+            Source::Datagrams(socket) => socket.end(),
+        }
+    }
+
     /// Whether both are handles of one socket.
     pub fn is(&self, other: &Source) -> bool {
         match (self, other) {

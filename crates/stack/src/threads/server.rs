@@ -181,15 +181,13 @@ impl Server {
 
     /// Those for which there was no block try again.
     fn feed(&mut self, cx: &mut Context<'_>) {
-        let mut to_write = false;
-        let has_some = || {
-            to_write = self.desk.has_blocks(self.lane) || self.desk.has_reserve_to_write(self.lane);
-            to_write || self.desk.has_reserve(self.lane)
-        };
-        for _ in 0..self.hungry.due(cx.now(), has_some) {
+        for _ in 0..self.hungry.due(cx.now(), || self.desk.has_blocks()) {
             let Some(index) = self.hungry.pop() else { break };
             let Some(record) = self.record(index) else { continue };
             record.resume(cx);
+            // Not the lane's own: one that another lane has passed on has blocks of that one.
+            let pool = record.end.pool();
+            let to_write = pool.has_some() || pool.has_reserve_to_write();
             if to_write {
                 self.tell_later(index, ROOMIER);
             } else if record.waits_for_memory() {
@@ -203,6 +201,9 @@ impl Server {
             Command::Connect { .. } if self.stopping => refuse(command),
             Command::Connect { end, opening, tried } => self.connect(cx, end, opening, tried),
             Command::Listen(side) => {
+                if self.stopping {
+                    side.end();
+                }
                 let id = side.shared.id;
                 cx.hands_out(id, side.places);
                 self.listeners.insert(id.0, side);
@@ -223,7 +224,7 @@ impl Server {
             Command::Refill(id) => self.offer(cx, id),
             Command::BindUdp(side) => {
                 self.late_sockets -= 1;
-                self.sockets.insert(side.shared.id.0, side);
+                self.take_in(side);
             }
             Command::UnbindUdp(id) => {
                 if let Some(side) = self.sockets.remove(&id.0) {
@@ -250,7 +251,7 @@ impl Server {
         for command in self.desk.take_commands(self.lane) {
             match command {
                 Command::BindUdp(side) if self.late_sockets == 0 && !self.sockets.contains_key(&side.shared.id.0) => {
-                    self.sockets.insert(side.shared.id.0, side);
+                    self.take_in(side);
                 }
                 command => {
                     self.late_sockets += usize::from(matches!(command, Command::BindUdp(_)));

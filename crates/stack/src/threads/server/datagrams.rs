@@ -12,6 +12,15 @@ impl Server {
         if self.late_sockets == 0 { None } else { self.commands.iter().position(brings) }
     }
 
+    /// A UDP socket that a thread has bound. The thread may wait for a datagram already: if the stack stops, none will come, and nobody else
+    /// says so.
+    pub(super) fn take_in(&mut self, side: Box<LaneDatagrams>) {
+        if self.stopping {
+            side.end();
+        }
+        self.sockets.insert(side.shared.id.0, side);
+    }
+
     /// A UDP socket's side here. What is sent or comes as soon as the socket is bound may be before the command that brings it.
     pub(super) fn socket(&mut self, id: UdpId) -> Option<&mut LaneDatagrams> {
         if !self.sockets.contains_key(&id.0) {
@@ -20,7 +29,7 @@ impl Server {
                 && let Some(Command::BindUdp(side)) = self.commands.remove(at)
             {
                 self.late_sockets -= 1;
-                self.sockets.insert(id.0, side);
+                self.take_in(side);
             }
         }
         self.sockets.get_mut(&id.0).map(Box::as_mut)

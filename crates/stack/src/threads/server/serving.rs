@@ -127,7 +127,8 @@ impl Server {
                 return true;
             }
             release(&**talk);
-            match index {
+            // It may have ended with what was done for it.
+            match self.place(talk) {
                 Some(index) => served += usize::from(self.serve_again(cx, index)),
                 None => self.serve_nobody(talk),
             }
@@ -168,7 +169,8 @@ impl Server {
                     continue;
                 }
                 release(&*talk);
-                match index {
+                // It may have ended with what was done for it, and what was said meanwhile is looked at by nobody else.
+                match self.place(&talk) {
                     Some(index) => {
                         if let Some(record) = self.record(index) {
                             record.end.take_over(talk);

@@ -2,7 +2,7 @@
 
 use super::super::accept::Acceptors;
 use super::super::datagram::Datagrams;
-use super::super::poll::{Source, poll_list};
+use super::super::poll::{Source, Watched, poll_list};
 use super::super::words::{ENDED, Op};
 use super::*;
 use crate::app::App;
@@ -90,19 +90,69 @@ fn a_lane_wakes_for_what_is_due() {
 
 type Side = (Host<LinkRx, LinkTx, Server>, Arc<Desk>);
 
+fn one_lane() -> (Arc<Desk>, Server) {
+    let (desk, mut servers) = Desk::new(1, Bells::new(1).expect("bells"));
+    (desk, servers.remove(0))
+}
+
 const BEGAN: Instant = Instant::from_us(3_600_000_000);
 
 /// Two hosts of one lane that serve threads.
 fn pair() -> [Side; 2] {
+    pair_of([one_lane(), one_lane()])
+}
+
+fn pair_of(lanes: [(Arc<Desk>, Server); 2]) -> [Side; 2] {
     let (first, second) = link(LinkConfig::default());
-    let mut ends = [Some(first), Some(second)].into_iter().flatten();
-    ["10.0.0.1/24", "10.0.0.2/24"].map(|ip| {
+    let mut ends = [(first, "10.0.0.1/24"), (second, "10.0.0.2/24")].into_iter();
+    lanes.map(|(desk, server)| {
+        let ((end, ip), mut server) = (ends.next().expect("two"), Some(server));
         let network = Network { addresses: vec![ip.parse().expect("an address")], gateways: vec![] };
-        let (desk, mut servers) = Desk::new(1, Bells::new(1).expect("bells"));
-        let (end, app) = (ends.next().expect("two"), |_| servers.pop().expect("one"));
+        let app = |_| server.take().expect("one");
         let host = Host::new(Config::default(), &network, &BootSecrets::from_seed(7), end, BEGAN, app);
         (host.expect("a host"), desk)
     })
+}
+
+/// Its blocks are those of the lane that was to open it first, and not of the one that has it.
+#[test]
+fn who_was_passed_on_by_another_lane_is_told_of_memory_of_that_one() {
+    let (desk, mut servers) = Desk::with_pool(2, Bells::new(2).expect("bells"), 4_096);
+    let second = servers.pop().expect("two");
+    let [(mut host, desk), (mut far, far_desk)] = pair_of([(desk, second), one_lane()]);
+    let at = "10.0.0.2:80".parse().expect("an address");
+    let id = far.listen(at, 16, BEGAN).expect("nobody else does");
+    let _acceptors = far_desk.listen(id, at, 16);
+    let talk = desk.connect(at);
+    for command in desk.take_commands(0) {
+        talk.lane().lane.store(1, Relaxed);
+        desk.say(1, command); // as the first lane does if the answers would not come to it
+    }
+    for _ in 0..4 {
+        host.turn(BEGAN);
+        far.turn(BEGAN);
+    }
+    assert_eq!(talk.lane().status.load(Relaxed), CONNECTED);
+    // Others hold all blocks of a lane, those in reserve as well.
+    let use_up = |lane| {
+        let use_some = || {
+            let (talk, end) = desk.conversation(lane);
+            (talk.send(b"x") > 0).then(|| {
+                while talk.send(&[0; 4_096]) > 0 {}
+                (talk, end)
+            })
+        };
+        std::iter::from_fn(use_some).collect::<Vec<_>>()
+    };
+    let [of_first, _of_second] = [0, 1].map(use_up);
+    assert_eq!(talk.send(b"x"), 0);
+    talk.flags().want(WRITE);
+    desk.serve(&talk);
+    host.turn(BEGAN);
+    drop(of_first);
+    host.turn(BEGAN.after_us(100_000));
+    assert_eq!(talk.flags().get(WRITE), 0, "told");
+    assert_eq!(talk.send(b"x"), 1);
 }
 
 /// What a lane's thread does when it sees that the stack stops.
@@ -161,6 +211,42 @@ fn who_is_to_be_told_by_a_lane_that_has_ended_is_not_kept() {
     }
 }
 
+/// A lane that stops tells those of whom it knows. Of whom it was told and does not hear any more, or not yet, nobody else would see that all is over.
+#[test]
+fn who_is_to_be_told_of_a_listener_or_a_socket_by_a_lane_that_ends_looks_once_more() {
+    for is_stopping in [true, false] {
+        let [(mut host, desk), _] = pair();
+        let at = "10.0.0.1:80".parse().expect("an address");
+        let id = host.listen(at, 16, BEGAN).expect("nobody else does");
+        let (udp, at) = host.control.bind_udp_with(at, BindOptions::default()).expect("nobody else is");
+        let (acceptors, socket) = (desk.listen(id, at, 16), desk.bind_udp(udp, at));
+        host.turn(BEGAN);
+        if is_stopping {
+            desk.stop(); // the lane is about to tell
+        }
+        let (list, mut queue) = poll_list().expect("a list");
+        let sources = [Source::Acceptors(acceptors), Source::Datagrams((**socket).clone())];
+        for (key, source) in sources.into_iter().enumerate() {
+            let watch = list.watch(&desk, source, key, READ).expect("the first");
+            desk.watch(&watch);
+            Watched::look(&watch);
+        }
+        let mut found_ready = || {
+            queue.begin_round();
+            let looks = std::iter::from_fn(|| queue.pop());
+            looks.filter(|watch| watch.source.ready() & READ != 0).map(|watch| watch.key).collect::<Vec<_>>()
+        };
+        let mut told = found_ready();
+        if is_stopping {
+            stop(&mut host);
+        }
+        drop(host);
+        told.extend(found_ready());
+        told.dedup();
+        assert_eq!(told.len(), 2, "of both, whether it was said while the lane stops ({is_stopping}): {told:?}");
+    }
+}
+
 /// A connection without bytes that wait ends as any other, and who waits for a new one, or for a datagram, is told before the last has ended.
 #[test]
 fn a_stack_that_stops_ends_what_it_can_and_tells_whoever_waits() {
@@ -187,6 +273,22 @@ fn a_stack_that_stops_ends_what_it_can_and_tells_whoever_waits() {
     turns(&mut host);
     assert_eq!(accepted.lane().take_error(), Some(Fault::Stopped));
     assert_eq!((talk.lane().status.load(Relaxed), talk.lane().take_error()), (CONNECTED | ENDED, None));
+}
+
+/// Who waits for a connection, or for a datagram, may do so on what the lane has not heard of as it begins to stop.
+#[test]
+fn listeners_and_sockets_of_which_a_lane_hears_as_it_stops_are_over() {
+    let [(mut host, desk), _] = pair();
+    let at = "10.0.0.1:80".parse().expect("an address");
+    let id = host.listen(at, 16, BEGAN).expect("nobody else does");
+    let (udp, at) = host.control.bind_udp_with(at, BindOptions::default()).expect("nobody else is");
+    let (acceptors, socket) = (desk.listen(id, at, 16), desk.bind_udp(udp, at));
+    let events = || [acceptors.event.now(), socket.event.now()];
+    let slept = events();
+    stop(&mut host);
+    host.turn(BEGAN);
+    assert!(events().iter().zip(slept).all(|(now, then)| *now != then), "whoever sleeps is woken");
+    assert!(acceptors.is_ready() && socket.ready() == READ | WRITE);
 }
 
 /// No thread would take it: it waits for its listener to be closed, and is reset with it.
@@ -229,6 +331,33 @@ fn who_is_connected_before_threads_are_known_is_offered_to_them() {
     let acceptors = desk.listen(id, at, 16);
     host.turn(BEGAN);
     assert!(acceptors.take().is_some());
+}
+
+/// While a lane ends a conversation that it has from its list, that is not put there again, whatever is said of it.
+#[test]
+fn what_is_said_of_a_connection_while_its_lane_ends_it_is_heard() {
+    struct OtherThread<F: FnMut()>(F);
+    impl<F: FnMut()> Drop for OtherThread<F> {
+        fn drop(&mut self) {
+            self.0();
+        }
+    }
+    let [(mut host, desk), _] = pair();
+    let talk = desk.connect("10.0.0.2:80".parse().expect("an address"));
+    host.turn(BEGAN);
+    let (list, mut queue) = poll_list().expect("a list");
+    let watch = list.watch(&desk, Source::Conversation(talk.clone()), 7, READ).expect("the first");
+    let (its_desk, its_watch) = (desk.clone(), Arc::downgrade(&watch));
+    // What is asked of a connection is dropped with it.
+    let other = OtherThread(move || its_watch.upgrade().into_iter().for_each(|watch| its_desk.watch(&watch)));
+    assert!(desk.note(&talk, Op::Info(Box::new(move |_| drop(other)))));
+    assert!(desk.call_off(&talk));
+    host.turn(BEGAN);
+    queue.begin_round();
+    assert_eq!(queue.pop().map(|watch| watch.key), Some(7), "it looks once more");
+    let kept = Arc::downgrade(&watch);
+    drop((watch, talk));
+    assert!(kept.upgrade().is_none());
 }
 
 /// Its thread has called it off, and the note of that is yet to come when the answer is there: what the peer says meanwhile nobody hears.

@@ -2,7 +2,7 @@
 //!
 //! The count is on the application's line and not before the value, because whoever counts has just used that line or is about to.
 
-use super::pool::BlockId;
+use super::pool::{BlockId, BlockPool};
 use super::{BUSY, Direction, FRESH, KeptEnd, NONE, Pipe, Reading, Shown, Writing, lined};
 use crate::pointer::{Bare, Carried, Pointer};
 use crate::primitive::order;
@@ -120,6 +120,11 @@ impl<S, K, L> LaneEnd<S, K, L> {
     #[inline]
     pub fn pipe(&self) -> &Pipe<S, K, L> {
         &self.pipe
+    }
+
+    /// Where its blocks come from.
+    pub fn pool(&self) -> &BlockPool {
+        &self.pipe.lane.pool
     }
 
     /// Takes over what holds the same conversation. To give back each hold by itself would be a read-modify-write on the application's line
