@@ -145,6 +145,35 @@ fn a_datagram_that_comes_before_its_connected_socket_is_heard_at_the_address_of_
     assert_eq!((received(&to).is_some(), received(&to)), (true, None));
 }
 
+/// As a server has it that gives each of its clients a socket, and one more for who is new: of a newcomer's datagram the one that was bound last
+/// is asked first, and he is told that nobody is there if it was the only one.
+#[test]
+fn a_datagram_that_comes_before_another_s_connected_socket_is_heard_by_who_hears_everybody() {
+    for is_heard in [true, false] {
+        let [mut server, mut client] = Side::pair();
+        let options = BindOptions { reuse_address: true, ..BindOptions::default() };
+        let (peer, other) = (client.bind("10.0.0.2:5000"), client.bind("10.0.0.2:5001"));
+        let hears_all = is_heard.then(|| server.bind_with("10.0.0.1:53", options));
+        server.turn(2);
+        client.turn(2);
+        let to = server.bind_with("10.0.0.1:53", options);
+        connect(&to, peer.at);
+        connect(&other, to.at);
+        assert!(other.send(to.at, b"hello"));
+        client.desk.send_datagrams(&other);
+        client.turn(2); // and the server's lane finds it in the turn in which it hears of the socket
+        server.turn(1);
+        client.turn(1);
+        let heard = hears_all.as_deref().and_then(received);
+        assert_eq!(heard.is_some(), is_heard);
+        assert_eq!(other.take_fault().is_some(), !is_heard);
+        assert_eq!(received(&to), None);
+        let counters = server.host.counters();
+        let counted = [Mib::UdpInDatagrams, Mib::UdpNoPorts].map(|mib| counters.get(mib));
+        assert_eq!(counted, [u64::from(is_heard), u64::from(!is_heard)]);
+    }
+}
+
 /// A lane fills one page of a listing in a poll. What it was told behind that it hears in the same poll all the same.
 #[test]
 fn a_datagram_that_comes_before_its_socket_is_delivered_while_somebody_lists() {

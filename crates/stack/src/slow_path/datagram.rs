@@ -45,15 +45,17 @@ impl<T: Tx> Stage<'_, T> {
 
     fn hand_to_one(&mut self, packet: &Packet<'_>, datagram: &Datagram<'_>) {
         let hash = datagram.key.hash(&self.local.hash_key.get());
-        let Some(socket) = self.udp_socket(&datagram.key, hash) else {
-            self.local.counters.count(Mib::UdpNoPorts);
-            self.local.counters.discard(Discard::UdpNoPort);
-            return self.problem(packet, Problem::PortUnreachable);
-        };
-        if !self.hand(socket, datagram) {
-            self.local.counters.count(Mib::UdpNoPorts);
-            self.local.counters.discard(Discard::UdpNoPort);
+        let mut deaf = None;
+        // Whom a socket hears that the lane has only just heard of is known once it was asked: then it is another's, if another hears it.
+        while let Some(socket) = self.udp_socket(&datagram.key, hash).filter(|socket| deaf != Some(*socket)) {
+            if self.hand(socket, datagram) {
+                return;
+            }
+            deaf = Some(socket);
         }
+        self.local.counters.count(Mib::UdpNoPorts);
+        self.local.counters.discard(Discard::UdpNoPort);
+        self.problem(packet, Problem::PortUnreachable);
     }
 
     /// All hosts hear it, or a group, so whoever has sent it is told nothing.
