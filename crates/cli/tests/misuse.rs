@@ -296,7 +296,11 @@ fn configurations_that_cannot_be() {
     assert_eq!(values(&again.stdout), values(&shown), "{}", String::from_utf8_lossy(&again.stderr));
     std::fs::write(&file, "[interface]\naddr = \"10.77.1.2/32\"\n").expect("a file");
     // What the file says of the interface is held to the same rules as the command line.
-    refused(&serve(&["--config", path]), &["second address", "choose"]);
+    refused(&serve(&["--config", path]), &["second address", "choose", &format!("addr ({path}:2)")]);
+    std::fs::write(&file, "[interface]\naddr = \"10.77.1.2/24\"\nhost_addr = \"10.77.1.2/24\"\n").expect("a file");
+    refused(&serve(&["--config", path]), &[&format!("{path}:3"), "both ends of the interface"]);
+    let only_theirs = format!("the configuration has said host_addr ({path}:3)");
+    refused(&serve(&["--addr", "10.77.1.2/24", "--config", path]), &["10.77.1.2", &only_theirs]);
     refused(&["serve", "/", "--addr", "10.77.1.2/24"], &["--tun NAME"]);
     std::fs::remove_file(&file).expect("it is ours");
 }

@@ -94,13 +94,24 @@ fn references_names() -> clap::builder::PossibleValuesParser {
 }
 
 /// Runs until it is told to end.
-pub fn run(mut args: Args) -> Result<(), Failure> {
+pub fn run(args: Args) -> Result<(), Failure> {
     let root = open_root(&args.dir)?;
     open_files::raise();
     let settings = match &args.config {
         Some(path) => settings::read(path)?,
         None => Settings::default(),
     };
+    let from_file = args.left_to(&settings).join(", ");
+    serve(args, root, settings).map_err(|failure| match failure {
+        // What cannot be may be there, and not where whoever has just called looks.
+        Failure::Misuse(what) if !from_file.is_empty() => {
+            Failure::Misuse(format!("{what}\nlaneway: the configuration has said {from_file}"))
+        }
+        failure => failure,
+    })
+}
+
+fn serve(mut args: Args, root: Root, settings: Settings) -> Result<(), Failure> {
     let found = args.take(&settings)?;
     let tun = args.tun.clone().unwrap_or_default();
     check_overlap(&args)?;
@@ -178,6 +189,22 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
 }
 
 impl Args {
+    /// What the file says of the interface and the command line does not, each with its line.
+    fn left_to(&self, settings: &Settings) -> Vec<String> {
+        let open = [
+            ("tun", self.tun.is_none()),
+            ("addr", self.addr.is_empty()),
+            ("host_addr", self.host_addr.is_empty()),
+            ("gateway", self.gateway.is_empty()),
+            ("lanes", self.lanes.is_none()),
+            ("mtu", self.mtu.is_none()),
+            ("spin", self.spin.is_none()),
+            ("control", self.control.is_none()),
+        ];
+        let said = open.into_iter().filter(|(name, is_open)| *is_open && settings.lines.contains_key(name));
+        said.map(|(name, _)| format!("{name} ({})", settings.source(name, ""))).collect()
+    }
+
     /// What the command line leaves open is taken from the file, and addresses then from the interface; a sentence says so.
     fn take(&mut self, settings: &Settings) -> Result<Option<String>, Failure> {
         let file = settings.interface.clone();
