@@ -299,8 +299,9 @@ fn configurations_that_cannot_be() {
     refused(&serve(&["--config", path]), &["second address", "choose", &format!("addr ({path}:2)")]);
     std::fs::write(&file, "[interface]\naddr = \"10.77.1.2/24\"\nhost_addr = \"10.77.1.2/24\"\n").expect("a file");
     refused(&serve(&["--config", path]), &[&format!("{path}:3"), "both ends of the interface"]);
-    let only_theirs = format!("the configuration has said host_addr ({path}:3)");
-    refused(&serve(&["--addr", "10.77.1.2/24", "--config", path]), &["10.77.1.2", &only_theirs]);
+    std::fs::write(&file, "[interface]\nhost_addr = \"10.77.1.2/24\"\n").expect("a file");
+    let theirs = format!("the configuration has said host_addr ({path}:2)");
+    refused(&serve(&["--addr", "10.77.1.2/24", "--config", path]), &["10.77.1.2", &theirs]);
     refused(&["serve", "/", "--addr", "10.77.1.2/24"], &["--tun NAME"]);
     std::fs::remove_file(&file).expect("it is ours");
 }

@@ -147,7 +147,11 @@ pub fn segment<T: Tx>(local: &mut Local, tx: &mut T, out: Outgoing<'_>, text: im
         cold_path();
         let (marks, notes) = (text.marks(), text.notes());
         if !path.resolved {
-            let (header, next_hop, text) = (marked(path, marks), path.next_hop, Noted(text.clone(), notes));
+            let (mut header, next_hop, is_cut) = (marked(path, marks), path.next_hop, path.is_cut);
+            if is_cut {
+                header = to_be_cut(local, key, &header);
+            }
+            let text = Noted(text.clone(), notes);
             return unresolved(local, &header, next_hop, (header_len, tcp_len), text, /* is_kept= */ true);
         }
         if total > path.header.link_len() + path.mtu as usize {
@@ -706,3 +710,6 @@ fn wait_for_neighbour(local: &mut Local, next_hop: Address, packet: &[u8], is_ke
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
