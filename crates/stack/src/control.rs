@@ -1,7 +1,7 @@
 //! Owns the control plane of a stack: addresses, routes, neighbours, who listens where. A plain value, like a lane:
 //! [`Control::turn`] is one poll; in the product a thread of its own calls it.
 
-use crate::counters::Counters;
+use crate::counters::{Counters, Mib};
 use crate::error::Error;
 use crate::listing::Page;
 use crate::mail::{ControlMail, ToControl, ToLane};
@@ -286,7 +286,7 @@ impl Control {
             if let Some(source) = self.snapshot.source(&request.target) {
                 let mut frame = vec![0; request.len()];
                 request.emit(self.mac, source, &mut frame);
-                self.transmit(frame);
+                self.transmit(frame, if source.is_v4() { EtherType::ARP } else { EtherType::IPV6 });
             }
         }
         self.publish_neighbours();
@@ -376,7 +376,7 @@ impl Control {
             Ok(Some(answer)) => {
                 let mut reply = vec![0; answer.len()];
                 answer.emit(&mut reply);
-                self.transmit(reply);
+                self.transmit(reply, ethertype);
             }
             Ok(None) => {}
             Err(discard) => self.own.discard(discard),
@@ -401,16 +401,22 @@ impl Control {
         if !addresses.contains(&packet.dst) && !addresses.joins(&packet.dst) {
             return Err(Discard::IpNotLocal);
         }
-        match icmp::input(&packet)? {
+        self.own.count(Mib::IcmpInMsgs);
+        match icmp::input(&packet).inspect_err(|_| self.own.count(Mib::IcmpInErrors))? {
             Incoming::Neighbour(message) => self.neighbours.on_ndp(&packet, &message, self.mac, is_local, now),
             _ => Ok(None),
         }
     }
 
-    /// Frames of our own leave through the first lane.
-    fn transmit(&mut self, frame: Vec<u8>) {
-        if let Some(mail) = self.mail.first_mut() {
-            let _ = mail.to_lane.push(ToLane::Transmit(frame));
+    /// Frames of our own leave through the first lane. Those of neighbour discovery are packets of IP, and messages of ICMP (RFC 4861 section 4); those
+    /// of ARP are neither.
+    fn transmit(&mut self, frame: Vec<u8>, ethertype: EtherType) {
+        let octets = frame.len().saturating_sub(ethernet::HEADER_LEN);
+        let sent = self.mail.first_mut().is_some_and(|mail| mail.to_lane.push(ToLane::Transmit(frame)).is_ok());
+        if sent && ethertype == EtherType::IPV6 {
+            self.own.count(Mib::IcmpOutMsgs);
+            self.own.count(Mib::IpOutRequests);
+            self.own.add(Mib::IpExtOutOctets, octets as u64);
         }
     }
 

@@ -466,6 +466,32 @@ fn somebody_else_who_has_our_address_is_counted() {
     assert_eq!(world.host.counters().get(Mib::IcmpOutMsgs), 1);
 }
 
+/// RFC 4293: a packet of neighbour discovery is one of IP and a message of ICMP, in and out, though no lane answers it. A question of ARP is neither.
+#[test]
+fn neighbour_discovery_is_counted_as_icmp() {
+    let mut world = World::with(&["10.0.0.1/16", "fd00::1/64"]);
+    let address = |text: &str| Address::from(text.parse::<std::net::IpAddr>().unwrap());
+    let (ours, theirs) = (address("fd00::1"), address("fd00::2"));
+    let counted = |world: &mut World| {
+        let counters = world.host.counters();
+        let (received, sent) = (Mib::IpInReceives, Mib::IpOutRequests);
+        [received, Mib::IcmpInMsgs, Mib::IcmpInErrors, sent, Mib::IcmpOutMsgs].map(|mib| counters.get(mib))
+    };
+    world.arp(Operation::Request, NEIGHBOUR, MAC);
+    assert_eq!(world.frames(10).len(), 1);
+    assert_eq!(counted(&mut world), [0; 5]);
+    let asks = ndp::Message::NeighbourSolicit { target: ours, source_link: Some(MAC) };
+    world.send_v6(theirs, ours, &icmpv6::Message::Ndp(asks));
+    assert_eq!(world.frames(10).len(), 1);
+    assert_eq!(counted(&mut world), [1, 1, 0, 1, 1]);
+    assert_eq!(world.host.counters().get(Mib::IpExtOutOctets), 40 + 32);
+    // A redirect is heard and ignored.
+    let redirect = icmpv6::Message::Other { kind: 137, code: 0, rest: [0; 4], data: &[0; 32] };
+    world.send_v6(theirs, ours, &redirect);
+    assert_eq!(world.frames(10).len(), 0);
+    assert_eq!(counted(&mut world), [2, 2, 1, 1, 1]);
+}
+
 /// The control plane is late, and everybody on the link asks for us.
 #[test]
 fn a_flood_of_questions_leaves_room_for_answers_of_the_lane() {
