@@ -68,10 +68,11 @@ impl Drop for Listening {
     fn drop(&mut self) {
         if self.desk.is_here() {
             self.acceptors.abandoned.store(true, Relaxed); // before the lanes have a poller look
+            // First the lanes are told: once the control plane is, the name may be that of another, whom they would end.
+            self.desk.unlisten(self.acceptors.id);
             if let Some(stack) = self.stack.upgrade() {
                 stack.unlisten(self.acceptors.id);
             }
-            self.desk.unlisten(self.acceptors.id);
         }
     }
 }
