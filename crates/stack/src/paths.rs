@@ -595,6 +595,12 @@ impl Paths {
         }
     }
 
+    /// Our link address.
+    #[inline(always)]
+    pub(crate) fn mac(&self) -> Mac {
+        self.mac
+    }
+
     /// Ethernet or bare IP.
     pub fn medium(&self) -> Medium {
         self.medium

@@ -20,7 +20,7 @@ use laneway_proto::ip::input;
 use laneway_proto::tcp::listen;
 use laneway_proto::time::Instant;
 use laneway_sync::prefetch::prefetch_line;
-use laneway_wire::ethernet::EtherType;
+use laneway_wire::ethernet::{EtherType, Mac};
 use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::protocol;
 use laneway_wire::tcp::{Flags, SeqNum};
@@ -176,7 +176,7 @@ fn is_turned_away(
     (octets, segments): (&mut u64, &mut u64),
 ) -> bool {
     let bare = mailed.is_some() || local.medium == Medium::Ip;
-    let Some(packet) = (if bare { Some(frame) } else { carried(frame) }) else { return false };
+    let Some(packet) = (if bare { Some(frame) } else { carried(frame, local.paths.mac()) }) else { return false };
     let (is_stranger, is_segment) = match usual_glance(packet) {
         // Apart, so that what is known of the usual one stays at hand.
         Some(glance) => (is_strangers(local, tables, (packet, mailed), glance), glance.what.is_ok()),
@@ -235,11 +235,10 @@ fn begins(tcp: &[u8; HEADER_LEN]) -> bool {
     tcp[FLAGS_AT] & SYN_ACK == SYN
 }
 
-/// The packet in a frame of Ethernet, if that is what its type says.
+/// The packet in a frame of Ethernet, if that is what its type says. One that is for another host is nobody's packet, and counted as such.
 #[inline(always)]
-fn carried(frame: &[u8]) -> Option<&[u8]> {
-    let ([.., t0, t1], packet) = frame.split_first_chunk::<{ ethernet::HEADER_LEN }>()?;
-    let ethertype = EtherType(u16::from_be_bytes([*t0, *t1]));
+fn carried(frame: &[u8], ours: Mac) -> Option<&[u8]> {
+    let (ethertype, packet, _) = ethernet::accept(frame, ours).ok()?;
     (ethertype == EtherType::IPV4 || ethertype == EtherType::IPV6).then_some(packet)
 }
 

@@ -336,7 +336,8 @@ impl<S: Sharing> Lane<S> {
         let neighbour = if self.local.waits_for_neighbour { self.local.now.after_us(1_000) } else { Instant::NEVER };
         let tables = self.shared.enter(Site::Look);
         let moving = self.local.moving.deadline(self.local.now, &tables, &self.local.steering);
-        let waits = if tables.time_waits > 0 || !tables.tw4.is_empty() {
+        // Also for those that are dead, and only lie there yet.
+        let waits = if !tables.tw4.is_empty() || !tables.tw6.is_empty() {
             self.local.now.after_us(10_000)
         } else {
             Instant::NEVER

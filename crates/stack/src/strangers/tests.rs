@@ -4,7 +4,6 @@ use super::*;
 use crate::demux::tests::{acks_a_cookie, alarms_of, bare, says};
 use crate::listing::tests::World;
 use laneway_device::{Tx, TxMeta};
-use laneway_wire::ethernet::Mac;
 use proptest::prelude::*;
 
 const SERVER: Address = Address::from_v4([10, 0, 0, 1]);
@@ -356,25 +355,29 @@ fn a_strangers_fragments_are_turned_away_and_those_of_others_are_not() {
     }
 }
 
-/// On Ethernet, the type says what a frame carries, and what carries no IP is no stranger's.
+/// On Ethernet, the type says what a frame carries, and what carries no IP is no stranger's. Nor is what a bridge shows us of others: it has not come to us.
 #[test]
 fn a_frame_is_turned_away_for_the_packet_that_its_type_says_it_carries() {
     let mut world = World::new();
     let (local, peer) = (&mut world.server.seats[0].lane.local, Mac([2; 6]));
     local.medium = Medium::Ethernet;
+    let ours = local.paths.mac();
     let mut syn = [0; 24];
     syn[13] = SYN;
-    for (v6, ethertype, expected) in [
-        (false, EtherType::IPV4, true),
-        (true, EtherType::IPV6, true),
-        (false, EtherType::ARP, false),
-        (false, EtherType(0x88cc), false),
+    for (to, v6, ethertype, expected) in [
+        (ours, false, EtherType::IPV4, true),
+        (ours, true, EtherType::IPV6, true),
+        (Mac::BROADCAST, false, EtherType::IPV4, true),
+        (ours, false, EtherType::ARP, false),
+        (ours, false, EtherType(0x88cc), false),
+        (peer, false, EtherType::IPV4, false),
+        (peer, true, EtherType::IPV6, false),
     ] {
-        let frame = [&ethernet::template(peer, peer, ethertype)[..], &packet(v6, 0, None, &syn)].concat();
+        let frame = [&ethernet::template(to, peer, ethertype)[..], &packet(v6, 0, None, &syn)].concat();
         // Those of another lane will do: nothing is asked of them.
         world.client.seats[0].lane.tables(|tables| {
             let mut is_turned_away = |frame| is_turned_away(local, tables, frame, None, (&mut 0, &mut 0));
-            assert_eq!(is_turned_away(&frame), expected, "{ethertype:?}");
+            assert_eq!(is_turned_away(&frame), expected, "{ethertype:?} to {to:?}");
             assert!(!is_turned_away(&frame[..ethernet::HEADER_LEN]));
             assert!(!is_turned_away(&frame[..5]));
         });
