@@ -308,12 +308,19 @@ impl Control {
     /// Puts other routes in the place of all that there are. Packets from the next poll of each lane on go by them; packets
     /// under way go on. Routes that were replaced are freed when no lane has them any more: [`tables`](Self::tables) counts.
     ///
-    /// It may be called as often as one likes: what lanes have not yet seen is passed over for what is newer.
-    pub fn replace_routes(&mut self, routes: RouteTable) {
+    /// It may be called as often as one likes: what lanes have not yet seen is passed over for what is newer. A route whose source is no address of
+    /// ours is refused, and with it all of them.
+    pub fn replace_routes(&mut self, routes: RouteTable) -> Result<(), Error> {
+        let is_foreign = |source: &Address| !self.snapshot.addresses.contains(source);
+        let foreign = routes.iter().filter_map(|route| route.source).find(is_foreign);
+        if let Some(foreign) = foreign {
+            return Err(Error::AddressNotAvailable(foreign.into()));
+        }
         self.replaced.push(std::mem::replace(&mut self.snapshot.routes, Arc::new(routes)));
         self.tables.retired += 1;
         self.unpublished = true;
         self.publish_routes();
+        Ok(())
     }
 
     /// How many route tables were replaced, and how many of those are freed.

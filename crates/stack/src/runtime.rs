@@ -286,7 +286,7 @@ impl Runtime {
     pub fn replace_routes(&self, routes: RouteTable) -> Result<(), Error> {
         let (reply, answer) = sync_channel(1);
         self.shared.say(Command::ReplaceRoutes(Box::new(routes), reply));
-        answer.recv().map_err(|_| Error::Closed)
+        answer.recv().map_err(|_| Error::Closed)?
     }
 
     /// How many route tables were replaced, and how many of those are freed.

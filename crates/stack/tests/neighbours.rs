@@ -514,7 +514,7 @@ fn what_has_waited_for_a_router_is_sent_to_it() {
     let mut world = World::with(&["fd00::1/64"]);
     let prefix = Prefix::of(far, 32).unwrap();
     let route = Route { prefix, next_hop: Some(router), interface: 0, mtu: None, source: Some(here) };
-    world.host.control.replace_routes(RouteTable::builder().add(route).build().unwrap());
+    world.host.control.replace_routes(RouteTable::builder().add(route).build().unwrap()).unwrap();
     world.wait(10);
     world.send_v6(far, here, &icmpv6::Message::EchoRequest(Echo { id: 1, seq: 1, data: b"who waits" }));
     assert_eq!(world.wait(50), [Said::Who(router, true)]);

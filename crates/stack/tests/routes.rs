@@ -170,8 +170,8 @@ fn replaced_under_load<F: References>(times: usize) {
     let answered = rig.done();
     for i in 0..times {
         let next = &tables[i % 2];
-        rig.client.control.replace_routes(next.clone());
-        rig.server.control.replace_routes(next.clone());
+        rig.client.control.replace_routes(next.clone()).unwrap();
+        rig.server.control.replace_routes(next.clone()).unwrap();
         rig.turn();
     }
     assert!(rig.done() > answered + times, "traffic goes on: {} answers", rig.done() - answered);
@@ -197,7 +197,7 @@ fn a_lane_that_does_not_look_holds_up_neither_memory_nor_the_newest_table() {
     let mut rig = Rig::<Borrowed>::new();
     rig.answers(200);
     for i in 0..5_000 {
-        rig.client.control.replace_routes(table(10, 1_280 + i));
+        rig.client.control.replace_routes(table(10, 1_280 + i)).unwrap();
         rig.client.control.turn(rig.now); // and no lane has its turn
     }
     let waiting = |rig: &Rig<Borrowed>| {
@@ -208,16 +208,21 @@ fn a_lane_that_does_not_look_holds_up_neither_memory_nor_the_newest_table() {
     // A route away from the other host: the newest counts, and it is seen.
     let elsewhere = Prefix::new(Address::from_v4([192, 0, 2, 0]), 24).expect("no host bits");
     let nowhere = Route { prefix: elsewhere, next_hop: None, interface: 0, mtu: None, source: None };
-    rig.client.control.replace_routes(RouteTable::builder().add(nowhere).build().expect("a table"));
+    rig.client.control.replace_routes(RouteTable::builder().add(nowhere).build().expect("a table")).unwrap();
     for _ in 0..200 {
         rig.turn();
     }
     assert_eq!(waiting(&rig), 0);
     assert!(rig.client.counters().get(Mib::IpOutNoRoutes) > 0, "the newest table leads nowhere");
     let done = rig.done();
-    rig.client.control.replace_routes(table(0, 1_500));
+    rig.client.control.replace_routes(table(0, 1_500)).unwrap();
     rig.answers(100);
     assert!(rig.done() > done && rig.lost() == 0, "and back again");
+    let foreign = Route { source: Some(Address::from_v4([10, 0, 0, 77])), ..nowhere };
+    let (refused, before) = (RouteTable::builder().add(foreign).build().expect("a table"), rig.client.control.tables());
+    let why = rig.client.control.replace_routes(refused).expect_err("nobody would answer to that address");
+    assert!(why.to_string().starts_with("10.0.0.77 is not an address of this stack"), "{why}");
+    assert_eq!(rig.client.control.tables().retired, before.retired);
 }
 
 #[test]

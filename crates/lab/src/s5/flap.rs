@@ -94,7 +94,7 @@ fn control(controls: &mut [Control], tables: &[Pair; 2], flapping: &Flapping) {
             && now >= next
         {
             for control in controls.iter_mut() {
-                control.replace_routes(tables[kind][number % 2].clone());
+                control.replace_routes(tables[kind][number % 2].clone()).expect("they name no source");
             }
             number += 1;
             flapping.replaced.fetch_add(1, Ordering::Relaxed);

@@ -230,7 +230,8 @@ impl Stack {
     }
 
     /// Puts other routes in the place of all that there are, those to our own networks included. Packets go by them from
-    /// each lane's next poll on; no lane stops for it.
+    /// each lane's next poll on; no lane stops for it. Where a route's source is no address of the stack's, all stays as it is:
+    /// [`Error::AddressNotAvailable`].
     ///
     /// ```
     /// use laneway::on_lane::{Address, Prefix, Route, RouteTable};

@@ -68,7 +68,7 @@ fn a_route_that_carries_less_is_heard_of_by_those_who_send_more() {
     let prefix = Prefix::new(Address::from_v4([10, 0, 0, 0]), 24).expect("no host bits");
     let route = |mtu| Route { prefix, next_hop: None, interface: 0, mtu: Some(mtu), source: None };
     let table = |mtu| RouteTable::builder().add(route(mtu)).build().expect("a table");
-    world.client.control.replace_routes(table(1_000));
+    world.client.control.replace_routes(table(1_000)).unwrap();
     world.client.seats[0].app.to_say = 300;
     world.turn(100);
     assert_eq!(narrow(&mut world, 1_000), 0, "what they have said so far fits");
@@ -76,7 +76,7 @@ fn a_route_that_carries_less_is_heard_of_by_those_who_send_more() {
     world.turn(100);
     assert_eq!(narrow(&mut world, 960), 20);
     // Less than a connection ever sends at a time: nothing can be told, and no walk begins that would be the same again and again.
-    world.client.control.replace_routes(table(80));
+    world.client.control.replace_routes(table(80)).unwrap();
     world.client.seats[0].app.to_say = 3_000;
     world.turn(1_000);
     assert_eq!(narrow(&mut world, 64), 20);

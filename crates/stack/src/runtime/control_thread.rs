@@ -54,7 +54,7 @@ pub(super) enum Command {
         reply: SyncSender<Result<(UdpId, SocketAddr), Error>>,
     },
     UnbindUdp(UdpId),
-    ReplaceRoutes(Box<RouteTable>, SyncSender<()>),
+    ReplaceRoutes(Box<RouteTable>, SyncSender<Result<(), Error>>),
     Tables(SyncSender<Tables>),
     MoveBucket {
         bucket: usize,
@@ -170,10 +170,7 @@ impl ControlThread {
             }
             Command::BindUdp { at, options, reply } => drop(reply.send(self.control.bind_udp_with(at, options))),
             Command::UnbindUdp(id) => self.control.unbind_udp(id),
-            Command::ReplaceRoutes(routes, reply) => {
-                self.control.replace_routes(*routes);
-                let _ = reply.send(());
-            }
+            Command::ReplaceRoutes(routes, reply) => drop(reply.send(self.control.replace_routes(*routes))),
             Command::MoveBucket { bucket, lane, reply } => {
                 let outcome = self.control.move_bucket(bucket, lane);
                 if outcome.is_ok() {
