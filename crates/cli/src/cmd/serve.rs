@@ -163,7 +163,8 @@ fn serve(mut args: Args, root: Root, settings: Settings) -> Result<(), Failure> 
     let stack = builder.start(|_lane| Server::new(root.clone(), warmer.clone(), Patience::default()))?;
     warmer.attach(stack.waker());
     stack.listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), args.port), backlog)?;
-    say_hello(&out, &args, &stack, found.into_iter().chain(no_socket));
+    let faults = args.fault.map(|_| format!("frames are mistreated, as --fault and the seed {} have it", args.seed));
+    say_hello(&out, &args, &stack, found.into_iter().chain(no_socket).chain(faults));
 
     let mut failure = None;
     while let Ok(event) = heard.recv() {
