@@ -467,6 +467,7 @@ impl Connection {
             self.reduce(self.lately_in_flight(), cx.now);
             self.doubt(cx.now);
         }
+        self.rtt_at = cx.now; // doubted or not, what answers it left later
         self.phase = Phase::Recovery;
         self.recover = self.snd.nxt;
         self.rexmit_nxt = self.snd.una;

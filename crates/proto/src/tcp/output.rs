@@ -7,7 +7,7 @@ mod build;
 
 pub use build::Pieces;
 
-use super::congestion::Controller;
+use super::congestion::{Controller, initial_window};
 use super::connection::{Connection, Facts, Phase};
 use super::nagle::{Segmentation, Tail};
 use super::state::State;
@@ -333,7 +333,8 @@ impl Connection {
         // segment to spare. The same as below, without asking for the rest.
         let half = (self.congestion.window() / 2).min(SUPER_MAX);
         let fits = available <= usable && available + mss <= half && self.is_near();
-        if fits && self.under_way() == 0 && !self.facts.has(Facts::URGENT_OUT | Facts::CORK | Facts::MORE) {
+        let is_free = !self.facts.has(Facts::URGENT_OUT | Facts::CORK | Facts::MORE);
+        if fits && self.under_way() == 0 && is_free && !self.has_paused(now) {
             let (in_flight, small_in_flight, corked) = (0, false, false);
             let free = Tail { needed: available, mss, in_flight, small_in_flight, nodelay: false, corked, last: false };
             return Ok(S::cut(&free));
@@ -351,9 +352,11 @@ impl Connection {
         mss: u32,
     ) -> Result<u32, Held> {
         let len = available.min(usable);
-        let cwnd = self.congestion.window();
         let idle = self.under_way() == 0;
-        let quota = if idle { cwnd } else { self.window_room() };
+        let mut quota = if idle { self.congestion.window() } else { self.window_room() };
+        if idle && self.has_paused(now) {
+            quota = quota.min(initial_window(self.snd.mss.into())); // what `commit` makes of the window is too late for what leaves with it
+        }
         if quota < mss && !idle {
             return Err(Held::Congestion);
         }
@@ -372,6 +375,11 @@ impl Connection {
             return Err(Held::Deferred);
         }
         Ok(cut)
+    }
+
+    /// Whether what is to leave comes after a pause for which the window restarts.
+    fn has_paused(&self, now: Instant) -> bool {
+        u64::from(self.idle_ms(now)) * 1_000 > self.rtt.rto_us().into()
     }
 
     /// Bytes that may leave in one piece, whole segments, of the `quota` that the congestion window has left (at least one
@@ -636,7 +644,8 @@ impl Connection {
         let end = plan.seq + (plan.len + u32::from(fin));
         match plan.kind {
             Kind::New => {
-                if plan.usual || self.snd.nxt == self.snd.una {
+                // (The probe of a closed window was, perhaps, and long ago.)
+                if plan.usual || self.under_way() == 0 {
                     let idle_ms = self.idle_ms(now);
                     if idle_ms > 0 {
                         self.restart_window(u64::from(idle_ms) * 1_000);
