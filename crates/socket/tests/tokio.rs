@@ -5,14 +5,16 @@ mod common;
 use axum::Router;
 use axum::routing::{get, post};
 use common::{FEW, stacks, stacks_with_few_blocks, stuck};
-use laneway::on_lane::Mib;
+use laneway::on_lane::{Mib, State};
 use laneway::tokio::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use laneway::{BindOptions, Device, Stack};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::task::{Context, Wake, Waker};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, ReadBuf};
 use tokio::time::timeout;
@@ -619,6 +621,48 @@ async fn what_a_socket_can_be_told() {
         .unwrap()
         .map(|bytes| assert_eq!(&bytes, b"for a thread"))
         .unwrap();
+}
+
+/// Panics if it is called by anybody but its runtime, between two polls.
+struct Picky {
+    runtime: ThreadId,
+    is_polled: AtomicBool,
+}
+
+impl Wake for Picky {
+    fn wake(self: Arc<Self>) {
+        assert!(thread::current().id() == self.runtime && !self.is_polled.load(Relaxed), "a lane has called");
+    }
+}
+
+/// Code of the program's that panics on a lane ends the stack, and what it waits for there every connection waits for.
+#[tokio::test]
+async fn no_lane_wakes_a_task_that_has_asked() {
+    let (server, client) = stacks();
+    let (near, _far) = connected(&server, &client).await;
+    let picky = Arc::new(Picky { runtime: thread::current().id(), is_polled: AtomicBool::new(false) });
+    let waker = Waker::from(picky.clone());
+    for _ in 0..50 {
+        let mut info = pin!(near.info());
+        picky.is_polled.store(true, Relaxed);
+        let _ = info.as_mut().poll(&mut Context::from_waker(&waker));
+        picky.is_polled.store(false, Relaxed);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(client.failure(), None);
+    let told = timeout(Duration::from_secs(5), near.info()).await.expect("it is told");
+    assert_eq!(told.unwrap().state, State::Established);
+}
+
+/// They ask while it ends: nobody waits for ever.
+#[tokio::test]
+async fn a_task_that_asks_while_its_stack_stops_is_told() {
+    let (server, client) = stacks();
+    let (near, _far) = connected(&server, &client).await;
+    let asks = tokio::spawn(async move { while near.info().await.is_ok() {} });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    tokio::task::spawn_blocking(move || client.stop()).await.unwrap();
+    timeout(Duration::from_secs(5), asks).await.expect("it is told").unwrap();
 }
 
 #[tokio::test]

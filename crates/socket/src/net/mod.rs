@@ -19,6 +19,8 @@ pub use poller::{Event, Interest, Mode, Poller, Source};
 pub(crate) use poller::{Glance, source};
 pub use socket::TcpSocket;
 pub use stack::{Builder, Entered, Stack};
+#[cfg(feature = "tokio")]
+pub(crate) use stream::Inquiry;
 pub use stream::TcpStream;
 pub use udp::UdpSocket;
 

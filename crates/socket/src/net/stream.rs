@@ -6,6 +6,8 @@ mod options;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "tokio")]
+pub(crate) use self::info::Inquiry;
 use super::keepalive::TcpKeepalive;
 use super::late::sleep_until;
 use super::options::{checked_ttl, ttl_of, user_timeout_ms};

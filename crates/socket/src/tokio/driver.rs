@@ -4,7 +4,7 @@
 mod tests;
 
 use super::waiters::{Side, Waits};
-use crate::net::{self, Event, Glance, Interest, Mode, Poller, Source};
+use crate::net::{self, Event, Glance, Inquiry, Interest, Mode, Poller, Source, TcpInfo};
 use ::tokio::io::unix::AsyncFd;
 use ::tokio::io::{self as tokio_io, Ready};
 use ::tokio::runtime::{Handle, Id};
@@ -16,6 +16,7 @@ use laneway_stack::threads::words::{READ, WRITE};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
+use std::mem;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -30,6 +31,8 @@ struct Shared {
     poller: Arc<Poller>,
     waits: Mutex<HashMap<usize, Arc<Mutex<Waits>>>>,
     next_key: AtomicUsize,
+    /// Tasks that have asked a lane, each under a number of its own.
+    asking: Mutex<HashMap<usize, (Arc<Inquiry>, Waker)>>,
     /// The task has ended, and its runtime with it.
     over: AtomicBool,
 }
@@ -51,6 +54,12 @@ impl Shared {
                 woken.for_each(Waker::wake);
             }
         }
+    }
+
+    /// Wakes those whose lanes have answered.
+    fn wake_answered(&self) {
+        let answered: Vec<_> = lock(&self.asking).extract_if(|_, (inquiry, _)| inquiry.answer().is_some()).collect();
+        answered.into_iter().for_each(|(_, (_, waker))| waker.wake());
     }
 }
 
@@ -76,6 +85,8 @@ impl Drop for Task {
         let Some(shared) = self.0.upgrade() else { return };
         shared.over.store(true, Release);
         let all: Vec<_> = lock(&shared.waits).values().cloned().collect();
+        let asking = mem::take(&mut *lock(&shared.asking));
+        asking.into_values().for_each(|(_, waker)| waker.wake());
         for waits in all {
             for side in [Side::Reader, Side::Writer] {
                 let woken = lock(&waits).tell(side);
@@ -104,6 +115,7 @@ fn driver() -> io::Result<Arc<Shared>> {
         poller: poller.clone(),
         waits: Mutex::default(),
         next_key: AtomicUsize::new(0),
+        asking: Mutex::default(),
         over: AtomicBool::new(false),
     });
     drivers.push(Driver { runtime: runtime.id(), shared: Arc::downgrade(&shared) });
@@ -113,7 +125,13 @@ fn driver() -> io::Result<Arc<Shared>> {
         loop {
             let glance = poller.glance(&mut events, &mut look);
             match task.0.upgrade() {
-                Some(shared) => events.drain(..).for_each(|event| shared.wake(&event)),
+                Some(shared) => {
+                    events.drain(..).for_each(|event| shared.wake(&event));
+                    // A lane that has answered has notified the poller.
+                    if matches!(glance, Glance::Goes) {
+                        shared.wake_answered();
+                    }
+                }
                 None => return,
             }
             if !matches!(glance, Glance::Goes) {
@@ -198,6 +216,26 @@ impl Registration {
         .await
     }
 
+    /// What the lane of `stream` knows about it.
+    pub(super) async fn info(&self, stream: &net::TcpStream) -> io::Result<TcpInfo> {
+        let inquiry = stream.inquire(Some(self.shared.poller.clone()))?;
+        let asks = Asks { shared: &self.shared, number: self.shared.next_key.fetch_add(1, Relaxed) };
+        poll_fn(|cx| {
+            if let Some(answer) = inquiry.answer() {
+                return Poll::Ready(answer);
+            }
+            let replaced = lock(&self.shared.asking).insert(asks.number, (inquiry.clone(), cx.waker().clone()));
+            drop(replaced);
+            match inquiry.answer() {
+                // It has come before the waker was in its place, and was told to nobody.
+                Some(answer) => Poll::Ready(answer),
+                None if self.shared.over.load(Acquire) => Poll::Ready(Err(is_over())),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+
     /// Whether one side is ready; if it is not, has the task woken when it is. Of the tasks that ask, the last is.
     pub(super) fn poll_ready(&self, cx: &mut Context<'_>, side: Side) -> Poll<io::Result<()>> {
         self.poll(cx, side, || self.look_for(side.bit()).map(drop))
@@ -261,13 +299,17 @@ impl Registration {
             done = not_yet(act());
         }
         if done.is_pending() && self.shared.over.load(Acquire) {
-            done = Poll::Ready(Err(io::Error::other("the runtime in which this socket was made has ended")));
+            done = Poll::Ready(Err(is_over()));
         }
         if done.is_ready() {
             budget.made_progress();
         }
         done
     }
+}
+
+fn is_over() -> io::Error {
+    io::Error::other("the runtime in which this socket was made has ended")
 }
 
 /// What an attempt that does not wait has come to.
@@ -282,6 +324,19 @@ impl Drop for Registration {
     fn drop(&mut self) {
         lock(&self.shared.waits).remove(&self.key);
         self.shared.poller.forget(&self.desk, self.key);
+    }
+}
+
+/// A future's place among those that have asked.
+struct Asks<'a> {
+    shared: &'a Shared,
+    number: usize,
+}
+
+impl Drop for Asks<'_> {
+    fn drop(&mut self) {
+        let forgotten = lock(&self.shared.asking).remove(&self.number);
+        drop(forgotten); // and not while the lock is held
     }
 }
 

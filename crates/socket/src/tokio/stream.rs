@@ -168,8 +168,7 @@ impl TcpStream {
 
     /// `TCP_INFO`: see [`TcpStream::info`](crate::TcpStream::info).
     pub async fn info(&self) -> io::Result<TcpInfo> {
-        let mut asked = None;
-        std::future::poll_fn(|cx| self.inner.poll_info(cx, &mut asked)).await
+        self.registration.info(&self.inner).await
     }
 
     /// Why the connection has failed, if it has and nobody was told yet.

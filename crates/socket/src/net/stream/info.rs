@@ -2,14 +2,12 @@
 
 use super::TcpStream;
 use crate::error::Why;
+use crate::net::Poller;
 use laneway_stack::proto::tcp::Info;
 use laneway_stack::threads::words::{CONNECTED, Event, GONE};
 use std::io;
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, OnceLock};
-use std::task::Waker;
-#[cfg(feature = "tokio")]
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// What was asked, and what has come of it. Without a lock, which the lane would wait for.
@@ -18,8 +16,8 @@ pub(crate) struct Inquiry {
     answer: OnceLock<Option<Info>>,
     /// Who waits for it: a thread, …
     has_come: Event,
-    /// … or a task.
-    task: Option<Waker>,
+    /// … or a task, whose runtime waits for this one. The lane calls no waker: it would be lost with one that panics, and the stack with it.
+    poller: Option<Arc<Poller>>,
 }
 
 /// The lane's side: what it does not tell by the time that it lets go of this it never will.
@@ -41,8 +39,14 @@ impl Inquiry {
     fn comes(&self, answer: Option<Info>) {
         if self.answer.set(answer).is_ok() {
             self.has_come.wake();
-            self.task.iter().for_each(Waker::wake_by_ref);
+            self.poller.iter().for_each(|poller| poller.notify());
         }
+    }
+
+    /// What has come of it, if something has.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn answer(&self) -> Option<io::Result<Info>> {
+        self.answer.get().map(|answer| answer.ok_or_else(|| Why::NotConnected.into()))
     }
 
     /// Waits for it, for as long as there may be somebody who answers.
@@ -93,28 +97,15 @@ impl TcpStream {
         inquiry.wait(|| waits() && is_there()).ok_or_else(|| Why::NotConnected.into())
     }
 
-    /// The same for a task, which keeps what it has asked until it is answered.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn poll_info(&self, cx: &mut Context<'_>, asked: &mut Option<Arc<Inquiry>>) -> Poll<io::Result<Info>> {
-        if let Some(answer) = asked.as_ref().and_then(|asked| asked.answer.get()) {
-            return Poll::Ready(answer.ok_or_else(|| Why::NotConnected.into()));
-        }
-        // The answer wakes who asked: if that was another, it is asked again.
-        let is_for_me = |asked: &Arc<Inquiry>| asked.task.as_ref().is_some_and(|task| task.will_wake(cx.waker()));
-        if !asked.as_ref().is_some_and(is_for_me) {
-            *asked = Some(self.inquire(Some(cx.waker().clone()))?);
-        }
-        Poll::Pending
-    }
-
-    fn inquire(&self, task: Option<Waker>) -> io::Result<Arc<Inquiry>> {
+    /// Asks. `poller` is [notified](Poller::notify) when the answer has come.
+    pub(crate) fn inquire(&self, poller: Option<Arc<Poller>>) -> io::Result<Arc<Inquiry>> {
         self.check()?;
         loop {
             if self.talk().lane().status.load(Acquire) & (CONNECTED | GONE) != CONNECTED {
                 return Err(Why::NotConnected.into());
             }
             let (answer, has_come) = (OnceLock::new(), Event::default());
-            let inquiry = Arc::new(Inquiry { answer, has_come, task: task.clone() });
+            let inquiry = Arc::new(Inquiry { answer, has_come, poller: poller.clone() });
             let teller = Teller(inquiry.clone());
             if self.desk.inquire(self.talk(), Box::new(|info| teller.tell(info))) {
                 return Ok(inquiry);
