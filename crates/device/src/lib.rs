@@ -4,7 +4,7 @@
 //!
 //! A device moves frames together with what the hardware said about them: the state of the checksum, and whether the frame is a
 //! super-packet that stands for many. It routes nothing, and looks inside a frame only to do what hardware would do (finish a
-//! checksum, cut a super-packet).
+//! checksum, cut a super-packet), or a router (mark it: [`fault`]).
 //!
 //! # One turn
 //!

@@ -57,7 +57,7 @@ pub struct Info {
     pub rcv_mss: u16,
     /// Congestion window.
     pub cwnd: u32,
-    /// Slow-start threshold; `u32::MAX` before the first loss.
+    /// Slow-start threshold; `u32::MAX` until a loss, a mark or a queue (HyStart++) has ended slow start.
     pub ssthresh: u32,
     /// Sequence numbers sent and not acknowledged.
     pub flight: u32,

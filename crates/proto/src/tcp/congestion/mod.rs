@@ -41,7 +41,7 @@ pub trait Controller {
     /// Bytes that may be in flight (cwnd). Never 0. Changes only in `on_*` and `undo`.
     fn window(&self) -> u32;
 
-    /// The slow-start threshold (ssthresh); `u32::MAX` before the first loss.
+    /// The slow-start threshold (ssthresh); `u32::MAX` until a loss, a mark or a queue has ended slow start.
     fn slow_start_threshold(&self) -> u32;
 
     /// An ACK acknowledged something new. During fast recovery (from `on_congestion` to `on_recovered`) the window

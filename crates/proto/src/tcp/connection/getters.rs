@@ -125,7 +125,7 @@ impl Connection {
         self.congestion.window()
     }
 
-    /// The slow-start threshold in bytes; `u32::MAX` before the first loss.
+    /// The slow-start threshold in bytes; `u32::MAX` until a loss, a mark or a queue has ended slow start.
     pub fn slow_start_threshold(&self) -> u32 {
         self.congestion.slow_start_threshold()
     }
