@@ -126,7 +126,7 @@ fn kernel() -> Line {
 
 fn core_count() -> Line {
     let (usable, online) = (cores().len(), std::thread::available_parallelism().map_or(1, usize::from));
-    let found = format!("{usable} usable: as many lanes");
+    let found = format!("{usable} usable: so many lanes can have one each");
     if usable > online {
         let limit = format!("{found}, but the CPU quota allows the time of {online}");
         return Line::limited(

@@ -293,7 +293,9 @@ impl Connection {
     #[cold]
     pub(super) fn heed_repetition(&mut self, seg: &Segment<'_>) {
         // What is not reported before a window more is acknowledged was lost, and so says nothing of a copy that comes long after.
-        if self.snd.una.offset_from(self.recover) > self.snd.max_wnd as i32 {
+        // (What is predicted does not ask, and so SND.UNA may have gone half of the circle since.)
+        let is_over = matches!(self.phase, Phase::Open | Phase::Tail);
+        if is_over && self.snd.una.offset_from(self.recover) as u32 > self.snd.max_wnd {
             self.unreturned = 0;
         }
         let Some(block) = repetition(seg) else { return };

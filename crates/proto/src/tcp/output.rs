@@ -652,6 +652,7 @@ impl Connection {
                         self.progress_ms = now.as_ms() as u32;
                     }
                 }
+                let is_more = end.after(self.snd.nxt); // than the byte that a probe of the closed window has carried
                 self.snd.nxt = end;
                 // Changed here, and written once.
                 let mut facts = self.facts;
@@ -672,7 +673,9 @@ impl Connection {
                 if fin {
                     facts.set(Facts::FIN_SENT);
                 }
-                if !facts.has(Facts::TIMING) && (plan.usual || matches!(self.phase, Phase::Open | Phase::Tail)) {
+                if !facts.has(Facts::TIMING)
+                    && (plan.usual || is_more && matches!(self.phase, Phase::Open | Phase::Tail))
+                {
                     facts.set(Facts::TIMING);
                     self.rtt_seq = end;
                     self.rtt_at = now;

@@ -22,6 +22,31 @@ story!(reset_by_a_drop_with_unread_bytes, |world, log| {
     log.say("error", error_of(a.take_error()));
 });
 
+// Why it failed does not depend on what was done with the connection before it, whose conversation it may have.
+story!(reset_in_the_queue_behind_one_that_was_shut, |world, log| {
+    let listener = world.listen();
+    let at = listener.local_addr().unwrap();
+    for _ in 0..3 {
+        let mut near = world.connect(at).unwrap();
+        let far = listener.accept().unwrap().0;
+        log.say("shut", far.shutdown(Shutdown::Write));
+        drop(far);
+        log.say("the end", near.read(&mut [0; 4]));
+        drop(near);
+        world.settle_for(Duration::ZERO);
+        let near = world.connect(at).unwrap();
+        log.say("shut", near.shutdown(Shutdown::Write));
+        log.say("linger", near.set_lingers(Some(Duration::ZERO)));
+        world.settle();
+        drop(near);
+        world.settle();
+        let mut far = listener.accept().unwrap().0;
+        log.say("error", error_of(far.take_error()));
+        log.say("read", far.read(&mut [0; 4]));
+        log.say("write", far.write(b"x"));
+    }
+});
+
 story!(reset_when_a_direction_is_shut, |world, log| {
     for how in [Shutdown::Read, Shutdown::Write, Shutdown::Both] {
         let (mut a, b) = world.pair();

@@ -14,6 +14,7 @@ use super::words::TalkEnd;
 use laneway_proto::time::Instant;
 use laneway_wire::flow::FlowKey;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Conversations that a lane keeps for others. With their blocks that is 2 MiB.
 pub(super) const STOCK_MAX: usize = 256;
@@ -64,6 +65,8 @@ impl Stock {
                     self.ended.push_back((end, looks + 1));
                 }
             } else if is_quiet && end.renew() {
+                // The lane asks what was shut before an application takes the next connection, and that one has shut nothing.
+                end.pipe().app().state.store(0, Relaxed);
                 self.free.push(end);
             }
         }

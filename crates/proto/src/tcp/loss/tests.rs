@@ -383,6 +383,26 @@ fn what_comes_twice_long_after_takes_nothing_back() {
     }
 }
 
+/// So it is if more than half of the circle was acknowledged meanwhile, all of it as predicted.
+#[test]
+fn what_comes_twice_takes_nothing_back_from_the_other_side_of_the_circle() {
+    for gib in [1, 3] {
+        let mut rig = Rig::new(established(&Config::default(), NOW));
+        rig.write(10 * MSS);
+        rig.pass(1_000);
+        assert_eq!(rig.hear(0, &[(MSS, 4 * MSS)]), [(Kind::Again, 0, MSS)]);
+        rig.pass(1_000);
+        rig.hear(10 * MSS, &[]);
+        assert_eq!(rig.connection.unreturned, MSS as i32, "it was lost");
+        let after = rig.connection.congestion.window();
+        // Where the repair was is so far behind.
+        let Connection { recover, rexmit_nxt, .. } = &mut rig.connection;
+        (*recover, *rexmit_nxt) = (*recover - (gib << 30), *rexmit_nxt - (gib << 30));
+        rig.hear(10 * MSS, &[(8 * MSS, 9 * MSS)]);
+        assert_eq!(rig.connection.congestion.window(), after, "{gib} GiB later");
+    }
+}
+
 /// What waits for the ACK that is about to come, because more can leave together with it, waits for the congestion window: that is in use, and grows.
 #[test]
 fn a_window_that_is_spared_for_a_moment_is_in_use() {
