@@ -47,10 +47,12 @@ use laneway_proto::ip::output::Marks;
 use laneway_proto::ip::route::RouteTable;
 use laneway_proto::time::Instant;
 use laneway_sync::doorbell::doorbell;
+use laneway_sync::fork::Birth;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::io;
+use std::mem;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::mpsc::sync_channel;
@@ -136,6 +138,7 @@ impl Runtime {
         };
         let (control_bell, sleeper) = doorbell();
         let shared = Arc::new(Shared {
+            born: Birth::here(),
             bells,
             commands: Mutex::new(Some(VecDeque::new())),
             control_bell,
@@ -371,7 +374,17 @@ impl Runtime {
         Ended { counters, failure: self.failure() }
     }
 
+    /// This process has its threads, and is not a child of the one that has.
+    pub fn is_here(&self) -> bool {
+        self.shared.born.is_here()
+    }
+
     fn end(&mut self) -> Counters {
+        if !self.is_here() {
+            // Nobody ends here, and waiting for that would be for ever.
+            mem::forget((mem::take(&mut self.lanes), self.control.take()));
+            return Counters::default();
+        }
         match self.control {
             Some(_) => self.shared.say(Command::Stop),
             None => self.shared.begin_stop(),

@@ -529,7 +529,8 @@ impl Connection {
     /// What a probe of a closed window carried was taken. If the window is still closed, that says no more than an answer without it would: a peer
     /// that takes text byte by byte has neither the probes come faster, nor one who waits for progress wait for longer.
     fn on_probe_taken(&mut self, seg: &Segment<'_>, progress_ms: u32, now: Instant) {
-        if seg.window == UnscaledWindow::new(0) && self.snd.queued > 0 {
+        let still_waits = self.snd.queued > 0 || self.facts.has(Facts::FIN_QUEUED);
+        if seg.window == UnscaledWindow::new(0) && still_waits {
             self.progress_ms = progress_ms;
             self.rexmt_at = now.after_us(self.rtt.rto_us().into());
             return self.heed_user_timeout(now);
@@ -587,7 +588,7 @@ impl Connection {
         } else {
             // Refused as old, and overtaken by its own repetition: nothing else tells the peer that this was needless. (Not of who only guesses.)
             let end = (seg.seq + seg.seq_len()).earliest(self.rcv.nxt);
-            let is_peers = seg.ack.at_or_after(self.oldest_ack()) && seg.ack.at_or_before(self.snd.nxt);
+            let is_peers = seg.flags.ack() && self.may_be_acknowledged(seg.ack);
             if is_peers && self.is_repeated(seg, end) && seg.seq.before(end) {
                 self.note_repeated(seg.seq, end);
             }

@@ -7,6 +7,7 @@ use super::answer::{self, Cut};
 use super::place::{ControlSocket, Tenant, tenant};
 use super::protocol::{Ask, Last, QUESTION_MAX};
 use laneway_stack::runtime::Asker;
+use laneway_stack::threads::fork::Birth;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 use std::io::{self, Read};
@@ -109,6 +110,8 @@ pub(crate) struct Claimed {
     /// Device and inode of the file, so that another stack's is not removed: as long as we listen, nobody else's has them.
     identity: Option<(u64, u64)>,
     listener: UnixListener,
+    /// A child has the listener, too, and the place is not its own.
+    born: Birth,
 }
 
 impl Claimed {
@@ -119,10 +122,13 @@ impl Claimed {
         }
         let listener = bind(&path)?;
         let identity = fs::symlink_metadata(&path).ok().map(|file| (file.dev(), file.ino()));
-        Ok(Claimed { path, identity, listener })
+        Ok(Claimed { path, identity, listener, born: Birth::here() })
     }
 
     fn leave(&self) {
+        if !self.born.is_here() {
+            return;
+        }
         let now = fs::symlink_metadata(&self.path).ok().map(|file| (file.dev(), file.ino()));
         if now.is_some() && now == self.identity {
             let _ = fs::remove_file(&self.path);
@@ -166,8 +172,9 @@ impl Drop for ControlServer {
     fn drop(&mut self) {
         self.place.leave(); // first: whoever comes while clients are cut off finds no stack
         drop(self.wake.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        match self.thread.take() {
+            Some(thread) if self.place.born.is_here() => _ = thread.join(),
+            others => std::mem::forget(others), // and waiting for it would be for ever
         }
     }
 }

@@ -74,6 +74,17 @@ enum Place {
     Bound(Bound),
 }
 
+impl Place {
+    /// The address that it is bound to.
+    fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Place::Nowhere => None,
+            Place::Address(ip) => Some(*ip),
+            Place::Bound(bound) => Some(bound.at.ip()),
+        }
+    }
+}
+
 /// An address and port that a socket is bound to, until this is dropped.
 pub(super) struct Bound {
     /// `None`: a listener has it.
@@ -439,15 +450,20 @@ impl TcpSocket {
         self.check_family(to)?;
         let State { options, place, inherited, ttl, .. } =
             self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if options.only_v6 && to.ip().to_canonical().is_ipv4() {
+        let v4 = to.ip().to_canonical().is_ipv4();
+        // As the kernel has it: who is bound to an address of IPv6 speaks IPv6 alone, and who is to one of IPv4 in its clothes IPv4.
+        let is_at = |v4| place.ip().is_some_and(|ip| !ip.is_unspecified() && ip.to_canonical().is_ipv4() == v4);
+        if v4 && (options.only_v6 || is_at(/* v4= */ false)) {
             return Err(Why::Fault(Fault::NetworkUnreachable).into());
+        }
+        if !v4 && is_at(/* v4= */ true) {
+            return Err(Why::Family.into());
         }
         let (from, bound) = match place {
             Place::Address(ip) if !ip.is_unspecified() => (Origin::Address(ip.into()), None),
             Place::Bound(bound) => (bound.id.map_or(Origin::Anywhere, Origin::Bound), Some(Arc::new(bound))),
             Place::Address(_) | Place::Nowhere => (Origin::Anywhere, None),
         };
-        let v4 = to.ip().to_canonical().is_ipv4();
         let marks = Marks { hop_limit: ttl, dscp_ecn: if v4 { inherited.tos } else { inherited.tclass } };
         let talk = self.desk.open(Opening { from, to: *to, marks });
         let stream = TcpStream::new(talk, self.desk, self.is_v6, bound);

@@ -258,7 +258,8 @@ impl Stack {
 
     /// What all lanes have counted so far. No lane stops for it.
     pub fn counters(&self) -> Result<Counters, Error> {
-        if let Some(capture) = &self.capture {
+        // What lies there in a child its parent writes.
+        if let Some(capture) = self.capture.as_ref().filter(|_| self.runtime.is_here()) {
             let _ = capture.flush();
         }
         self.runtime.counters().map(|(counters, _)| counters)
@@ -304,6 +305,7 @@ impl Stack {
     pub fn stop(self) -> Ended {
         let Stack { control, runtime, capture, .. } = self;
         drop(control);
+        let capture = capture.filter(|_| runtime.is_here());
         let ended = runtime.stop();
         let mut failure = ended.failure;
         if let Some(Err(error)) = capture.map(|capture| capture.flush()) {

@@ -255,6 +255,25 @@ story!(families, |world, log| {
     }
 });
 
+// Where it is bound says which family it speaks, whichever it names.
+story!(bound_to_one_family over [ipv6 V6], |world, log| {
+    let (listener, server) = (world.listen(), world.server_of(Family::V4));
+    let of_v4 = world.listen_at((server, 0).into()).unwrap();
+    let IpAddr::V4(server) = server else { unreachable!("one of IPv4") };
+    let peers = [
+        listener.local_addr().unwrap(),
+        SocketAddr::new(server.to_ipv6_mapped().into(), of_v4.local_addr().unwrap().port()),
+    ];
+    let any = [Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED.to_ipv6_mapped()].map(IpAddr::from);
+    for from in [world.client(), any[0], any[1]] {
+        for to in peers {
+            let socket = world.socket();
+            log.say("bind", socket.bind((from, 0).into()));
+            log.say("connect", socket.connect(to).map(drop));
+        }
+    }
+});
+
 story!(what_a_connection_has_of_its_socket, |world, log| {
     let listener = world.listen();
     let socket = world.socket();

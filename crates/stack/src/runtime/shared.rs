@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::steering::Steering;
 use laneway_device::Medium;
 use laneway_sync::doorbell::Doorbell;
+use laneway_sync::fork::Birth;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,6 +15,7 @@ use std::thread::{self, JoinHandle};
 
 /// What all threads of a stack know of each other.
 pub(super) struct Shared {
+    pub(super) born: Birth,
     pub(super) bells: Bells,
     /// `None` once nobody takes them any more.
     pub(super) commands: Mutex<Option<VecDeque<Command>>>,
@@ -41,6 +43,9 @@ impl Shared {
 
     /// Asks the control thread. If it has ended, the command is dropped, and whoever waits for an answer learns it by that.
     pub(super) fn say(&self, command: Command) {
+        if !self.born.is_here() {
+            return; // a child has no control thread, and nobody has ended it there
+        }
         if let Some(commands) = &mut *self.lock_commands() {
             commands.push_back(command);
         }

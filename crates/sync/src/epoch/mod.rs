@@ -179,7 +179,9 @@ impl Seat {
     #[inline]
     pub fn quiescent(&mut self) {
         let now = self.domain.epoch.load(order::observe());
-        if own(self.word()) != now {
+        let seen = own(self.word());
+        // Who sleeps holds nothing and sleeps on: to come back without the fence is to look at what the writer frees, who saw nobody.
+        if seen != now && seen != OFFLINE {
             self.word().store(now, order::publish());
         }
     }

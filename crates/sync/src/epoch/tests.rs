@@ -63,6 +63,20 @@ fn a_foreign_pin_is_refused() {
     Published::new(&ours, 0).load(&theirs.guard().pin());
 }
 
+/// Only `online` has the fence without which a writer may not see who comes back.
+#[test]
+#[should_panic(expected = "reads nothing")]
+fn the_end_of_a_round_wakes_nobody() {
+    let (domain, mut limbo) = Domain::new(1);
+    let world = Published::new(&domain, 0);
+    let mut seat = Domain::seat(&domain).unwrap();
+    seat.online();
+    seat.offline();
+    world.publish(1, &mut limbo); // so that there is an epoch that it has not seen
+    seat.quiescent();
+    world.load(&seat.pin());
+}
+
 #[test]
 fn readers_see_whole_values_while_they_are_replaced() {
     const N: u64 = if cfg!(miri) { 30 } else { 20_000 };

@@ -202,8 +202,12 @@ fn restarts_after_idling_longer_than_the_timeout() {
         it.on_ack(ack(0, 90_000));
         assert!(!it.on_idle(200_000, 200_000));
         assert_eq!(it.window(), 100_000);
+        it.on_congestion(Instant::ZERO, 100_000);
+        it.on_recovered(Instant::ZERO);
         assert!(it.on_idle(200_001, 200_000));
         assert_eq!(it.window(), 10_000);
+        it.undo();
+        assert_eq!(it.window(), 10_000, "a mistake of before the pause");
         it.on_timeout(Instant::ZERO, 10_000);
         it.on_idle(u64::MAX, 0);
         assert_eq!(it.window(), MSS, "the restart window is no gift");

@@ -189,6 +189,7 @@ impl Window {
             self.ssthresh = self.ssthresh.max(self.cwnd - self.cwnd / 4);
             self.cwnd = self.cwnd.min(initial_window(self.mss()));
             self.credit = 0;
+            self.confirm(); // who hears only now that it was a mistake would open the window at once to what it was then
         }
         is_stale
     }

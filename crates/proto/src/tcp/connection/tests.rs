@@ -7,7 +7,7 @@ use laneway_wire::flow::{Address, FlowKey};
 use laneway_wire::tcp::{Flags, Options, Segment, UnscaledWindow, WindowScale};
 use std::sync::Arc;
 
-const ISS: SeqNum = SeqNum::new(1_000);
+pub(in crate::tcp) const ISS: SeqNum = SeqNum::new(1_000);
 const IRS: SeqNum = SeqNum::new(9_000);
 
 pub(in crate::tcp) fn established(config: &Config, now: Instant) -> Connection {

@@ -1,4 +1,4 @@
-use super::super::connection::tests::{agreed, established, text};
+use super::super::connection::tests::{ISS, agreed, established, text};
 use super::text::{CONVERSATION, LATE_ANSWER_US, PATIENT_ANSWER_US};
 use super::*;
 use crate::tcp::buffer::BufferPool;
@@ -256,6 +256,29 @@ fn a_blind_segment_does_not_set_the_peer_s_clock() {
         let honest = Segment { options, ..text(&connection, b"honest") };
         let arrival = connection.on_segment(&honest, &mut cx);
         assert_eq!((arrival.discard, arrival.text), (None, &b"honest"[..]), "after {flags:?}");
+    }
+}
+
+/// Text that is refused as old is reported as come twice if it is the peer's own (RFC 2883). What has no ACK flag is nobody's (RFC 9293 section 3.10.7.4,
+/// fifth), whatever stands in the field of it.
+#[test]
+fn what_only_a_stranger_repeats_is_not_reported() {
+    let config = Config::default();
+    let bad_ack = ISS + 0x5000_0000;
+    for (flags, ack, is_reported) in [
+        (Flags::ACK, ISS + 1, true),
+        (Flags::PSH, ISS + 1, false),
+        (Flags::FIN, ISS + 1, false),
+        (Flags::ACK, bad_ack, false),
+    ] {
+        let agreed = Agreed { timestamps: true, ts_recent: 1_000, ..agreed() };
+        let (mut connection, mut pool) = (Connection::new(&agreed, 1_500, &config, NOW), pool());
+        let stamped = |val| Options::timestamps(Timestamps { val, echo: 7 });
+        let honest = Segment { options: stamped(1_002), ..text(&connection, b"honest") };
+        take_in(&mut connection, &honest, 6, &mut pool, NOW);
+        let forged = Segment { flags, ack, options: stamped(1_001), ..honest };
+        take_in(&mut connection, &forged, 6, &mut pool, NOW);
+        assert_eq!(connection.rcv.ooo.is_some(), is_reported, "{flags:?}, {ack:?}");
     }
 }
 
