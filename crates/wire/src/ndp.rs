@@ -97,12 +97,14 @@ impl Message {
             return Err(malformed(Why::Field));
         }
         match kind {
-            ROUTER_SOLICIT => Ok(Message::RouterSolicit { source_link: Found::parse(body)?.source_link }),
+            ROUTER_SOLICIT => {
+                Ok(Message::RouterSolicit { source_link: Found::parse(body, &[SOURCE_LINK])?.source_link })
+            }
             ROUTER_ADVERT => {
                 let Some((&[r0, r1, r2, r3, t0, t1, t2, t3], options)) = body.split_first_chunk::<8>() else {
                     return Err(malformed(Why::Truncated));
                 };
-                let found = Found::parse(options)?;
+                let found = Found::parse(options, &[SOURCE_LINK, MTU])?;
                 Ok(Message::RouterAdvert(RouterAdvert {
                     hop_limit: a,
                     managed: b & 0x80 != 0,
@@ -123,7 +125,8 @@ impl Message {
                 if target.is_multicast() || target.is_v4() || target.is_unspecified() || target.is_loopback() {
                     return Err(malformed(Why::Field));
                 }
-                let found = Found::parse(options)?;
+                let used = if kind == NEIGHBOUR_SOLICIT { SOURCE_LINK } else { TARGET_LINK };
+                let found = Found::parse(options, &[used])?;
                 Ok(if kind == NEIGHBOUR_SOLICIT {
                     Message::NeighbourSolicit { target, source_link: found.source_link }
                 } else {
@@ -212,9 +215,10 @@ struct Found {
 }
 
 impl Found {
+    /// `used`: the kinds that are specified for the message, of which each must be as it should.
     //= https://www.rfc-editor.org/rfc/rfc4861#section-4.6
     //# Nodes MUST silently discard an ND packet that contains an option with length zero.
-    fn parse(mut bytes: &[u8]) -> Result<Found, Malformed> {
+    fn parse(mut bytes: &[u8], used: &[u8]) -> Result<Found, Malformed> {
         let mut found = Found::default();
         for _ in 0..OPTIONS_MAX {
             let (kind, len) = match *bytes {
@@ -230,7 +234,10 @@ impl Found {
                 (SOURCE_LINK, &[_, _, a, b, c, d, e, f]) => found.source_link = Some(Mac([a, b, c, d, e, f])),
                 (TARGET_LINK, &[_, _, a, b, c, d, e, f]) => found.target_link = Some(Mac([a, b, c, d, e, f])),
                 (MTU, &[_, _, _, _, a, b, c, d]) => found.mtu = Some(u32::from_be_bytes([a, b, c, d])),
-                (SOURCE_LINK | TARGET_LINK | MTU, _) => return Err(malformed(Why::OptionLength)),
+                (kind, _) if used.contains(&kind) => return Err(malformed(Why::OptionLength)),
+                //= https://www.rfc-editor.org/rfc/rfc4861#section-7.1.1
+                //# The contents of any defined options that are not specified to be used with Neighbor Solicitation messages
+                //# MUST be ignored and the packet processed as normal.
                 _ => {}
             }
         }

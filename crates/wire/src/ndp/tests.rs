@@ -121,6 +121,31 @@ fn what_we_refuse_has_a_name() {
     assert_eq!(why(&many), Why::TooManyOptions);
 }
 
+/// The contents of an option that has no place in a message are ignored, and its length is a part of them (RFC 4861 sections 6.1 and 7.1).
+#[test]
+fn an_option_of_another_message_is_ignored_however_long() {
+    let (target, link) = (Address::from_v6([0x20; 16]), Some(Mac([2; 6])));
+    let solicit = Message::NeighbourSolicit { target, source_link: link };
+    let advert =
+        Message::NeighbourAdvert { target, router: false, solicited: true, override_entry: true, target_link: link };
+    let router = Message::RouterAdvert(RouterAdvert { source_link: link, mtu: Some(1_280), ..RouterAdvert::default() });
+    let used: [(_, &[u8]); 4] = [
+        (Message::RouterSolicit { source_link: link }, &[SOURCE_LINK]),
+        (router, &[SOURCE_LINK, MTU]),
+        (solicit, &[SOURCE_LINK]),
+        (advert, &[TARGET_LINK]),
+    ];
+    for (message, used) in used {
+        for kind in [SOURCE_LINK, TARGET_LINK, MTU] {
+            let mut bytes = vec![0; message.len()];
+            message.emit(&mut bytes);
+            bytes.extend([[kind, 2, 0, 0, 0, 0, 0, 0], [0; 8]].concat());
+            let expected = if used.contains(&kind) { Err(malformed(Why::OptionLength)) } else { Ok(message) };
+            assert_eq!(Message::parse(&bytes), expected, "{message:?} with {kind}");
+        }
+    }
+}
+
 /// What would be taken for an address of the other family, and what no neighbour can have.
 #[test]
 fn a_target_that_cannot_be_a_neighbour_is_refused() {
