@@ -225,6 +225,31 @@ fn a_checksum_that_was_left_to_nobody_is_completed() {
     assert_eq!((rx.frame(0).bytes, rx.frame(0).meta), (&whole[..], RxMeta::default()));
 }
 
+/// And so it is where the device vouches for it: a sum without the bytes is that of others, which damage may make of these.
+#[test]
+fn damage_to_what_was_left_to_an_offload_does_not_look_right() {
+    let damage = Rates { corrupt_ppm: 1_000_000, ..Rates::default() };
+    let whole = |word: u16| tcp(A, B, 5, &[&word.to_be_bytes()[..], b"some text"].concat());
+    let left = |word| {
+        let mut packet = whole(word);
+        make_partial(&mut packet, Medium::Ip);
+        packet
+    };
+    let damaged = |packet, checksum| {
+        let mut rx = around(packet, checksum, damage);
+        assert_eq!(rx.poll(64), 1);
+        assert_eq!(rx.frame(0).meta.checksum, RxChecksum::Unknown);
+        rx.frame(0).bytes.to_vec()
+    };
+    let differ = |a: &[u8], b: &[u8]| a.iter().zip(b).map(|(a, b)| a ^ b).collect::<Vec<_>>();
+    // The same bit falls over in each.
+    let bit = differ(&whole(0), &damaged(whole(0), RxChecksum::Unknown));
+    let unlucky = (0..=u16::MAX).find(|word| checksum_is_right(&differ(&left(*word), &bit))).expect("there is one");
+    let frame = damaged(left(unlucky), RxChecksum::Verified);
+    assert!(!checksum_is_right(&frame));
+    assert_eq!(differ(&whole(unlucky), &frame), bit);
+}
+
 /// Also behind a capture.
 #[test]
 fn what_is_asked_of_a_wrapped_device_is_asked_of_that_inside() {

@@ -10,7 +10,7 @@ use super::link::{LinkConfig, LinkQueue, LinkRx, LinkTx, link};
 use super::offload;
 use crate::chance::{Dice, Rates};
 use crate::fault::mark;
-use crate::{BATCH_MAX, Queue, Rx, RxChecksum, Tx, TxMeta};
+use crate::{BATCH_MAX, Capabilities, Queue, Rx, Tx, TxMeta};
 
 /// What one direction does to frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct ImpairCounters {
     pub delivered: u64,
     /// Frames lost by chance.
     pub lost: u64,
-    /// Frames lost because the bottleneck's queue, or all that may be held, was full.
+    /// Frames lost because the bottleneck's queue, or all that may be held, was full, or because they are longer than the next link carries.
     pub overflowed: u64,
     /// Frames that were doubled.
     pub duplicated: u64,
@@ -122,8 +122,8 @@ impl<R: Rx, T: Tx> Impair<R, T> {
     pub fn step(&mut self, now_us: u64) -> usize {
         let [first, second] = &mut self.ends;
         let [there, back] = &mut self.ways;
-        let taken = there.take_in(&mut first.rx, second.tx.capabilities().medium, now_us)
-            + back.take_in(&mut second.rx, first.tx.capabilities().medium, now_us);
+        let taken = there.take_in(&mut first.rx, second.tx.capabilities(), now_us)
+            + back.take_in(&mut second.rx, first.tx.capabilities(), now_us);
         taken + there.pass_on(&mut second.tx, now_us) + back.pass_on(&mut first.tx, now_us)
     }
 
@@ -191,16 +191,21 @@ impl Way {
         }
     }
 
-    fn take_in(&mut self, rx: &mut impl Rx, medium: crate::Medium, now_us: u64) -> usize {
+    fn take_in(&mut self, rx: &mut impl Rx, onward: &Capabilities, now_us: u64) -> usize {
         let count = rx.poll(BATCH_MAX);
         for i in 0..count {
             let frame = rx.frame(i);
-            let checksum_partial = match frame.meta.checksum {
-                RxChecksum::Partial(partial) => Some(partial),
-                _ => None,
-            };
+            // Also where the device vouches for the bytes: whoever receives them next hears nothing of that.
+            let checksum_partial = offload::unfinished(onward.medium, frame.bytes, frame.meta.checksum);
             let work = TxMeta { checksum_partial, gso_size: frame.meta.gso_size, header_len: 0 };
-            offload::finish(medium, frame.bytes, &work, |len, write| self.hold(medium, len, write, now_us));
+            offload::finish(onward.medium, frame.bytes, &work, |len, write| {
+                // The two links may differ: what the second does not carry ends here, as at any router that may not cut it.
+                if len > onward.frame_max() {
+                    self.counters.overflowed += 1;
+                } else {
+                    self.hold(onward.medium, len, write, now_us);
+                }
+            });
         }
         rx.release();
         count

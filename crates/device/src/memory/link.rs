@@ -32,10 +32,7 @@ use laneway_sync::{Padded, RecordConsumer, RecordProducer, records};
 
 use super::indirection::{Follower, Indirection};
 use super::offload;
-use crate::{
-    BATCH_MAX, Capabilities, Medium, PartialChecksum, Queue, Rx, RxChecksum, RxFrame, RxMeta, Tx, TxMeta,
-    frame_too_long,
-};
+use crate::{BATCH_MAX, Capabilities, Medium, Queue, Rx, RxChecksum, RxFrame, RxMeta, Tx, TxMeta, frame_too_long};
 use gather::Gather;
 use spread::Spread;
 
@@ -203,7 +200,6 @@ struct MetaWord(u64);
 
 impl MetaWord {
     const VERIFIED: u64 = 1;
-    const PARTIAL: u64 = 2;
 
     #[inline]
     fn plain(gso_size: u16) -> Self {
@@ -216,28 +212,12 @@ impl MetaWord {
     }
 
     #[inline]
-    fn partial(partial: PartialChecksum, gso_size: u16) -> Self {
-        MetaWord(
-            Self::PARTIAL
-                | u64::from(gso_size) << 16
-                | u64::from(partial.start) << 32
-                | u64::from(partial.offset) << 48,
-        )
-    }
-
-    #[inline]
     fn rx(self) -> RxMeta {
         // Of most frames there is nothing to tell.
         if self.0 == 0 {
             return RxMeta::default();
         }
-        let checksum = match self.0 & 3 {
-            Self::VERIFIED => RxChecksum::Verified,
-            Self::PARTIAL => {
-                RxChecksum::Partial(PartialChecksum { start: (self.0 >> 32) as u16, offset: (self.0 >> 48) as u16 })
-            }
-            _ => RxChecksum::Unknown,
-        };
+        let checksum = if self.0 & Self::VERIFIED != 0 { RxChecksum::Verified } else { RxChecksum::Unknown };
         RxMeta { checksum, gso_size: (self.0 >> 16) as u16 }
     }
 }
@@ -377,6 +357,7 @@ impl LinkTx {
         } else {
             To::Many(Box::new(Padded(Spread {
                 guess: queue % rings.len(),
+                home: queue % rings.len(),
                 aimed: None,
                 rings: rings.into(),
                 steer: config.steer[peer].clone(),
@@ -470,14 +451,11 @@ impl LinkTx {
             self.dropped += 1;
             return;
         }
-        let word = match meta.checksum_partial {
-            Some(partial) if meta.gso_size != 0 => MetaWord::partial(partial, meta.gso_size),
-            Some(partial) => {
-                offload::complete_checksum(&mut self.reserved().expect(GRANTED)[..len], partial);
-                MetaWord::plain(0)
-            }
-            None => MetaWord::plain(meta.gso_size),
-        };
+        // Of a super-packet too: who takes no checksum for granted finds no other right one, and to him it is one long segment.
+        if let Some(partial) = meta.checksum_partial {
+            offload::complete_checksum(&mut self.reserved().expect(GRANTED)[..len], partial);
+        }
+        let word = MetaWord::plain(meta.gso_size);
         assert!(self.commit_word(len, word), "{len} bytes were committed in room for fewer");
     }
 

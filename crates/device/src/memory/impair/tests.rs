@@ -265,3 +265,40 @@ fn each_end_has_what_is_said_of_it() {
     assert_eq!((first[0].rx.poll(64), second[1].rx.poll(64)), (1, 1), "bucket 5 is theirs");
     assert_eq!(woken.map(|woken| woken.load(Ordering::Relaxed)), [10, 11]);
 }
+
+/// Its two links need not carry the same: nobody's frame may stop the node.
+#[test]
+fn what_the_next_link_does_not_carry_is_lost() {
+    let only = |mtu| {
+        let (mut host, mut node) = link(LinkConfig { mtu, ..LinkConfig::default() });
+        (host.remove(0), node.remove(0))
+    };
+    let ((first, to_first), (second, to_second)) = (only(9_000), only(1_500));
+    let node = Impair::new([to_first, to_second], [Impairments::default(); 2], 1);
+    let mut net = Net { first, node, second };
+    for len in [1_501, 1_500] {
+        net.send(&vec![7; len]);
+    }
+    net.node.step(0);
+    assert_eq!(net.received(), [vec![7; 1_500]]);
+    assert_eq!((net.node.counters()[0].delivered, net.node.counters()[0].overflowed), (1, 1));
+}
+
+/// Offloads end at the node, also on a link that needs no checksums.
+#[test]
+fn what_only_one_link_vouches_for_has_its_checksum_behind_the_node() {
+    let only = || {
+        let (mut host, mut node) = link(LinkConfig::default().with_offloads());
+        (host.remove(0), node.remove(0))
+    };
+    let ((mut first, to_first), (second, to_second)) = (only(), only());
+    let whole = tcp(([192, 0, 2, 1], 1), ([192, 0, 2, 2], 2), 5, b"some text");
+    let mut packet = whole.clone();
+    let checksum_partial = Some(make_partial(&mut packet, Medium::Ip));
+    first.tx.reserve(packet.len()).expect("room").copy_from_slice(&packet);
+    first.tx.commit(packet.len(), TxMeta { checksum_partial, ..TxMeta::default() });
+    first.tx.flush();
+    let mut net = Net { first, node: Impair::new([to_first, to_second], [Impairments::default(); 2], 1), second };
+    net.node.step(0);
+    assert_eq!(net.received(), [whole]);
+}

@@ -11,6 +11,8 @@ pub(super) struct Spread {
     pub(super) rings: Box<[RecordProducer]>,
     /// The ring that the last frame went to, and the next one is written into.
     pub(super) guess: usize,
+    /// The ring for frames that nothing steers.
+    pub(super) home: usize,
     /// It is for a frame that goes there, being in this bucket.
     pub(super) aimed: Option<usize>,
     pub(super) steer: Option<Steer>,
@@ -47,7 +49,10 @@ impl Spread {
     #[inline]
     pub(super) fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         self.aimed = None;
-        if self.steer.is_some() && !self.rings.iter_mut().all(|ring| ring.has_room_for(len)) {
+        if self.steer.is_none() {
+            // Not where the last flow went, whose sender has said which it was.
+            self.guess = self.home;
+        } else if !self.rings.iter_mut().all(|ring| ring.has_room_for(len)) {
             return None;
         }
         self.rings[self.guess].reserve(len)

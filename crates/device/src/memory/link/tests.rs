@@ -140,13 +140,16 @@ fn a_super_packet_is_passed_whole_to_who_takes_it() {
 }
 
 #[test]
-fn a_super_packet_is_passed_whole_with_its_partial_checksum_to_who_verifies_nothing() {
+fn a_super_packet_is_passed_whole_with_its_checksum_complete_to_who_verifies() {
     let (packet, meta) = super_packet(10_500);
     let (mut a, mut b) = one(LinkConfig { rx_checksum: false, ..LinkConfig::default().with_offloads() });
     assert!(send(&mut a.tx, &packet, meta));
     a.tx.flush();
-    let checksum = RxChecksum::Partial(PartialChecksum { start: 20, offset: 16 });
-    assert_eq!(drain(&mut b.rx), [(packet, RxMeta { checksum, gso_size: 1000 })]);
+    let frames = drain(&mut b.rx);
+    assert_eq!(frames.len(), 1);
+    let (frame, said) = &frames[0];
+    assert!(checksum_is_right(frame));
+    assert_eq!((&frame[40..], *said), (&packet[40..], RxMeta { checksum: RxChecksum::Unknown, gso_size: 1000 }));
 }
 
 #[test]
@@ -483,4 +486,17 @@ fn a_boxed_queue_is_a_queue() {
     assert_eq!(drain(&mut b.rx).len(), 1);
     assert!(b.rx.readiness().is_none());
     assert_eq!(a.tx.capabilities().frame_max(), 1500);
+}
+
+/// A frame of no flow, where nothing looks at frames: it stays on its number, whatever flow was sent before.
+#[test]
+fn what_nothing_steers_does_not_follow_the_last_flow() {
+    let steer_flow: SteerFlow = Arc::new(|flow| flow.downcast_ref::<usize>().copied());
+    let (mut a, mut b) = link(LinkConfig { queues: 2, steer_flow: [None, Some(steer_flow)], ..LinkConfig::default() });
+    a[0].tx.reserve_for(4, &1usize).expect("room").copy_from_slice(b"flow");
+    a[0].tx.commit(4, TxMeta::default());
+    assert!(send(&mut a[0].tx, b"none", TxMeta::default()));
+    a[0].tx.flush();
+    let came = b.iter_mut().map(|queue| drain(&mut queue.rx).into_iter().map(|(frame, _)| frame).collect::<Vec<_>>());
+    assert_eq!(came.collect::<Vec<_>>(), [[b"none".to_vec()], [b"flow".to_vec()]]);
 }
