@@ -5,7 +5,7 @@ use laneway_stack::device::pcap::{Direction, PcapngWriter};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -194,7 +194,17 @@ fn a_stack_that_dies_after_a_second_leaves_a_trace_that_broke_off_too() {
     assert!(said.contains("2 packets, 0 or more lost") && said.contains("the stack has ended"), "{said}");
 }
 
-/// Nor does a reader who takes nothing, and waits itself, perhaps, until the trace has ended.
+/// What it has said by its end, which is ours if it does not come.
+fn ended(mut child: Child) -> Output {
+    let until = Instant::now() + Duration::from_secs(20);
+    while child.try_wait().expect("it is ours").is_none() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = child.kill();
+    child.wait_with_output().expect("it is ours")
+}
+
+/// A reader who takes nothing does not keep it, and waits itself, perhaps, until the trace has ended.
 #[test]
 fn a_reader_that_takes_nothing_does_not_keep_it() {
     let (mut capture, interface) = of_one_packet();
@@ -209,16 +219,11 @@ fn a_reader_that_takes_nothing_does_not_keep_it() {
     let stack = stack(&socket, capture.get_ref(), move |_| wait.iter().for_each(|()| {}));
     let mut command = Command::new(env!("CARGO_BIN_EXE_laneway"));
     let command = command.args(["trace", "--control"]).arg(&socket).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the program can be executed");
+    let child = command.spawn().expect("the program can be executed");
     std::thread::sleep(Duration::from_millis(500)); // the pipe is full
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", id.as_str()]).status().expect("there is kill(1)").success());
-    let until = Instant::now() + Duration::from_secs(20);
-    while child.try_wait().expect("it is ours").is_none() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let _ = child.kill(); // if it has not ended
-    let output = child.wait_with_output().expect("it is ours");
+    let output = ended(child);
     drop(done);
     stack.join().expect("somebody has asked");
     std::fs::remove_dir_all(&place).expect("it is ours");
@@ -237,13 +242,7 @@ fn a_stack_that_hangs_does_not_take_the_ring_with_it() {
     let stack = stack(&socket, capture.get_ref(), move |_| wait.iter().for_each(|()| {}));
     let mut command = Command::new(env!("CARGO_BIN_EXE_laneway"));
     let command = command.args(["trace", "--ring", "5", "--count", "1", "-w"]).arg(&file).arg("--control").arg(&socket);
-    let mut child = command.stderr(Stdio::piped()).spawn().expect("the program can be executed");
-    let until = Instant::now() + Duration::from_secs(20);
-    while child.try_wait().expect("it is ours").is_none() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let _ = child.kill(); // if it has not ended
-    let output = child.wait_with_output().expect("it is ours");
+    let output = ended(command.stderr(Stdio::piped()).spawn().expect("the program can be executed"));
     drop(done);
     stack.join().expect("somebody has asked");
     let written = std::fs::read(&file).expect("it is written");
