@@ -62,7 +62,7 @@ impl Connection {
     #[cold]
     pub fn marks_of(&self, plan: &Plan) -> Marks {
         let marks = self.marks();
-        let is_new_text = plan.kind == Kind::New && plan.len > 0;
+        let is_new_text = plan.kind == Kind::New && plan.has_text_beyond(self.snd.nxt);
         let ect = if is_new_text && self.uses_ecn() { ECT_0 } else { 0 };
         Marks { dscp_ecn: marks.dscp_ecn & !ECN | ect, ..marks }
     }
@@ -75,7 +75,7 @@ impl Connection {
             if ecn.echoes {
                 notes = notes | Flags::ECE;
             }
-            if ecn.owes_cwr && plan.kind == Kind::New && plan.len > 0 {
+            if ecn.owes_cwr && plan.kind == Kind::New && plan.has_text_beyond(self.snd.nxt) {
                 notes = notes | Flags::CWR;
             }
         }

@@ -94,6 +94,12 @@ impl Plan {
         self.header_len as usize + self.len as usize
     }
 
+    /// Whether it has text from `nxt` on, which has not left before: a byte alone may be the one that a probe of the closed window has carried.
+    #[inline]
+    pub(super) fn has_text_beyond(&self, nxt: SeqNum) -> bool {
+        (self.seq + self.len).after(nxt)
+    }
+
     /// Whether it stands for more than one segment.
     #[inline]
     pub fn is_super(&self) -> bool {
@@ -652,8 +658,8 @@ impl Connection {
                         self.progress_ms = now.as_ms() as u32;
                     }
                 }
-                let is_more = end.after(self.snd.nxt); // than the byte that a probe of the closed window has carried
-                self.snd.nxt = end;
+                // Beyond what was new so far, or beyond one byte of it, which a probe of the closed window has carried.
+                let nxt = std::mem::replace(&mut self.snd.nxt, end);
                 // Changed here, and written once.
                 let mut facts = self.facts;
                 if facts.has(Facts::PROBE_DUE | Facts::ASKED | Facts::HELD | Facts::CORK_OVER) {
@@ -674,7 +680,7 @@ impl Connection {
                     facts.set(Facts::FIN_SENT);
                 }
                 if !facts.has(Facts::TIMING)
-                    && (plan.usual || is_more && matches!(self.phase, Phase::Open | Phase::Tail))
+                    && (plan.usual || end.after(nxt) && matches!(self.phase, Phase::Open | Phase::Tail))
                 {
                     facts.set(Facts::TIMING);
                     self.rtt_seq = end;
@@ -685,7 +691,7 @@ impl Connection {
                     self.rexmt_at = now.after_us(self.rtt.rto_us().into());
                 }
                 self.facts = facts;
-                if self.told.is_some() && plan.len > 0 {
+                if self.told.is_some() && plan.has_text_beyond(nxt) {
                     self.note_cwr_said();
                 }
                 if !plan.usual {
