@@ -628,7 +628,7 @@ fn a_server_goes_on_when_nobody_reads_what_it_says() {
     let mut server = Command::new("unshare")
         .args(["--user", "--map-root-user", "--net", env!("CARGO_BIN_EXE_laneway"), "serve"])
         .arg(&place)
-        .env("LANEWAY_LOG", "error") // that another program has the core is no news here
+        .env("LANEWAY_LOG", "warn,laneway_stack::runtime::aloud=error") // that another program has the core is no news here
         .args(["--tun", "lwunread0", "--addr", "10.77.1.2/24", "--lanes", "1", "--control"])
         .arg(&socket)
         .stdout(closed())

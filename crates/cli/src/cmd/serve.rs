@@ -274,22 +274,19 @@ fn check_overlap(args: &Args) -> Result<(), Failure> {
     let mut taken = Vec::new();
     for interface in interfaces {
         let (Some(address), Some(mask)) = (interface.address, interface.netmask) else { continue };
-        if interface.interface_name == tun {
-            let v4 = address.as_sockaddr_in().map(|theirs| IpAddr::from(theirs.ip()));
-            let theirs = v4.or_else(|| address.as_sockaddr_in6().map(|theirs| theirs.ip().into()));
-            if let Some(ours) = args.addr.iter().find(|ours| Some(ours.address) == theirs) {
-                return Err(Failure::Misuse(format!(
-                    "{ours} cannot be ours, as the kernel has it itself, on {tun}: choose another address of that network"
-                )));
-            }
-            continue;
-        }
-        if let (Some(ip), Some(mask)) = (address.as_sockaddr_in(), mask.as_sockaddr_in()) {
-            let prefix = mask.ip().to_bits().leading_ones() as u8;
-            taken.push((Cidr { address: ip.ip().into(), prefix }, interface.interface_name));
+        let (address, prefix) = if let (Some(ip), Some(mask)) = (address.as_sockaddr_in(), mask.as_sockaddr_in()) {
+            (IpAddr::from(ip.ip()), mask.ip().to_bits().leading_ones())
         } else if let (Some(ip), Some(mask)) = (address.as_sockaddr_in6(), mask.as_sockaddr_in6()) {
-            let prefix = mask.ip().to_bits().leading_ones() as u8;
-            taken.push((Cidr { address: ip.ip().into(), prefix }, interface.interface_name));
+            (ip.ip().into(), mask.ip().to_bits().leading_ones())
+        } else {
+            continue;
+        };
+        if interface.interface_name != tun {
+            taken.push((Cidr { address, prefix: prefix as u8 }, interface.interface_name));
+        } else if let Some(ours) = args.addr.iter().find(|ours| ours.address == address) {
+            return Err(Failure::Misuse(format!(
+                "{ours} cannot be ours, as the kernel has it itself, on {tun}: choose another address of that network"
+            )));
         }
     }
     for (theirs, name) in &taken {

@@ -15,10 +15,12 @@ impl Wishes {
     pub(super) fn put(&mut self, at: u64, mut op: Op) {
         if self.0.len() >= usize::from(NOTES_MAX)
             && let Some(last) = self.0.iter().rposition(|(_, earlier)| has_last_word(&op, earlier))
-            && let Some((_, Op::KeepaliveTimes(earlier))) = self.0.remove(last)
-            && let Op::KeepaliveTimes(times) = &mut op
         {
-            *times = times.or(earlier);
+            let earlier = self.0.remove(last);
+            // What the last word leaves open the one before has said.
+            if let (Op::KeepaliveTimes(times), Some((_, Op::KeepaliveTimes(before)))) = (&mut op, earlier) {
+                *times = times.or(before);
+            }
         }
         let next = self.0.partition_point(|(before, _)| *before <= at);
         self.0.insert(next, (at, op));
